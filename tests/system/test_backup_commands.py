@@ -15,9 +15,9 @@ from nats.aio.msg import Msg
 
 from admittance.backup import taking
 from admittance.backup.taking import ATTEMPTS
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.system.backup import backup
+from admittance.client.errors import RequestFailed
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
@@ -154,7 +154,7 @@ async def test_a_snapshot_that_the_server_ends_is_tried_again(
     target = tmp_path / "again"
     call = Call(url=pair.old, url_from=UrlFrom.OPTION)
     if failures == ATTEMPTS:
-        with pytest.raises(AnswerIsNo) as failed:
+        with pytest.raises(RequestFailed) as failed:
             await backup.function(call, str(target))
         assert failed.value.lines == (f"the backup is not complete: {why}; try again",)
         assert not target.exists()

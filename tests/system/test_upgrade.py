@@ -9,7 +9,8 @@ import nats
 import pytest
 import yaml
 
-from admittance.cli.up.readiness import health, until_ready
+from admittance.cli.up.readiness import until_ready
+from admittance.client.health import health
 from admittance.runtime.bus.bus import Bus
 from admittance.services import SERVICES as EVERY_SERVICE
 from recorded.finish import finish_all

@@ -11,11 +11,10 @@ from admittance.cli.commands.arguments import KIND_HELP, names_of
 from admittance.cli.commands.arguments import kinds as kind_words
 from admittance.cli.commands.declare import PLACE, argument, command, option
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError, NotAllowed
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.client import kinds, requests
-from admittance.client.errors import NoResponder
+from admittance.client.errors import BadInput, ClientError, NoResponder, NotAllowed, RequestFailed
 
 if TYPE_CHECKING:
     from admittance.client.requests.link import Link
@@ -70,7 +69,7 @@ async def _each(
         for target in targets:
             try:
                 await delete_one(bus, target)
-            except CliError as error:
+            except ClientError as error:
                 if len(targets) == 1:
                     raise
                 for line in error.lines:
@@ -107,23 +106,23 @@ async def _delete_key(bus: Link, key: str) -> None:
         await _delete_directly(bus, key, error)
         return
     if reply.outcome == "absent":
-        raise AnswerIsNo(f"the bucket has no key {key}")
+        raise RequestFailed(f"the bucket has no key {key}")
     if reply.outcome != "deleted":
-        raise AnswerIsNo(reply.error or f"{key} was not deleted: {reply.outcome or 'no answer'}")
+        raise RequestFailed(reply.error or f"{key} was not deleted: {reply.outcome or 'no answer'}")
 
 
 async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
     """Deletes the value at the key without the workload-controller, for which a damaged value may
-    be the reason not to run. Raises AnswerIsNo."""
+    be the reason not to run. Raises RequestFailed."""
     from admittance.doctor.kept_values import why_kept
     from admittance.runtime.bus.bucket import delete_message
     from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 
     entry = await bus.get(key)
     if entry is None:
-        raise AnswerIsNo(f"the bucket has no key {key}")
+        raise RequestFailed(f"the bucket has no key {key}")
     if kept := why_kept(key, entry.value or b""):
-        raise AnswerIsNo(kept)
+        raise RequestFailed(kept)
     try:
         await bus.bus.publish(delete_message(key, expected=entry.revision))
     except AccessDenied:
@@ -132,7 +131,7 @@ async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
             f"`admit --creds FILE delete --stored {shlex.quote(key)}`"
         ) from None
     except (Refused, Unavailable) as error:
-        raise AnswerIsNo(f"{key} was not deleted: {error}") from None
+        raise RequestFailed(f"{key} was not deleted: {error}") from None
 
 
 async def _delete_workload(bus: Link, name: str) -> None:
@@ -157,7 +156,7 @@ async def _delete_unreadable(bus: Link, found: BucketObject) -> None:
     fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
     reply = await requests.changes.outcome_of(bus, fact)
     if reply.outcome == "ignored":
-        raise AnswerIsNo(
+        raise RequestFailed(
             f"the entry {found.key} cannot be read, and was written after the workload-controller "
             f"started: `admit delete --stored {shlex.quote(found.key)}` deletes it"
         )
@@ -173,15 +172,15 @@ async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
 
 
 async def _delete_runner(bus: Link, name: str) -> None:
-    """Deletes what a runner left that is gone for good. Raises AnswerIsNo while it answers."""
+    """Deletes what a runner left that is gone for good. Raises RequestFailed while it answers."""
     from admittance.events.requests import Delete, DeleteReply
 
     request = Delete(kind=RUNNER.singular, name=name)
     reply = await bus.ask("delete", request, DeleteReply)
     if reply.outcome == "absent":
-        raise AnswerIsNo(f"no runner {name}: `admit doctor` lists those that are away")
+        raise RequestFailed(f"no runner {name}: `admit doctor` lists those that are away")
     if reply.outcome != "deleted":
-        raise AnswerIsNo(reply.error or f"runner {name} was not deleted: no answer")
+        raise RequestFailed(reply.error or f"runner {name} was not deleted: no answer")
     output.outcome(f"runner/{name}", "deleted")
 
 
@@ -212,7 +211,7 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]
 
 
 async def _delete_request(bus: Link, name: str) -> None:
-    """Deletes a ProvisioningRequest and prints the outcome. Raises AnswerIsNo."""
+    """Deletes a ProvisioningRequest and prints the outcome. Raises RequestFailed."""
     from admittance.events.requests import Delete, DeleteReply
 
     found = await requests.objects.find(bus, kinds.REQUEST, name)
@@ -221,9 +220,9 @@ async def _delete_request(bus: Link, name: str) -> None:
     reply = await bus.ask("delete", request, DeleteReply)
     subject = f"{kinds.REQUEST.qualified}/{name}"
     if reply.outcome == "absent":
-        raise AnswerIsNo(f'{kinds.REQUEST.qualified} "{name}" not found')
+        raise RequestFailed(f'{kinds.REQUEST.qualified} "{name}" not found')
     if reply.outcome not in ("deleted", "deferred"):
-        raise AnswerIsNo(
+        raise RequestFailed(
             reply.error or f"{subject} was not deleted: {reply.outcome or 'no answer'}"
         )
     if reply.outcome == "deferred" and not await _is_gone(bus, found, before):

@@ -6,10 +6,10 @@ from admittance.cli.commands.arguments import KIND_HELP, optional_name
 from admittance.cli.commands.arguments import kinds as kind_words
 from admittance.cli.commands.declare import argument, command
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds, requests
+from admittance.client.errors import BadInput
 
 
 @command()

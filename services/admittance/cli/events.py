@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from admittance.cli.commands.arguments import all_namespaces, follow
 from admittance.cli.commands.declare import command, option
 from admittance.cli.support import output, times
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds, requests
+from admittance.client.errors import RequestFailed
+from admittance.client.times import stamp
 
 if TYPE_CHECKING:
     from admittance.cli.show.event_lines import EventLine, FactEffects
@@ -71,11 +72,11 @@ async def events(
         return
     where = f" in namespace {namespace}" if namespace else ""
     if workload and moment is None and removed.until is not None:
-        raise AnswerIsNo(
+        raise RequestFailed(
             f"no events of workload {workload}{where} are left; those {removed.text()}"
         )
     if workload and moment is None:
-        raise AnswerIsNo(f"no events of workload {workload}{where}")
+        raise RequestFailed(f"no events of workload {workload}{where}")
     if call.output not in (Output.JSON, Output.YAML):
         output.note(f"no events{f' of workload {workload}' if workload else ''}{where}")
 
@@ -106,7 +107,7 @@ def _coloured(line: EventLine, *, numbered: bool) -> str:
     from admittance.cli.show.event_lines import COLOURS
 
     number = output.styled(f"{line.sequence:>8}  ", output.DIM) if numbered else ""
-    time = output.styled(f"{times.stamp(line.time)}  ", output.DIM)
+    time = output.styled(f"{stamp(line.time)}  ", output.DIM)
     what = output.styled(f"{line.what:<16}  ", COLOURS.get(line.what, ""))
     why = output.clean(output.sentence(line.reason, line.message))
     return f"{number}{time}{what}{output.styled(f'{line.subject}  ', output.BOLD)}{why}"

@@ -19,10 +19,10 @@ from admittance.cli.commands.arguments import (
 )
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output, times
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds, requests
+from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
     from admittance.client.requests.link import Link

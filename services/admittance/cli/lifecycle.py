@@ -9,10 +9,10 @@ from typing import Any, Final
 from admittance.cli.commands.arguments import workload_command
 from admittance.cli.commands.declare import PLACE, argument, command, option
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.client import kinds, requests
+from admittance.client.errors import BadInput
 
 PRIORITY_USAGE: Final = "admit priority workload NAME P"
 OTHERS_CONTINUE: Final = "which continues with the others"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from admittance.cli.commands.arguments import follow, workload_command
 from admittance.cli.commands.declare import option
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import note
 from admittance.client import requests
+from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
     from admittance.events.shapes import PodLog

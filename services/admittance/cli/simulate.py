@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 from admittance.cli.commands.arguments import file_option
 from admittance.cli.commands.declare import command, option
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds, requests
+from admittance.client.errors import BadInput, RequestFailed
 
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
@@ -72,7 +72,7 @@ async def simulate(
     if reply.problems:
         raise BadInput(*reply.problems)
     if reply.error:
-        raise AnswerIsNo(reply.error)
+        raise RequestFailed(reply.error)
     for one in reply.results:
         simulations.complain(one, told)
     for warning in reply.warnings:
@@ -100,7 +100,7 @@ async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
             reply = await bus.ask(
                 "runners", asked, RunnersReply, namespace=workload.metadata.namespace
             )
-        except AnswerIsNo:
+        except RequestFailed:
             break
         if reply.why:
             notes.append(

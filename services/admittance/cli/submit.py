@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from admittance.cli.commands.arguments import queues, timeout
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output, times
-from admittance.cli.support.errors import AnswerIsNo, BadInput, CliError
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output, key_values
 from admittance.client import kinds, requests
+from admittance.client.errors import BadInput, ClientError, RequestFailed
 
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
@@ -166,7 +166,7 @@ async def _of_command(bus: Link, wish: CommandOptions, anyway: bool) -> Workload
 async def refuse_misfit(
     bus: Link, workload: Workload, *, anyway: bool, spelled: requests.submissions.Spelling
 ) -> None:
-    """Raises AnswerIsNo if the queue does not exist or can never hold the workload, unless
+    """Raises RequestFailed if the queue does not exist or can never hold the workload, unless
     ``anyway``. Warns about requests for which no quota is charged, and about an inactive queue.
 
     Manifests are accepted with a warning instead, as in Kubernetes: their queues may be created or
@@ -234,10 +234,10 @@ async def submit_all(
             replies = await _settled(bus, submitted[part], sequences[part])
         try:
             reply = replies[number % AT_ONCE]
-            if isinstance(reply, CliError):
+            if isinstance(reply, ClientError):
                 raise reply
             reply = requests.changes.accepted(fact, reply)
-        except CliError as error:
+        except ClientError as error:
             if len(submissions) == 1 and one.source == COMMAND_LINE:
                 raise
             for line in error.lines:
@@ -298,7 +298,7 @@ async def _of_known_classes(
     bus: Link, submissions: Sequence[Submission]
 ) -> tuple[list[Submission], int]:
     """The submissions without those that name a missing priority class, each of which gets an
-    error, and the exit status. Raises AnswerIsNo if the command line names a missing class."""
+    error, and the exit status. Raises RequestFailed if the command line names a missing class."""
     asked = {
         requests.priority_classes.named_class(one.workload): one.workload for one in submissions
     }
@@ -312,27 +312,27 @@ async def _of_known_classes(
         if not why:
             known.append(one)
         elif one.source == COMMAND_LINE:
-            raise AnswerIsNo(f"not submitted: {why}")
+            raise RequestFailed(f"not submitted: {why}")
         else:
             output.error(f"{one.source}: not submitted: {why}")
     return known, int(len(known) < len(submissions))
 
 
 async def _settled(
-    bus: Link, submitted: Sequence[Fact], sequences: Sequence[int | CliError]
-) -> list[SettledReply | CliError]:
-    """The outcome of each fact, from its sequence; a `CliError` in place of a sequence is returned
-    as it is.
+    bus: Link, submitted: Sequence[Fact], sequences: Sequence[int | ClientError]
+) -> list[SettledReply | ClientError]:
+    """The outcome of each fact, from its sequence; a `ClientError` in place of a sequence is
+    returned as it is.
     """
 
     import asyncio
 
-    async def one(fact: Fact, sequence: int | CliError) -> SettledReply | CliError:
-        if isinstance(sequence, CliError):
+    async def one(fact: Fact, sequence: int | ClientError) -> SettledReply | ClientError:
+        if isinstance(sequence, ClientError):
             return sequence
         try:
             return await bus.settle(sequence, fact.namespace)
-        except CliError as error:
+        except ClientError as error:
             return error
 
     return list(await asyncio.gather(*map(one, submitted, sequences)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from admittance.cli.commands.arguments import ends, phases, timeout, workload_command
 from admittance.cli.commands.declare import option
 from admittance.cli.support import output, times
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.client import kinds, requests
+from admittance.client.errors import RequestFailed
 
 
 @workload_command()
@@ -26,5 +26,5 @@ async def wait(call: Call, name: str, phase: str, timeout: str | None) -> None:
     async with link(call) as bus:
         workload = await requests.waits.reach(bus, call.namespace, name, wanted, limit)
     if wanted == "Finished" and (why := requests.waits.is_failure(workload)):
-        raise AnswerIsNo(f'workload "{name}" is Finished, and failed: {why}')
+        raise RequestFailed(f'workload "{name}" is Finished, and failed: {why}')
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", str(wanted))

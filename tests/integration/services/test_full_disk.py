@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call
 from admittance.cli.up.server_watch import watch
+from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.doctor.finding import OK, WRONG
 from admittance.doctor.streams import write_findings
@@ -87,7 +87,7 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
         assert [one.state == OK for one in await write_findings(bus)] == [True]
 
         disk.fill()
-        with pytest.raises(AnswerIsNo, match=r"did not acknowledge the write.*admit doctor"):
+        with pytest.raises(RequestFailed, match=r"did not acknowledge the write.*admit doctor"):
             link = Link(bus, shown_url=call.url, namespace="default", has_login=False)
             await link.publish(TOO_LONG)
         found = {one.what: one for one in await write_findings(bus, seconds=1.0)}

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from admittance.cli.replay.decision import replay_decision
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.client.errors import BadInput
 from admittance.events import facts, subjects
 from admittance.events.codec import encode
 from admittance.events.names import plain

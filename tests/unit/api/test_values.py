@@ -10,8 +10,8 @@ import pytest
 from admittance.api.problems import ManifestError
 from admittance.api.reading.values import read_values
 from admittance.bench import generator
-from admittance.cli.support.errors import BadInput
 from admittance.cli.system.conformance import parameters_of
+from admittance.client.errors import BadInput
 from admittance.runtime.errors import SetupError
 
 MERGES = "m0: &m0 {k: v}\n" + "".join(

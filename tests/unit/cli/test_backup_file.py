@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from admittance.backup import archive
 from admittance.backup.archive import ArchiveWriter, Head, SinceMessage, StreamContents, check
-from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.system.backup import open_target
+from admittance.client.errors import BadInput, RequestFailed
 from admittance.runtime.nats_server.snapshots import Position
 
 HEAD = Head(archive.KIND, archive.FORMAT, "0.1.0", datetime(2026, 11, 23, tzinfo=UTC))
@@ -220,7 +220,7 @@ def test_the_file_belongs_to_its_user_only_and_replaces_an_earlier_one(tmp_path:
 
 
 def test_a_device_is_written_and_never_replaced() -> None:
-    full = pytest.raises(AnswerIsNo, match="/dev/full: No space left")
+    full = pytest.raises(RequestFailed, match="/dev/full: No space left")
     with full, open_target("/dev/full") as file:
         file.write(b"x")
     with open_target("/dev/null") as file:
@@ -241,7 +241,7 @@ def test_the_file_of_a_link_is_replaced_and_the_link_stays(tmp_path: Path) -> No
 def test_a_backup_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
     target = tmp_path / "backup"
     target.write_text("an earlier backup")
-    with pytest.raises(AnswerIsNo) as failed, open_target(str(target)) as file:
+    with pytest.raises(RequestFailed) as failed, open_target(str(target)) as file:
         file.write(b"new")
         raise OSError(28, "No space left on device")
     assert failed.value.lines == (f"{target}: No space left on device; the backup was not written",)
@@ -251,7 +251,7 @@ def test_a_backup_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with (
-        pytest.raises(AnswerIsNo) as failed,
+        pytest.raises(RequestFailed) as failed,
         Path("/dev/full").open("wb", buffering=0) as full,
         open_target(str(tmp_path / "backup")),
     ):

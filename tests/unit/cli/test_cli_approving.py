@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
-from admittance.cli.support.errors import AnswerIsNo, BadInput
+from admittance.client.errors import BadInput, RequestFailed
 from admittance.client.requests.changes import (
     chosen_row,
     refuse_without_quota,
@@ -93,7 +93,7 @@ def test_a_verdict_chooses_its_check(states: dict[str, str], check: str | None, 
 def test_a_verdict_that_fits_no_check_is_refused_with_the_reason(
     states: dict[str, str], check: str | None, why: str
 ) -> None:
-    with pytest.raises(AnswerIsNo) as caught:
+    with pytest.raises(RequestFailed) as caught:
         chosen_row("w", rows(**states), CONTROLLERS, check, "Ready", "--check ")
     assert why in str(caught.value)
 
@@ -101,7 +101,7 @@ def test_a_verdict_that_fits_no_check_is_refused_with_the_reason(
 def test_a_verdict_on_a_workload_without_quota_is_refused() -> None:
     workload = StoredWorkload(api_version="v", kind="Workload")
     workload = replace(workload, status=WorkloadStatus(admission_checks=tuple(rows(a="Pending"))))
-    with pytest.raises(AnswerIsNo, match="has no quota reserved"):
+    with pytest.raises(RequestFailed, match="has no quota reserved"):
         refuse_without_quota(workload, NOON)
 
 

@@ -14,10 +14,10 @@ import pytest
 from admittance.api.workload import QUEUE_LABEL, Job, Workload
 from admittance.cli.commands import program
 from admittance.cli.commands.program import ERRORS_MAX, invoke
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.files import documents
 from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, run, settle
 from admittance.cli.up import up
+from admittance.client.errors import BadInput
 from admittance.client.requests.submissions import stem, suffix
 
 FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"

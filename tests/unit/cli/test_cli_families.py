@@ -19,8 +19,8 @@ from stored_families import (
 from admittance.cli.show import explanations as why
 from admittance.cli.show import tables, variants
 from admittance.cli.show.variant_tree import arranged
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.output import Table
+from admittance.client.errors import RequestFailed
 from admittance.client.kinds import WORKLOAD
 from admittance.client.requests.changes import variant_with_check
 from admittance.client.requests.families import names_of, refuse_variant, tags_of
@@ -474,7 +474,7 @@ def test_a_variant_is_found_under_all_its_possible_names() -> None:
 
 def test_a_command_for_parents_only_names_the_parent() -> None:
     [variant, *_] = its_variants(a_parent(), RULES)
-    with pytest.raises(AnswerIsNo) as refusal:
+    with pytest.raises(RequestFailed) as refusal:
         refuse_variant(as_found(variant), "`admit logs workload {}`")
     assert str(refusal.value) == (
         'workload "train-variant-reservation" is the variant reservation of workload "train", '
@@ -535,7 +535,7 @@ def test_a_verdict_on_a_parent_goes_to_its_waiting_variant(
 def test_a_verdict_on_a_parent_without_one_waiting_variant_is_refused(
     states: dict[str, Any], check: str | None, words: str
 ) -> None:
-    with pytest.raises(AnswerIsNo, match="train") as refusal:
+    with pytest.raises(RequestFailed, match="train") as refusal:
         variant_with_check(a_family(a_parent(), QUEUE, states), check, NOON)
     assert words in str(refusal.value)
 

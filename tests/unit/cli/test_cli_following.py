@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
 from admittance.client.requests.history import why_no_output
 from admittance.client.requests.waits import (
     End,

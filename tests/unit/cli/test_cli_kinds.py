@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from admittance.cli.delete import RUNNER, targets_of
-from admittance.cli.support.errors import BadInput
 from admittance.cli.up.up import Options, started_by
 from admittance.client import kinds
+from admittance.client.errors import BadInput
 from admittance.services import SERVICES
 from admittance.telemetry import variables
 

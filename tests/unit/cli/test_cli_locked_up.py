@@ -11,11 +11,11 @@ import structlog
 
 from admittance.access.users import User
 from admittance.cli.commands.program import invoke
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.up import Options, refuse_unprotected, refuse_unused, refuse_wrong
+from admittance.client.errors import BadInput
 from admittance.job_rules.options import RuleTexts
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats import contexts

@@ -11,7 +11,7 @@ import pytest
 from admittance.cli.show import tables
 from admittance.cli.show.objects import check_conditions, shown_queue, shown_workload
 from admittance.cli.show.sections import usage_of
-from admittance.cli.support.errors import AnswerIsNo
+from admittance.client.errors import RequestFailed
 from admittance.client.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
 from admittance.client.requests.objects import BucketObject
 from admittance.events.requests import FlavorUsage, LocalUsage, QueueStatus
@@ -111,7 +111,7 @@ def test_names_come_from_the_key() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"no json", b"[]", b'"text"'])
 def test_unreadable_bytes_are_an_error_and_no_traceback(data: bytes) -> None:
-    with pytest.raises(AnswerIsNo, match=r"workload\.ns\.w in the bucket"):
+    with pytest.raises(RequestFailed, match=r"workload\.ns\.w in the bucket"):
         BucketObject("workload.ns.w", data, 1).plain()
 
 

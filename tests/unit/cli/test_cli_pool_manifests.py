@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from admittance.cli.support import files
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
 
 MACHINE = "{name: a, count: 1, resources: {cpu: 4}}"
 

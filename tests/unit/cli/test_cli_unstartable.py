@@ -9,7 +9,7 @@ import pytest
 from admittance.api.reading.manifest import accept
 from admittance.api.workload import Workload
 from admittance.cli import submit
-from admittance.cli.support.errors import AnswerIsNo, NotAllowed
+from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.submissions import IN_PYTHON, refusal, refuse_misfit
 from admittance.client.requests.warnings import misfits
@@ -54,7 +54,7 @@ async def test_a_queue_that_the_scheduler_does_not_know_is_refused_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("admittance.client.requests.submissions.CURRENT_SECONDS", 0.0)
-    with pytest.raises(AnswerIsNo, match="not submitted: there is no LocalQueue"):
+    with pytest.raises(RequestFailed, match="not submitted: there is no LocalQueue"):
         await refuse_misfit(cast(Link, LinkOfUser(heard=100)), WORKLOAD)
 
 

@@ -12,7 +12,7 @@ import pytest
 from click.exceptions import ClickException, Exit, NoArgsIsHelpError
 
 from admittance.cli.commands.program import program
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [

@@ -10,8 +10,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.support.errors import NotAllowed
-from admittance.client.errors import NoResponder
+from admittance.client.errors import NoResponder, NotAllowed
 from admittance.client.requests.link import Link
 from admittance.doctor import controllers
 from admittance.doctor.controllers import (

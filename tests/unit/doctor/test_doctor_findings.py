@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.up.readiness import HealthAnswer
+from admittance.client.health import HealthAnswer
 from admittance.doctor.clocks import Offset, clock_findings, offset
 from admittance.doctor.finding import NOTE, OK, WRONG, without_repeats
 from admittance.doctor.servers import account_findings, server_state

@@ -17,9 +17,9 @@ from admittance.access.permissions import Rule, answer_for
 from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User, is_expired
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.options import Call, Output, UrlFrom
-from admittance.cli.support.times import span, stamp
+from admittance.client.errors import BadInput, RequestFailed
+from admittance.client.times import span, stamp
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, NoServer
 from admittance.runtime.nats_server.auth_store import AuthStore
@@ -37,7 +37,7 @@ async def reload_servers(call: Call, store: AuthStore) -> None:
 
 async def tell_servers(call: Call, store: AuthStore, *, added: bool = False) -> None:
     """Makes the running servers read the changed users; ``added``: the change is a new user. Raises
-    AnswerIsNo if a server runs and did not accept the change.
+    RequestFailed if a server runs and did not accept the change.
     """
     with_jwts = store.has_jwts
     try:
@@ -50,7 +50,7 @@ async def tell_servers(call: Call, store: AuthStore, *, added: bool = False) -> 
             + ("name it with --nats" if with_jwts else "reload it there")
         )
     except AdmittanceError as error:
-        raise AnswerIsNo(
+        raise RequestFailed(
             f"{store.folder} is changed, but the server does not know it yet: {error}; after that "
             + ("restart the server" if with_jwts else "run `nats-server --signal reload`")
         ) from None

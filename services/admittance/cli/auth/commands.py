@@ -21,8 +21,8 @@ from admittance.cli.commands.declare import (
     option,
 )
 from admittance.cli.support import output, times
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, data_folder
+from admittance.client.errors import BadInput
 
 ANY_KEY: Final = "U" + "A" * 55
 """Stands for the key of a new user until the folder of users makes one."""

@@ -10,8 +10,8 @@ import click
 
 from admittance.cli.commands.declare import ALL, argument, command, group
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call, Output
+from admittance.client.errors import RequestFailed
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import BadContext, Context
 from admittance.runtime.nats.server_url import shown
@@ -59,7 +59,7 @@ def use(name: str) -> None:
     try:
         found = contexts.use(os.environ, name)
     except BadContext as error:
-        raise AnswerIsNo(str(error)) from None
+        raise RequestFailed(str(error)) from None
     output.say(f"context {found.name}: {shown(found.url)}")
 
 
@@ -72,9 +72,9 @@ def show(call: Call, name: str | None) -> None:
         chosen = name or current
         found = None if chosen is None else contexts.context_named(os.environ, chosen)
     except BadContext as error:
-        raise AnswerIsNo(str(error)) from None
+        raise RequestFailed(str(error)) from None
     if found is None:
-        raise AnswerIsNo("there is no current context: `admit up` writes one")
+        raise RequestFailed("there is no current context: `admit up` writes one")
     if output.show_value(_value(found, current), call.output):
         return
     files = (("TLS CA", found.tls_ca), ("TLS cert", found.tls_cert), ("TLS key", found.tls_key))

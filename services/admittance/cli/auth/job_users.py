@@ -10,7 +10,7 @@ from pathlib import Path
 
 from admittance.access.users import User
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
 from admittance.job_rules.options import (
     ONLY_ROOT,
     key_of,

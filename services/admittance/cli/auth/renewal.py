@@ -12,8 +12,8 @@ from typing import Final
 from admittance.access.users import is_expired
 from admittance.cli.auth.auth import tell_servers
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call
+from admittance.client.errors import BadInput
 from admittance.runtime import clock
 from admittance.runtime.nats.credentials import claims_of
 from admittance.runtime.nats_server.auth_store import AuthStore

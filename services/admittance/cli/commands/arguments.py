@@ -19,8 +19,8 @@ from admittance.cli.commands.declare import (
     command,
     option,
 )
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call
+from admittance.client.errors import BadInput
 
 
 def ends() -> tuple[str, ...]:

@@ -24,8 +24,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, Output, call_of, run, run_forever
+from admittance.client.errors import BadInput
 from admittance.runtime.nats.connection_options import DEFAULT_URL, OPTIONS, VARIABLES
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,8 +16,9 @@ from click.exceptions import Exit, NoArgsIsHelpError
 
 from admittance.cli.commands.declare import ALL, global_options
 from admittance.cli.commands.table import LazyCommands
-from admittance.cli.support.errors import INTERRUPTED, BadInput, CliError, lines_of
+from admittance.cli.support.errors import INTERRUPTED, lines_of
 from admittance.cli.support.options import outer_call
+from admittance.client.errors import BadInput, ClientError
 from admittance.runtime.process.variables import unknown_variable
 
 ERRORS_MAX: Final = 100
@@ -82,7 +83,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         return result if isinstance(result, int) else 0
     except Exit as error:
         return error.exit_code
-    except CliError as error:
+    except ClientError as error:
         _complain(error)
         return error.status
     except NoArgsIsHelpError as error:

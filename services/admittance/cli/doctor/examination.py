@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from admittance.cli.doctor import consumers, runners, services
-from admittance.cli.up.readiness import health_answers
+from admittance.client.health import health_answers
 from admittance.client.requests.link import Link
 from admittance.doctor import admin_ports, controllers, history, queues, schedules, servers, streams
 from admittance.doctor.clocks import clock_findings

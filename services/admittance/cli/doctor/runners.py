@@ -13,8 +13,8 @@ from admittance.cli.doctor.consumers import (
     is_of_absent_runner,
     runner_of,
 )
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.client import kinds
+from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import lookup_all
 from admittance.doctor.finding import Finding, note, wrong
@@ -49,7 +49,7 @@ async def waiting_jobs(
     away: none answers, or none reads one of the consumers of the log."""
     if _answers(replies) and not any(map(is_of_absent_runner, consumers)):
         return []
-    with suppress(AnswerIsNo, Refused, Unavailable):
+    with suppress(RequestFailed, Refused, Unavailable):
         return await _waiting(bus)
     return []  # Another finding reports the service or server that does not answer.
 
@@ -62,7 +62,7 @@ def runner_findings(replies: Iterable[HealthReply], waiting: Sequence[str]) -> l
 async def announced_runners(bus: Link) -> tuple[AnnouncedRunner, ...]:
     """The runners that have announced themselves in the last two days; empty if the
     workload-controller does not say, which another finding reports."""
-    with suppress(AnswerIsNo, Refused, Unavailable):
+    with suppress(RequestFailed, Refused, Unavailable):
         return (await bus.ask("runners", Announced(), AnnouncedReply)).runners
     return ()
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from admittance.cli.doctor.consumers import LAG_MAX
-from admittance.cli.up.readiness import health
+from admittance.client.health import health
 from admittance.doctor.finding import Finding, finding, note, wrong
 from admittance.events.requests import HealthReply
 from admittance.runtime.bus.bus import Bus

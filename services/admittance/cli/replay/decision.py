@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
+from admittance.client.errors import BadInput
 from admittance.replay.bucket_rebuild import CannotRebuild
 from admittance.replay.decision import (
     CannotRepeat,

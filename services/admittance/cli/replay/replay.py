@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput, one_line
 from admittance.cli.support.options import Call, raise_on_interrupt, run
+from admittance.client.errors import BadInput, one_line
 from admittance.runtime.process.progress import Steps
 
 if TYPE_CHECKING:

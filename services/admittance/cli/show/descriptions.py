@@ -13,16 +13,17 @@ from admittance.cli.show.event_lines import EventLine, FactEffects, is_bookkeepi
 from admittance.cli.show.explanations import explained, preempted
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.output import pairs, sentence
-from admittance.cli.support.times import age, stamp
+from admittance.cli.support.times import age
 from admittance.client import kinds
+from admittance.client.errors import RequestFailed
 from admittance.client.requests.capacity import of_family, silent_classes
 from admittance.client.requests.explanation import answer_of_runner, corrected
 from admittance.client.requests.families import Family, family_of, is_parent, is_variant, parent_of
 from admittance.client.requests.history import VariantNames, history_of, is_of
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, find
+from admittance.client.times import stamp
 from admittance.events.requests import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
 from admittance.family import rules_of
@@ -74,7 +75,7 @@ async def _because(bus: Link, found: BucketObject, now: datetime) -> tuple[str, 
 async def _events(bus: Link, found: BucketObject) -> Sequence[EventLine] | None:
     try:
         return await _recent(bus, found, LAST_EVENTS)
-    except AnswerIsNo as error:
+    except RequestFailed as error:
         output.warn(f"no events: {error}")
         return None
 
@@ -196,7 +197,7 @@ async def show_cohort(bus: Link, name: str) -> None:
     tree = await sections.known_tree(bus, name)
     try:
         found = await find(bus, kinds.COHORT, name)
-    except AnswerIsNo:
+    except RequestFailed:
         if not tree:
             raise
         facts = [("Name", name), ("Object", "none: other objects name it"), ("Kind", "Cohort")]

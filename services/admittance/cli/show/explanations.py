@@ -12,14 +12,15 @@ from msgspec.structs import replace
 from admittance.api.units import render
 from admittance.cli.show import sections
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
-from admittance.cli.support.times import age, stamp
+from admittance.cli.support.times import age
+from admittance.client.errors import RequestFailed
 from admittance.client.requests.explanation import NO_RUNNER, Explanation, corrected
 from admittance.client.requests.families import Family, FamilyMember
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
+from admittance.client.times import stamp
 from admittance.events.explanation import (
     Ahead,
     Holder,
@@ -162,7 +163,7 @@ async def explained(bus: Link, namespace: str, name: str) -> ExplainReply | None
     """Returns the scheduler's answer, or None if the scheduler does not answer."""
     try:
         reply = await bus.ask("explain", Explain(name=name), ExplainReply, namespace=namespace)
-    except AnswerIsNo:
+    except RequestFailed:
         return None
     return None if reply.error else reply
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 from admittance.cli.show import tables
 from admittance.cli.show.objects import shown_object, shown_queue, shown_workload
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import Table
 from admittance.client import kinds
+from admittance.client.errors import BadInput, RequestFailed
 from admittance.client.kinds import Kind
 from admittance.client.requests import objects
 from admittance.client.requests.link import Link
@@ -78,7 +78,7 @@ async def live_counters(bus: Link, kind: Kind, found: Sequence[BucketObject]) ->
     try:
         query = Queues(cluster_queue=narrow)
         reply = await bus.ask("queues", query, QueuesReply, namespace=within)
-    except AnswerIsNo as error:
+    except RequestFailed as error:
         output.warn(f"no live counters: {error}")
         return {}
     if reply.error:
@@ -103,7 +103,7 @@ async def waiting_reasons(
         return {}
     try:
         reply = await bus.ask("pending", PendingQuery(), PendingReply, namespace=within)
-    except AnswerIsNo:
+    except RequestFailed:
         return {}
     return {(row.namespace, row.name): (row.reason, row.message) for row in reply.rows}
 

@@ -16,13 +16,13 @@ import msgspec
 
 from admittance.api.units import render
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
-from admittance.cli.support.times import span, stamp
 from admittance.client import kinds
+from admittance.client.errors import RequestFailed
 from admittance.client.kinds import Kind
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
+from admittance.client.times import span, stamp
 from admittance.events.reader import BROKEN
 from admittance.events.subjects import PROVIDERS
 from admittance.provisioning.machine_pool import (
@@ -80,7 +80,7 @@ async def with_bookings(
     booked: dict[str, list[Booking]] = {}
     try:
         entries = await bus.read_all(pattern, bucket=PROVIDERS)
-    except AnswerIsNo as error:
+    except RequestFailed as error:
         output.warn(f"bookings are unknown: {error}")
         return list(found)
     for entry in entries:
@@ -120,7 +120,7 @@ def _pool(found: BucketObject) -> Pool:
         raise BadPool(f"metadata.namespace: a {KIND} has no namespace; remove {found.namespace}")
     try:
         return pool_of(found.name, found.plain().get("spec"))
-    except AnswerIsNo as error:
+    except RequestFailed as error:
         raise BadPool(str(error)) from None
 
 

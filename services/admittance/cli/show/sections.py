@@ -15,11 +15,12 @@ from admittance.api.units import parse, render
 from admittance.api.workload import CheckState
 from admittance.cli.show import tables
 from admittance.cli.show.objects import check_conditions
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
-from admittance.cli.support.times import age, span, stamp
+from admittance.cli.support.times import age
+from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import conditions_of, field
+from admittance.client.times import span, stamp
 from admittance.events.requests import (
     LocalUsage,
     NodeStatus,
@@ -130,7 +131,7 @@ async def tree_of(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
     """The scheduler's tree that contains the cohort; empty if the scheduler does not know the
     cohort.
 
-    Raises AnswerIsNo if the scheduler does not answer.
+    Raises RequestFailed if the scheduler does not answer.
     """
     reply = await bus.ask("queues", Queues(cohort=cohort), QueuesReply)
     return () if reply.error else reply.tree
@@ -140,7 +141,7 @@ async def known_tree(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
     """The cohort tree that `tree_of` returns; empty if the scheduler does not answer."""
     try:
         return await tree_of(bus, cohort)
-    except AnswerIsNo:
+    except RequestFailed:
         return ()
 
 

@@ -12,7 +12,7 @@ from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.problems import NOT_SUPPORTED, Problem
 from admittance.api.reading.manifest import Document, ManifestError, duplicates, read
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
 from admittance.provisioning.machine_pool import GROUP, KIND, BadPool, pool_of
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom
+from admittance.client.errors import BadInput
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import BadContext
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.connection_options import (
     DEFAULT_URL,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
-from admittance.cli.support.errors import one_line
+from admittance.client.errors import one_line
 from admittance.runtime.process.progress import draw
 
 BOLD: Final = "1"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 
-from admittance.cli.support.errors import BadInput
-from admittance.client.times import span as span
-from admittance.client.times import stamp as stamp
+from admittance.client.errors import BadInput
+from admittance.client.times import span
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")

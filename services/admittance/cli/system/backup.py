@@ -14,9 +14,9 @@ from typing import IO, TYPE_CHECKING
 
 from admittance.cli.commands.declare import PLACE, argument, command, option
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo, BadInput, NotAllowed
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, UrlFrom
+from admittance.client.errors import BadInput, NotAllowed, RequestFailed
 from admittance.runtime.nats.connection_options import OPTIONS
 from admittance.runtime.process.progress import Steps
 
@@ -50,12 +50,12 @@ async def backup(call: Call, file: str) -> int:
                 raise NotAllowed(f"{error}; {_needed(one.bus)}") from None
             except Refused as error:
                 if error.code == NO_STREAM:
-                    raise AnswerIsNo(
+                    raise RequestFailed(
                         f"Admittance was never set up at {call.shown_url}: nothing to back up"
                     ) from None
-                raise AnswerIsNo(f"the server refused the backup: {error}; try again") from None
+                raise RequestFailed(f"the server refused the backup: {error}; try again") from None
             except Unavailable as error:
-                raise AnswerIsNo(f"the backup is not complete: {error}; try again") from None
+                raise RequestFailed(f"the backup is not complete: {error}; try again") from None
     output.note(f"backup of {call.shown_url} in {shown}: {written:,} bytes")
     return 0
 
@@ -73,8 +73,8 @@ def _needed(bus: Bus) -> str:
 @contextmanager
 def open_target(path: str) -> Iterator[IO[bytes]]:
     """The file to write, readable only for this user. The file gets the name ``path`` only after
-    everything is written; a device or pipe is written directly. Raises BadInput, or AnswerIsNo for
-    a full disk."""
+    everything is written; a device or pipe is written directly. Raises BadInput, or RequestFailed
+    for a full disk."""
     if path == STANDARD_INPUT:
         if sys.stdout.isatty():
             raise BadInput("a backup is not text: name a file, or redirect standard output")
@@ -113,7 +113,7 @@ def _sentences(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         why = error.strerror or str(error)
-        raise AnswerIsNo(f"{path}: {why}; the backup was not written") from None
+        raise RequestFailed(f"{path}: {why}; the backup was not written") from None
 
 
 @command(PLACE)

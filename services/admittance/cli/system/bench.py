@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from admittance.cli.commands.declare import ALL, argument, command, option
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, Output, UrlFrom, raise_on_interrupt
+from admittance.client.errors import BadInput
 from admittance.runtime.nats.connection_options import NO_OPTIONS
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from admittance.cli.commands.declare import argument, command, option, stacked
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, Output, UrlFrom, key_values
 from admittance.cli.support.output import Progress, Table, columns_of
+from admittance.client.errors import BadInput
 from admittance.runtime.nats.connection_options import NO_OPTIONS
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from admittance.cli.commands.declare import command, option
 from admittance.cli.support import output
-from admittance.cli.support.errors import NotAllowed
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import Table, columns_of
+from admittance.client.errors import NotAllowed
 
 if TYPE_CHECKING:
     from admittance.doctor.finding import Finding

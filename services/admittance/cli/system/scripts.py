@@ -7,7 +7,7 @@ from pathlib import Path
 
 from admittance.cli.commands.declare import argument, command
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
+from admittance.client.errors import BadInput
 
 
 @command(())

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 from admittance.cli.commands.arguments import workload_command
 from admittance.cli.commands.declare import ALL
 from admittance.cli.support import output
-from admittance.cli.support.errors import AnswerIsNo
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
-from admittance.cli.support.times import stamp
 from admittance.client import kinds, requests
+from admittance.client.errors import RequestFailed
+from admittance.client.times import stamp
 
 if TYPE_CHECKING:
     from admittance.cli.trace.tree import Placed
@@ -45,9 +45,11 @@ async def trace(call: Call, name: str) -> None:
     spans = newest_trace(entries, call.namespace, name)
     where = f"workload {name} in namespace {call.namespace}"
     if not spans and known is not None:
-        raise AnswerIsNo(f"the log has no facts about {where} any more; `admit describe` shows it")
+        raise RequestFailed(
+            f"the log has no facts about {where} any more; `admit describe` shows it"
+        )
     if not spans:
-        raise AnswerIsNo(f"no {where}, and no facts about it on the log")
+        raise RequestFailed(f"no {where}, and no facts about it on the log")
     placed = tree_of(spans)
     root = placed[0].span
     if root.attributes.get("admittance.cut"):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from admittance.cli.commands.declare import PLACE, argument, command, option, stacked
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.options import Call, UrlFrom, data_folder
+from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
     from admittance.cli.up.up import Options

@@ -10,10 +10,7 @@ import msgspec
 import nats.errors
 
 from admittance.backoff import Backoff
-from admittance.client.health import HealthAnswer as HealthAnswer
-from admittance.client.health import health as health
-from admittance.client.health import health_answers as health_answers
-from admittance.client.health import is_of
+from admittance.client.health import health, is_of
 from admittance.events.requests import Settled
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus

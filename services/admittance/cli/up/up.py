@@ -17,7 +17,6 @@ import structlog
 from admittance.api.problems import ManifestError
 from admittance.api.reading.configuration_file import read_file
 from admittance.cli.support import output
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.ending import Ending
@@ -25,6 +24,7 @@ from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_serving
 from admittance.cli.up.server_watch import watch
+from admittance.client.errors import BadInput
 from admittance.job_rules.options import EXECUTORS, RuleTexts, rules_of
 from admittance.job_rules.rules import JobRules
 from admittance.runtime import clock, tasks

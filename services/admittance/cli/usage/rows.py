@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.cli.support.output import NOTHING, Column, Table
-from admittance.cli.support.times import span
+from admittance.client.times import span
 from admittance.events.reading_requests import UsageSum
 
 HOUR: Final = 3600

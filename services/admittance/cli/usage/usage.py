@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from admittance.cli.commands.arguments import all_namespaces
 from admittance.cli.commands.declare import GLOBAL, PLACE, command, option
 from admittance.cli.support import output as shown
-from admittance.cli.support.errors import BadInput
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.cli.support.times import day_of_text
 from admittance.client import requests
+from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
     from admittance.events.reading_requests import UsageReply
