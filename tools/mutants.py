@@ -245,7 +245,8 @@ class Copies:
                 folder,
             ],
             cwd=copy,
-            env={**os.environ, "PYTHONPATH": roots},
+            # Without the byte code of the tests, each run would compile them again.
+            env={**os.environ, "PYTHONPATH": roots, "PYTHONDONTWRITEBYTECODE": ""},
             capture_output=True,
             text=True,
             timeout=limit,

@@ -11,7 +11,7 @@ import pytest
 from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
-from admittance.variants.core import GATHER
+from admittance.variants.core import GATHER, PATIENCE
 from admittance.workload.stored import head
 from support.builders import NOON, a_condition
 from support.cores.stepped_variants import NS, SteppedVariants, a_family
@@ -250,6 +250,13 @@ def test_a_variant_is_activated_at_the_end_of_its_create_delay() -> None:
     assert table.core.wake() == NOON + timedelta(seconds=7200)
     assert table.later(7199).orders() == []
     assert table.later(1).orders() == ["activated j-variant-second race", "aggregated j"]
+
+
+def test_a_family_is_looked_at_when_its_act_may_be_repeated_before_the_delay_ends() -> None:
+    table = a_family(explicit=DELAYED)
+    table.spec("j", priority=7)
+    assert table.orders() == ["reprioritized j-variant-first 7", "reprioritized j-variant-second 7"]
+    assert table.core.wake() == NOON + PATIENCE
 
 
 def test_a_variant_is_deactivated_after_its_delete_delay() -> None:

@@ -47,6 +47,13 @@ EVICTIONS: dict[str, Callable[[], TrackedWorkload]] = {
 }
 
 
+def test_each_change_of_the_spec_is_a_generation() -> None:
+    tracked = a_tracked_workload()
+    before = tracked.stored.metadata.generation
+    assert tracked.off().stored.metadata.generation == before + 1
+    assert tracked.on().stored.metadata.generation == before + 2
+
+
 @pytest.mark.scenario("F14", "L24")
 @pytest.mark.parametrize("stopping", [False, True], ids=["when it has stopped", "while it stops"])
 @pytest.mark.parametrize("why", sorted(EVICTIONS))

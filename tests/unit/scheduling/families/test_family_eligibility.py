@@ -136,6 +136,18 @@ def test_several_variants_may_hold_reservations() -> None:
     assert scheduler.settle() == ["a-best", "a-mid", "a-worst"]
 
 
+def test_variants_and_regular_workloads_that_passed_their_checks_are_confirmed_together() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.check("slow")
+    scheduler.families(checks={"best": ["slow"]}, flavors={"best": "8"}, mode="NoMigration")
+    scheduler.family("a")
+    scheduler.submit("r", "cq", "1")
+    scheduler.settle()
+    scheduler.passes("a-best", "r")
+    scheduler.settle()
+    assert scheduler.confirmed == ["a-best", "r"]
+
+
 def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")

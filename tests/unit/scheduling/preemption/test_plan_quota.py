@@ -5,10 +5,16 @@ from __future__ import annotations
 from itertools import chain, combinations
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from admittance.scheduling.state.plan_quota import Plan, PlanLevel, PlanQuota, shared_by_plans
+from admittance.scheduling.state.plan_quota import (
+    Plan,
+    PlanLevel,
+    PlanQuota,
+    most_given,
+    shared_by_plans,
+)
 
 Plans = dict[str, list[str]]
 
@@ -110,3 +116,31 @@ def test_hundreds_of_plans_with_one_victim_are_counted() -> None:
     planners = [f"p{number}" for number in range(600)]
     amounts = dict.fromkeys(planners, 1) | {"v": 400}
     assert counted_twice(amounts, {one: ["v"] for one in planners}) == 400
+
+
+amounts = st.integers(0, 4)
+
+
+@given(
+    wants=st.lists(amounts, min_size=3, max_size=3),
+    gives=st.lists(amounts, min_size=3, max_size=3),
+    ways=st.lists(st.lists(amounts, min_size=3, max_size=3), min_size=3, max_size=3),
+)
+# A taker that got quota passes on only what it got.
+@example(wants=[2, 3, 3], gives=[2, 2, 2], ways=[[3, 2, 1], [1, 0, 0], [3, 0, 1]])
+def test_takers_get_as_much_as_the_narrowest_cut_lets_through(
+    wants: list[int], gives: list[int], ways: list[list[int]]
+) -> None:
+    places = range(3)
+    cuts = chain.from_iterable(combinations(places, size) for size in range(4))
+    narrowest = min(
+        sum(wants[taker] for taker in places if taker not in cut)
+        + sum(min(gives[giver], sum(ways[taker][giver] for taker in cut)) for giver in places)
+        for cut in cuts
+    )
+    given_at_most = most_given(
+        dict(enumerate(wants)),
+        {str(giver): much for giver, much in enumerate(gives)},
+        {taker: {str(g): most for g, most in enumerate(row)} for taker, row in enumerate(ways)},
+    )
+    assert given_at_most == narrowest

@@ -193,6 +193,22 @@ def test_a_victim_that_finishes_by_itself_is_not_evicted() -> None:
     assert cores.phase("j") == "Admitted"
 
 
+def test_a_planned_victim_is_spared_when_other_quota_has_become_free() -> None:
+    cores = configured_cores(nominal="12", c=DEFERS)
+    run(cores, "v1", "4", priority=-2)
+    run(cores, "v2", "4", priority=-1)
+    run(cores, "other", "4", priority=5)
+    ask(cores, "c", nominal="12")
+    cores.submit("j", "cq", "8", priority=1)
+    cores.settle()
+    assert victims(cores) == ["v1", "v2"]
+    cores.finish("other")
+    cores.verdict("j", "c", "Ready")
+    cores.settle()
+    assert cores.preempted() == [("v1", "j")]
+    assert cores.phases("j", "v2") == ["Admitted", "Admitted"]
+
+
 @pytest.mark.scenario("A15")
 def test_a_plan_that_can_succeed_no_longer_is_given_up() -> None:
     cores = two_victims(c=DEFERS)
