@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ from admittance.checks.request import Request, Withdrawal
 from admittance.checks.verdicts import Pending, Verdict
 from admittance.events import reasons
 from admittance.runtime.errors import Refused
+from admittance.runtime.tasks import BackgroundTasks
 from admittance.sdk.requests import Acknowledger
 
 BAD_REQUESTS_MAX: Final = 10_000
@@ -71,10 +72,10 @@ class Judge:
         self._concurrency = concurrency
         self._queues: dict[JudgementKey, JudgementQueue] = {}
         self._waiting: deque[Judgement] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(_log_failure)
         self._active = 0
         self._memory = JudgementMemory()
-        self._callbacks = WithdrawnCallbacks(deliveries, self._memory, release, self._start)
+        self._callbacks = WithdrawnCallbacks(deliveries, self._memory, release, self._tasks.start)
         self._bad_requests: dict[JudgementKey, Request] = {}
         self._stopping = False
 
@@ -134,7 +135,7 @@ class Judge:
         self._memory.judged(identity)
         if len(self._bad_requests) < BAD_REQUESTS_MAX:
             self._bad_requests[identity] = request
-        self._start(self._report_bad_parameters(request, reply, why))
+        self._tasks.start(self._report_bad_parameters(request, reply, why))
 
     def good_parameters(
         self, check: str, parameters: Callable[[], object], raw: bytes = b"null"
@@ -210,7 +211,7 @@ class Judge:
             judgement = self._waiting.popleft()
             self._active += 1
             judgement.calls = True
-            judgement.task = self._start(self._attempt(judgement))
+            judgement.task = self._tasks.start(self._attempt(judgement))
             judgement.task.add_done_callback(partial(self._attempted, judgement))
 
     async def _attempt(self, judgement: Judgement) -> None:
@@ -341,28 +342,18 @@ class Judge:
                 if one is not None and one.task is None:
                     self._deliveries.nak(one.reply)
                     self._drop(one)
-        if self._running:
-            await asyncio.wait(self._running, timeout=grace_seconds)
+        await self._tasks.settled(grace_seconds)
         for queue in self._queues.values():
             # At shutdown a request is returned to the server before its judgement ends, because a
             # function in a thread may never end.
             if queue.first.calls and not is_over(queue.first.request):
                 self._deliveries.nak(queue.first.reply)
-        for task in list(self._running):
-            task.cancel()
-        if self._running:
-            # The process waits one second for cancelled judgements, not until a function in a
-            # thread ends, which may take longer.
-            await asyncio.wait(self._running, timeout=1.0)
+        self._tasks.cancel()
+        # The process waits one second for cancelled judgements, not until a function in a thread
+        # ends, which may take longer.
+        await self._tasks.settled(1.0)
         self._callbacks.hand_back()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("judging_failed", exc_info=task.exception())
+def _log_failure(_: asyncio.Task[Any], error: BaseException) -> None:
+    log.error("judging_failed", exc_info=error)

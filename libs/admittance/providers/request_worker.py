@@ -16,7 +16,7 @@ capacity, because an earlier replica may have crashed after it obtained capacity
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import structlog
@@ -32,7 +32,7 @@ from admittance.providers.request import Cancellation, Request
 from admittance.providers.status_store import CANCELLED, StatusPublisher, StatusStore, StoredStatus
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, is_temporary
-from admittance.runtime.tasks import raise_if_cancelled, until_returned
+from admittance.runtime.tasks import BackgroundTasks, raise_if_cancelled, until_returned
 from admittance.sdk.requests import OpenDeliveries
 from admittance.sdk.threads import author_backoff
 from admittance.sdk.worker import AGAIN_SECONDS
@@ -78,23 +78,23 @@ class CapacityReleaser:
         self._requests = requests
         self._cancellations = cancellations
         self._stop_work = stop_work
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(self._failed)
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
         """The tasks that release the capacity of cancelled requests now."""
-        return list(self._running)
+        return list(self._tasks)
 
     def on_cancelled(self, fact: ProvisioningCancelled, reply: str) -> None:
         """Starts the release of a cancelled request's capacity, but only once if the cancellation
         is delivered twice.
         """
         if self._cancellations.add(fact.id, reply):
-            self._start(fact.id, self._cancel(fact))
+            self._tasks.start(self._cancel(fact), name=fact.id)
 
     def start_release(self, request: dict[str, Any]) -> None:
         """Starts `release` for a cancelled request as a task."""
-        self._start(request["id"], self.release(request))
+        self._tasks.start(self.release(request), name=request["id"])
 
     async def release(self, request: dict[str, Any]) -> None:
         """Frees the capacity of a cancelled request, then acknowledges the request's deliveries. If
@@ -135,18 +135,11 @@ class CapacityReleaser:
 
         await until_returned(lambda: self._free(cancellation), author_backoff(), failed)
 
-    def _start(self, request_id: str, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=request_id)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            # The exception is a bug in this class. The NATS server does not redeliver the
-            # cancellation while this process keeps its delivery open, so the delivery is refused.
-            log.error("freeing_failed", id=task.get_name(), exc_info=task.exception())
-            self._cancellations.nak(task.get_name(), AGAIN_SECONDS)
+    def _failed(self, task: asyncio.Task[Any], error: BaseException) -> None:
+        # The exception is a bug in this class. The NATS server does not redeliver the cancellation
+        # while this process keeps its delivery open, so the delivery is refused.
+        log.error("freeing_failed", id=task.get_name(), exc_info=error)
+        self._cancellations.nak(task.get_name(), AGAIN_SECONDS)
 
 
 class RequestWorker:
@@ -172,12 +165,12 @@ class RequestWorker:
         self._releaser = releaser
         self._deliveries = deliveries
         self._slots = asyncio.Semaphore(concurrency)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = BackgroundTasks(self._failed)
 
     @property
     def running(self) -> list[asyncio.Task[None]]:
         """The tasks that work on requests now."""
-        return list(self._tasks.values())
+        return list(self._tasks)
 
     def knows(self, request_id: str) -> bool:
         """Whether this replica works on the request, or holds its delivery open while the request
@@ -190,9 +183,7 @@ class RequestWorker:
         self._deliveries.add(fact.id, reply)
         if fact.id in self._tasks:
             return
-        task = asyncio.create_task(self._work(fact), name=fact.id)
-        self._tasks[fact.id] = task
-        task.add_done_callback(lambda done: self._ended(fact.id, done))
+        self._tasks.start(self._work(fact), name=fact.id, key=fact.id)
 
     async def stop(self, request_id: str) -> None:
         """Cancels this replica's work on a request and waits until that work has ended."""
@@ -230,14 +221,11 @@ class RequestWorker:
                 if stored is not None and stored.status not in ("", "accepted", CANCELLED):
                     self._deliveries.ack(request_id)
 
-    def _ended(self, request_id: str, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(request_id) is task:
-            del self._tasks[request_id]
-        if not task.cancelled() and task.exception() is not None:
-            # The exception is a bug: the NATS server must redeliver the request, perhaps to another
-            # replica.
-            log.error("request_not_handled", id=request_id, exc_info=task.exception())
-            self._deliveries.nak(request_id, AGAIN_SECONDS)
+    def _failed(self, task: asyncio.Task[Any], error: BaseException) -> None:
+        # The exception is a bug: the NATS server must redeliver the request, perhaps to another
+        # replica.
+        log.error("request_not_handled", id=task.get_name(), exc_info=error)
+        self._deliveries.nak(task.get_name(), AGAIN_SECONDS)
 
     # Step by step. ------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-"""asyncio tasks: groups of tasks that end together, ending tasks within a time limit, and waits
-for events, and calls that are repeated.
+"""asyncio tasks: groups of tasks that end together, the owner of tasks in the background, ending
+tasks within a time limit, waits for events, and calls that are repeated.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -168,6 +168,70 @@ async def set_before(event: asyncio.Event, when: datetime | None) -> bool:
     """Whether the event is set now or before ``when``; None waits without limit."""
     seconds = None if when is None else max(0.0, (when - clock.now()).total_seconds())
     return await set_within(event, seconds)
+
+
+def _log_failure(task: asyncio.Task[Any], error: BaseException) -> None:
+    log.error("task_failed", task=task.get_name(), exc_info=error)
+
+
+class BackgroundTasks:
+    """Owns tasks that no caller awaits: keeps each until it has ended, since the event loop does
+    not, reports each error, and ends all.
+
+    ``failed``: called with each task that ended with an error, and the error; without it the error
+    is logged.
+    """
+
+    def __init__(
+        self, failed: Callable[[asyncio.Task[Any], BaseException], object] = _log_failure
+    ) -> None:
+        self._failed = failed
+        self._tasks: dict[Hashable, asyncio.Task[Any]] = {}
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        """The tasks that have not ended."""
+        return iter(list(self._tasks.values()))
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._tasks
+
+    def get(self, key: Hashable) -> asyncio.Task[Any] | None:
+        """The task that was started with the key; None if it has ended."""
+        return self._tasks.get(key)
+
+    def start(
+        self, work: Coroutine[Any, Any, T], *, name: str | None = None, key: Hashable = None
+    ) -> asyncio.Task[T]:
+        """Runs the work as a task. ``key``: finds the task while it runs; one task has it."""
+        task = asyncio.create_task(work, name=name)
+        held = task if key is None else key
+        self._tasks[held] = task
+        task.add_done_callback(lambda ended: self._ended(held, ended))
+        return task
+
+    def _ended(self, held: Hashable, task: asyncio.Task[Any]) -> None:
+        if self._tasks.get(held) is task:
+            del self._tasks[held]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(task, error)
+
+    async def settled(self, timeout: float | None = None) -> None:
+        """Waits until the present tasks have ended, at most ``timeout`` seconds."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=timeout)
+
+    def cancel(self) -> None:
+        """Cancels all tasks, and does not wait for their end."""
+        for task in self:
+            task.cancel()
+
+    async def end(self) -> None:
+        """Cancels all tasks, and waits until they have ended."""
+        self.cancel()
+        await asyncio.gather(*self, return_exceptions=True)
 
 
 async def until_returned(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -56,7 +55,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.settings import Settings, number
-from admittance.runtime.tasks import task_group
+from admittance.runtime.tasks import BackgroundTasks, task_group
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.sdk.threads import Threads
 
@@ -106,6 +105,11 @@ class AwsSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def _record_failure(task: asyncio.Task[Any], error: BaseException) -> None:
+    # The next listing of EC2 starts the task again.
+    faults.record(SERVICE, "change a reservation", task.get_name(), error)
+
+
 class AwsReconciler:
     """Makes and cancels the reservations of one provisioning class as the requests need them."""
 
@@ -126,7 +130,7 @@ class AwsReconciler:
         )
         self.booked = TrackedReservations(aws.unseen_seconds)
         self._waiting: dict[str, asyncio.Future[Status]] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = BackgroundTasks(_record_failure)
         self._loaded = asyncio.Event()
         self._stop = asyncio.Event()
         self._failed = 0
@@ -151,9 +155,7 @@ class AwsReconciler:
         """Stops all work of this instance; the reservations at EC2 stay."""
         self.ready = False
         self._stop.set()
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._tasks.end()
 
     # Stored statuses. -----------------------------------------------------------
 
@@ -284,15 +286,7 @@ class AwsReconciler:
         if name in self._tasks:
             work.close()
             return
-        task = self._tasks[name] = asyncio.create_task(work)
-        task.add_done_callback(partial(self._ended, name))
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(name, None)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            # The next listing of EC2 starts the task again.
-            faults.record(SERVICE, "change a reservation", name, error)
+        self._tasks.start(work, name=name, key=name)
 
     async def _revoke(self, request_id: str, revoked: CapacityRevoked) -> None:
         # If the report of the revocation fails, it is repeated after the next listing of EC2.

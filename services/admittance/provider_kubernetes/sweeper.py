@@ -5,7 +5,7 @@ provisioned capacity, and deletes orphans.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -29,7 +29,7 @@ from admittance.providers.builtin import (
 from admittance.providers.status_store import StatusStore, StoredStatus
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
-from admittance.runtime.tasks import set_within
+from admittance.runtime.tasks import BackgroundTasks, set_within
 from admittance.runtime.telemetry.object_faults import faults
 
 AGAIN_SECONDS: Final = 0.2
@@ -67,7 +67,7 @@ class ObjectSweeper:
         self._orphans = OrphanSweep(bus, STEPS, providers, in_progress)
         self._others = OtherInstallations(installation, "objects_of_others")
         self._looking: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._due = asyncio.Event()
         self._is_listed = False
         self._others_logged = False
@@ -96,21 +96,14 @@ class ObjectSweeper:
 
     async def close(self) -> None:
         """Stops all work of the sweeper."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
 
     def look(self, request_id: str) -> None:
         """Checks, after the request's object has changed, whether the request's capacity has ended
         and whether the object is an orphan."""
         if request_id not in self._looking:
             self._looking.add(request_id)
-            self._start(self._look(request_id))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._look(request_id))
 
     async def _look(self, request_id: str) -> None:
         try:

@@ -29,6 +29,7 @@ from admittance.provisioning.pool_bookings import Booking, Bookings, NoRoom, Pod
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import EXPECTED, FENCE, Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, Fenced, Superseded
+from admittance.runtime.tasks import BackgroundTasks
 from admittance.runtime.telemetry.logger import log_set_aside
 
 STEPS: Final = ObjectSteps("provider-pool")
@@ -258,24 +259,22 @@ class BookingEnder:
         self._bus = bus
         self._ledger = ledger
         self._providers = providers
-        self._ending: dict[str, tuple[PooledBooking, asyncio.Task[None]]] = {}
+        self._ending: dict[str, PooledBooking] = {}
+        self._tasks = BackgroundTasks()
         self._waiting: dict[str, asyncio.Event] = {}
 
     async def close(self) -> None:
         """Stops all work of ending bookings."""
-        tasks = [task for _, task in self._ending.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
 
     def classes(self) -> set[str]:
         """The provisioning classes of the bookings whose end is under way."""
-        return {pooled.booking.provisioning_class for pooled, _ in self._ending.values()} - {""}
+        return {pooled.booking.provisioning_class for pooled in self._ending.values()} - {""}
 
     async def ended(self, request_id: str) -> None:
         """If the end of the request's booking is under way, waits until it is complete."""
-        if request_id in self._ending:
-            await asyncio.wait([self._ending[request_id][1]])
+        if (task := self._tasks.get(request_id)) is not None:
+            await asyncio.wait([task])
 
     @contextmanager
     def waiting(self, request_id: str) -> Iterator[asyncio.Event]:
@@ -318,8 +317,8 @@ class BookingEnder:
         if request_id in self._ending:
             return
         work = self._end(pooled, status, only_provisioned=only_provisioned)
-        task = asyncio.create_task(work)
-        self._ending[request_id] = pooled, task
+        self._ending[request_id] = pooled
+        task = self._tasks.start(work, name=f"end booking {request_id}", key=request_id)
         task.add_done_callback(lambda _: self._ending.pop(request_id, None))
 
     async def _end(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
@@ -28,7 +28,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import set_within
+from admittance.runtime.tasks import BackgroundTasks, set_within
 
 HEARTBEAT_MAX: Final = 64 * 1024
 """The most bytes of a heartbeat; larger heartbeats are ignored."""
@@ -63,6 +63,11 @@ class AnswerHandler(Protocol):
         ...
 
 
+def _log_failed_query(task: asyncio.Task[Any], error: BaseException) -> None:
+    # A failed query does no harm: the provider's durable consumer still has the requests.
+    log.error("query_failed", task=task.get_name(), error=str(error), exc_info=error)
+
+
 class ProviderMonitor:
     """Watches the providers by their heartbeats. ``changed``: a function that is called when an
     AdmissionCheck becomes active or inactive. ``handler``: the object that takes the providers'
@@ -86,7 +91,7 @@ class ProviderMonitor:
         self._wake = asyncio.Event()
         self._restarted: dict[str, None] = {}
         self._troubles: dict[str, tuple[str, str]] = {}
-        self._queries: set[asyncio.Task[None]] = set()
+        self._queries = BackgroundTasks(_log_failed_query)
         self._handler = handler
 
     def reevaluate(self) -> None:
@@ -120,8 +125,7 @@ class ProviderMonitor:
         finally:
             self._bus.reconnected.remove(self._on_reconnected)
             await self._bus.nc.unlisten(subscription)
-            for task in self._queries:
-                task.cancel()
+            self._queries.cancel()
 
     def _on_reconnected(self) -> None:
         self._heartbeats.restart_limits(clock.monotonic())
@@ -173,16 +177,7 @@ class ProviderMonitor:
         for name in restarted:
             records = self._core.records_of_class(name)
             if records:
-                task = asyncio.create_task(self._query(name, records), name=f"query {name}")
-                self._queries.add(task)
-                task.add_done_callback(self._on_query_done)
-
-    def _on_query_done(self, task: asyncio.Task[None]) -> None:
-        self._queries.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            # A failed query does no harm: the provider's durable consumer still has the requests.
-            log.error("query_failed", task=task.get_name(), error=str(error), exc_info=error)
+                self._queries.start(self._query(name, records), name=f"query {name}")
 
     async def _query(self, provisioning_class: str, records: list[Record]) -> None:
         """Queries a provider for the state of its requests, `AT_ONCE` requests at a time. The

@@ -20,7 +20,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.nats.jetstream import EXPECTED, MESSAGE_ID, Outgoing
 from admittance.runtime.nats.protocol import parse_headers, text_of
-from admittance.runtime.tasks import cancel_and_wait
+from admittance.runtime.tasks import BackgroundTasks, cancel_and_wait
 
 STATUSES: Final = f"{PROVIDER_STATUSES}*.*"
 PASSED: Final = (EXPECTED, MESSAGE_ID, OPERATION, TTL)
@@ -38,7 +38,7 @@ class StatusRelay:
     def __init__(self, bus: Bus, group: str) -> None:
         self._bus = bus
         self._group = group
-        self._open: set[asyncio.Task[None]] = set()
+        self._open = BackgroundTasks()
 
     async def run(self) -> None:
         """Passes statuses on, until cancelled."""
@@ -47,7 +47,7 @@ class StatusRelay:
             await asyncio.Event().wait()
         finally:
             await self._bus.nc.unlisten(subscription)
-            for one in list(self._open):
+            for one in self._open:
                 await cancel_and_wait(one)
 
     def _hear(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
@@ -56,9 +56,7 @@ class StatusRelay:
         key = text_of(subject).removeprefix(PROVIDER_STATUSES)
         given = parse_headers(headers)
         kept = {name: value for name, value in given.items() if name in PASSED}
-        task = asyncio.create_task(self._store(key, text_of(reply), data, kept), name=key)
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        self._open.start(self._store(key, text_of(reply), data, kept), name=key)
 
     async def _store(self, key: str, reply: str, data: bytes, headers: Mapping[str, str]) -> None:
         message = Outgoing(f"$KV.{PROVIDERS}.{key}", data, headers)

@@ -58,7 +58,7 @@ from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.messages import message_id
 from admittance.runtime.clock import Clock, monotonic
 from admittance.runtime.errors import AdmittanceError, Refused, SetupError, Unavailable
-from admittance.runtime.tasks import until_returned
+from admittance.runtime.tasks import BackgroundTasks, until_returned
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.object_faults import faults
@@ -131,7 +131,7 @@ class RunManager:
         self._admitted: dict[str, Admitted] = {}
         self._traces: dict[str, str] = {}
         self._chains: dict[str, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks(self._on_failed)
 
     def add_run(self, fact: Admitted, trace: str) -> str:
         """Adds a run for an admission that is not claimed yet; returns the key of the run."""
@@ -165,9 +165,8 @@ class RunManager:
         if not effects:
             return
         before = self._chains.get(key)
-        task = asyncio.create_task(self._carry_out(key, effects, before), name=f"run {key}")
-        self._chains[key] = task
-        self._track(task)
+        work = self._carry_out(key, effects, before)
+        self._chains[key] = self._tasks.start(work, name=f"run {key}")
 
     async def wait_for_effects(self, keys: Iterable[str]) -> None:
         """Waits until all effects that are now pending for the runs ``keys`` are carried out."""
@@ -177,16 +176,11 @@ class RunManager:
 
     def run_in_background(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Runs ``work`` as a task; an exception in it ends the runner."""
-        self._track(asyncio.create_task(work, name=name))
+        self._tasks.start(work, name=name)
 
-    def _track(self, task: asyncio.Task[None]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._on_done)
-
-    def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and not self.broken.done():
-            self.broken.set_exception(task.exception() or RuntimeError())
+    def _on_failed(self, _: asyncio.Task[Any], error: BaseException) -> None:
+        if not self.broken.done():
+            self.broken.set_exception(error)
 
     async def _carry_out(
         self, key: str, effects: decide.Effects, before: asyncio.Task[None] | None
@@ -232,7 +226,7 @@ class RunManager:
         self._admitted.pop(key, None)
         self._traces.pop(key, None)
         for waiting in self.launcher.forget(key):
-            self._track(asyncio.create_task(self.launch(waiting)))
+            self._tasks.start(self.launch(waiting))
         if found is not None:
             # the lists of a run's processes and pods are dropped, because nothing reads them once
             # the run is closed
@@ -303,7 +297,7 @@ class RunManager:
         self.given_back.pop(key, None)
         self.folders[key] = found
         log.info("job_starting", run=key, pods=identity.pods)
-        self._track(asyncio.create_task(self.launch(found), name=f"launch {key}"))
+        self._tasks.start(self.launch(found), name=f"launch {key}")
 
     def try_again(self, key: str) -> None:
         """Starts or stops a run that could not be written, unless it has ended since."""
@@ -368,7 +362,7 @@ class RunManager:
                 return
         log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
         if self.launcher.stop(found):
-            self._track(asyncio.create_task(self.launch(found)))
+            self._tasks.start(self.launch(found))
 
     # Publishing. -----------------------------------------------------------------------
 
@@ -486,9 +480,7 @@ class RunManager:
                 self._stop(key)
 
     async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         await self.launcher.close()
         self.broken.cancel()
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -45,6 +45,7 @@ from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import BackgroundTasks
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.metrics import Counter, Gauges, Histogram, Metric, gauge
 from admittance.runtime.telemetry.object_faults import faults
@@ -190,7 +191,7 @@ class SchedulerService:
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
         self._traces: dict[tuple[str, str], str] = {}
-        self._publishing: set[asyncio.Task[None]] = set()
+        self._publishing = BackgroundTasks(self._on_failed)
         self._unwilling = False
         self._failed: BaseException | None = None
         self._usages = UsageKeys(bus)
@@ -391,17 +392,13 @@ class SchedulerService:
             for victim, preemptor, times in self._core.repeated(decision):
                 log.warning("preemption_loop", victim=victim, preemptor=preemptor, times=times)
             messages.append((decision, Outgoing(subject_of(decision), encode(decision), headers)))
-        task = asyncio.create_task(self._publish(messages), name="publish")
-        self._publishing.add(task)
-        task.add_done_callback(self._on_published)
+        self._publishing.start(self._publish(messages), name="publish")
 
-    def _on_published(self, task: asyncio.Task[None]) -> None:
-        self._publishing.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            # The scheduler would assume the decisions of the failed task forever, so the service
-            # ends with the task's error.
-            self._failed = task.exception()
-            self._changed.set()
+    def _on_failed(self, _: asyncio.Task[Any], error: BaseException) -> None:
+        # The scheduler would assume the decisions of the failed task forever, so the service ends
+        # with the task's error.
+        self._failed = error
+        self._changed.set()
 
     async def _publish(self, messages: list[tuple[Decision, Outgoing]]) -> None:
         try:

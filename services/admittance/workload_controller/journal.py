@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -29,6 +29,7 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.runtime.errors import Refused, TooBig, Unavailable
+from admittance.runtime.tasks import BackgroundTasks
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.workload_controller.checkpoints import CheckpointWriter
 
@@ -270,7 +271,7 @@ class HistoryRecorder:
         # only a checkpoint records them.
         self._at_once = not found.position.newest and some
         self._adopted = found.adopted if found.position.newest else []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks(_log_failure)
 
     def start(self, now: datetime) -> None:
         """Records the commits that the previous leader did not record, and starts the background
@@ -279,13 +280,8 @@ class HistoryRecorder:
         for start in range(0, len(self._adopted), ADOPTED_MAX):
             part = self._adopted[start : start + ADOPTED_MAX]
             self.journal.note(self.journal.through, now, (), part, unsure=True)
-        work = {
-            "journal": self.journal.run(),
-            "checkpoints": self.recorder.run(at_once=self._at_once),
-        }
-        self._tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
-        for task in self._tasks:
-            task.add_done_callback(_log_failure)
+        self._tasks.start(self.journal.run(), name="journal")
+        self._tasks.start(self.recorder.run(at_once=self._at_once), name="checkpoints")
 
     def note(
         self, through: int, now: datetime, written: Sequence[tuple[str, int]], unsure: Sequence[str]
@@ -304,9 +300,7 @@ class HistoryRecorder:
     async def close(self) -> None:
         """Stops the background tasks, and publishes the remaining commits of the journal if the bus
         accepts them within `CLOSE_SECONDS`."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         with suppress(Refused, Unavailable, TimeoutError):
             await asyncio.wait_for(self.journal.flush(), CLOSE_SECONDS)
 
@@ -315,8 +309,7 @@ class HistoryRecorder:
         return snapshot(self._controller, journal.through, journal.newest, journal.last_message)
 
 
-def _log_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        # To apply facts is more important than to record history: the leader continues without the
-        # failed task.
-        log.error("history_task_failed", what=task.get_name(), error=repr(task.exception()))
+def _log_failure(task: asyncio.Task[Any], error: BaseException) -> None:
+    # To apply facts is more important than to record history: the leader continues without the
+    # failed task.
+    log.error("history_task_failed", what=task.get_name(), error=repr(error))

@@ -212,7 +212,7 @@ def kubernetes_look(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
     async def look() -> None:
         for id in (BAD, GOOD):
             found._sweeper.look(id)
-        await asyncio.gather(*found._sweeper._tasks)
+        await found._sweeper._tasks.settled()
 
     return look
 
@@ -240,7 +240,7 @@ def aws(reports: Reports) -> AwsReconciler:
 
 async def listed_once(found: AwsReconciler) -> None:
     await found._list()
-    await asyncio.gather(*found._tasks.values(), return_exceptions=True)
+    await found._tasks.settled()
     await asyncio.sleep(0)
 
 

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from admittance.backoff import Backoff
 from admittance.runtime import clock
 from admittance.runtime.errors import Superseded
-from admittance.runtime.tasks import set_before, set_within, task_group
+from admittance.runtime.tasks import (
+    BackgroundTasks,
+    set_before,
+    set_within,
+    task_group,
+    until_returned,
+)
 
 ROOT = Path(__file__).parents[3]
 WAIT_ONCE = {
@@ -50,6 +57,88 @@ async def test_a_bug_in_a_task_is_raised_as_a_group() -> None:
     with pytest.raises(ExceptionGroup):
         async with task_group() as tasks:
             tasks.create_task(broken())
+
+
+async def test_a_background_task_is_kept_until_it_ends_and_found_by_its_key() -> None:
+    tasks = BackgroundTasks()
+    ended = asyncio.Event()
+
+    async def work() -> int:
+        await ended.wait()
+        return 7
+
+    task = tasks.start(work(), name="work", key="a")
+    assert "a" in tasks
+    assert tasks.get("a") is task
+    assert [one.get_name() for one in tasks] == ["work"]
+    ended.set()
+    await tasks.settled(60)
+    await asyncio.sleep(0)
+    assert task.result() == 7
+    assert len(tasks) == 0
+    assert tasks.get("a") is None
+
+
+async def test_the_error_of_a_background_task_is_reported_once() -> None:
+    failed: list[tuple[str, str]] = []
+    tasks = BackgroundTasks(lambda task, error: failed.append((task.get_name(), str(error))))
+
+    async def fails() -> None:
+        raise ValueError("bad")
+
+    tasks.start(fails(), name="broken")
+    await tasks.settled()
+    await tasks.end()
+    assert failed == [("broken", "bad")]
+
+
+async def test_the_end_waits_for_tasks_that_clean_up_when_cancelled() -> None:
+    failed: list[object] = []
+    tasks = BackgroundTasks(lambda *what: failed.append(what))
+    cleaned: list[str] = []
+
+    async def works() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("up")
+
+    for _ in range(2):
+        tasks.start(works())
+    await asyncio.sleep(0)
+    await tasks.end()
+    assert cleaned == ["up", "up"]
+    assert not failed
+
+
+async def test_a_call_is_repeated_until_it_returns() -> None:
+    errors = [OSError("one"), OSError("two")]
+    said: list[tuple[str, float]] = []
+
+    async def call() -> str:
+        if errors:
+            raise errors.pop(0)
+        return "done"
+
+    def failed(error: OSError, pause: float) -> None:
+        said.append((str(error), pause))
+
+    assert await until_returned(call, Backoff(0.001, 0.002), failed, on=OSError) == "done"
+    assert said == [("one", 0.001), ("two", 0.002)]
+
+
+async def test_a_call_is_not_repeated_after_another_error_nor_if_the_report_raises() -> None:
+    async def call() -> None:
+        raise KeyError("other")
+
+    def refuse(error: Exception, _: float) -> None:
+        raise error
+
+    with pytest.raises(KeyError):
+        await until_returned(call, Backoff(60.0), lambda *_: None, on=OSError)
+    with pytest.raises(KeyError):
+        await until_returned(call, Backoff(60.0), refuse)
 
 
 async def test_a_wait_returns_whether_the_event_was_set() -> None:

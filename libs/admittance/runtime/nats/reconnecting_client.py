@@ -133,7 +133,7 @@ class ReconnectingClient(Client):
     ) -> None:
         super().__init__()
         self._access = access
-        self._background: set[asyncio.Task[None]] = set()
+        self._background = ending.BackgroundTasks()
         self._logins = dict(logins or {})
         self._turns = ServerTurns(RECONNECT_SECONDS)
         self._handlers: dict[int, Handler] = {}
@@ -310,9 +310,7 @@ class ReconnectingClient(Client):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs the work as a task."""
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background.start(work)
 
     async def _process_err(self, err_msg: str) -> None:
         if "permissions violation" in err_msg:
