@@ -1,14 +1,18 @@
-"""Checks sizes of folders and modules, cycles of imports, and sources of time and chance.
+"""Checks sizes of folders and modules, cycles of imports, the walls between services, and sources
+of time and chance.
 
 ``python tools/house_check.py [ROOT]`` prints one line per offender and exits with status 1 if
-there is any. Imports under ``TYPE_CHECKING`` count: a reader cannot follow such a cycle either.
+there is any. Imports under ``TYPE_CHECKING`` and by string count: a reader cannot follow such a
+cycle either.
 A module or folder with a good reason to be larger is listed below with that reason.
 """
 
 import ast
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -39,6 +43,12 @@ OWN_TIME_AND_CHANCE: Mapping[str, str] = {
 KNOWN_CYCLES: Mapping[str, str] = {}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(path.read_text())
+
+
 def modules_under(root: Path) -> dict[str, Path]:
     """Dotted names of all modules in libs/ and services/, with their files."""
     found: dict[str, Path] = {}
@@ -51,13 +61,62 @@ def modules_under(root: Path) -> dict[str, Path]:
     return found
 
 
+def _docstrings(tree: ast.AST) -> set[ast.AST]:
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+CODE = re.compile(r"\b(?:from|import) (\w+(?:\.\w+)+)")
+"""An import in the text of a program."""
+IMPORTERS = ("import_module", "__import__")
+
+
+def _calls_of_importers(tree: ast.AST) -> Iterator[ast.expr]:
+    """The first argument of each call that imports a module by its name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args:
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func
+            name = called.id if isinstance(called, ast.Name) else called
+            if name in IMPORTERS:
+                yield node.args[0]
+
+
+def imports_by_string(tree: ast.AST, name: str, modules: Mapping[str, Path]) -> set[str]:
+    """The modules of the tree that a module imports by its texts: whole names, the rest of a name
+    that a call puts together, such as ``f"house.{room}"``, and imports in the text of a program."""
+    docstrings = _docstrings(tree)
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings
+    ]
+    named = {found for text in texts for found in CODE.findall(text)}
+    for argument in _calls_of_importers(tree):
+        prefix = ""
+        if isinstance(argument, ast.JoinedStr):
+            match argument.values:
+                case [ast.Constant(value=str(prefix)), *_]:
+                    pass
+                case [ast.FormattedValue(value=ast.Name(id="__name__")), *_]:
+                    prefix = f"{name}."
+        found = {prefix + text for text in texts} & set(modules)
+        # Without the rest of a name in the text, every module below may be meant.
+        named |= found or {one for one in modules if prefix and one.startswith(prefix)}
+    return named & set(modules)
+
+
+def has_hidden_import(tree: ast.AST, name: str, modules: Mapping[str, Path]) -> bool:
+    """Whether a module imports a module whose name does not stand in its text."""
+    return any(_calls_of_importers(tree)) and not imports_by_string(tree, name, modules)
+
+
 def imports_of(modules: Mapping[str, Path]) -> dict[str, set[str]]:
     """For each module the modules of the tree that it imports, anywhere in its text."""
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        targets: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        tree = tree_of(path)
+        targets = imports_by_string(tree, name, modules)
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 targets.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -75,12 +134,46 @@ def imports_of(modules: Mapping[str, Path]) -> dict[str, set[str]]:
 def outside_imports(path: Path) -> list[str]:
     """The sources of time and chance that a module imports from Python itself."""
     found: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found.extend(alias.name for alias in node.names if alias.name in OUTSIDE)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module in OUTSIDE:
             found.append(node.module)
     return found
+
+
+def broken_walls(modules: Mapping[str, Path], graph: Mapping[str, set[str]]) -> Iterator[str]:
+    """One sentence for each import that goes from libs/ to services/, or between two packages of
+    services/. Only modules beside these packages may import them, to list the services."""
+
+    def home(name: str) -> tuple[str, str]:
+        """The root of a module, and its package in services/; "": it lies beside the packages."""
+        path, top = modules[name], ".".join(name.split(".")[:2])
+        root = next(one for one in reversed(path.parts) if one in ROOTS)
+        return root, top if modules.get(top, path).name == "__init__.py" else ""
+
+    for name, targets in sorted(graph.items()):
+        here, mine = home(name)
+        for target in sorted(targets):
+            there, other = home(target)
+            if there == "services" and (here == "libs" or (mine and other not in ("", mine))):
+                yield f"{name} imports {target} of another service: move what both need to libs"
+
+
+def nats_of_services(modules: Mapping[str, Path]) -> Iterator[str]:
+    """One sentence for each module of a service that imports the client of NATS itself."""
+    services = {name.rpartition(".")[0] for name in modules if name.endswith(".__main__")}
+    for name, path in sorted(modules.items()):
+        if not any(name.startswith(f"{service}.") for service in services):
+            continue
+        for node in ast.walk(tree_of(path)):
+            named: list[str] = []
+            if isinstance(node, ast.Import):
+                named = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                named = [node.module or ""]
+            if any(one.partition(".")[0] == "nats" for one in named):
+                yield f"{name} imports nats: only the runtime does"
 
 
 def folders_of(modules: Mapping[str, Path], graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
@@ -138,7 +231,7 @@ def offenders(root: Path) -> list[str]:
     for folder, size in sorted(sizes.items()):
         if size > MODULES_PER_FOLDER and folder not in LARGE_FOLDERS:
             said.append(f"{folder} has {size} modules, at most {MODULES_PER_FOLDER}: split it")
-    for path in modules.values():
+    for name, path in modules.items():
         lines = len(path.read_text().splitlines())
         where = path.relative_to(root).as_posix()
         if lines > LINES_PER_MODULE and where not in LONG_MODULES:
@@ -146,7 +239,11 @@ def offenders(root: Path) -> list[str]:
         taken = outside_imports(path)
         if taken and where not in OWN_TIME_AND_CHANCE:
             said.append(f"{where} imports {taken[0]}: call runtime/clock.py or runtime/chance.py")
+        if has_hidden_import(tree_of(path), name, modules):
+            said.append(f"{where} imports a module whose name is not in its text")
     graph = imports_of(modules)
+    said.extend(broken_walls(modules, graph))
+    said.extend(nats_of_services(modules))
     for cycle in unknown(cycles(graph)):
         said.append(f"modules import each other in a cycle: {' '.join(cycle)}")
     for cycle in unknown(cycles(folders_of(modules, graph))):

@@ -20,7 +20,7 @@ import admittance.checks
 import admittance.client
 import admittance.providers
 from admittance.api.kinds import KINDS
-from admittance.cli.commands.table import MODULES as MODULES_OF_COMMANDS
+from admittance.cli.table import MODULES as MODULES_OF_COMMANDS
 from admittance.events import subjects
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.runtime.process.variables import DEPLOYMENT, RENAMED, TESTS

@@ -13,7 +13,7 @@ import pytest
 
 from admittance.cli.commands.declare import Command, Group
 from admittance.cli.commands.program import invoke, program
-from admittance.cli.commands.table import MODULES
+from admittance.cli.table import MODULES
 
 PROGRAM = """
 import atexit, json, sys

@@ -36,6 +36,45 @@ def test_a_cycle_through_type_checking_imports_is_named(tmp_path: Path, back: st
     assert offenders(tmp_path) == ["modules import each other in a cycle: house.a house.b"]
 
 
+@pytest.mark.parametrize(
+    "back",
+    [
+        pytest.param('import_module("house.a")', id="a name"),
+        pytest.param('HOMES = {"A": "house.a"}\nimport_module(HOMES[x])', id="a table of names"),
+        pytest.param('ROOMS = ("a", "c")\nimport_module(f"house.{room}")', id="a part of a name"),
+        pytest.param('import_module(f"house.{room}")', id="any module of a package"),
+        pytest.param('run("-c", "import sys; from house.a import main; main()")', id="a program"),
+    ],
+)
+def test_a_cycle_through_an_import_by_string_is_named(tmp_path: Path, back: str) -> None:
+    write(tmp_path, a='"""Not house.b."""\nimport house.b\n', b=f"{back}\n")
+    assert offenders(tmp_path) == ["modules import each other in a cycle: house.a house.b"]
+
+
+def test_an_import_of_a_name_from_elsewhere_is_named(tmp_path: Path) -> None:
+    write(tmp_path, a="import_module(settings.module)\n")
+    said = "imports a module whose name is not in its text"
+    assert offenders(tmp_path) == [f"libs/house/a.py {said}"]
+
+
+def test_an_import_over_the_wall_of_a_service_is_named(tmp_path: Path) -> None:
+    write(tmp_path, shared="def f():\n    import house.kitchen.oven\n")
+    services = tmp_path / "services" / "house"
+    for room, text in (("kitchen", ""), ("hall", "from house.kitchen import oven\n")):
+        (services / room).mkdir(parents=True)
+        (services / room / "__init__.py").write_text("")
+        (services / room / "oven.py").write_text(text)
+    (services / "rooms.py").write_text("from house import hall, kitchen\n")
+    (services / "hall" / "__main__.py").write_text("")
+    (services / "hall" / "door.py").write_text("import nats.errors\n")
+    said = "imports house.kitchen.oven of another service: move what both need to libs"
+    assert offenders(tmp_path) == [
+        f"house.hall.oven {said}",
+        f"house.shared {said}",
+        "house.hall.door imports nats: only the runtime does",
+    ]
+
+
 def test_a_cycle_between_packages_is_named(tmp_path: Path) -> None:
     write(tmp_path, one__a="import house.two.b\n", one__c="", two__b="import house.one.c\n")
     assert offenders(tmp_path) == ["packages import each other in a cycle: house.one house.two"]

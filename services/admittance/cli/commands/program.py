@@ -15,9 +15,9 @@ import click
 from click.exceptions import Exit, NoArgsIsHelpError
 
 from admittance.cli.commands.declare import ALL, global_options
-from admittance.cli.commands.table import LazyCommands
 from admittance.cli.support.errors import INTERRUPTED, lines_of
 from admittance.cli.support.options import outer_call
+from admittance.cli.table import LazyCommands
 from admittance.client.errors import BadInput, ClientError
 from admittance.runtime.process.variables import unknown_variable
 
