@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from admittance.cli.commands.arguments import typed_call
 from admittance.cli.commands.declare import (
     ALL,
     PLACE,
@@ -50,17 +51,14 @@ user_name = argument("NAME", "The name of the user.")
 
 def _users(ctx: click.Context, _start: str) -> Sequence[str]:
     """The names of the users in the folder, for completion."""
-    from admittance.cli.support.options import outer_call
     from admittance.runtime.errors import AdmittanceError
     from admittance.runtime.nats_server.auth_store import AuthStore
 
-    typed = {**ctx.find_root().params, **{k: v for k, v in ctx.params.items() if v is not None}}
     try:
-        call = outer_call(typed.get("nats"), None, None, given=typed)
-        users = AuthStore(_folder(call, typed.get("folder"))).users
+        users = AuthStore(_folder(typed_call(ctx), ctx.params.get("folder"))).users
     except (BadInput, AdmittanceError):
         return []
-    given = typed.get("names") or ()
+    given = ctx.params.get("names") or ()
     return [one.name for one in users if one.name not in given]
 
 

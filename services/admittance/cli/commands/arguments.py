@@ -19,7 +19,7 @@ from admittance.cli.commands.declare import (
     command,
     option,
 )
-from admittance.cli.support.options import Call
+from admittance.cli.support.options import Call, outer_call
 from admittance.client.errors import BadInput
 
 
@@ -44,21 +44,25 @@ def kinds_and_pending(ctx: click.Context, start: str) -> list[str]:
     return [*kinds(ctx, start), "pending"]
 
 
+def typed_call(ctx: click.Context) -> Call:
+    """The call of a command line that is being completed. Raises BadInput."""
+    given = {name: value for name, value in ctx.params.items() if value is not None}
+    typed = {**ctx.find_root().params, **given}
+    return outer_call(typed.get("nats"), typed.get("namespace"), None, given=typed)
+
+
 def names_of(kind: str = "") -> Complete:
     """Completes the names of existing objects of the kind; "": of the kind in the command line."""
 
     def complete(ctx: click.Context, start: str) -> list[str]:
-        from admittance.cli.support.options import outer_call
         from admittance.client.kinds import kind_named
         from admittance.client.quick_names import names
 
-        given = {k: v for k, v in ctx.params.items() if v is not None}
-        typed = {**ctx.find_root().params, **given}
-        wanted = kind or str(typed.get("kind") or "pending")
+        wanted = kind or str(ctx.params.get("kind") or "pending")
         if wanted.lower() == "pending":
             return []
         try:
-            call = outer_call(typed.get("nats"), typed.get("namespace"), None, given=typed)
+            call = typed_call(ctx)
             return names(call.url, kind_named(wanted), call.namespace, start, call.connection)
         except BadInput:
             return []

@@ -18,7 +18,7 @@ help and completion import the module, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from inspect import getdoc
 from typing import Any, Final, TypeVar
 
@@ -285,7 +285,9 @@ class Help(click.Command):
         """Does nothing: `format_options` writes the arguments, too."""
 
 
-def write_sections(formatter: click.HelpFormatter, sections: Any) -> None:
+def write_sections(
+    formatter: click.HelpFormatter, sections: Iterable[tuple[str, list[tuple[str, str]]]]
+) -> None:
     """Writes the lists of the help, each with its title; empty lists are left out."""
     for title, rows in sections:
         if rows:
