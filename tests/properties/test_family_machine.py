@@ -238,7 +238,7 @@ class Families(RuleBasedStateMachine):
     ) -> None:
         found = [fact for one in steps for fact in self.facts_of(*one)]
         if found:
-            self.house.crashes([self.house.heard(fact) for fact in found], through)
+            self.house.crashes([self.house.logged_fact(fact) for fact in found], through)
 
     @rule(again=st.integers(1, 6))
     def facts_are_read_again(self, again: int) -> None:

@@ -291,8 +291,11 @@ class LocalSystem:
         outcomes: dict[int, SettledReply] = {}
         rest = batch
         while rest:
+            loaded = self.controller.missing(rest)
             commit = self.fold_once(rest)
             self.perform(commit)
+            for key in loaded:
+                self.controller.workloads.let_go(key)
             outcomes |= commit.outcomes
             rest = commit.rest
         if batch:

@@ -5,30 +5,27 @@ every revision is held against what must be true of a family. Decisions are forg
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from admittance.api.reading.manifest import decode_object
 from admittance.control.batch import fold
-from admittance.control.commit import Commit, LogMessage
-from admittance.control.controller import HEADER_FACT, Controller
-from admittance.control.objects import key_of
+from admittance.control.commit import Commit, LogMessage, Message
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.codec import decode, encode
+from admittance.events.codec import decode
 from admittance.events.names import token
+from admittance.events.requests import SettledReply
 from admittance.events.shapes import Admission, HandedOn
-from admittance.events.subjects import applied_subject, subject_of
+from admittance.events.subjects import applied_subject
 from admittance.events.system import ObjectApplied
-from admittance.replay.log_messages import log_message
+from admittance.system.local_system import APPLIED, LocalSystem
 from admittance.workload.conditions import find
 from admittance.workload.due_times import due_times
 from admittance.workload.families.roles import manifest_of, name_of, planned_variants
 from admittance.workload.limits import Limits
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
-from admittance.workload.stored import encode as stored_bytes
 from admittance.workload_controller.commit_writer import split_groups
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import NOON, a_manifest, an_admission, an_object, resource_groups
@@ -37,21 +34,11 @@ from support.cores.family_invariants import FamilyWatch
 UPGRADE: dict[str, Any] = {"migrationConstraints": {"mode": "UpgradeOnly"}}
 
 
-def fence(fact: Fact) -> dict[str, str]:
-    """The headers of a decision of the domain's first leader; none for any other fact."""
-    if not isinstance(fact, facts.Decision):
-        return {}
-    return {
-        "Nats-Expected-Last-Subject-Sequence": "1",
-        "Nats-Expected-Last-Subject-Sequence-Subject": f"admit.lease.epoch.{fact.domain}",
-    }
-
-
 def key_of_workload(name: str) -> str:
     return f"workload.ns.{token(name)}"
 
 
-class FamilyController:
+class FamilyController(LocalSystem):
     """``flavors``: what the queue offers, the best first. ``checks``: per flavor. ``published``:
     kind and workload of every event so far. ``outcome``: what became of the last fact."""
 
@@ -62,15 +49,13 @@ class FamilyController:
         policy: dict[str, Any] | None = UPGRADE,
         limits: Limits | None = None,
     ) -> None:
-        self.controller = Controller(b"secret", limits)
-        self.now: datetime = NOON
-        self.sequence = self.revision = 0
+        super().__init__(NOON, limits=limits)
         self.published: list[tuple[str, str]] = []
         self.facts: list[Fact] = []
         self.outcome = ""
         self.reason = ""
         self.starts: list[tuple[str, str]] = []
-        self.families = FamilyWatch()
+        self.family_watch = FamilyWatch()
         self.log: list[LogMessage] = []
         self.tally: WorkloadMetrics | None = None
         self.queue_spec: dict[str, Any] = {}
@@ -80,15 +65,10 @@ class FamilyController:
     # Configuration. -------------------------------------------------------------------------
 
     def put(self, kind: str, name: str, spec: Any, namespace: str = "") -> None:
-        value = an_object(kind, name, spec, namespace)
-        manifest = decode_object(value).manifest
-        self.revision += 1
-        data = msgspec.json.encode(value)
-        self.controller.keep_object(key_of(manifest), manifest, data, self.revision)
+        self.apply_manifest(an_object(kind, name, spec, namespace))
         applied = ObjectApplied(kind=kind, namespace=namespace, name=name, revision=self.revision)
-        self.happens_raw(
-            applied_subject(kind.lower(), namespace, name), msgspec.json.encode(applied)
-        )
+        subject = applied_subject(kind.lower(), namespace, name)
+        self.take([self.logged(subject, msgspec.json.encode(applied))])
 
     def offer(
         self,
@@ -118,46 +98,34 @@ class FamilyController:
 
     # Facts. ---------------------------------------------------------------------------------
 
-    def happens_raw(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> None:
-        self.sequence += 1
-        heard = log_message(self.sequence, subject, data, headers or {}, self.now)
-        self.perform([heard])
-
-    def heard(self, fact: Fact) -> LogMessage:
-        self.sequence += 1
-        subject, data = subject_of(fact), encode(fact)
-        return log_message(self.sequence, subject, data, fence(fact), self.now)
-
     def happens(self, *several: Fact) -> FamilyController:
         """In one batch."""
-        self.perform([self.heard(fact) for fact in several])
+        self.take([self.logged_fact(fact) for fact in several])
         return self
 
-    def perform(self, batch: list[LogMessage]) -> None:
+    def take(self, batch: list[LogMessage]) -> None:
         self.log += batch
         self.fold(batch)
 
-    def fold(self, batch: list[LogMessage]) -> None:
-        self.outcome, self.reason = "applied", ""
-        rest = batch
-        while rest:
-            commit = fold(self.controller, rest, self.now)
-            for settled in commit.outcomes.values():
-                self.outcome, self.reason = settled.outcome, settled.reason
-            self.write(commit)
-            rest = commit.rest
-            self.look()
+    def fold(self, batch: list[LogMessage]) -> dict[int, SettledReply]:
+        outcomes = super().fold(batch)
+        last = [*outcomes.values()][-1] if outcomes else APPLIED
+        self.outcome, self.reason = last.outcome, last.reason
+        return outcomes
+
+    def fold_once(self, batch: list[LogMessage]) -> Commit:
+        """A finished workload is as good as deleted: its name may be used again at once."""
+        return fold(self.controller, batch, self.now)
 
     def crashes(self, batch: list[LogMessage], through: Sequence[bool]) -> None:
         """Only some writes of the first commit go through; then its heir reads the batch."""
         self.log += batch
-        commit = fold(self.controller, batch, self.now)
+        commit = self.fold_once(batch)
         alone, groups = split_groups(commit.puts)
         pieces = [*([one] for one in alone), *groups]
         for piece, goes in zip(pieces, [*through, *[False] * len(pieces)], strict=False):
             if goes:
-                self.write(commit._replace(puts=piece, notes=[]))
-                self.look()
+                self.perform(commit._replace(puts=piece, notes=[]))
         self.restart()
         self.fold(batch)
 
@@ -166,28 +134,14 @@ class FamilyController:
         self.restart()
         self.fold(self.log[-many:])
 
-    def restart(self) -> None:
-        """A new leader reads the bucket."""
-        old = self.controller
-        self.controller = Controller(b"secret", old.queues.limits)
-        for key, kept in old.objects:
-            self.controller.load(key, kept.value, kept.revision, {})
-        for key, known in old.workloads.items():
-            value = stored_bytes(known.workload) if known.workload is not None else None
-            self.controller.load(key, value, known.revision, {HEADER_FACT: str(known.fact)})
-        self.controller.settle_load(0)
+    def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
+        if after is not None and self.tally is not None:
+            self.tally.written(self.controller, before, after)
+        self.family_watch.saw(key, after)
 
-    def write(self, commit: Commit) -> None:
-        spoken = []
-        for put in commit.puts:
-            assert put.expected == self.controller.workloads.get(put.key).revision
-            self.revision += 1
-            if put.workload is not None and self.tally is not None:
-                before = self.controller.workloads.get(put.key).workload
-                self.tally.written(self.controller, before, put.workload)
-            spoken += self.controller.committed(put, self.revision, self.now)
-            self.families.saw(put.key, put.workload)
-        for message in [*spoken, *commit.notes]:
+    def perform(self, commit: Commit) -> list[Message]:
+        messages = super().perform(commit)
+        for message in messages:
             fact = decode(message.subject, message.data)
             self.facts.append(fact)
             what = message.subject.split(".")[2]
@@ -195,8 +149,8 @@ class FamilyController:
             if isinstance(fact, facts.Admitted):
                 flavors = sorted({f for one in fact.pod_sets for f in one.flavors.values()})
                 self.starts.append((fact.name, ",".join(flavors)))
-        for put in commit.puts:
-            self.controller.outbox_published(put.key)
+        self.look()
+        return messages
 
     # What there is. -------------------------------------------------------------------------
 
@@ -206,6 +160,7 @@ class FamilyController:
         return found
 
     def is_there(self, name: str = "j") -> bool:
+        """The controller holds it: it has neither finished nor been deleted."""
         return self.controller.workloads.get(key_of_workload(name)).workload is not None
 
     def revision_of(self, name: str) -> int:
@@ -335,6 +290,6 @@ class FamilyController:
 
     def look(self) -> None:
         """What is true of every family at every revision."""
-        self.families.settled()
+        self.family_watch.settled()
         heard = {name for what, name in self.published if what in ("admitted", "evicted")}
         assert not any("-variant-" in name for name in heard), heard

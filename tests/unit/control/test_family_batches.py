@@ -21,7 +21,7 @@ def test_what_concerns_one_member_alone_is_written_alone() -> None:
         facts.Refused(**house.decided(one), refusal=facts.Refusal(reason="r", message="m"))
         for one in (A, B)
     ]
-    commit = fold(house.controller, [house.heard(one) for one in refused], house.now)
+    commit = fold(house.controller, [house.logged_fact(one) for one in refused], house.now)
     assert [(put.key, put.group) for put in commit.puts] == [
         (key_of_workload(A), 0),
         (key_of_workload(B), 0),
@@ -31,9 +31,9 @@ def test_what_concerns_one_member_alone_is_written_alone() -> None:
 def test_facts_of_one_family_in_one_batch_are_written_as_one_group() -> None:
     house = FamilyController().family()
     batch = [
-        house.heard(facts.Reprioritized(**J, priority=3)),
-        house.heard(facts.Deactivated(namespace="ns", name=B)),
-        house.heard(facts.Ungated(namespace="ns", name=A)),
+        house.logged_fact(facts.Reprioritized(**J, priority=3)),
+        house.logged_fact(facts.Deactivated(namespace="ns", name=B)),
+        house.logged_fact(facts.Ungated(namespace="ns", name=A)),
     ]
     commit = fold(house.controller, batch, house.now)
     assert commit.rest == []
@@ -44,8 +44,8 @@ def test_facts_of_one_family_in_one_batch_are_written_as_one_group() -> None:
 
 def test_a_workload_with_an_unpublished_start_is_not_moved_in_that_batch() -> None:
     house = FamilyController().family()
-    started = house.heard(house.assigned("c"))
-    gone = house.heard(facts.Deleted(namespace="ns", name=C))
+    started = house.logged_fact(house.assigned("c"))
+    gone = house.logged_fact(facts.Deleted(namespace="ns", name=C))
     commit = fold(house.controller, [started, gone], house.now)
     assert commit.rest == [gone]
 
@@ -54,9 +54,9 @@ def test_an_atomic_batch_never_exceeds_its_limit(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(folding, "GROUPED_MAX", 3)
     house = FamilyController().family()
     several = [facts.Reprioritized(**J, priority=1), facts.Reprioritized(**J, priority=2)]
-    batch = [house.heard(one) for one in several]
+    batch = [house.logged_fact(one) for one in several]
     assert fold(house.controller, batch, house.now).rest == batch[1:]
-    house.perform(batch)
+    house.take(batch)
     house.happens(facts.Aggregated(**J))
 
 

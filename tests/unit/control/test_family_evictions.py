@@ -276,7 +276,7 @@ def test_a_variant_deleted_by_hand_stops_the_job_first() -> None:
 
 def test_a_variant_deleted_by_hand_is_gone_when_its_job_finishes() -> None:
     house = running("c").happens(facts.Deleted(namespace="ns", name=C))
-    commit = fold(house.controller, [house.heard(facts.Finished(**J))], house.now)
+    commit = fold(house.controller, [house.logged_fact(facts.Finished(**J))], house.now)
     kept = {put.key.rpartition(".")[2]: put.workload is not None for put in commit.puts}
     assert kept == {A: True, B: True, C: False, "j": True}
 
@@ -342,8 +342,8 @@ def test_an_eviction_of_the_variant_is_published_for_the_parent() -> None:
 
 def test_a_finished_variant_may_be_deleted_when_it_is_read_again() -> None:
     house = running("b")
-    commit = fold(house.controller, [house.heard(facts.Finished(**J))], house.now)
-    house.write(commit)
+    commit = fold(house.controller, [house.logged_fact(facts.Finished(**J))], house.now)
+    house.perform(commit)
     (put,) = [one for one in commit.puts if one.key.endswith(B)]
     assert put.workload is not None
     assert put.workload.status.log.says, "it has something to say of its end"

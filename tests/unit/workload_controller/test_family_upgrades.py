@@ -41,7 +41,7 @@ def test_the_running_sibling_is_untouched_until_the_checks_have_passed() -> None
 
 def test_both_are_in_one_commit_with_their_parent() -> None:
     house = FamilyController(checks=CHECKS).family().assign("c").assign("a").verdict("a", "slow")
-    confirmed = house.heard(facts.Confirmed(**house.decided(A)))
+    confirmed = house.logged_fact(facts.Confirmed(**house.decided(A)))
     commit = fold(house.controller, [confirmed], house.now)
     names = [put.key.rpartition(".")[2] for put in commit.puts]
     assert set(names) == {A, C, "j"}
