@@ -15,7 +15,8 @@ from typing import TypeVar
 
 import psutil
 
-from admittance.runtime.nats_server.embedded_server import EmbeddedServer, binary, greets
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.server_process import binary, greets
 
 LIMIT = 60.0
 """Seconds that a test waits for an event before it gives up, on the slowest machine. No promise

@@ -17,7 +17,8 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, NoServer, SetupError
 from admittance.runtime.nats_server import embedded_server as server_module
-from admittance.runtime.nats_server.embedded_server import EmbeddedServer, Running, is_running
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.server_process import Running, is_running
 from support.servers import TestServer, until
 
 pytestmark = pytest.mark.bus
@@ -303,7 +304,7 @@ async def test_a_server_that_reads_a_large_store_may_take_its_time(
         return False
 
     monkeypatch.setattr(server_module, "greets", greets)
-    monkeypatch.setattr(server_module, "_cpu_seconds", cpu_seconds)
+    monkeypatch.setattr(server_module, "cpu_seconds", cpu_seconds)
     monkeypatch.setattr(server_module.clock, "monotonic", lambda: next(seconds))
     with pytest.raises(SetupError, match="and did nothing for 30 s: see"):
         await EmbeddedServer(tmp_path / "data").start()

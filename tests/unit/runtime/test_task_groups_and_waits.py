@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -180,3 +181,22 @@ def test_the_product_does_not_use_wait_for() -> None:
         if "asyncio.wait_for(" in path.read_text()
     }
     assert found == WAIT_ONCE.keys()
+
+
+OWN_TASKS = {
+    "libs/admittance/runtime/tasks.py": "the owner",
+    "libs/admittance/runtime/nats/micro.py": "the requests that are answered, counted by subject",
+    "services/admittance/runner/run_manager.py": "the last task of each run, which the next awaits",
+}
+
+
+def test_tasks_in_the_background_have_one_owner() -> None:
+    """A set or dictionary of tasks would need its own callbacks for errors and for the end."""
+    own = re.compile(r"\b(?:set\[asyncio\.Task|dict\[(?:\w+, )?asyncio\.Task)")
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for room in ("libs", "services")
+        for path in (ROOT / room).rglob("*.py")
+        if own.search(path.read_text())
+    }
+    assert found == OWN_TASKS.keys()

@@ -13,7 +13,8 @@ from typing import Final
 import psutil
 
 from admittance.cli.support import output
-from admittance.runtime.nats_server.embedded_server import EmbeddedServer, is_running
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
+from admittance.runtime.nats_server.server_process import is_running
 from admittance.runtime.process.supervise import stop_on_signals
 
 SERVER_SECONDS: Final = 2.0

@@ -45,8 +45,9 @@ from admittance.runtime.nats.connection_options import (
     ConnectionOptions,
 )
 from admittance.runtime.nats.server_url import BadUrl, is_loopback, read_urls, shown
-from admittance.runtime.nats_server.embedded_server import EmbeddedServer, refuse_used
+from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.nats_server.server_accounts import LOCKED, open_accounts
+from admittance.runtime.nats_server.server_process import refuse_used
 from admittance.runtime.process.admin import AdminPort, address_of, admin_port
 from admittance.runtime.process.service import Run, Service, WithUp
 from admittance.runtime.process.settings import Settings, new_instance
