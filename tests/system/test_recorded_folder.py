@@ -17,8 +17,8 @@ import nats
 import pytest
 import yaml
 
-from admittance.cli.replay.decision import replay_decision
 from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.cli.system.replay_decision import replay_decision
 from recorded.finish import finish_all
 from recorded.player import ADMIT, Player
 from recorded.story import CONFIGURATION, NAMESPACE

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from test_replay_with_checks import Others, a_check
 
-from admittance.cli.replay.decision import replay_decision
 from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.cli.system.replay_decision import replay_decision
 from admittance.events.subjects import FENCED
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli.replay.decision import replay_decision
 from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.cli.system.replay_decision import replay_decision
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.names import plain

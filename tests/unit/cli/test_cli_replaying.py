@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admittance.cli.commands.program import invoke
-from admittance.cli.replay import replay
+from admittance.cli.system import replay
 
 
 def put(folder: Path, name: str, **more: Any) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from admittance.cli.show.span_tree import bar, duration, trace_table, tree_of
 from admittance.cli.support.output import aligned
-from admittance.cli.trace.tree import bar, duration, trace_table, tree_of
 from admittance.traces.builder import TraceBuilder
 from support.builders import NOON
 from support.traced_story import LoggedCores, drawing, spans_shown, told_story

@@ -53,7 +53,7 @@ def replay(
     if from_log is not None:
         if files or out is not None or check:
             raise BadInput("--from-log repeats one decision; leave out the scenarios")
-        from admittance.cli.replay.decision import replay_decision
+        from admittance.cli.system.replay_decision import replay_decision
 
         return run(replay_decision(call, from_log))
     if not files:

@@ -60,7 +60,7 @@ async def usage(
 
 
 def _show(found: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
-    from admittance.cli.usage.rows import row_of, show_csv, table_of
+    from admittance.cli.show.usage_rows import row_of, show_csv, table_of
 
     rows = [row_of(by, one) for one in found.sums]
     whole = {"since": found.since, "until": found.until, "rows": rows}

@@ -15,7 +15,7 @@ from admittance.client.errors import RequestFailed
 from admittance.client.times import stamp
 
 if TYPE_CHECKING:
-    from admittance.cli.trace.tree import Placed
+    from admittance.cli.show.span_tree import Placed
     from admittance.events.requests import LogEntry
     from admittance.traces.spans import Span
 
@@ -34,7 +34,7 @@ async def trace(call: Call, name: str) -> None:
     The tree is made from the log: the spans are those that the telemetry service exports. -o wide
     cuts nothing and adds the ids of spans; -o json prints the spans.
     """
-    from admittance.cli.trace.tree import tree_of
+    from admittance.cli.show.span_tree import tree_of
 
     async with link(call) as bus:
         variants = requests.history.VariantNames(bus, call.namespace, name)
@@ -95,7 +95,7 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
 
 
 def _show(call: Call, placed: Sequence[Placed]) -> None:
-    from admittance.cli.trace.tree import trace_table
+    from admittance.cli.show.span_tree import trace_table
     from admittance.runtime import clock
 
     root = placed[0].span

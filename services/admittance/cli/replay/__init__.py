@@ -1,1 +1,0 @@
-"""``admit replay``: repeats logged decisions and scenario files, and compares the results."""
