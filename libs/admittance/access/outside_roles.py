@@ -47,8 +47,8 @@ APPROVER_VERBS: Final = ("approved", "denied")
 ADMIN_VERBS: Final = (*USER_VERBS, *APPROVER_VERBS, "finished")
 ADMIN_REQUESTS: Final = ("apply", "delete")
 """Requests ``admit.user.<user>.<request>``: the subject names the user that sends the request."""
-RUNNER_FACTS: Final = (
-    *("started", "pods_ready", "pods_not_ready", "pods_failed", "finished", "stopped"),
+RUNNER_FACTS: Final = tuple(
+    key for key in subjects.WORKLOAD_FACTS if key in subjects.JOB or key == "finished"
 )
 NAMESPACE_QUESTIONS: Final = (
     *("events", "explain", "fit", "logs", "objects", "pending", "queues", "runners", "settled"),

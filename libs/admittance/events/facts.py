@@ -6,7 +6,9 @@ the workload's key in the bucket.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -104,30 +106,31 @@ class Aggregated(Fact, frozen=True, kw_only=True):
 # Published by runners. ------------------------------------------------------------------
 
 
-class Started(Fact, frozen=True, kw_only=True):
+class JobFact(Fact, frozen=True, kw_only=True):
+    """What a runner reports about the job of the admission at ``revision``. These facts change
+    nothing about a variant, which has no job."""
+
+    revision: int
+
+
+class Started(JobFact, frozen=True, kw_only=True):
     """The processes of the workload's job run, for the admission at ``revision``."""
 
-    revision: int
 
-
-class PodsReady(Fact, frozen=True, kw_only=True):
+class PodsReady(JobFact, frozen=True, kw_only=True):
     """All pods of the workload are ready or have succeeded, for the admission at ``revision``."""
 
-    revision: int
 
-
-class PodsNotReady(Fact, frozen=True, kw_only=True):
+class PodsNotReady(JobFact, frozen=True, kw_only=True):
     """Some pod of the workload lost its readiness, for the admission at ``revision``."""
 
-    revision: int
     message: str = ""
 
 
-class PodsFailed(Fact, frozen=True, kw_only=True):
+class PodsFailed(JobFact, frozen=True, kw_only=True):
     """Pods of the workload failed and run again, for the admission at ``revision``. It is published
     for some failures only: soon after the first one, and then less and less often."""
 
-    revision: int
     retries: PodRetries
 
 
@@ -146,7 +149,7 @@ class Finished(Fact, frozen=True, kw_only=True):
     exit_code: int | None = None
 
 
-class Stopped(Fact, frozen=True, kw_only=True):
+class Stopped(JobFact, frozen=True, kw_only=True):
     """No process of the workload runs any more.
 
     ``revision`` is that of the eviction that the runner obeyed. ``reason`` is ``NodeFailures`` if
@@ -155,7 +158,6 @@ class Stopped(Fact, frozen=True, kw_only=True):
     later.
     """
 
-    revision: int
     reason: str = ""
     message: str = ""
 
@@ -388,3 +390,18 @@ class TimerDue(Fact, frozen=True, kw_only=True):
     kind: str
     at: datetime | None = None
     revision: int = 0
+
+
+ABOUT_WORKLOADS: Final[tuple[type[Fact], ...]] = (
+    *(Submitted, Activated, Deactivated, Held, Released, Reprioritized, Deleted, Ungated),
+    *(Aggregated, Started, PodsReady, PodsNotReady, PodsFailed, Finished, Stopped),
+    *(Assigned, Refused, Planned, Confirmed, Revoked, Preempted),
+    *(QuotaReserved, Admitted, Evicted, QuotaReleased, Requeued, Rejected, Pending, Noted),
+)
+"""The facts on the subjects ``admit.workload.<key>.<ns>.<name>``."""
+
+
+def key_of(fact: type[Fact]) -> str:
+    """The token of a fact about workloads in its subject: the name of its type, such as
+    ``pods_ready``."""
+    return re.sub("(?<!^)(?=[A-Z])", "_", fact.__name__).lower()

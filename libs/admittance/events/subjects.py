@@ -49,35 +49,7 @@ PROBES: Final = {
 """For each stream, a subject that no service reads: a probe shows whether the stream stores it."""
 
 WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
-    "submitted": facts.Submitted,
-    "activated": facts.Activated,
-    "deactivated": facts.Deactivated,
-    "held": facts.Held,
-    "released": facts.Released,
-    "reprioritized": facts.Reprioritized,
-    "deleted": facts.Deleted,
-    "ungated": facts.Ungated,
-    "aggregated": facts.Aggregated,
-    "started": facts.Started,
-    "pods_ready": facts.PodsReady,
-    "pods_not_ready": facts.PodsNotReady,
-    "pods_failed": facts.PodsFailed,
-    "finished": facts.Finished,
-    "stopped": facts.Stopped,
-    "assigned": facts.Assigned,
-    "refused": facts.Refused,
-    "planned": facts.Planned,
-    "confirmed": facts.Confirmed,
-    "revoked": facts.Revoked,
-    "preempted": facts.Preempted,
-    "quota_reserved": facts.QuotaReserved,
-    "admitted": facts.Admitted,
-    "evicted": facts.Evicted,
-    "quota_released": facts.QuotaReleased,
-    "requeued": facts.Requeued,
-    "rejected": facts.Rejected,
-    "pending": facts.Pending,
-    "noted": facts.Noted,
+    facts.key_of(one): one for one in facts.ABOUT_WORKLOADS
 }
 """Facts by the token ``<key>`` in their subject ``admit.workload.<key>.<ns>.<name>``."""
 
@@ -117,16 +89,20 @@ PROVISIONING_FACTS: Final[dict[str, type[provisioning.ProvisioningFact]]] = {
 ASKED: Final = frozenset({"requested", "cancelled"})
 """Provisioning facts that providers read; providers publish all other provisioning facts."""
 
-FENCED: Final = frozenset({"assigned", "refused", "planned", "confirmed", "revoked", "preempted"})
+
+def keys_of(kind: type[Fact]) -> frozenset[str]:
+    """The tokens of the facts about workloads that are of this kind."""
+    return frozenset(key for key, fact in WORKLOAD_FACTS.items() if issubclass(fact, kind))
+
+
+FENCED: Final = keys_of(facts.Decision)
 """Facts about workloads that only the leader of a domain may publish."""
 
-OUTPUTS: Final = frozenset(
-    {
-        *("quota_reserved", "admitted", "evicted", "quota_released"),
-        *("requeued", "rejected", "pending", "noted"),
-    }
-)
+OUTPUTS: Final = keys_of(facts.CommitFact)
 """Facts about workloads that the workload-controller publishes and does not read."""
+
+JOB: Final = keys_of(facts.JobFact)
+"""Facts that runners publish about jobs; with them ``finished``, which users publish, too."""
 
 INPUTS: Final = frozenset(WORKLOAD_FACTS) - OUTPUTS
 """Facts about workloads that the workload-controller reads."""

@@ -59,14 +59,9 @@ def with_named_revision(
             return known
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision
-        case (
-            facts.Started()
-            | facts.PodsReady()
-            | facts.PodsNotReady()
-            | facts.PodsFailed()
-            | facts.Finished()
-        ):
-            revision = fact.revision
+        case facts.Stopped():
+            return known
+        case facts.JobFact(revision=revision) | facts.Finished(revision=revision):
             field, present = "admitted_revision", workload.status.admitted_revision
         case _:
             return known

@@ -36,14 +36,6 @@ from admittance.workload.moves.reservation import break_promise
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.transitions import transition
 
-JOB_FACTS: Final = (
-    facts.Started,
-    facts.PodsReady,
-    facts.PodsNotReady,
-    facts.PodsFailed,
-    facts.Stopped,
-)
-"""Facts of runners about jobs; they are ignored for a variant, because a variant has no job."""
 FAMILY_REQUESTS: Final = (facts.Held, facts.Released, facts.Finished)
 """Requests of users that a parent accepts for its family and that are refused for a variant."""
 VARIANT_FACTS: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
@@ -61,7 +53,7 @@ def parent_transition(family: FamilyTransition, parent: StoredWorkload, fact: Fa
 
 def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: Fact) -> Change:
     """The change of a variant by a fact about it."""
-    if isinstance(fact, JOB_FACTS):
+    if isinstance(fact, facts.JobFact):
         return ignored(variant, reasons.IS_VARIANT, "its parent owns the job")
     if isinstance(fact, FAMILY_REQUESTS):
         return refused(

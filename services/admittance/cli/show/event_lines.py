@@ -66,13 +66,9 @@ class FactEffects:
                 now = self._revisions.get(workload, 0)
                 stale = revision < now
                 return f"it is about revision {revision}, not {now}" if stale else ""
-            case (
-                facts.Started(revision=revision)
-                | facts.PodsReady(revision=revision)
-                | facts.PodsNotReady(revision=revision)
-                | facts.PodsFailed(revision=revision)
-                | facts.Finished(revision=revision)
-            ):
+            case facts.Stopped():
+                return ""
+            case facts.JobFact(revision=revision) | facts.Finished(revision=revision):
                 now = self._admissions.get(workload, 0)
                 stale = 0 < revision < now
                 return f"it is of admission {revision}, not {now}" if stale else ""
