@@ -13,7 +13,7 @@ import nats.errors
 import pytest
 
 from admittance.runtime.nats.connection import Connection
-from support.servers import within
+from support.servers import until, within
 
 INFO = {"server_id": "S", "version": "2.12.0", "headers": True, "proto": 1, "max_payload": 1 << 20}
 
@@ -26,6 +26,11 @@ class BareServer:
         self.address = ""
         self._accepted = accepted
         self._writer: asyncio.StreamWriter | None = None
+
+    def say(self, line: bytes) -> None:
+        """Writes a line of the protocol."""
+        assert self._writer is not None
+        self._writer.write(line + b"\r\n")
 
     def close(self) -> None:
         """Closes the connection."""
@@ -61,6 +66,29 @@ async def test_a_request_ends_when_the_connection_is_closed_for_good() -> None:
         assert nc.is_closed
 
 
+async def ignored(*_: object) -> None:
+    return
+
+
+async def test_refusals_of_a_lost_connection_are_forgotten() -> None:
+    back = asyncio.Event()
+
+    async def came_back() -> None:
+        back.set()
+
+    async with BareServer("one", asyncio.Queue()).listening() as server:
+        nc = Connection()
+        await nc.connect_once([server.address])
+        nc.reconnect_from_now_on(ignored, ignored, came_back)
+        server.say(b"-ERR 'Permissions Violation for Publish to \"A.b\"'")
+        await until(lambda: list(nc.denials) == ["publish a.b"])
+        server.close()
+        await within(back.wait())
+        assert not nc.denials
+        assert nc.denial_of("A.b") == "this login may not publish to A.b"
+        await nc.close()
+
+
 async def test_after_a_loss_the_other_server_is_tried_first() -> None:
     accepted: asyncio.Queue[str] = asyncio.Queue()
     async with AsyncExitStack() as stack:
@@ -72,9 +100,6 @@ async def test_after_a_loss_the_other_server_is_tried_first() -> None:
         back: asyncio.Queue[None] = asyncio.Queue()
         nc = Connection()
         await nc.connect_once([one.address, two.address])
-
-        async def ignored(*_: object) -> None:
-            return
 
         async def came_back() -> None:
             back.put_nowait(None)
