@@ -12,7 +12,7 @@ from simulation.run import run
 
 LIMIT = 400
 """Seeds tried, if the one that is known does not show it."""
-PROVIDED = (8, 13, 29, 103)
+PROVIDED = (84, 12, 8, 13)
 """Seeds of ``provided`` in which providers publish every fact."""
 
 
