@@ -43,7 +43,7 @@ class Slow:
         world.cycle = idle = 0
         while world.cycle < CYCLES:
             left = self.let_go(world.cycle)
-            competes = world.core.wake_due(now=world.now)
+            competes = world.scheduler.wake_due(now=world.now)
             if (not competes or idle >= IDLE) and not self.going:
                 world.cycle -= idle
                 break
@@ -58,7 +58,7 @@ class Slow:
         return world.cycle
 
     def standing(self) -> set[tuple[str, bool]]:
-        rows = self.world.core.pending(PendingQuery(limit=NEVER)).rows
+        rows = self.world.scheduler.pending(PendingQuery(limit=NEVER)).rows
         return {(row.name, row.parked) for row in rows if row.position}
 
     def let_go(self, cycle: int) -> bool:
@@ -71,7 +71,7 @@ class Slow:
         return bool(due)
 
     def decide(self) -> bool:
-        decided = self.world.core.cycle(now=self.world.now)
+        decided = self.world.scheduler.cycle(now=self.world.now)
         for one in decided:
             if isinstance(one, Assigned):
                 self.world.reserve(one)
@@ -89,7 +89,7 @@ def lives_alike(drawn: dict[str, Any]) -> None:
     twin = SlowPlay(drawn)
     slow = Slow(MinimalSystem(config_of_kueue(fair_sharing=drawn["fairSharing"])))
     for obj in drawn["objects"]:
-        slow.world.put_object(obj)
+        slow.world.apply_manifest(obj, "default")
     slow.world.own_all()
     for step in drawn["steps"]:
         ((what, value),) = step.items()

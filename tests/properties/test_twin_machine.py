@@ -76,12 +76,12 @@ class ExactingTwin(Play):
 def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, Any], int]:
     """The amounts by which ClusterQueues or their cohorts exceed their quota after these workloads
     have stopped. (Kueue assigns the quota that they release in the same cycle.)"""
-    members = [world.core._state.workloads["default", name] for name in going]
+    members = [world.scheduler._state.workloads["default", name] for name in going]
     for one in members:
         remove_usage(one)
     found = {
         (name, cell.fr): available(cell)
-        for name, node in world.core.catalog.tree.queues.items()
+        for name, node in world.scheduler.catalog.tree.queues.items()
         for cell in node.cells.values()
         if available(cell) < 0
     }
@@ -92,10 +92,10 @@ def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, An
 
 def is_given_up(world: MinimalSystem, one: Preempted) -> bool:
     """Whether a policy of the preemptor's ClusterQueue allows to preempt the victim."""
-    members = world.core._state.workloads
+    members = world.scheduler._state.workloads
     preemptor, victim = members["default", one.by.partition("/")[2]], members["default", one.name]
     assert preemptor.queue is not None and victim.charge is not None
-    spec = world.core.catalog.cluster_queues[preemptor.queue.name].spec
+    spec = world.scheduler.catalog.cluster_queues[preemptor.queue.name].spec
     own = victim.charge.queue is preemptor.queue
     assert own is (one.reason == "InClusterQueue")
     policy = spec.preemption.within_cluster_queue if own else spec.preemption.reclaim_within_cohort
@@ -119,7 +119,7 @@ class Twins(RuleBasedStateMachine):
         self.twin = ExactingTwin({"fairSharing": fair, "objects": objects})
         self.world = MinimalSystem(config_of_kueue(fair_sharing=fair))
         for obj in objects:
-            self.world.put_object(obj)
+            self.world.apply_manifest(obj, "default")
         self.world.own_all()
         self.step(self.draw.batch())
 
@@ -157,8 +157,8 @@ class Twins(RuleBasedStateMachine):
 
     def no_workload_is_lost(self) -> None:
         """A waiting workload is in exactly one place; a decided workload is not waiting."""
-        rows = [row.name for row in self.world.core.pending(PendingQuery(limit=NEVER)).rows]
-        held = {key[1] for key, one in self.world.core._state.workloads.items() if one.charge}
+        rows = [row.name for row in self.world.scheduler.pending(PendingQuery(limit=NEVER)).rows]
+        held = {key[1] for key, one in self.world.scheduler._state.workloads.items() if one.charge}
         wants = {name for name in self.world.stored if self.waits(name)}
         assert len(rows) == len(set(rows))
         assert set(rows) | held >= wants

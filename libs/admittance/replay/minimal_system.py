@@ -13,15 +13,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from admittance.api.manifests import our_kind
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.api.reading.manifest import decode_object
 from admittance.api.units import amount
 from admittance.api.workload import CheckState
 from admittance.events import reasons
 from admittance.events.facts import Assigned
-from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, FairSharing
+from admittance.system.local_system import LocalSystem
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 NEVER: Final = 1_000_000
@@ -40,51 +38,33 @@ def config_of_kueue(*, fair_sharing: bool) -> Config:
     )
 
 
-class MinimalSystem:
-    """The stored workloads of a scenario, and the scheduler's core, which gets every change of
-    these workloads.
+class MinimalSystem(LocalSystem):
+    """A system in memory whose workloads are written by the model, not by the
+    workload-controller's core.
 
+    ``stored``: the workloads of the scenario, by name.
     ``evictions``: the reasons of the evictions of each workload; ``trace``: the events.
     ``evictions`` and ``trace`` begin after the last settle step, and have the format of
     ``Scenario.expected``. ``cycle``: the number of the present cycle in its settle step."""
 
     def __init__(self, config: Config) -> None:
-        self.core = Scheduler(config)
-        self.now = _START
+        super().__init__(_START, config)
         self.stored: dict[str, StoredWorkload] = {}
         self.inactive: set[str] = set()
         self.evictions: dict[str, list[str]] = {}
         self.trace: list[dict[str, Any]] = []
         self.cycle = 0
-        self._revision = 0
 
     # The bucket. ----------------------------------------------------------------------------
 
-    def put_object(self, obj: Mapping[str, Any]) -> None:
-        """Passes an object of the scenario, such as a ClusterQueue, to the scheduler's core. Raises
-        ManifestError if the object is invalid."""
-        manifest = decode_object(obj, namespace="default").manifest
-        self._revision += 1
-        meta = manifest.metadata
-        kind = our_kind(manifest)
-        namespace = meta.namespace if kind == "LocalQueue" else ""
-        self.core.apply_object(kind, namespace, meta.name, manifest, self._revision)
-
-    def own_all(self) -> None:
-        """Makes the scheduler's core own every domain."""
-        for domain in self.core.domains():
-            self.core.own(domain)
-
     def put(self, name: str, stored: StoredWorkload | None) -> None:
-        """Stores the workload ``name`` and passes it to the scheduler's core; None: deletes the
-        workload."""
-        self._revision += 1
+        """Stores the workload ``name``; None: deletes the workload."""
         if stored is None:
             self.stored.pop(name, None)
             self.inactive.discard(name)
         else:
             self.stored[name] = stored
-        self.core.apply_workload("default", name, stored, self._revision, now=self.now)
+        self.write("default", name, stored)
 
     def create(self, workload: Mapping[str, Any]) -> None:
         """Creates a workload; moves the scenario's clock to the workload's creation time if that
@@ -106,7 +86,7 @@ class MinimalSystem:
         """Returns the ClusterQueue of the workload's LocalQueue; "": the LocalQueue does
         not exist."""
         queue = json.loads(bytes(self.stored[name].spec)).get("queueName", "")
-        local = self.core.catalog.local_queues.get(("default", queue))
+        local = self.scheduler.catalog.local_queues.get(("default", queue))
         return local.spec.cluster_queue if local is not None else ""
 
     def is_true(self, name: str, kind: str) -> bool:
@@ -174,7 +154,7 @@ class MinimalSystem:
     def reserve(self, one: Assigned) -> None:
         """Applies a decision that assigns quota to a workload: reserves the quota, and admits the
         workload if it needs no checks."""
-        checks = self.core.catalog.required_checks(one.admission.cluster_queue, one.admission)
+        checks = self.scheduler.catalog.required_checks(one.admission.cluster_queue, one.admission)
         rows = tuple(CheckState(name=name) for name in sorted(checks))
         self._note("reserve", one.name)
         if not rows:

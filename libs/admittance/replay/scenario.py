@@ -116,8 +116,7 @@ def play(scenario: Scenario) -> list[SettleResult]:
     found: list[SettleResult] = []
     for index, obj in enumerate(scenario.objects):
         with _bad_scenario_at(f"object {index}"):
-            system.put_object(obj)
-    system.own_all()
+            system.apply_manifest(obj, "default")
     for index, step in enumerate(scenario.steps):
         ((what, value),) = step.items()
         if what == "settle":
@@ -160,14 +159,14 @@ def settle(
     idle = 0
     system.cycle = 0
     while system.cycle < most:
-        if not system.core.wake_due(now=system.now):
+        if not system.scheduler.wake_due(now=system.now):
             return system.cycle - idle
         if idle >= IDLE:
             return system.cycle - idle
         before = _pending_and_parked(system)
         system.now += _SECOND
         system.cycle += 1
-        decided = system.core.cycle(now=system.now)
+        decided = system.scheduler.cycle(now=system.now)
         if watch is not None:
             watch(decided)
         for one in decided:
@@ -185,7 +184,7 @@ def settle(
 def _pending_and_parked(system: MinimalSystem) -> frozenset[tuple[str, bool]]:
     """Returns the names of the pending workloads, each with a flag that says whether the workload
     is parked."""
-    rows = system.core.pending(PendingQuery(limit=NEVER)).rows
+    rows = system.scheduler.pending(PendingQuery(limit=NEVER)).rows
     return frozenset((row.name, row.parked) for row in rows if row.position)
 
 
@@ -210,7 +209,7 @@ def _delete(system: MinimalSystem, names: list[str]) -> None:
         if system.is_true(name, "Finished"):
             # The scheduler's core removed the workload when it finished. In Kueue the deletion of a
             # workload requeues the workloads of its cohort tree, so the tree is flushed here.
-            system.core.flush(system.cluster_queue_of(name))
+            system.scheduler.flush(system.cluster_queue_of(name))
         system.put(name, None)
 
 
@@ -219,8 +218,7 @@ def _update(system: MinimalSystem, obj: Mapping[str, Any]) -> None:
     workloads."""
     queue = obj["metadata"]["name"]
     policy = obj["spec"].get("stopPolicy", "None")
-    system.put_object(obj)
-    system.own_all()
+    system.apply_manifest(obj, "default")
     for name, stored in list(system.stored.items()):
         admission = stored.status.admission
         if policy == "None":

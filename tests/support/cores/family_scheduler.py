@@ -24,10 +24,10 @@ from admittance.events import facts
 from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.family import FamilyRules, desired_variants, rules_of
-from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import in_order
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
+from admittance.system.local_system import LocalSystem
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import PARENT, head
@@ -52,8 +52,6 @@ class FamilyScheduler(SteppedScheduler):
     """
 
     def __init__(self, config: Config | None = None) -> None:
-        self._config = config
-        self._objects: dict[tuple[str, str, str], Any] = {}
         super().__init__(config)
         self.follows = True
         self.stubborn = False
@@ -65,19 +63,11 @@ class FamilyScheduler(SteppedScheduler):
 
     # Configuration. -------------------------------------------------------------------------
 
-    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
-        super().put(kind, name, spec, namespace, **more)
-        self._objects[kind, namespace, name] = spec, more
-
-    def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        super().delete(kind, name, namespace)
-        self._objects.pop((kind, namespace, name), None)
-
     def restart(self, order: Sequence[str] | None = None) -> None:
         """A new scheduler continues from the stored values, read in that order."""
-        self.core = Scheduler(self._config)
-        for (kind, namespace, name), (spec, more) in list(self._objects.items()):
-            super().put(kind, name, spec, namespace, **more)
+        before = self.system
+        self.system = LocalSystem(before.now, before.config)
+        self.system.load(one for one in before.entries() if not one.key.startswith("workload."))
         for name in order if order is not None else list(self.stored):
             self._write("ns", name, self.stored[name])
 

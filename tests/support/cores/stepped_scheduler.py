@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from admittance.api.kinds import KINDS
 from admittance.api.meta import ObjectMeta
-from admittance.api.reading.manifest import decode_object
 from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.events.shapes import Admission
+from admittance.events.subjects import object_key
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
+from admittance.system.local_system import LocalSystem
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from support.builders import API, NOON, a_condition, an_object, resource_groups
 
@@ -40,9 +42,7 @@ class SteppedScheduler:
     """
 
     def __init__(self, config: Config | None = None) -> None:
-        self.core = Scheduler(config)
-        self.now = NOON
-        self.revision = 0
+        self.system = LocalSystem(NOON, config)
         self.stored: dict[str, StoredWorkload] = {}
         self.decided: list[Assigned] = []
         self.preempted: list[Preempted] = []
@@ -53,22 +53,33 @@ class SteppedScheduler:
 
     # Configuration. -------------------------------------------------------------------------
 
+    @property
+    def core(self) -> Scheduler:
+        return self.system.scheduler
+
+    @core.setter
+    def core(self, core: Scheduler) -> None:
+        self.system.scheduler = core
+
+    @property
+    def revision(self) -> int:
+        return self.system.revision
+
+    @property
+    def now(self) -> datetime:
+        return self.system.now
+
+    @now.setter
+    def now(self, now: datetime) -> None:
+        self.system.now = now
+
     def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
         """Applies an object of that kind."""
-        manifest = decode_object(an_object(kind, name, spec, namespace, **more)).manifest
-        self.revision += 1
-        self.core.apply_object(kind, namespace, name, manifest, self.revision)
-        self._own()
+        self.system.apply_manifest(an_object(kind, name, spec, namespace, **more))
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
         """An object is gone."""
-        self.revision += 1
-        self.core.apply_object(kind, namespace, name, None, self.revision)
-        self._own()
-
-    def _own(self) -> None:
-        for domain in self.core.domains():
-            self.core.own(domain)
+        self.system.put_object(object_key(KINDS[kind].token, namespace, name), None, b"")
 
     def flavor(self, name: str, **spec: Any) -> None:
         """A ResourceFlavor."""
@@ -139,9 +150,8 @@ class SteppedScheduler:
         )
 
     def _write(self, namespace: str, name: str, stored: StoredWorkload) -> None:
-        self.revision += 1
         self.stored[name] = stored
-        self.core.apply_workload(namespace, name, stored, self.revision, now=self.now)
+        self.system.write(namespace, name, stored)
 
     def restore(self, name: str, stored: StoredWorkload) -> None:
         """A workload as another scheduler has seen it."""
@@ -172,10 +182,7 @@ class SteppedScheduler:
     def gone(self, workload: str) -> None:
         """The workload is deleted."""
         stored = self.stored.pop(workload)
-        self.revision += 1
-        self.core.apply_workload(
-            stored.metadata.namespace, workload, None, self.revision, now=self.now
-        )
+        self.system.write(stored.metadata.namespace, workload, None)
 
     def evict(self, workload: str, reason: str, *, requeued: bool = True) -> None:
         """The workload has lost its quota."""

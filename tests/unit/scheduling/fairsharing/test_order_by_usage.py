@@ -466,7 +466,7 @@ def test_a_preemption_is_reproduced_from_its_recorded_usages(
     scheduler.cycle(confirm=False)
     (decision,) = scheduler.preempted
     assert decision.name == "middle"
-    monkeypatch.setattr("support.cores.stepped_scheduler.Scheduler", DecisionReplay)
+    monkeypatch.setattr("admittance.system.local_system.Scheduler", DecisionReplay)
     for usages, victim in ((usages_of([decision]), "middle"), ({}, "low")):
         other = a_scheduler(preemption={"withinClusterQueue": "LowerPriority"})
         for name, stored in scheduler.stored.items():

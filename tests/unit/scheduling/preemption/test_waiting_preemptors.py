@@ -14,13 +14,6 @@ from support.cores.stepped_scheduler import SteppedScheduler, groups
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
-class Heir(SteppedScheduler):
-    """A standby: receives every event, and decides only after it owns the domain."""
-
-    def _own(self) -> None:
-        pass
-
-
 def a_scheduler(**config: int) -> SteppedScheduler:
     """One workload is preempted for another; a third one with a higher priority comes too late."""
     scheduler = SteppedScheduler(Config(**config))
@@ -43,10 +36,13 @@ def told(scheduler: SteppedScheduler, victim: str, by: str) -> None:
     )
 
 
-def heir_of(scheduler: SteppedScheduler, order: tuple[str, ...], *, strict: bool = False) -> Heir:
-    heir = Heir()
+def heir_of(
+    scheduler: SteppedScheduler, order: tuple[str, ...], *, strict: bool = False
+) -> SteppedScheduler:
+    heir = SteppedScheduler()
     strategy = {"queueingStrategy": "StrictFIFO"} if strict else {}
     heir.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER, **strategy)
+    heir.core.disown("queue-cq")  # It reads the whole bucket before it leads.
     for name in order:
         heir._write("ns", name, scheduler.stored[name])
     return heir
