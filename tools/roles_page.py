@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from admittance.access.permissions import Permissions, Rule
-from admittance.access.roles import ROLES, Names, Role
+from admittance.access.role import Names, Role
+from admittance.access.roles import ROLES
 from admittance.access.users import User
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "roles.md"

@@ -14,7 +14,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from admittance.access.jwt_claims import system_user_claims
-from admittance.access.roles import Account
+from admittance.access.role import Account
 from admittance.access.server_config import server_config
 from admittance.access.users import User
 from admittance.events.requests import Apply

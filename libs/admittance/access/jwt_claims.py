@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from admittance.access.permissions import Rule
-from admittance.access.roles import ROLES, Account, permissions_of
+from admittance.access.role import Account
+from admittance.access.roles import ROLES, permissions_of
 from admittance.access.server_config import (
     ASKED_OUTSIDE,
     HEAD,

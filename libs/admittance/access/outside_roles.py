@@ -33,6 +33,7 @@ from admittance.access.parts import (
     stream_info,
 )
 from admittance.access.permissions import Permissions, Rule
+from admittance.access.role import Account, Names, Role
 from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.names import service_name, token
@@ -346,3 +347,58 @@ def _follows_all(user: User) -> tuple[Rule, ...]:
         *rules("follow events", *_facts_about("*"), f"{subjects.OBJECTS}*.*.*.*"),
         *rules("see changes of objects", *namespaced_keys(user), *cluster_keys()),
     )
+
+
+OUTSIDE_ROLES: Final = (
+    Role(
+        "runner",
+        Account.OUT,
+        "claim, start, stop and report jobs of all or some namespaces",
+        runner,
+        takes=(Names.NAMESPACES,),
+    ),
+    Role(
+        "check",
+        Account.OUT,
+        "receive and answer requests to one controller",
+        check,
+        needs=(Names.CONTROLLER,),
+    ),
+    Role(
+        "provider",
+        Account.OUT,
+        "receive and answer requests for capacity of one class",
+        provider,
+        needs=(Names.CLASS,),
+    ),
+    Role("telemetry", Account.OUT, "read the log", telemetry),
+    Role(
+        subjects.OWNER,
+        Account.OUT,
+        "submit in its namespaces, change its own workloads, explain and follow workloads there",
+        owner,
+        needs=(Names.NAMESPACES,),
+    ),
+    Role(
+        "user",
+        Account.OUT,
+        "submit, change, explain and follow all workloads of its namespaces",
+        user,
+        needs=(Names.NAMESPACES,),
+    ),
+    Role(
+        "approver",
+        Account.OUT,
+        "approve and deny workloads of its namespaces",
+        approver,
+        needs=(Names.NAMESPACES,),
+    ),
+    Role("viewer", Account.OUT, "read everything", viewer),
+    Role(
+        "admin",
+        Account.OUT,
+        "do what users and approvers may in all namespaces, change manifests, read everything",
+        admin,
+    ),
+)
+"""The roles of the account OUT."""

@@ -32,7 +32,8 @@ from admittance.access.parts import (
     read_stream,
 )
 from admittance.access.permissions import Permissions, Rule
-from admittance.access.roles import ROLES, Account, permissions_of
+from admittance.access.role import Account
+from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User
 from admittance.events import subjects
 

@@ -26,6 +26,7 @@ from admittance.access.parts import (
     stream_info,
 )
 from admittance.access.permissions import Permissions, Rule
+from admittance.access.role import Account, Names, Role
 from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.names import service_name, token
@@ -338,3 +339,47 @@ def backup(user: User) -> Permissions:
         *rules("see whether services run", "admit.api.health"),
     )
     return Permissions(publish, inbox(user))
+
+
+SERVICE_ROLES: Final = (
+    Role(
+        "workload-controller",
+        Account.CORE,
+        "write workloads, manifests and their facts; keep streams and consumers",
+        workload_controller,
+    ),
+    Role(
+        "scheduler",
+        Account.CORE,
+        "publish decisions with epochs of all domains; store usage",
+        scheduler,
+    ),
+    Role("retry-timer", Account.CORE, "keep the schedules", retry_timer),
+    Role(
+        "variant-controller",
+        Account.CORE,
+        "submit and change variants",
+        variant_controller,
+    ),
+    Role(
+        "provisioning-check",
+        Account.CORE,
+        "ask providers for capacity, report its own check",
+        provisioning_check,
+    ),
+    Role(
+        "built-in-provider",
+        Account.CORE,
+        "provide capacity of one class, or of all, with a provider of Admittance",
+        built_in_provider,
+        takes=(Names.CLASS,),
+    ),
+    Role(
+        "server-watch",
+        Account.CORE,
+        "see whether streams store messages, by probes",
+        server_watch,
+    ),
+    Role("backup", Account.CORE, "read and restore whole streams", backup),
+)
+"""The roles of the account CORE."""

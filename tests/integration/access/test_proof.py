@@ -12,7 +12,8 @@ from raw_client import RawClient
 
 from admittance.access.jwt_claims import system_user_claims
 from admittance.access.permissions import answer_for, covers
-from admittance.access.roles import ROLES, Account, permissions_of
+from admittance.access.role import Account
+from admittance.access.roles import ROLES, permissions_of
 from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS, server_config
 from admittance.access.users import User
 from admittance.events.subjects import OWNER_FACTS, OWNER_REQUESTS, USER_FACTS, USER_REQUESTS

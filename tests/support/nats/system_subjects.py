@@ -11,7 +11,8 @@ from pathlib import Path
 
 from admittance.access.outside_roles import ADMIN_REQUESTS, ADMIN_VERBS
 from admittance.access.parts import STREAMS
-from admittance.access.roles import ROLES, Names
+from admittance.access.role import Names
+from admittance.access.roles import ROLES
 from admittance.access.users import User
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.events import subjects

@@ -13,7 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from admittance.access.jwt_claims import Revoked, account_claims
-from admittance.access.roles import Account, permissions_of
+from admittance.access.role import Account
+from admittance.access.roles import permissions_of
 from admittance.access.server_config import INWARDS
 from admittance.access.users import User
 from admittance.runtime import clock

@@ -8,7 +8,8 @@ from tools.roles_page import PAGE, page
 
 from admittance.access.parts import ANSWERS
 from admittance.access.permissions import answer_for, covers
-from admittance.access.roles import ROLES, Account, permissions_of, problems
+from admittance.access.role import Account
+from admittance.access.roles import ROLES, permissions_of, problems
 from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS
 from admittance.access.users import User
 from admittance.events import subjects

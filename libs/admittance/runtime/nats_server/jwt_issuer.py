@@ -24,7 +24,7 @@ from admittance.access.jwt_claims import (
     system_user_claims,
     user_claims,
 )
-from admittance.access.roles import Account
+from admittance.access.role import Account
 from admittance.access.users import User
 from admittance.runtime import chance, clock
 

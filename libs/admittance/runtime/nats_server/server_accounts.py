@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from admittance.access.roles import Account
+from admittance.access.role import Account
 from admittance.runtime.errors import SetupError
 
 IMPLICIT: Final = "$G"
