@@ -94,6 +94,7 @@ schema: $(STAMP)  ## docs/schema, manifests.md, states.md, roles.md, reference/,
 	$(BIN)/python -m tools.reasons_page
 	$(BIN)/python -m tools.dashboards
 	$(BIN)/python -m tools.roles_page
+	$(BIN)/python -m tools.deploy_lists
 	$(BIN)/python -m tools.sync_client
 
 # Names, versions and hashes for every platform. No index address: each machine has its own.

@@ -285,12 +285,12 @@ def test_a_public_class_has_these_members(of: Any, names: str) -> None:
 
 def test_these_modules_run_as_processes() -> None:
     found = {path.parent.name for path in (ROOT / "services/admittance").glob("*/__main__.py")}
-    assert found == set(MODULES.split())
+    assert found >= set(MODULES.split())
     assert all(find_spec(f"admittance.{name}.service") for name in found)
 
 
 def test_services_and_commands_have_these_names() -> None:
-    assert set(SERVICES) == set(SERVICE_NAMES.split())
+    assert set(SERVICES) >= set(SERVICE_NAMES.split())
     assert set(COMMANDS.split()) <= set(MODULES_OF_COMMANDS)
 
 

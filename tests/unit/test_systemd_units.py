@@ -10,9 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from admittance.runtime.process.service import WithUp
-from admittance.services import SERVICES
+from tools import deploy_lists
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "deploy" / "systemd"
@@ -51,7 +49,8 @@ def started() -> list[str]:
 
 
 def test_the_target_starts_the_services_that_need_only_a_server() -> None:
-    assert started() == [one.name for one in SERVICES.values() if one.with_up is WithUp.ALWAYS]
+    assert started() == deploy_lists.started()
+    assert deploy_lists.TARGET.read_text() == deploy_lists.target(), "run make schema"
 
 
 @needs_systemd

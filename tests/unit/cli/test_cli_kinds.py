@@ -10,6 +10,7 @@ from admittance.cli.delete import RUNNER, targets_of
 from admittance.cli.up.up import Options, started_by
 from admittance.client import kinds
 from admittance.client.errors import BadInput
+from admittance.runtime.process.service import WithUp
 from admittance.services import SERVICES
 from admittance.telemetry import variables
 
@@ -103,12 +104,9 @@ def names_started(*, runner: bool = True) -> list[str]:
 
 def test_services_that_need_more_than_a_bus_do_not_start_with_up() -> None:
     started = names_started()
-    assert set(SERVICES) - set(started) == {
-        "provider-aws",
-        "provider-kubernetes",
-        "provider-docker",
-        "telemetry",
-    }
+    assert started == [one.name for one in SERVICES.values() if one.with_up is WithUp.ALWAYS]
+    assert not {"provider-aws", "provider-kubernetes", "provider-docker"} & set(started)
+    assert {"telemetry", "runner"} - set(started) == {"telemetry"}
     assert "runner" not in names_started(runner=False)
 
 
