@@ -86,7 +86,8 @@ async def until(claim: Callable[[], bool], limit: float = LIMIT) -> None:
 def answer_with(
     ask: Callable[[], T], claim: Callable[[T], object], limit: float = LIMIT, pause: float = 0.1
 ) -> T:
-    """The first answer for which claim holds. Asks again until then; fails with the last answer."""
+    """The first answer for which claim holds. Asks again until then, as commands and files have no
+    event to wait for; fails with the last answer."""
     deadline = time.monotonic() + limit
     while not claim(answer := ask()):
         assert time.monotonic() < deadline, answer

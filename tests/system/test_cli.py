@@ -9,8 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import yaml
 
 from admittance.runtime.bus.streams import all_streams
 from support.fork_server import run_admit
-from support.servers import LIMIT
+from support.servers import LIMIT, answer_with
 
 ADMIT = Path(sys.executable).parent / "admit"
 
@@ -574,13 +573,6 @@ def test_a_second_up_on_the_same_folder_is_refused(admit: Up) -> None:
     assert "another `admit up`" in second.err.splitlines()[-1]
 
 
-def until_true(claim: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not claim():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_without_services_the_answer_says_which_one_is_missing(tmp_path: Path) -> None:
     up = Up(tmp_path)
     up.start()
@@ -600,14 +592,14 @@ def test_without_services_the_answer_says_which_one_is_missing(tmp_path: Path) -
     mark, log = tmp_path / "mark", tmp_path / "log"
     stays = f"trap '' TERM; touch {mark}; while [ -e {mark} ]; do sleep 0.1; done"
     up.ok("submit", "--name", "stays", "-q", "main", "--", "sh", "-c", stays)
-    until_true(mark.exists)
+    answer_with(mark.exists, bool)
 
     def is_ending() -> bool:
         assert up.process is not None
         up.process.send_signal(signal.SIGTERM)
         return "already ending" in log.read_text()
 
-    until_true(is_ending)
+    answer_with(is_ending, bool)
     assert up.end(signal.SIGINT) == 128 + signal.SIGINT
     # The last line says what stays; the server is not among it.
     assert log.read_text().splitlines()[-1].startswith("error: ended at once by Ctrl-C: jobs")

@@ -208,16 +208,21 @@ def test_a_workload_with_a_wrong_policy_has_a_problem(written: str, says: str) -
     assert says in str(problem)
 
 
-@pytest.mark.parametrize(("written", "mode"), [("0400", 256), ("0o644", 420), ("420", 420)])
-def test_the_rights_of_a_file_are_read_as_kubernetes_reads_them(written: str, mode: int) -> None:
-    text = f"""
+JOB_TEXT = """
 apiVersion: batch/v1
 kind: Job
-metadata: {{name: j, labels: {{kueue.x-k8s.io/queue-name: main}}}}
+metadata: {name: j, labels: {kueue.x-k8s.io/queue-name: main}}
 spec:
   template:
     spec:
       restartPolicy: Never
+"""
+"""A Job as YAML, up to the rest of its pod spec."""
+
+
+@pytest.mark.parametrize(("written", "mode"), [("0400", 256), ("0o644", 420), ("420", 420)])
+def test_the_rights_of_a_file_are_read_as_kubernetes_reads_them(written: str, mode: int) -> None:
+    text = f"""{JOB_TEXT}
       volumes: [{{name: s, secret: {{secretName: s, defaultMode: {written}}}}}]
       containers: [{{name: c, command: ["true"]}}]
 """
@@ -241,14 +246,7 @@ spec:
     ],
 )
 def test_the_value_of_a_variable_needs_quotes_as_in_kubernetes(written: str, says: str) -> None:
-    text = f"""
-apiVersion: batch/v1
-kind: Job
-metadata: {{name: j, labels: {{kueue.x-k8s.io/queue-name: main}}}}
-spec:
-  template:
-    spec:
-      restartPolicy: Never
+    text = f"""{JOB_TEXT}
       containers:
       - name: c
         command: ["true"]

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,14 +32,11 @@ from admittance.runner.launcher import FORK_SERVER
 from admittance.runner.machine import RunIdentity, Spec, StopNote
 from admittance.runner.output.log_reader import read_logs
 from admittance.runner.processes import end_processes, tag_of
-from support.servers import LIMIT
+from support.servers import LIMIT, answer_with
 
 
 def until(truth: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not truth():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.01)
+    answer_with(lambda: (what, truth()), lambda answer: answer[1], pause=0.01)
 
 
 def sh(script: str, **env: str) -> ContainerPlan:
