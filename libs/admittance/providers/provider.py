@@ -33,6 +33,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.nats import micro
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import end_tasks
 from admittance.sdk.program import GRACE_SECONDS, Program, heartbeat_message
 from admittance.sdk.requests import IncomingMessage, OpenDeliveries, RequestSource
 from admittance.sdk.threads import from_thread
@@ -270,9 +271,7 @@ class ProviderService(Worker[Provider]):
         if running := self._running():
             await asyncio.wait(running, timeout=grace_seconds)
         running = self._running()
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await end_tasks(*running)
         self._requests.hand_back()
         self._cancellations.hand_back()
 

@@ -170,6 +170,13 @@ async def set_before(event: asyncio.Event, when: datetime | None) -> bool:
     return await set_within(event, seconds)
 
 
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels the tasks, and waits until they have ended. Their errors are not raised."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def _log_failure(task: asyncio.Task[Any], error: BaseException) -> None:
     log.error("task_failed", task=task.get_name(), exc_info=error)
 
@@ -230,8 +237,7 @@ class BackgroundTasks:
 
     async def end(self) -> None:
         """Cancels all tasks, and waits until they have ended."""
-        self.cancel()
-        await asyncio.gather(*self, return_exceptions=True)
+        await end_tasks(*self)
 
 
 async def until_returned(

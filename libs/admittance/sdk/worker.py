@@ -25,6 +25,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import PASSING
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import end_tasks
 from admittance.sdk.outbox import Outbox
 from admittance.sdk.program import Program, beat
 from admittance.sdk.requests import IncomingMessage, RequestConsumer, RequestSource
@@ -205,9 +206,7 @@ async def run_until_stopped(
     finally:
         starting.cancel()
         await end()
-        for task in (*tasks, stopping, starting):
-            task.cancel()
-        await asyncio.gather(*tasks, stopping, starting, return_exceptions=True)
+        await end_tasks(*tasks, stopping, starting)
 
 
 def secret(settings: Settings) -> bytes:

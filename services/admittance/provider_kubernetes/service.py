@@ -30,6 +30,7 @@ from admittance.providers.provider import ProviderService
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process import health
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import end_tasks
 
 WATCH: Final = "watch"
 RIGHTS_SECONDS: Final = 5.0
@@ -105,9 +106,7 @@ class KubernetesReconciler:
             await asyncio.gather(*services)
         finally:
             self.ready = False
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(*tasks)
             await self._sweeper.close()
 
     # Obtaining and freeing. ---------------------------------------------------------------

@@ -31,7 +31,7 @@ from admittance.runtime.errors import Refused, Unavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.nats import micro
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import set_before, task_group
+from admittance.runtime.tasks import end_tasks, set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.timers.core import Schedules
@@ -95,8 +95,7 @@ class ScheduleReconciler:
         self.ready = False
         repeating, self._repeating = self._repeating, None
         if repeating is not None:
-            repeating.cancel()
-            await asyncio.gather(repeating, return_exceptions=True)
+            await end_tasks(repeating)
         serving, self._serving = self._serving, None
         if serving is not None:
             await serving.stop()

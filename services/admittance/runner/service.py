@@ -45,6 +45,7 @@ from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
 from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import end_tasks
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.findings import disk_findings, report_findings
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -271,9 +272,7 @@ async def _serve(
             )
         await served.stop()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*tasks)
         logs.close()
         await puller.close()
 

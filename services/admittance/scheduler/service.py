@@ -45,7 +45,7 @@ from admittance.runtime.leader.lease_store import fence
 from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import BackgroundTasks
+from admittance.runtime.tasks import BackgroundTasks, end_tasks
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.metrics import Counter, Gauges, Histogram, Metric, gauge
 from admittance.runtime.telemetry.object_faults import faults
@@ -161,9 +161,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             task.result()
     finally:
         await service.stop()
-        for task in (*work, stopping):
-            task.cancel()
-        await asyncio.gather(*work, stopping, return_exceptions=True)
+        await end_tasks(*work, stopping)
         await scheduler.leave()
         await leading.resign()
 

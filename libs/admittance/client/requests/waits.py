@@ -17,6 +17,7 @@ from admittance.client.requests.objects import BucketObject, follow, not_found
 from admittance.events import reasons
 from admittance.phases import End as End
 from admittance.runtime import clock
+from admittance.runtime.tasks import end_tasks
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
@@ -119,8 +120,7 @@ async def _ticking(link: Link, namespace: str, name: str) -> AsyncGenerator[Buck
             except TimeoutError:
                 continue
     finally:
-        pumping.cancel()
-        await asyncio.gather(pumping, return_exceptions=True)
+        await end_tasks(pumping)
 
 
 def is_reached(workload: StoredWorkload, now: Phase, wanted: Goal) -> bool:

@@ -29,7 +29,7 @@ from admittance.runtime.errors import AccessDenied, Unavailable
 from admittance.runtime.nats.connection import Connection, PermissionDenied, Subscription
 from admittance.runtime.nats.jetstream import answer_to
 from admittance.runtime.nats.protocol import status, text_of
-from admittance.runtime.tasks import set_within
+from admittance.runtime.tasks import end_tasks, set_within
 
 PAGE: Final = 2_500
 DIRECT_PAGE: Final = 5_000
@@ -159,9 +159,7 @@ async def list_objects(bus: Bus, ask: AskObjects, kind: str) -> list[Entry]:
                     found[one.key] = entry
             asked.popleft()
     finally:
-        for task in asked:
-            task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await end_tasks(*asked)
     return _present(found)
 
 
