@@ -39,7 +39,9 @@ def main() -> None:
     gc.set_threshold(200_000)
     try:
         from admittance.cli.commands.program import invoke
+        from admittance.cli.support.streams import settle_streams
 
+        settle_streams()
         status = invoke()
     except KeyboardInterrupt:
         status = INTERRUPTED

@@ -6,6 +6,7 @@ error, without a traceback; with ADMIT_DEBUG set, the error of a bug has a trace
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ that are left out.
 COMPLETE: Final = "_ADMIT_COMPLETE"
 """The variable by which a shell asks for the words that may come next."""
 HELP_WIDTH_MAX: Final = 120
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors of a write for which there is no room."""
 
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -102,6 +105,9 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if _is_expected(error):
             _complain(error)
+            return 1
+        if isinstance(error, OSError) and error.errno in FULL:
+            _complain(error, f"cannot write {error.filename or 'the output'}: {error.strerror}")
             return 1
         if os.environ.get("ADMIT_DEBUG"):
             raise
