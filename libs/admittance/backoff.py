@@ -11,7 +11,7 @@ from math import inf
 from typing import Final, TypeVar
 
 GROWTHS_MAX: Final = 30
-"""The most times that a pause grows: more would only overflow."""
+"""The most times that a pause grows: more would only overflow, in a pause without a limit."""
 
 P = TypeVar("P", float, timedelta)
 
@@ -22,7 +22,9 @@ def pause_after(failures: int, first: P, most: P, *, factor: float = 2.0) -> P:
     """
     if failures <= 0:
         return first * 0
-    return min(first * factor ** min(failures - 1, GROWTHS_MAX), most)
+    growth = factor ** min(failures - 1, GROWTHS_MAX)
+    # The product may be longer than any timedelta.
+    return min(first * growth, most) if first < most / growth else most
 
 
 class Backoff:

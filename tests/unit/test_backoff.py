@@ -22,6 +22,11 @@ def test_a_pause_doubles_up_to_its_limit(failures: int, pause: float) -> None:
     assert pause_after(failures, 0.5 * seconds, 3 * seconds) == pause * seconds
 
 
+@pytest.mark.parametrize("first", [timedelta(days=1), timedelta(days=30), timedelta(days=60)])
+def test_a_pause_of_days_stays_at_its_limit_however_many_failures(first: timedelta) -> None:
+    assert pause_after(10_000, first, timedelta(days=40)) == timedelta(days=40)
+
+
 def test_pauses_may_grow_by_another_factor_and_without_limit() -> None:
     slow, endless = Backoff(1.0, 3.0, factor=1.5), Backoff(1.0)
     assert [slow.next() for _ in range(4)] == [1.0, 1.5, 2.25, 3.0]
