@@ -433,7 +433,7 @@ MUTATIONS: Final = {
         1,
     ),
     "a request that is not kept would be sent": Mutation(
-        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 132
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 8
     ),
 }
 """By what would happen without the mechanism."""
