@@ -8,9 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from admittance.control import manifest_changes, quota_handover, submissions
+from admittance.control import decision_guard, manifest_changes, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
+from admittance.control.decision_guard import MUST_MOVE, why_void
 from admittance.control.people import fact_of, is_of_owner, not_owned, user_behind
 from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
@@ -53,16 +54,6 @@ _NO_OUTCOME: Final = SettledReply()
 _UNDECODABLE: Final = DeadLetterReason.UNDECODABLE
 
 _barrier = Reader(Barrier)
-
-_MUST_MOVE: Final = (
-    facts.Assigned,
-    facts.Refused,
-    facts.Planned,
-    facts.Confirmed,
-    facts.Revoked,
-    facts.Preempted,
-)
-"""Decisions after which the scheduler assumes a new state until the workload's revision changes."""
 
 
 class NotFolded(Exception):
@@ -109,51 +100,64 @@ class BatchFold:
             self._bury(logged, str(error))
             return True
         key = workload_key(fact.namespace, fact.name)
-        if self._has_machine_entry(key):
-            return False
-        if isinstance(fact, facts.Assigned) and any(
-            map(self._has_machine_entry, quota_handover.keys_of(fact))
-        ):
+        if self._must_wait(fact, key):
             return False
         known = self._known(key)
         if logged.sequence <= known.fact:
             return True
+        valid = self._let_in(fact, key, known, logged)
+        return valid is None or self._fold_fact(valid, key, known, logged)
+
+    def _must_wait(self, fact: Fact, key: str) -> bool:
+        """Whether an outbox that services read must be published before the fact is folded."""
+        keys = (key, *decision_guard.keys_of(fact)) if isinstance(fact, facts.Assigned) else (key,)
+        return any(map(self._has_machine_entry, keys))
+
+    def _let_in(
+        self, fact: Fact, key: str, known: VersionedWorkload, logged: LogMessage
+    ) -> Fact | None:
+        """Returns the fact as it is to be folded; None: the fact is settled, because it may not
+        change the workload, or has nothing to change."""
         if is_of_owner(logged) and (foreign := not_owned(user_behind(logged), fact, self._known)):
             self._note_outcome(logged, refused(known.workload, reasons.NOT_OWNER, foreign))
             if isinstance(fact, facts.Submitted):
                 self._reject(logged, fact, reasons.NOT_OWNER, foreign)
-            return True
+            return None
         if known.unreadable and isinstance(fact, facts.Deleted):
             # An unreadable workload counts as absent; deleting the workload frees its name.
             self._apply(key, known, Change(None), logged)
-            return True
+            return None
         if isinstance(fact, facts.Submitted):
-            entered = self._enter(fact, logged, known)
-            if not isinstance(entered, Fact):
-                return True
-            fact = entered
+            return self._enter(fact, logged, known)
+        if not isinstance(fact, facts.Decision):
+            return fact
+        void = why_void(self._state, fact, known, logged.fence, changed=key in self._working)
+        if void is None:
+            return fact
+        self._note_outcome(logged, void)
+        if void.reason == reasons.OUT_OF_DATE:
+            # Write the workload unchanged: the new revision ends the scheduler's assumption even if
+            # the scheduler has not seen the change, or not as a change in the workload's tree.
+            self._apply(key, known, Change(known.workload), logged)
+        return None
+
+    def _fold_fact(
+        self, fact: Fact, key: str, known: VersionedWorkload, logged: LogMessage
+    ) -> bool:
+        """Folds a fact that `_let_in` has let in. Returns False if the fact must wait for the
+        commit of earlier messages."""
         holds = isinstance(fact, facts.Decision)
-        if isinstance(fact, facts.Decision):
-            void = self._void(fact, logged, known)
-            if void is not None:
-                self._note_outcome(logged, void)
-                if void.reason == reasons.OUT_OF_DATE:
-                    # Write the workload unchanged: the new revision ends the scheduler's assumption
-                    # even if the scheduler has not seen the change, or not as a change in the
-                    # workload's tree.
-                    self._apply(key, known, Change(known.workload), logged)
-                return True
         change, relatives = self._transition(key, known, fact, logged)
         if relatives and (
             any(map(self._has_machine_entry, relatives)) or self._is_crowded([key, *relatives])
         ):
             return False
-        if change.outcome is not FactOutcome.APPLIED and holds and isinstance(fact, _MUST_MOVE):
+        if change.outcome is not FactOutcome.APPLIED and holds and isinstance(fact, MUST_MOVE):
             self._note_outcome(logged, change)
             change = Change(known.workload, (), FactOutcome.APPLIED, change.reason, change.message)
-        givers: list[quota_handover.Giver] = []
+        givers: list[decision_guard.Giver] = []
         if isinstance(fact, facts.Assigned) and change.outbox:
-            invalid = quota_handover.moved_sibling(fact, self._known, self._working.__contains__)
+            invalid = decision_guard.moved_sibling(fact, self._known, self._working.__contains__)
             if fact.preempts and not invalid:
                 givers, invalid = self._givers(fact, logged)
             if invalid:
@@ -321,8 +325,8 @@ class BatchFold:
 
     def _givers(
         self, fact: facts.Assigned, logged: LogMessage
-    ) -> tuple[list[quota_handover.Giver], str]:
-        return quota_handover.changes_of_givers(
+    ) -> tuple[list[decision_guard.Giver], str]:
+        return decision_guard.changes_of_givers(
             fact,
             self._known,
             self._working.__contains__,
@@ -375,31 +379,6 @@ class BatchFold:
             return 0
         length = len(stored.encode(with_log(change.workload, logged.sequence, change.outbox)))
         return length if length > VALUE_MAX else 0
-
-    def _void(
-        self, fact: facts.Decision, logged: LogMessage, known: VersionedWorkload
-    ) -> Change | None:
-        """Why a decision is void; None: the decision is valid. The scheduler sees the change that
-        voids its decision in its watch, and drops its assumption."""
-        workload = known.workload
-        if workload is None:
-            return ignored(None, reasons.NO_SUCH_WORKLOAD, "it was deleted meanwhile")
-        key = workload_key(fact.namespace, fact.name)
-        if key in self._working or fact.revision != known.revision:
-            return ignored(
-                workload, reasons.STALE_REVISION, f"decided from revision {fact.revision}"
-            )
-        queue = self._state.queues.cluster_queue(fact.namespace, stored.head(workload).queue_name)
-        domain = self._state.catalog.domain_of(queue) if queue else None
-        if domain is None or domain != fact.domain:
-            return ignored(workload, reasons.OTHER_DOMAIN, f"decided for {fact.domain}")
-        if logged.fence is None or logged.fence.domain != domain:
-            return ignored(workload, reasons.NO_FENCE, f"the message carries no fence of {domain}")
-        newest = max(self._state.catalog.newest(domain), self._state.manifests_floor)
-        if newest > fact.seen:
-            message = f"a queue changed at revision {newest}, seen {fact.seen}"
-            return ignored(workload, reasons.OUT_OF_DATE, message)
-        return None
 
     def _barrier(self, logged: LogMessage) -> bool:
         try:

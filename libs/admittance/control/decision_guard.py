@@ -1,19 +1,72 @@
-"""Decisions about several workloads at once: some workloads hand their quota over to another one.
+"""The guard of decisions: why a decision of a scheduler must change nothing any more, and which
+changes of other workloads belong to a decision.
 
-All givers and the receiver are written in one atomic batch, the giving workloads before the
-receiving one.
-"""
+A scheduler decides from what it has read. Until the workload-controller reads the decision, the
+workload, its queue or the scheduler's leadership may have changed.
+
+A decision may concern several workloads at once: some hand their quota over to another one. All
+givers and the receiver are written in one atomic batch, the giving workloads before the receiving
+one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from admittance.control.controller import Controller
 from admittance.control.workloads import VersionedWorkload
+from admittance.events import facts, reasons
 from admittance.events.facts import Assigned, Preempted
 from admittance.events.subjects import workload_key
-from admittance.workload.change import Change, FactOutcome
+from admittance.lease import Fence
+from admittance.workload import stored
+from admittance.workload.change import Change, FactOutcome, ignored
 from admittance.workload.phase import holds_quota
+
+MUST_MOVE: Final = (
+    Assigned,
+    facts.Refused,
+    facts.Planned,
+    facts.Confirmed,
+    facts.Revoked,
+    Preempted,
+)
+"""Decisions after which the scheduler assumes a new state until the workload's revision changes."""
+
+
+def why_void(
+    state: Controller,
+    fact: facts.Decision,
+    known: VersionedWorkload,
+    fence: Fence | None,
+    *,
+    changed: bool,
+) -> Change | None:
+    """Returns why a decision is void; None: the decision is valid. The scheduler sees the change
+    that voids its decision in its watch, and drops its assumption.
+
+    ``known``: the workload of the decision; ``changed``: earlier facts of the same batch have
+    changed the workload; ``fence``: the fence of the message."""
+    workload = known.workload
+    if workload is None:
+        return ignored(None, reasons.NO_SUCH_WORKLOAD, "it was deleted meanwhile")
+    if changed or fact.revision != known.revision:
+        return ignored(workload, reasons.STALE_REVISION, f"decided from revision {fact.revision}")
+    queue = state.queues.cluster_queue(fact.namespace, stored.head(workload).queue_name)
+    domain = state.catalog.domain_of(queue) if queue else None
+    if domain is None or domain != fact.domain:
+        return ignored(workload, reasons.OTHER_DOMAIN, f"decided for {fact.domain}")
+    if fence is None or fence.domain != domain:
+        return ignored(workload, reasons.NO_FENCE, f"the message carries no fence of {domain}")
+    newest = max(state.catalog.newest(domain), state.manifests_floor)
+    if newest > fact.seen:
+        message = f"a queue changed at revision {newest}, seen {fact.seen}"
+        return ignored(workload, reasons.OUT_OF_DATE, message)
+    return None
+
+
+# Handover of quota. --------------------------------------------------------------------
+
 
 KnownWorkload = Callable[[str], VersionedWorkload]
 """A function that returns the workload at a key, with the changes of the batch so far."""
