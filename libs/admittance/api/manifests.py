@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final, TypeAlias, get_args
 
 import msgspec
@@ -106,7 +107,7 @@ def complete(value: Any) -> Any:
     """
     if isinstance(value, msgspec.Struct):
         found = {}
-        for field in msgspec.structs.fields(value):
+        for field in _fields(type(value)):
             given = getattr(value, field.name)
             shown = complete(given)
             if not _is_empty(shown) or given != _default(field):
@@ -117,6 +118,12 @@ def complete(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [complete(shown) for shown in value]
     return msgspec.to_builtins(value)
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    # msgspec evaluates the annotations of the class anew at each call.
+    return msgspec.structs.fields(struct)
 
 
 def _is_empty(value: Any) -> bool:
