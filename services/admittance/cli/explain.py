@@ -11,7 +11,7 @@ from admittance.cli.support.options import Call, Output
 from admittance.client import requests
 
 
-@workload_command(ALL)
+@workload_command(ALL, without=[Output.NAME])
 async def explain(call: Call, name: str) -> None:
     """Explain why a workload waits, for each flavor and check, and what would unblock it."""
     from admittance.cli.show import explanations

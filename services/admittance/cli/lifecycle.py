@@ -65,7 +65,7 @@ async def release(call: Call, name: str) -> None:
 
 @command(PLACE, negative_numbers=True)
 @argument("workload", "The word workload (or wl), or workload/NAME.", name="kind")
-@argument("NAME P...", "Name and priority.", name="words")
+@argument("NAME P", "Name and priority.", name="words", several=True)
 async def priority(call: Call, kind: str, words: tuple[str, ...]) -> None:
     """Change the priority of a workload."""
     *names, typed = words

@@ -23,7 +23,7 @@ ROWS: Final = 20
 ALL: Final = 0
 
 
-@command()
+@command(without=[Output.NAME])
 @file_option
 @option("--delete KIND/NAME", "Simulate its deletion; repeatable.", name="deletes", many=True)
 @option(

@@ -253,13 +253,7 @@ async def submit_all(
             )
             status = 1
             continue
-        if shape is Output.NAME:
-            output.say(one.subject)
-        elif shape is Output.JSON:
-            meta = one.workload.metadata
-            output.show_json_line({"namespace": meta.namespace, "name": meta.name})
-        else:
-            output.outcome(one.subject, "unchanged" if unchanged else "created")
+        show_accepted(one, "unchanged" if unchanged else "created", shape)
     every = [(one.subject, one.workload) for one in accepted]
     files_alone = [(one.subject, one.workload) for one in accepted if one.source != COMMAND_LINE]
     for warnings, told in (
@@ -272,6 +266,22 @@ async def submit_all(
         for warning in await warnings(bus, told):
             output.warn(warning)
     return status
+
+
+def show_accepted(one: Submission, outcome: str, shape: Output) -> None:
+    """Prints an accepted submission: one line, or a document of YAML."""
+    meta = one.workload.metadata
+    made = {"namespace": meta.namespace, "name": meta.name}
+    match shape:
+        case Output.NAME:
+            output.say(one.subject)
+        case Output.JSON:
+            output.show_json_line(made)
+        case Output.YAML:
+            output.say("---")
+            output.show_yaml(made)
+        case Output.TABLE | Output.WIDE:
+            output.outcome(one.subject, outcome)
 
 
 async def _is_edited_variant(bus: Link, workload: Workload) -> bool:

@@ -27,7 +27,7 @@ gaps between columns.
 """
 
 
-@workload_command(ALL)
+@workload_command(ALL, without=[Output.NAME])
 async def trace(call: Call, name: str) -> None:
     """Show a workload's time in the queue, checks, admissions, runs and evictions as a tree.
 

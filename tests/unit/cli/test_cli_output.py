@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from admittance.api.reading.manifest import accept
+from admittance.api.workload import Workload
 from admittance.cli.logs import Writer
+from admittance.cli.submit import Submission, show_accepted
 from admittance.cli.support import output
+from admittance.cli.support.options import Output
 from admittance.cli.support.output import Column, Table
 from admittance.events.shapes import PodLog
+from support.builders import a_manifest
 
 TABLE = Table(
     (Column("NAME"), Column("PODS", right=True), Column("MESSAGE", wide=True), Column("REASON")),
@@ -96,3 +101,22 @@ def test_words_are_coloured_on_a_terminal_only(
     monkeypatch.setenv("NO_COLOR", "1")
     output.outcome("workload/w", "created")
     assert capsys.readouterr().out == "workload/w created\n"
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"),
+    [
+        (Output.TABLE, "workload.kueue.x-k8s.io/w created\n"),
+        (Output.WIDE, "workload.kueue.x-k8s.io/w created\n"),
+        (Output.NAME, "workload.kueue.x-k8s.io/w\n"),
+        (Output.JSON, '{"namespace":"ns","name":"w"}\n'),
+        (Output.YAML, "---\nnamespace: ns\nname: w\n"),
+    ],
+)
+def test_a_submission_is_shown_in_each_format(
+    capsys: pytest.CaptureFixture[str], shape: Output, text: str
+) -> None:
+    workload = accept(a_manifest("w", queueName="lq")).manifest
+    assert isinstance(workload, Workload)
+    show_accepted(Submission("the command line", workload), "created", shape)
+    assert capsys.readouterr().out == text

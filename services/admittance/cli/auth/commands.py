@@ -22,7 +22,7 @@ from admittance.cli.commands.declare import (
     option,
 )
 from admittance.cli.support import output, times
-from admittance.cli.support.options import Call, data_folder
+from admittance.cli.support.options import Call, Output, data_folder
 from admittance.client.errors import BadInput
 
 ANY_KEY: Final = "U" + "A" * 55
@@ -321,7 +321,7 @@ def list_(call: Call, folder: Path | None) -> None:
     auth.list_users(call, _folder(call, folder))
 
 
-@command(ALL)
+@command(without=[Output.NAME])
 @known_user
 @folder_option
 def show(call: Call, name: str, folder: Path | None) -> None:

@@ -63,7 +63,7 @@ def use(name: str) -> None:
     output.say(f"context {found.name}: {shown(found.url)}")
 
 
-@command(ALL)
+@command(without=[Output.NAME])
 @argument("[NAME]", "Default: the current context.", complete=_names)
 def show(call: Call, name: str | None) -> None:
     """Show the server, the credentials file and the TLS files of a context."""

@@ -19,7 +19,7 @@ from admittance.cli.commands.declare import (
     command,
     option,
 )
-from admittance.cli.support.options import Call, outer_call
+from admittance.cli.support.options import Call, Output, outer_call
 from admittance.client.errors import BadInput
 
 
@@ -80,7 +80,9 @@ timeout = option("--timeout SPAN", "Give up after this time (90, 90s, 5m, 1h30m)
 file_option = option("--file -f FILE|DIR|-", "Manifests; may be repeated.", many=True)
 
 
-def workload_command(takes: Sequence[str] = PLACE) -> Callable[[Callable[..., Any]], Command]:
+def workload_command(
+    takes: Sequence[str] = PLACE, *, without: Sequence[Output] = ()
+) -> Callable[[Callable[..., Any]], Command]:
     """As `command`, for a command on one workload: ``workload NAME`` or ``workload/NAME``. The
     function gets the name as its second parameter."""
 
@@ -100,6 +102,6 @@ def workload_command(takes: Sequence[str] = PLACE) -> Callable[[Callable[..., An
         name = argument(
             "NAME", "The name of the workload.", required=False, complete=names_of("workloads")
         )
-        return command(takes)(word(name(named)))
+        return command(takes, without=without)(word(name(named)))
 
     return make

@@ -179,11 +179,12 @@ def argument(
     name: str = "",
     kind: Any = str,
     required: bool | None = None,
+    several: bool = False,
     complete: Complete | None = None,
 ) -> Callable[[F], F]:
-    """Adds an argument to a command: ``NAME`` is required, ``[NAME]`` is not, and ``NAME...`` is
-    one or more words, as a tuple."""
-    several = words.endswith("...")
+    """Adds an argument to a command: ``NAME`` is required, ``[NAME]`` is not, and ``NAME...``, as
+    any argument with ``several``, is one or more words, as a tuple."""
+    several = several or words.endswith("...")
     made = _Argument(
         [name or re.sub(r"[^A-Z]+", "", words).lower()],
         metavar=words,
@@ -229,9 +230,12 @@ _HELP: Final = {
 _VALUES: Final = {"user": " NAME", "tls_first": ""}
 
 
-def global_options(takes: Sequence[str], *, hidden: bool = True) -> list[click.Parameter]:
+def global_options(
+    takes: Sequence[str], *, hidden: bool = True, without: Sequence[Output] = ()
+) -> list[click.Parameter]:
     """The global options that are named in ``takes``. ``hidden``: the help of the command shows of
-    the options of the connection only ``--creds``; `admit --help` shows all."""
+    the options of the connection only ``--creds``; `admit --help` shows all. ``without``: output
+    formats that ``-o`` does not take."""
     made = {
         "nats": option(
             "--nats URL",
@@ -245,7 +249,7 @@ def global_options(takes: Sequence[str], *, hidden: bool = True) -> list[click.P
         "output": option(
             "--output -o",
             "Output format of commands that show something. Default: a table",
-            choices=[str(one) for one in Output],
+            choices=[str(one) for one in Output if one not in without],
             section=GLOBAL,
         ),
     }
@@ -308,11 +312,12 @@ class Command(Help):
         function: Callable[..., Any],
         *,
         takes: Sequence[str],
+        without: Sequence[Output],
         own_output: bool,
         forever: bool,
         negative_numbers: bool,
     ) -> None:
-        shared = global_options(takes) if takes else []
+        shared = global_options(takes, without=without) if takes else []
         super().__init__(
             name=function.__name__.removesuffix("_").replace("_", "-"),
             params=[*reversed(_declared(function)), *shared],
@@ -322,6 +327,7 @@ class Command(Help):
         self.function = function
         self._shared = [param.name for param in shared]
         self._refuses_output = bool(takes) and "output" not in takes and not own_output
+        self._without = without
         self._forever = forever
 
     def invoke(self, ctx: click.Context) -> int:
@@ -335,6 +341,8 @@ class Command(Help):
                 raise BadInput(
                     f"`{ctx.command_path}` has no output formats: leave out -o {first[0].output}"
                 )
+            if first[0].output in self._without:
+                raise BadInput(f"`{ctx.command_path}` has no -o {first[0].output}")
         result: Any = self.function(*first, **values)
         if isinstance(result, Coroutine):
             result = (run_forever if self._forever else run)(result)
@@ -344,18 +352,21 @@ class Command(Help):
 def command(
     takes: Sequence[str] = ALL,
     *,
+    without: Sequence[Output] = (),
     own_output: bool = False,
     forever: bool = False,
     negative_numbers: bool = False,
 ) -> Callable[[Callable[..., Any]], Command]:
     """Makes a command of a function. ``takes``: the global options, which the function gets as its
-    first parameter, a `Call`; (): it gets none. ``own_output``: the function declares ``-o``
-    itself. ``forever``: it is a service. ``negative_numbers``: -5 is a word and no option."""
+    first parameter, a `Call`; (): it gets none. ``without``: output formats that it does not have.
+    ``own_output``: the function declares ``-o`` itself. ``forever``: it is a service.
+    ``negative_numbers``: -5 is a word and no option."""
 
     def make(function: Callable[..., Any]) -> Command:
         return Command(
             function,
             takes=takes,
+            without=without,
             own_output=own_output,
             forever=forever,
             negative_numbers=negative_numbers,

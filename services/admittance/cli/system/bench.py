@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from admittance.cli.commands.declare import ALL, argument, command, option
+from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support.options import Call, Output, UrlFrom, raise_on_interrupt
 from admittance.client.errors import BadInput
 from admittance.runtime.nats.connection_options import NO_OPTIONS
 
 
-@command(ALL)
+@command(without=[Output.YAML, Output.NAME])
 @argument("GENERATOR.yaml", "Kueue's generator file.", name="generator", kind=Path)
 @option("--json FILE", "Also write the figures to this file.", name="json_path", kind=Path)
 @option("--scale F", "Fraction of the workloads to submit.", kind=float, least=0.0, default=1.0)

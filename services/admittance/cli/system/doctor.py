@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from admittance.doctor.finding import Finding
 
 
-@command()
+@command(without=[Output.NAME])
 @option(
     "--monitor URL",
     "HTTP monitoring port of a nats-server, such as http://127.0.0.1:8222; repeatable.",
