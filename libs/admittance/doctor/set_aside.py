@@ -14,7 +14,12 @@ from admittance.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
 from admittance.events.names import plain
 from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, number, reason_of
-from admittance.events.stored_formats import read_commits, read_holder, read_root, read_usage
+from admittance.events.stored_formats import (
+    read_announcement,
+    read_commits,
+    read_holder,
+    read_usage,
+)
 from admittance.events.system import Epoch, ObjectApplied
 from admittance.providers.builtin import installation_key
 from admittance.providers.status_store import read_status
@@ -185,7 +190,7 @@ def judge_claim(entry: Entry) -> None:
         lease_store.instance_of(entry)
         return
     if entry.key.startswith(f"{subjects.ANNOUNCED_RUNNERS}."):
-        read_root(entry.value or b"")
+        read_announcement(entry.value)
         return
     namespace, _, rest = entry.key.partition(".")
     name, _, revision = rest.partition(".")

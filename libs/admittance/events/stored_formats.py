@@ -40,6 +40,5 @@ def read_holder(value: bytes) -> str:
     return runner
 
 
-def read_root(value: bytes) -> str:
-    """The path of the folder that a runner announces."""
-    return msgspec.json.decode(value, type=RunnerAnnouncement).root
+read_announcement = Reader(RunnerAnnouncement)
+"""Reads what a runner says of itself in the bucket of claims."""

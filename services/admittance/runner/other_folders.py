@@ -11,7 +11,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from admittance.events.stored_formats import read_root
+from admittance.events.reader import Unreadable
+from admittance.events.stored_formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS
 from admittance.events.system import RunnerAnnouncement, RunnerStarts
 from admittance.runner.machine import HostMachine, OtherRun, RunnerFiles
@@ -76,8 +77,8 @@ class OtherFolders:
             if entry.value is None:
                 self._roots.pop(runner, None)
                 continue
-            with suppress(msgspec.MsgspecError):
-                self._roots[runner] = read_root(entry.value)
+            with suppress(Unreadable):
+                self._roots[runner] = read_announcement(entry.value).root
 
 
 async def wait_for_shim(run: OtherRun) -> None:

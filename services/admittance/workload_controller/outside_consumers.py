@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from admittance.events.names import plain, token
+from admittance.events.reader import Unreadable
 from admittance.events.reading_requests import (
     AnnouncedReply,
     AnnouncedRunner,
@@ -25,6 +26,7 @@ from admittance.events.reading_requests import (
     TelemetryConsumer,
 )
 from admittance.events.requests import DeleteReply
+from admittance.events.stored_formats import read_announcement
 from admittance.events.subjects import (
     ANNOUNCED_RUNNERS,
     CLAIMS,
@@ -52,7 +54,6 @@ KV_CLAIMS: Final = f"KV_{CLAIMS}"
 READER: Final = "reader"
 """The key in the metadata of the telemetry service's consumer; its value is the instance that
 reads."""
-_announcement = msgspec.json.Decoder(RunnerAnnouncement)
 log = structlog.get_logger()
 
 
@@ -123,8 +124,8 @@ class OutsideConsumers:
             if not message.data:
                 continue  # the mark of a deletion
             try:
-                one = _announcement.decode(message.data)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                one = read_announcement(message.data)
+            except Unreadable:
                 one = RunnerAnnouncement()
             found[message.subject.removeprefix(start)] = one, message.time
         return found

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-import msgspec
 import structlog
 
 from admittance.api.kinds import KINDS
@@ -18,8 +17,9 @@ from admittance.control.controller import Controller
 from admittance.control.manifest_changes import load_entry, messages_about_all
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events.reader import Reader, SetAside, Unreadable
+from admittance.events.stored_formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS, STREAM
-from admittance.events.system import Adopted, ObjectApplied, RunnerAnnouncement
+from admittance.events.system import Adopted, ObjectApplied
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last
@@ -40,7 +40,6 @@ _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.
 
 log = structlog.get_logger()
 _applied = Reader(ObjectApplied)
-_announcement = msgspec.json.Decoder(RunnerAnnouncement)
 
 
 class LoadedController(NamedTuple):
@@ -116,8 +115,8 @@ async def follow_runners(bus: Bus, runners: AnnouncedRunners, loaded: asyncio.Ev
                 runners.forget(runner)
                 continue
             try:
-                announced = _announcement.decode(entry.value)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                announced = read_announcement(entry.value)
+            except Unreadable:
                 runners.forget(runner)  # `admit doctor` lists the entry
             else:
                 runners.note(runner, announced.starts)
