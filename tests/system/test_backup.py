@@ -150,7 +150,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
     assert "3 replica(s)" in found.out
     assert done.status == 0, done.err
     assert refused.status == 1
-    assert refused.err.endswith("; a backup needs a login with the role backup\n")
+    assert "; a backup needs a login with the role backup: `admit auth add backup" in refused.err
 
 
 async def _newest_revision(nc: Client) -> int:

@@ -56,3 +56,14 @@ def test_an_unknown_shell_gets_an_error(
     monkeypatch.setenv("_ADMIT_COMPLETE", "complete_tcsh")
     assert invoke() == 1
     assert capsys.readouterr().err == 'error: completion "complete_tcsh" is not supported\n'
+
+
+@pytest.mark.parametrize("place", [None, "x"])
+def test_a_call_that_no_shell_makes_gets_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], place: str | None
+) -> None:
+    monkeypatch.setenv("_ADMIT_COMPLETE", "complete_bash")
+    if place is not None:
+        monkeypatch.setenv("COMP_CWORD", place)
+    assert invoke() == 2
+    assert capsys.readouterr().err.startswith("error: COMP_CWORD must be the number")

@@ -14,6 +14,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
+from admittance.client.errors import BadInput
+
 BASH: Final = """\
 _admit_completion() {
     local IFS=$'\\n'
@@ -98,10 +100,16 @@ def answer(program: click.Command, instruction: str) -> int:
 
 
 def _typed(shell: str) -> tuple[list[str], str]:
-    """The words before the cursor, and the begin of the word at the cursor."""
+    """The words before the cursor, and the begin of the word at the cursor. Raises BadInput."""
     if shell == "bash":
-        words = split_arg_string(os.environ["COMP_WORDS"])
-        place = int(os.environ["COMP_CWORD"])
+        words = split_arg_string(os.environ.get("COMP_WORDS", ""))
+        try:
+            place = int(os.environ.get("COMP_CWORD", ""))
+        except ValueError:
+            raise BadInput(
+                "COMP_CWORD must be the number of the word at the cursor: completion is for the "
+                "script that `admit completion bash` prints"
+            ) from None
         return words[1:place], words[place] if place < len(words) else ""
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
     words = split_arg_string(line)[1:]

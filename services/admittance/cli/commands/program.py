@@ -72,11 +72,11 @@ def program() -> LazyCommands:
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit status; errors are printed, not raised."""
-    if instruction := os.environ.get(COMPLETE):
-        from admittance.cli.commands.completion import answer
-
-        return answer(program(), instruction)
     try:
+        if instruction := os.environ.get(COMPLETE):
+            from admittance.cli.commands.completion import answer
+
+            return answer(program(), instruction)
         if wrong := unknown_variable(os.environ):
             raise BadInput(wrong)
         words = list(sys.argv[1:] if arguments is None else arguments)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from admittance.runtime.bus.bus import Bus
 
 STANDARD_INPUT = "-"
+LOGIN = "a login with the role backup: `admit auth add backup NAME` makes NAME.creds, for --creds"
 
 
 @command(PLACE)
@@ -66,7 +67,7 @@ def _needed(bus: Bus) -> str:
 
     nc = bus.nc
     if nc.role != "backup":
-        return "a backup needs a login with the role backup"
+        return f"a backup needs {LOGIN}"
     return other_version(nc.role, nc.user, has_jwt=nc.has_jwt)
 
 
@@ -151,8 +152,7 @@ async def restore(call: Call, file: str, replicas: int | None, data_dir: Path | 
                     await refuse_used_server(one.bus, call.shown_url)
                     await restore_streams(one.bus, archive, replicas or 0, steps)
                 except AccessDenied as error:
-                    needed = "a restore needs a login with the role backup"
-                    raise NotAllowed(f"{error}; {needed}") from None
+                    raise NotAllowed(f"{error}; a restore needs {LOGIN}") from None
             todo = "start the services"
         else:
             async with served_folder(data_dir) as bus:
