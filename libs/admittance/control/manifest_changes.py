@@ -255,7 +255,7 @@ def _named_user(meta: ObjectMeta, deleted: bool) -> str:
 
 def names_others(before: StoredObject | None, manifest: Any) -> bool:
     """Whether the manifest is an AdmissionCheck that names other parameters than its previous
-    version. False if the previous version is not known.
+    version, or a check without a known previous version.
     """
     if not isinstance(manifest, AdmissionCheck):
         return False

@@ -227,15 +227,16 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
     problems = refusal_reasons(objects, planned, limits)
     if problems:
         raise InvalidChange(*problems)
-    written: list[StoredObject] = []
+    written: list[tuple[StoredObject, StoredObject | None]] = []
     for one in planned:
         if one.value is not None:
+            before = objects.get(one.key)
             revision = copy.put_object(one.key, one.object, one.value)
-            written.append(StoredObject(one.object, one.value, revision))
+            written.append((StoredObject(one.object, one.value, revision), before))
     # All manifests are written to the bucket copy before the message about the first of them is
     # folded and affects workloads.
-    for kept in written:
-        message = message_about(copy.controller, kept)
+    for kept, before in written:
+        message = message_about(copy.controller, kept, before=before)
         copy.hear_message(message.subject, message.data)
     _update_checks(copy)
     for one, warnings in zip(planned, proposed.warnings, strict=True):
