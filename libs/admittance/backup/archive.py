@@ -116,14 +116,14 @@ class _Plain:
 
 
 class ArchiveWriter:
-    """Writes a backup to ``target``. ``written``: the number of bytes written so far."""
+    """Writes a backup to ``target``."""
 
     def __init__(self, target: IO[bytes], head: Head) -> None:
         # A stream of `tarfile` (mode "w|") that is dropped after an error would write once more.
-        plain: Any = _Plain(target)
+        self._plain = _Plain(target)
+        plain: Any = self._plain
         self._tar = tarfile.TarFile(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT)
         self._digests: dict[str, str] = {}
-        self.written = 0
         self.add(HEAD, _encode(head))
 
     def add(self, name: str, data: bytes) -> None:
@@ -136,7 +136,10 @@ class ArchiveWriter:
         member.size = len(data)
         member.mode = 0o600
         self._tar.addfile(member, io.BytesIO(data))
-        self.written += len(data)
+
+    def size(self) -> int:
+        """The number of bytes written so far."""
+        return self._plain.tell()
 
     def finish(self, streams: list[StreamContents], positions: list[Position]) -> None:
         """Adds the last two members, ``contents.json`` and ``end``."""

@@ -84,7 +84,7 @@ async def write_backup(bus: Bus, file: IO[bytes], steps: Steps, note: Callable[[
         for one in taken
     ]
     archive.finish(ended, positions)
-    return archive.written
+    return archive.size()
 
 
 def read_again(file: IO[bytes], shown: str, steps: Steps) -> None:

@@ -249,6 +249,13 @@ def test_a_backup_that_fails_leaves_the_earlier_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_the_size_of_a_backup_is_that_of_the_file() -> None:
+    made = io.BytesIO()
+    writer = ArchiveWriter(made, HEAD)
+    writer.finish([STREAM], [POSITION])
+    assert writer.size() == len(made.getvalue())
+
+
 def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     with (
         pytest.raises(RequestFailed) as failed,
