@@ -109,6 +109,11 @@ def test_only_the_workload_controller_creates_streams_and_writes_workloads() -> 
     assert [name for name in ROLES if key in allowed(name)] == ["workload-controller", "backup"]
 
 
+def test_the_provisioning_check_may_search_the_log_for_requests_of_deleted_records() -> None:
+    permissions = permissions_of(USERS["provisioning-check"])
+    assert answer_for(permissions, "$JS.API.DIRECT.GET.ADMITTANCE", subscribe=False).allowed
+
+
 def test_a_backup_may_confirm_the_parts_of_every_stream() -> None:
     for stream in all_streams():
         # nats-server asks on $JS.SNAPSHOT.ACK.<stream>.<id>.<bytes>.<number>.

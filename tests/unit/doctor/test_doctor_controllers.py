@@ -11,6 +11,7 @@ import pytest
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.client.errors import NoResponder, NotAllowed
+from admittance.client.requests.capacity import is_provider_answering
 from admittance.client.requests.link import Link
 from admittance.doctor import controllers
 from admittance.doctor.controllers import (
@@ -83,6 +84,11 @@ def test_the_doctor_checks_a_check_controller(
 def test_a_durable_without_an_admission_check_is_a_note() -> None:
     found = controller_finding("ctl", {"num_pending": 0}, [])
     assert (found.state == OK, "no AdmissionCheck names it" in found.found) == (False, True)
+
+
+async def test_no_provider_answers_for_a_stored_request_without_a_class() -> None:
+    link: Any = SimpleNamespace(bus=None)
+    assert not await is_provider_answering(link, "")
 
 
 @pytest.mark.parametrize("look", [check_controllers, capacity_classes])

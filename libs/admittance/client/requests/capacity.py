@@ -24,7 +24,9 @@ def record_of(found: BucketObject) -> Record | None:
 
 
 async def is_provider_answering(bus: Link, provisioning_class: str) -> bool:
-    """Whether a provider answers queries about requests of this class."""
+    """Whether a provider answers queries about requests of this class; none has an empty name."""
+    if not provisioning_class:
+        return False
     question = encode(ProviderQuery(id="is a provider there"))
     try:
         await bus.bus.request(
