@@ -110,3 +110,8 @@ def test_wrong_arguments_of_replay_are_one_line(
 ) -> None:
     assert invoke(arguments) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_scenarios_have_one_format(capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(["replay", "x.json", "-o", "yaml"]) == 2
+    assert capsys.readouterr().err == "error: scenarios are answered in JSON: leave out -o yaml\n"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output
-from admittance.cli.support.options import Call, raise_on_interrupt, run
+from admittance.cli.support.options import Call, Output, raise_on_interrupt, run
 from admittance.client.errors import BadInput, one_line
 from admittance.runtime.process.progress import Steps
 
@@ -58,6 +58,8 @@ def replay(
         return run(replay_decision(call, from_log))
     if not files:
         raise BadInput("nothing to replay: name scenario files, or use --from-log SEQ")
+    if call.output not in (Output.TABLE, Output.JSON):
+        raise BadInput(f"scenarios are answered in JSON: leave out -o {call.output}")
     raise_on_interrupt()
     return play_all(files, out=out, check=check)
 
