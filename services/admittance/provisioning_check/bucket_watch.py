@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from admittance.events.codec import Undecodable, decode
-from admittance.events.names import plain, token
+from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningFact
 from admittance.events.reader import BROKEN, SetAside, Unreadable, reason_of
 from admittance.events.subjects import ASKED, BUCKET, CAPACITY
@@ -30,7 +30,7 @@ from admittance.runtime.bus.messages import with_retries
 from admittance.runtime.errors import Unavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
-from admittance.workload.bucket_reader import read, read_manifest
+from admittance.workload.bucket_reader import names_of, read, read_manifest
 
 PATTERNS: Final = (
     "admissioncheck.>",
@@ -168,16 +168,18 @@ class BucketWatch:
             self._observed.marked(step.slot, step.write.name, revision)
 
     def _read(self, entry: Entry) -> None:
-        kind, _, tail = entry.key.partition(".")
+        kind = entry.key.partition(".")[0]
         try:
-            names = [plain(one) for one in tail.split(".")]
+            namespace, name = names_of(entry.key)
+            if not namespace and kind == CAPACITY:
+                raise Unreadable("the key of a request has no namespace")
             if kind == "workload":
                 workload = None if entry.value is None else read(entry.key, entry.value)
-                self._observed.workload((names[0], names[1]), workload)
+                self._observed.workload((namespace, name), workload)
             elif kind == CAPACITY:
-                self._read_record((names[0], names[1]), entry)
+                self._read_record((namespace, name), entry)
             else:
-                self._read_object(kind, names[0], entry)
+                self._read_object(kind, name, entry)
         except Exception as error:
             # One object that cannot be read must not stop the others.
             if not isinstance(error, (*BROKEN, TypeError)):
