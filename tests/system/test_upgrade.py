@@ -54,7 +54,7 @@ class Mixed:
     async def start_new(self, *names: str) -> None:
         for name in names:
             await self._new.start(name, f"new-{name}", **self._env)
-            await within(until_ready(self._bus, name, f"new-{name}"))
+            await within(until_ready(self._bus, EVERY_SERVICE[name], f"new-{name}"))
 
     async def kill_new(self, *names: str) -> None:
         for process in self._new.processes:

@@ -14,10 +14,16 @@ from admittance.runtime.errors import Busy, Full, NoServer, SetupError, Unavaila
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.process import supervise
-from admittance.runtime.process import supervise as service
+from admittance.runtime.process.service import Service, Streams
 from admittance.runtime.process.settings import Settings
 from admittance.sdk import program
 from support.servers import TestServer, within
+
+A_SERVICE = Service("s", lambda: _never, role="s", streams=Streams.KEEPS)
+
+
+async def _never(*_: object, **__: object) -> None:
+    raise AssertionError("each test gives its own function")
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +45,7 @@ async def test_a_service_waits_for_a_server_that_does_not_run_yet(tmp_path: Path
     settings = Settings(service="s", instance="i", url=f"nats://127.0.0.1:{port}")
     with pytest.raises(NoServer):
         await Bus.connect(settings.url, name="early")
-    serving = asyncio.create_task(service.serve(settings, run, stop))
+    serving = asyncio.create_task(supervise.serve(A_SERVICE, settings, run, stop))
     server = EmbeddedServer(tmp_path / "data", port=port)
     await server.start()
     await within(began.wait())
@@ -61,7 +67,7 @@ async def test_a_service_without_an_answer_restarts(nats_server: TestServer) -> 
 
     stop_all = stop
     settings = Settings(service="s", instance="i", url=nats_server.url)
-    await within(service.serve(settings, run, stop))
+    await within(supervise.serve(A_SERVICE, settings, run, stop))
     assert troubles == []
 
 
@@ -71,7 +77,7 @@ async def test_a_wrong_setting_ends_a_service(nats_server: TestServer) -> None:
 
     settings = Settings(service="s", instance="i", url=nats_server.url, replicas=3)
     with pytest.raises(SetupError, match="the server is not part of a cluster"):
-        await within(service.serve(settings, run, asyncio.Event()))
+        await within(supervise.serve(A_SERVICE, settings, run, asyncio.Event()))
 
 
 @pytest.mark.servers("simulated")
@@ -98,7 +104,7 @@ async def test_a_service_retries_when_the_server_s_settings_were_right_before(
     stop_all = stop
     monkeypatch.setattr(Bus, "connect", sometimes)
     settings = Settings(service="s", instance="i", url=nats_server.url)
-    await within(service.serve(settings, run, stop))
+    await within(supervise.serve(A_SERVICE, settings, run, stop))
     assert tries == 6
 
 

@@ -51,7 +51,7 @@ def late():
     try:
         client.get("flavor", "x")
     except Closed as error:
-        print("late:", error)
+        sys.stdout.write(f"late: {error}\\n")
 
 atexit.register(late)  # It runs after what is registered later.
 from admittance.client import Client, Closed, NotFound, SyncClient, WrongUse
@@ -74,7 +74,7 @@ def follow():
         for change in client.watch("flavors"):
             print("changed", change)
     except Closed as error:
-        print("follow:", error, flush=True)
+        sys.stdout.write(f"follow: {error}\\n")
 
 threading.Thread(target=follow, daemon=True).start()
 
