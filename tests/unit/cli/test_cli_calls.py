@@ -17,6 +17,7 @@ from admittance.cli.commands.program import ERRORS_MAX, invoke
 from admittance.cli.support.files import documents
 from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, run, settle
 from admittance.cli.up import up
+from admittance.cli.up.options import Options
 from admittance.client.errors import BadInput
 from admittance.client.requests.submissions import stem, suffix
 
@@ -325,7 +326,7 @@ def test_an_empty_url_is_refused() -> None:
 def test_up_starts_its_own_server_unless_one_is_given(
     origin: UrlFrom, port: int | None, folder: bool, want: bool, tmp_path: Path
 ) -> None:
-    options = up.Options(data_dir=tmp_path, port=port, folder_chosen=folder)
+    options = Options(data_dir=tmp_path, port=port, folder_chosen=folder)
     assert up.embeds(Call(url_from=origin), options) is want
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from admittance.cli.delete import RUNNER, targets_of
-from admittance.cli.up.up import Options, started_by
+from admittance.cli.up.options import Options
+from admittance.cli.up.up import started_by
 from admittance.client import kinds
 from admittance.client.errors import BadInput
 from admittance.runtime.process.service import WithUp

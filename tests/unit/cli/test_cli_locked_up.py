@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,17 @@ from admittance.access.users import User
 from admittance.cli.commands.program import invoke
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock, rules_of_server
+from admittance.cli.up.options import Options, refuse_wrong, refuse_wrong_of
 from admittance.cli.up.own_context import write_own_context
-from admittance.cli.up.up import Options, refuse_unprotected, refuse_unused, refuse_wrong
+from admittance.cli.up.up import refuse_unprotected, refuse_unused
 from admittance.client.errors import BadInput
 from admittance.job_rules.options import RuleTexts
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import Context
 from admittance.runtime.nats_server.auth_store import AuthStore
+from admittance.runtime.process.service import Service
+from admittance.services import SERVICES
 
 FAR = "nats://nats.example.com:4222"
 NEAR_ONE = "nats://127.0.0.1:4222"
@@ -76,6 +80,17 @@ def test_a_data_folder_of_another_unix_user_is_refused_by_its_name(
         refuse_wrong(Options(tmp_path), None)
     assert str(caught.value).startswith(f"cannot use the data folder {tmp_path}: ")
     assert f"(it belongs to the Unix user {owner}); choose another" in str(caught.value)
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+def test_only_a_service_that_runs_jobs_needs_its_data_folder(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The file system of a container may be read-only.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    expected = pytest.raises(BadInput) if service.runs_jobs else nullcontext()
+    with expected:
+        refuse_wrong_of(service, Options(tmp_path))
 
 
 def test_users_and_their_keys_stay_from_start_to_start(tmp_path: Path) -> None:

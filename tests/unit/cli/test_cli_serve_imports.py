@@ -10,6 +10,7 @@ import asyncio, sys
 from pathlib import Path
 from admittance.cli.support.options import Call
 from admittance.cli.up import up
+from admittance.cli.up.options import Options
 from admittance.services import SERVICES
 
 async def connects(*_: object, **__: object) -> None:
@@ -17,7 +18,7 @@ async def connects(*_: object, **__: object) -> None:
 
 print("admittance.scheduler.service" in sys.modules)
 up.serve_one = connects
-asyncio.run(up.serve(Call(), SERVICES["scheduler"], up.Options(Path("unused"))))
+asyncio.run(up.serve(Call(), SERVICES["scheduler"], Options(Path("unused"))))
 """
 
 

@@ -12,7 +12,7 @@ from admittance.cli.support.options import Call, UrlFrom, data_folder
 from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
-    from admittance.cli.up.up import Options
+    from admittance.cli.up.options import Options
     from admittance.runtime.process.service import Service
 
 
@@ -177,7 +177,7 @@ def _options(
     **others: Any,
 ) -> Options:
     """The options of `up` and `serve`."""
-    from admittance.cli.up.up import Options
+    from admittance.cli.up.options import Options
     from admittance.job_rules.limits import LimitTexts
     from admittance.job_rules.options import RuleTexts
 

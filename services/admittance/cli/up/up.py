@@ -10,7 +10,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import structlog
 
@@ -21,11 +21,17 @@ from admittance.cli.support.link import check_url
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.ending import Ending
 from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
+from admittance.cli.up.options import (
+    Options,
+    refuse_wrong,
+    refuse_wrong_of,
+    with_real_folder,
+)
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_serving
 from admittance.cli.up.server_watch import watch
 from admittance.client.errors import BadInput
-from admittance.job_rules.options import EXECUTORS, RuleTexts, rules_of
+from admittance.job_rules.options import rules_of
 from admittance.job_rules.rules import JobRules
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
@@ -48,7 +54,7 @@ from admittance.runtime.nats.server_url import BadUrl, is_loopback, read_urls, s
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.nats_server.server_accounts import LOCKED, open_accounts
 from admittance.runtime.nats_server.server_process import refuse_used
-from admittance.runtime.process.admin import AdminPort, address_of, admin_port
+from admittance.runtime.process.admin import AdminPort, admin_port
 from admittance.runtime.process.service import Run, Service, WithUp
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
@@ -62,7 +68,6 @@ from admittance.runtime.process.supervise import serve as serve_one
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.runtime.telemetry.metrics import prefix_of
 from admittance.services import RUNNER, SERVICES, STREAMS_KEEPER
 
 DEFAULT_PORT: Final = int(DEFAULT_URL.rpartition(":")[2])
@@ -78,58 +83,10 @@ WHAT_INSECURE_MEANS: Final = (
 )
 
 
-class Options(NamedTuple):
-    """Options of ``admit up``; ``admit serve`` uses some of these options."""
-
-    data_dir: Path
-    folder_chosen: bool = False
-    port: int | None = None
-    runner: bool = True
-    executor: str = "local"
-    detach_jobs: bool = False
-    sync_always: bool = False
-    config: Path | None = None
-    admin: str | None = None
-    metrics_prefix: str | None = None
-    insecure: bool = False
-    use: bool = False
-    rules: RuleTexts = RuleTexts()
-
-
-def refuse_wrong(options: Options, executor: str | None) -> None:
-    """Raises BadInput for options that would end a service after its start. ``executor``: None if
-    no runner starts."""
-    data_dir = options.data_dir
-    if data_dir.exists() and not data_dir.is_dir():
-        raise BadInput(f"--data-dir {data_dir} is not a folder")
-    if data_dir.exists() and not os.access(data_dir, os.R_OK | os.W_OK | os.X_OK):
-        owner = data_dir.stat().st_uid
-        whose = "" if owner == os.geteuid() else f" (it belongs to the Unix user {owner})"
-        raise BadInput(
-            f"cannot use the data folder {data_dir}: your Unix user may not read and write it"
-            f"{whose}; choose another with --data-dir"
-        )
-    if executor is not None and executor not in EXECUTORS:
-        raise BadInput(f"--executor {executor}: use one of {', '.join(EXECUTORS)}")
-    for name, value, variable, read in (
-        ("--admin", options.admin, "ADMIT_ADMIN", address_of),
-        ("--metrics-prefix", options.metrics_prefix, "ADMIT_METRICS_PREFIX", prefix_of),
-    ):
-        if given := value or os.environ.get(variable):
-            try:
-                read(given)
-            except SetupError as error:
-                raise BadInput(f"{name if value else variable} {given}: {error}") from None
-
-
-def with_real_folder(options: Options) -> Options:
-    return options._replace(data_dir=Path(os.path.realpath(options.data_dir)))
-
-
 async def up(call: Call, options: Options) -> int:
     """Runs all services until a stop signal; prints ``ready nats://…`` once all are ready."""
     executor = options.executor if options.runner else None
-    refuse_wrong(options, executor)
+    refuse_wrong(options, executor, uses_folder=options.runner or embeds(call, options))
     # One spelling of the folder, for the paths in contexts and in the files of the server.
     options = with_real_folder(options)
     if executor is not None:
@@ -380,7 +337,7 @@ async def serve(call: Call, service: Service, options: Options) -> int:
     """Runs one service, connected to the server of ``call``, until a stop signal."""
     check_url(call.url)
     more: dict[str, Any] = {}
-    refuse_wrong(options, options.executor if service.runs_jobs else None)
+    refuse_wrong_of(service, options)
     if service.runs_jobs:
         rules = served_rules(options)
         await service.check(options.executor, rules)
