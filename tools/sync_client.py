@@ -60,9 +60,9 @@ CLIENT: Final = '''
 
 {methods}'''
 
-ABOUT_CLIENT: Final = """A connection to the system, as `Client` is, whose methods return results
-    without ``await``. `connect` makes one; it is closed at the end of ``with``, or when Python
-    ends.
+ABOUT_CLIENT: Final = """A connection to the system, as `Client` is, with methods that return
+    results without ``await``. `connect` makes one; it is closed at the end of ``with``, or when
+    Python ends.
 
     Its connection lives on a thread of its own, so that it works in a notebook, and several threads
     may use one. A call raises an error of `admittance.client.errors`."""

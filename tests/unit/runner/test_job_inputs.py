@@ -444,7 +444,7 @@ def test_a_process_of_another_unix_user_gets_the_names_of_that_user() -> None:
     template = msgspec.Raw(b'{"spec": {"containers": [{"name": "c", "command": ["x"]}]}}')
     pods = PodSetToRun(name="main", count=1, template=template)
     fact = Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
-    own = {"PATH": "/bin", "HOME": "/root", "TMPDIR": "/root/tmp", "USER": "root"}
+    own = {"PATH": "/bin", "HOME": "/home/eve", "TMPDIR": "/home/eve/tmp", "USER": "eve"}
     plan = LocalExecutor(own, rules).run_plan(fact, "mark")
     home = "/home/ada"
     assert plan.given == {"PATH": "/bin", "HOME": home, "USER": "ada", "LOGNAME": "ada"}

@@ -62,10 +62,10 @@ def _refuse_wrong_folder(data_dir: Path) -> None:
         raise BadInput(f"--data-dir {data_dir} is not a folder")
     if data_dir.exists() and not os.access(data_dir, os.R_OK | os.W_OK | os.X_OK):
         owner = data_dir.stat().st_uid
-        whose = "" if owner == os.geteuid() else f" (it belongs to the Unix user {owner})"
+        owned = "" if owner == os.geteuid() else f" (it belongs to the Unix user {owner})"
         raise BadInput(
             f"cannot use the data folder {data_dir}: your Unix user may not read and write it"
-            f"{whose}; choose another with --data-dir"
+            f"{owned}; choose another with --data-dir"
         )
 
 
