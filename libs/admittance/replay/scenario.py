@@ -18,9 +18,7 @@ import msgspec
 from admittance.api.problems import ManifestError
 from admittance.events import reasons
 from admittance.events.facts import Assigned, Preempted
-from admittance.events.requests import PendingQuery
 from admittance.replay.minimal_system import (
-    NEVER,
     MinimalSystem,
     SettleResult,
     config_of_kueue,
@@ -163,7 +161,7 @@ def settle(
             return system.cycle - idle
         if idle >= IDLE:
             return system.cycle - idle
-        before = _pending_and_parked(system)
+        before = system.scheduler.parked_by_key()
         system.now += _SECOND
         system.cycle += 1
         decided = system.scheduler.cycle(now=system.now)
@@ -177,15 +175,9 @@ def settle(
                 system.reserve(one)
             else:
                 raise TypeError(f"Kueue makes no decision of the type {type(one).__name__}")
-        idle = idle + 1 if not decided and _pending_and_parked(system) == before else 0
+        is_idle = not decided and system.scheduler.parked_by_key() == before
+        idle = idle + 1 if is_idle else 0
     return system.cycle
-
-
-def _pending_and_parked(system: MinimalSystem) -> frozenset[tuple[str, bool]]:
-    """Returns the names of the pending workloads, each with a flag that says whether the workload
-    is parked."""
-    rows = system.scheduler.pending(PendingQuery(limit=NEVER)).rows
-    return frozenset((row.name, row.parked) for row in rows if row.position)
 
 
 # Steps. -------------------------------------------------------------------------------------

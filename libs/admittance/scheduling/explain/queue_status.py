@@ -60,6 +60,16 @@ def is_parked(workload: WorkloadInfo) -> bool:
     )
 
 
+def parked_by_key(state: SchedulerState) -> dict[Key, bool]:
+    """Returns the pending workloads that have a ClusterQueue, each with whether it is parked; of a
+    family only the parent."""
+    return {
+        one.key: is_parked(one)
+        for one in state.workloads.values()
+        if one.queue is not None and not one.is_variant
+    }
+
+
 def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
     """Returns counters and usage of one ClusterQueue or of all, and of the LocalQueues of the
     namespace. For a query about a cohort, returns all queues and cohorts of the cohort's tree."""

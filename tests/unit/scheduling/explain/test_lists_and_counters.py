@@ -12,6 +12,7 @@ from admittance.api.workload import RequeueState
 from admittance.events.requests import PendingQuery, PendingRow, Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import remove_from_queue
+from support.cores.family_scheduler import FamilyScheduler, full
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quota
 
 
@@ -250,3 +251,22 @@ def test_an_answer_goes_into_one_message_and_the_next_one_goes_on() -> None:
         assert len(reply.rows) < 1_000
         listed += [row.name for row in reply.rows]
     assert len(set(listed)) == len(listed) == 1_000
+
+
+def test_parked_by_key_has_the_workloads_of_the_list() -> None:
+    scheduler = FamilyScheduler(Config())
+    scheduler.families()
+    scheduler.queue("other", resourceGroups=groups(default="4"))
+    full(scheduler)
+    scheduler.family("family")
+    many(scheduler, 3, "other")
+    scheduler.settle()
+    scheduler.submit("late", "other", "3")
+    scheduler.submit("lost", "no-such-queue")
+    scheduler.queue("deleted", resourceGroups=groups(default="4"))
+    scheduler.submit("orphaned", "deleted")
+    scheduler.delete("ClusterQueue", "deleted")
+    rows = scheduler.core.pending(PendingQuery()).rows
+    found = {(row.namespace, row.name): row.parked for row in rows if row.position}
+    assert scheduler.core.parked_by_key() == found
+    assert set(found.values()) == {True, False}
