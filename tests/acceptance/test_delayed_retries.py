@@ -1,4 +1,5 @@
-"""Delayed retries: the wait that a check asks for, and nothing before its end. LIFECYCLE 3, 7.3."""
+"""Delayed retries: the wait that a check asks for, and nothing before its end.
+docs/spec/lifecycle.md#3, #7.3."""
 
 from __future__ import annotations
 

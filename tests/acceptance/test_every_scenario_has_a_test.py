@@ -16,7 +16,7 @@ SPECIFICATION = TESTS.parent / "docs" / "spec" / "lifecycle.md"
 
 
 def _specified() -> Iterator[str]:
-    """The ids that the tables of section 7 begin their rows with; a span of ids stands for each."""
+    """The ids in the first column of the tables of scenarios; a span of ids stands for each."""
     for row in re.findall(r"^\| ([A-FL]\d\S*) ", SPECIFICATION.read_text(), re.MULTILINE):
         first, _, last = row.partition("\N{EN DASH}")
         letter, start = first[0], int(first[1:])

@@ -1,6 +1,6 @@
 """Families under random events: no revision has two admitted variants of a family, no quota is
 exceeded, and no family is stuck. `family_invariants` checks each revision.
-LIFECYCLE 4.6, 7.4 D25.
+docs/spec/lifecycle.md#4.6, #7.4 D25.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Families of one parent and its variants: their variants, their status, and the effect of changes
-of the queue or the parent. LIFECYCLE 4, 7.4.
+of the queue or the parent. docs/spec/lifecycle.md#4, #7.4.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One sibling preempts, and not several for one job; the better place is worth it. LIFECYCLE 4.8,
-7.4.
+"""One sibling preempts, and not several for one job; the better place is worth it.
+docs/spec/lifecycle.md#4.8, #7.4.
 """
 
 from __future__ import annotations

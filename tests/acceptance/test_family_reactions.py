@@ -1,5 +1,5 @@
-"""Migration of a family to a better variant, and the effects of an eviction of its job. LIFECYCLE
-4.6, 4.7, 7.4."""
+"""Migration of a family to a better variant, and the effects of an eviction of its job.
+docs/spec/lifecycle.md#4.6, #4.7, #7.4."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The seven stories of concurrent admission, cell by cell; once more with everything restarted
 between any two steps, with every decision lost at first, with a variant-controller that is slow,
-and with a workload-controller that is. LIFECYCLE 4.11, 7.4 D8 to D14.
+and with a workload-controller that is. docs/spec/lifecycle.md#4.11, #7.4 D8 to D14.
 """
 
 from __future__ import annotations

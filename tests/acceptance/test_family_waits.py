@@ -1,4 +1,5 @@
-"""When a family competes again, and the reasons of its wait in its status. LIFECYCLE 1.3, 4.10."""
+"""When a family competes again, and the reasons of its wait in its status.
+docs/spec/lifecycle.md#1.3, #4.10."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Checks, the scheduler, runners, queues and users at once: in any order, the invariants hold in
-every revision, and no workload is stuck. LIFECYCLE 1.4, 3.4, 7.1 A24, 7.3 L7.
+every revision, and no workload is stuck. docs/spec/lifecycle.md#1.4, #3.4, #7.1 A24, #7.3 L7.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Checks per flavor: the flavor's own, and the queue-wide ones that it does not replace.
-LIFECYCLE 2.2 to 2.4, 7.2.
+docs/spec/lifecycle.md#2.2 to #2.4, #7.2.
 """
 
 from __future__ import annotations

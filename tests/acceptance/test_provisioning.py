@@ -1,4 +1,4 @@
-"""The provisioning check, by the clock and with a provider by hand. LIFECYCLE 7.5."""
+"""The provisioning check, by the clock and with a provider by hand. docs/spec/lifecycle.md#7.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two-stage admission with preemption: when victims are evicted. LIFECYCLE 2.7, 2.8, 7.1."""
+"""Two-stage admission with preemption: when victims are evicted. docs/spec/lifecycle.md#2.7, #2.8,
+#7.1."""
 
 from __future__ import annotations
 

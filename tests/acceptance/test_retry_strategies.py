@@ -1,5 +1,5 @@
 """Delays without an explicit number: strategies, jitter, retry counts for controllers; and the
-messages about a wait. LIFECYCLE 3.5 to 3.7, 7.3.
+messages about a wait. docs/spec/lifecycle.md#3.5 to #3.7, #7.3.
 """
 
 from __future__ import annotations

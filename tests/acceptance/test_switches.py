@@ -1,5 +1,5 @@
 """Timers and switches: pods that are never ready, time limits, stopped queues, lost runners, and
-being turned off and on. LIFECYCLE 6, 7.6.
+being turned off and on. docs/spec/lifecycle.md#6, #7.6.
 """
 
 from __future__ import annotations

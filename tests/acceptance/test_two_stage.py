@@ -1,4 +1,5 @@
-"""Two-stage admission: quota first, then every check, and only then the start. LIFECYCLE 7.1."""
+"""Two-stage admission: quota first, then every check, and only then the start.
+docs/spec/lifecycle.md#7.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Two-stage admission: rows, late and foreign verdicts, what checks add to pods. LIFECYCLE 7.1."""
+"""Two-stage admission: rows, late and foreign verdicts, what checks add to pods.
+docs/spec/lifecycle.md#7.1."""
 
 from __future__ import annotations
 

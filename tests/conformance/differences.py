@@ -16,7 +16,7 @@ _SCHEMA: Final = (
     "the case goes past Kueue's own schema, which wants at least one covered resource in a group; "
     "our rules are those of the schema and those of the webhook in one"
 )
-_MUTABLE: Final = "the policy may change here: LIFECYCLE 4.9 says what becomes of the variants"
+_MUTABLE: Final = "the policy may change here, and variants follow it: docs/spec/lifecycle.md#4.9"
 _STRICT_GATE: Final = "the gate that turns the rule off is not offered; it holds, as by default"
 _BOOST: Final = "the gate PriorityBoost is off, as upstream by default: no effect, no rule"
 _CHECK: Final = "spec.admissionChecksStrategy.admissionChecks[0].onFlavors[0]"
@@ -163,20 +163,20 @@ ASSIGN: Final[dict[tuple[str, str], str]] = {
 
 FAMILIES: Final[dict[str, str]] = {
     "ungates the next-preferred variant once the open gate's preemption timeout elapses": (
-        "only one of a family may preempt at a time (LIFECYCLE 4.8): the gate of the variant whose "
-        "time is over closes when the next one's opens"
+        "only one variant of a family may preempt at a time: its gate closes when the gate of the "
+        "next variant opens (docs/spec/lifecycle.md#4.8)"
     ),
     "admitted variant's flavor removed; variant deleted and parent evicted": (
-        "quota stays booked until the job has stopped (LIFECYCLE 4.10): the variant is evicted, as "
-        "its parent says, and goes when it holds nothing any more"
+        "quota stays booked until the job has stopped: the variant is evicted, as its parent says, "
+        "and is deleted once it holds no quota (docs/spec/lifecycle.md#4.10)"
     ),
     "admitted variant evicted; parent has quota; evict parent and wait": (
         "policy is applied in the same commit, not a step later: a better variant is tried while "
-        "the job of the admitted one stops (LIFECYCLE 4.3)"
+        "the job of the admitted one stops (docs/spec/lifecycle.md#4.3)"
     ),
     "admitted variant evicted; parent has no quota reservation; clear variant reservation": (
-        "a release takes the admission away in the same write (LIFECYCLE 1.4), and the parent goes "
-        "on telling that it was evicted"
+        "a release removes the admission in the same write (docs/spec/lifecycle.md#1.4), and the "
+        "parent keeps its condition Evicted"
     ),
 }
 """Families that become something else, and why."""

@@ -1,5 +1,5 @@
 """Cases about checks and the workload controller that come out differently here, or cannot be
-played, and why. LIFECYCLE 1.5 says which differences are wanted."""
+played, and why. docs/spec/lifecycle.md#1.5 says which differences are wanted."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ took effect, providers answer in any order and repeatedly, the configuration cha
 edited by users, and the check restarts between any two steps.
 
 When no event is left, each reservation that needs capacity has one booking, and no other booking
-exists; the published verdicts are those of LIFECYCLE 5.2.
+exists; the published verdicts are those of docs/spec/lifecycle.md#5.2.
 """
 
 from __future__ import annotations

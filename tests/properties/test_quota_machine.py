@@ -37,7 +37,7 @@ def _spec(numbers: tuple[int, int | None, int | None], *, root: bool) -> dict[st
 
 
 class TwinNode:
-    """SCHEDULING 2, written down as it stands there."""
+    """docs/spec/scheduling.md#2, written down as it stands there."""
 
     def __init__(self, numbers: tuple[int, int | None, int | None]) -> None:
         self.nominal, self.borrow, self.lend = numbers

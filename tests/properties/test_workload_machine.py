@@ -1,6 +1,6 @@
 """Random facts in any order: a workload takes only transitions of the table, the invariants of
-LIFECYCLE 1.4 hold in every revision, a repeated verdict counts once, and a workload can always
-be admitted again.
+docs/spec/lifecycle.md#1.4 hold in every revision, a repeated verdict counts once, and a workload
+can always be admitted again.
 """
 
 from __future__ import annotations

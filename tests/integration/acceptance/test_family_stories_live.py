@@ -1,5 +1,6 @@
 """Stories of families against real services and a real server, with processes that are killed and
-started again on the way. LIFECYCLE 4.11, 7.4; every cell on virtual time: tests/acceptance.
+started again on the way. docs/spec/lifecycle.md#4.11, #7.4; every cell on virtual time:
+tests/acceptance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Checks per flavor, and delayed retries, by real services on a real server. LIFECYCLE 7.2, 7.3."""
+"""Checks per flavor, and delayed retries, by real services on a real server.
+docs/spec/lifecycle.md#7.2, #7.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-stage admission by real services on a real server. LIFECYCLE 7.1."""
+"""Two-stage admission by real services on a real server. docs/spec/lifecycle.md#7.1."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One workload in the pure state machine: facts happen to it, each write at the next
-revision. Every change is held against the table of moves and the invariants of LIFECYCLE 1.4.
+"""One workload in the pure state machine: facts happen to it, each write at the next revision.
+Every change is held against the table of moves and the invariants of docs/spec/lifecycle.md#1.4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A family after its admitted variant was evicted. LIFECYCLE 4.7, and its traps."""
+"""A family after its admitted variant was evicted. docs/spec/lifecycle.md#4.7, and its traps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a family becomes when its queue changes, and what people get wrong. LIFECYCLE 4.2, 4.9."""
+"""What a family becomes when its queue changes, and what people get wrong.
+docs/spec/lifecycle.md#4.2, #4.9."""
 
 from __future__ import annotations
 

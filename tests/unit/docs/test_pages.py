@@ -20,11 +20,11 @@ CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 def anchors(page: Path) -> set[str]:
     """GitHub's anchors of the headings, and those that are written as HTML."""
     text = page.read_text()
-    found = set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+    names = set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
     for title in re.findall(r"^#+ (.+)$", CODE.sub("", text), re.MULTILINE):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()
-        found.add(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
-    return found
+        names.add(re.sub(r"[^\w\- ]", "", plain).replace(" ", "-"))
+    return names
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -77,17 +77,23 @@ def test_modules_named_on_pages_and_in_docstrings_exist() -> None:
         for path in (*PAGES, *SOURCES)
         for dotted in DOTTED.findall(path.read_text())
     }
-    assert [one for one in sorted(named) if not is_defined(one[1])] == []
+    assert [(page, dotted) for page, dotted in sorted(named) if not is_defined(dotted)] == []
 
 
-def test_sections_that_messages_name_exist() -> None:
-    named = {
+CITATION = re.compile(r"(docs/[\w/-]+\.md)((?:(?:,| to)?\s*#[\w-]+(?:\.\d+)*)+)")
+"""A page and its sections, such as ``docs/spec/lifecycle.md#2.2 to #2.4, #T09``."""
+
+
+def test_sections_that_code_and_messages_name_exist() -> None:
+    cited = {
         (page, anchor)
         for path in SOURCES
-        for page, anchor in re.findall(r"(docs/[\w/-]+\.md)#([\w-]+)", path.read_text())
+        for page, sections in CITATION.findall(path.read_text())
+        for anchor in re.findall(r"#([\w.-]*[\w-])", sections)
     }
-    assert named
-    assert [one for one in sorted(named) if one[1] not in anchors(ROOT / one[0])] == []
+    assert ("docs/spec/lifecycle.md", "2.7") in cited
+    existing = {page: anchors(ROOT / page) for page, _ in cited}
+    assert [(page, anchor) for page, anchor in sorted(cited) if anchor not in existing[page]] == []
 
 
 def test_a_workload_is_followed_through_at_most_25_files() -> None:

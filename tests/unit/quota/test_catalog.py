@@ -1,4 +1,4 @@
-"""What is configured: domains, revisions, activity, and the checks of LIFECYCLE 7.2."""
+"""Configuration: domains, revisions, activity, required checks. docs/spec/lifecycle.md#7.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selectors, affinities, taints: SCHEDULING 5.2."""
+"""Selectors, affinities, taints: docs/spec/scheduling.md#5.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quota in cohort trees: SCHEDULING 2, and the edge cases 1 to 4 of its section 9."""
+"""Quota in cohort trees: docs/spec/scheduling.md#2, and the edge cases 1 to 4 of its section 9."""
 
 from __future__ import annotations
 

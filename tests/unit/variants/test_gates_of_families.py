@@ -1,4 +1,4 @@
-"""Which variant's preemption gate opens: D4, D21, D27, and LIFECYCLE 4.8."""
+"""Which variant's preemption gate opens: D4, D21, D27, and docs/spec/lifecycle.md#4.8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A family moves up: a commit starts it, a commit ends it, and what goes wrong. LIFECYCLE 4.6."""
+"""A family moves up: a commit starts it, a commit ends it, and what goes wrong.
+docs/spec/lifecycle.md#4.6."""
 
 from __future__ import annotations
 

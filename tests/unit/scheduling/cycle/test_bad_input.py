@@ -1,7 +1,7 @@
 """Mistaken and usual edits of the configuration while workloads run.
 
-The rows "Quota" of SCHEDULING 9 on the live core, and what is to come of bad input: never a crash,
-never a queue that is stuck.
+The rows "Quota" of docs/spec/scheduling.md#9 on the live core, and what is to come of bad input:
+never a crash, never a queue that is stuck.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def usage(cores: SteppedCores | SteppedScheduler, queue: str) -> int:
     return core.catalog.tree.queues[queue].cell(("default", "cpu")).usage // 1000
 
 
-# SCHEDULING 9, Quota: 1 to 4, and the rest of 6. ----------------------------------------------
+# docs/spec/scheduling.md#9, Quota: cases 1 to 4, and the rest of 6. ---------------------------
 
 
 def case_1() -> SteppedScheduler:

@@ -1,4 +1,4 @@
-"""Gates on preemption: SCHEDULING 6.8 and case 58 of its section 9."""
+"""Gates on preemption: docs/spec/scheduling.md#6.8 and case 58 of its section 9."""
 
 from __future__ import annotations
 

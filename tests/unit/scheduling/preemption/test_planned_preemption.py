@@ -1,4 +1,4 @@
-"""Reservations that come before their victims have gone (LIFECYCLE 2.7)."""
+"""Reservations that come before their victims have gone (docs/spec/lifecycle.md#2.7)."""
 
 from __future__ import annotations
 

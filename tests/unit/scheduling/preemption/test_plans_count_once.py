@@ -1,4 +1,5 @@
-"""Quota that is planned with counts once, and in full as soon as the plan ends (LIFECYCLE 2.7)."""
+"""Quota that is planned with counts once, and in full as soon as the plan ends
+(docs/spec/lifecycle.md#2.7)."""
 
 from __future__ import annotations
 

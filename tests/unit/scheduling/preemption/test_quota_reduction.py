@@ -1,4 +1,4 @@
-"""Quota is cut under what holds it: LIFECYCLE T09 and 6, and ``onQuotaCut``."""
+"""Quota is cut under what holds it: docs/spec/lifecycle.md#T09, #6, and ``onQuotaCut``."""
 
 from __future__ import annotations
 
