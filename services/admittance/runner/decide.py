@@ -104,6 +104,12 @@ class Ended(msgspec.Struct, frozen=True):
     exit_code: int = 0
     reason: str = ""
 
+    @property
+    def is_result(self) -> bool:
+        """Whether the job ended without a stop request: then its result counts, also if the
+        workload was evicted or the claim was lost."""
+        return self.kind in ("succeeded", "failed")
+
 
 class ClaimLost(msgspec.Struct, frozen=True):
     """The event that this runner no longer holds the claim of the admission."""
@@ -176,19 +182,8 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
         case Unstartable(message):
             if run.stage is Stage.ENDED:
                 return run, ()
-            return _end(
-                run,
-                (
-                    Publish(
-                        Finished(
-                            **_of(run),
-                            succeeded=False,
-                            message=message,
-                            reason=reasons.FAILED_TO_START,
-                        )
-                    ),
-                ),
-            )
+            failure = Ended("failed", message, reason=reasons.FAILED_TO_START)
+            return _end(run, (Publish(result_of(run, failure)),))
         case Up():
             if run.stage is not Stage.STARTING:
                 return run, ()
@@ -197,8 +192,8 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
             if run.stage is not Stage.RUNNING or run.ready:
                 return run, ()
             return msgspec.structs.replace(run, ready=True), (Publish(PodsReady(**_of(run))),)
-        case Ended(kind, message, exit_code, reason):
-            return _ended(run, kind, message, exit_code, reason)
+        case Ended():
+            return _ended(run, event)
         case ClaimLost() | ShutDown() if run.stage is Stage.ENDED:
             return run, ()
         case ClaimLost():
@@ -241,17 +236,15 @@ def _at(run: Run, stage: Stage) -> Run:
     return msgspec.structs.replace(run, stage=stage)
 
 
-def result_of(run: Run, kind: str, message: str, exit_code: int = 0, reason: str = "") -> Finished:
-    """The fact ``finished`` for a run with a job that ended without a stop request. ``kind``: how
-    the run ended, succeeded or failed. ``reason``: the policy that failed the job.
-    """
-    succeeded = kind == "succeeded"
+def result_of(run: Run, end: Ended) -> Finished:
+    """The fact ``finished`` for a run with a result."""
+    succeeded = end.kind == "succeeded"
     return Finished(
         **_of(run),
         succeeded=succeeded,
-        message=message,
-        reason=reasons.SUCCEEDED if succeeded else reason or reasons.FAILED,
-        exit_code=exit_code or None,
+        message=end.message,
+        reason=reasons.SUCCEEDED if succeeded else end.reason or reasons.FAILED,
+        exit_code=end.exit_code or None,
     )
 
 
@@ -304,23 +297,21 @@ def _end(run: Run, effects: Effects) -> tuple[Run, Effects]:
     return _at(run, Stage.ENDED), (*effects, MarkOver(), Close())
 
 
-def _ended(run: Run, kind: str, message: str, exit_code: int, reason: str) -> tuple[Run, Effects]:
+def _ended(run: Run, end: Ended) -> tuple[Run, Effects]:
     if run.stage is Stage.ENDED:
         return run, ()
-    if kind in ("succeeded", "failed"):
-        # The job's result is published also if the workload was evicted or the claim was lost: a
-        # job that ended without a stop request has a result.
-        effects: Effects = (Publish(result_of(run, kind, message, exit_code, reason)),)
+    if end.is_result:
+        effects: Effects = (Publish(result_of(run, end)),)
         if run.evicted:
             effects = (*effects, Publish(_stopped(run)))
         return _end(run, effects)
     over = _at(run, Stage.ENDED)
-    lost = _stopped(run, reason=reasons.NODE_FAILURES, message=message)
+    lost = _stopped(run, reason=reasons.NODE_FAILURES, message=end.message)
     if run.claim_lost:
         return over, (MarkOver(then=lost), Close())
     if run.evicted:
         return _end(run, (Publish(lost),))
-    if kind == "stopped" and run.leaving:
+    if end.kind == "stopped" and run.leaving:
         said = _stopped(
             run,
             reason=reasons.RUNNER_ENDED,

@@ -92,7 +92,7 @@ def _make_folder(path: Path) -> None:
 
 
 class RunFolder:
-    """The folder of one run in the data folder."""
+    """The folder of one run in the data folder: a `RunFiles`."""
 
     def __init__(self, path: Path, identity: RunIdentity) -> None:
         self.path = path
@@ -101,9 +101,6 @@ class RunFolder:
         self._trash = trash_of(path.parent.parent)
 
     def write(self, spec: Spec) -> None:
-        """Creates the folder of the run, with its spec. No process of the run may start before this
-        function returns.
-        """
         if not (self.path / "spec.json").exists():
             # An earlier run of the same admission may have been given back, perhaps not completely.
             self._clear()
@@ -121,7 +118,6 @@ class RunFolder:
             return None
 
     def read_journal(self) -> bool:
-        """Reads new lines of the run's journal; returns True if there was a new line."""
         try:
             with open_plain(self.path / "journal") as file:
                 grown = False
@@ -138,14 +134,12 @@ class RunFolder:
             return False
 
     def shim_pid(self) -> int:
-        """The pid of the run's shim; 0 if no shim has started yet."""
         try:
             return int(_read(self.path / "shim").split()[0])
         except (OSError, ValueError, IndexError):
             return 0
 
     def fork_server(self) -> ProcessRef:
-        """The fork server that forked the run's shim; pid 0 if it is not known."""
         try:
             _, _, pid, ticks = _read(self.path / "shim").split()
             return ProcessRef(int(pid), int(ticks))
@@ -153,9 +147,8 @@ class RunFolder:
             return ProcessRef(0, 0)
 
     def shim_lives(self) -> bool:
-        """Whether the run's shim still holds its lock. The shim's pid proves nothing: it may belong
-        to another process by now.
-        """
+        # The shim holds a lock as long as it lives. Its pid proves nothing, since another process
+        # may have it by now.
         try:
             file = os.open(self.path / "alive", os.O_RDWR | os.O_NONBLOCK)
         except OSError:
@@ -169,9 +162,6 @@ class RunFolder:
         return False
 
     def give_back(self) -> None:
-        """Ends the run so that its admission may start again, on this runner or another. The output
-        of the run is kept.
-        """
         # The file spec.json is renamed first: without this file the folder does not count as an
         # open run, even if the runner is interrupted now.
         with contextlib.suppress(FileNotFoundError):
@@ -184,18 +174,12 @@ class RunFolder:
         throw_away(self.path / "scratch", self._trash)
 
     def closed_at(self) -> float:
-        """When the run was closed or given back, in seconds since 1970. Raises FileNotFoundError if
-        the run was neither closed nor given back.
-        """
         try:
             return (self.path / "said").stat().st_mtime
         except FileNotFoundError:
             return (self.path / "earlier.json").stat().st_mtime
 
     def close(self) -> None:
-        """Marks all facts of the run as published and removes the run's scratch folders; the output
-        of the run is kept for a while.
-        """
         try:
             (self.path / "said").touch()
         except FileNotFoundError:
@@ -206,12 +190,10 @@ class RunFolder:
         throw_away(self.path / "scratch", self._trash)
 
     def mark_published(self) -> None:
-        """Marks all facts of the run as published by another runner."""
         with contextlib.suppress(OSError):
             (self.path / "said").touch()
 
     def is_gone(self) -> bool:
-        """Whether the folder of the run was removed, for example by the job itself."""
         return not (self.path / "spec.json").exists()
 
     def is_closed(self) -> bool:
@@ -251,7 +233,8 @@ def _unusable(root: Path, error: OSError) -> SetupError:
 
 
 class DataFolder:
-    """The data folder of a runner: make it with `open`, and call `close` at the end."""
+    """The data folder of a runner, a `RunnerFiles`: make it with `open`, and call `close` at the
+    end."""
 
     def __init__(self, root: Path, runner: str, lock: int) -> None:
         self.root = root
@@ -309,8 +292,6 @@ class DataFolder:
         return self.root / "notify"
 
     def touch_lease(self, boot_seconds: float) -> None:
-        """Writes into the lease file, for the shims, that a successful renewal of all claims began
-        at ``boot_seconds``."""
         # The file is written in place: a disk without room has no room for another file, and the
         # shims would end all jobs.
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -329,8 +310,8 @@ class DataFolder:
         return RunFolder(_path_of(self.root, identity.key), identity)
 
     def runs(self) -> Iterator[RunFolder]:
-        """Returns every run of the runner, open or closed; removes folders that are not runs. A run
-        that cannot be read, for example because its job took the right away, is left out."""
+        """Also removes folders that are not runs, and leaves out runs that cannot be read, for
+        example because their jobs took the right away."""
         for path in sorted((self.root / "runs").iterdir()):
             try:
                 identity = _identity.decode(_read(path / "spec.json", SPEC_BYTES))
@@ -344,7 +325,6 @@ class DataFolder:
             yield RunFolder(path, identity)
 
     def given_back(self) -> Iterator[RunFolder]:
-        """The runs that this runner gave back and that have not started again on this runner."""
         for path in sorted((self.root / "runs").iterdir()):
             if (path / "spec.json").exists():
                 continue
@@ -356,9 +336,7 @@ class DataFolder:
 
 
 def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
-    """Returns the run with the key ``key`` from one of the data folders ``roots``; None if no
-    folder has the run. ``roots``: the path of each runner's folder, by the runner's id.
-    """
+    """See `HostMachine.find_run`."""
     for runner, root in roots.items():
         path = Path(root)
         try:

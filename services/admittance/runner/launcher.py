@@ -216,7 +216,7 @@ KINDS: Final[Mapping[str, type[LocalExecutor] | type[DockerExecutor]]] = {
 }
 
 
-def executor_of(name: str, rules: LiveRules | None = None) -> Executor:
+def executor_of(name: str, rules: LiveRules) -> Executor:
     """Returns the executor with the name ``name``, such as docker. Raises SetupError for an unknown
     name."""
     kind = KINDS.get(name)
@@ -310,11 +310,10 @@ class ForkServer:
 
 
 class Launcher:
-    """Starts and stops shims: call `open`, then `launch`; `close` leaves the shims running."""
+    """The `Shims` of this machine. ``news``: a function that is called with the key of a run when
+    the journal of the run has grown."""
 
     def __init__(self, folder: RunnerFiles, news: Callable[[str], None]) -> None:
-        """``news``: a function that is called with the key of a run when the journal of the run has
-        grown."""
         self._folder = folder
         self._news = news
         self._fork_server: ForkServer | None = None
@@ -345,9 +344,6 @@ class Launcher:
             await server.leave()
 
     async def launch(self, run: RunFiles) -> None:
-        """Starts a shim for the run when a slot is free. A second call for the same run starts no
-        second shim.
-        """
         key = run.identity.key
         if key in self._waiting or key in self._starting:
             return
@@ -374,25 +370,19 @@ class Launcher:
         log.error("fork_server_dies", run=key)
 
     def start_done(self, key: str) -> None:
-        """Frees the start slot of the run, because its processes are started or the run has
-        ended.
-        """
         timer = self._starting.pop(key, None)
         if timer is not None:
             timer.cancel()
             self._slots.release()
 
     def start_slots(self) -> tuple[int, int]:
-        """How many start slots are used, and how many are free."""
         used = min(len(self._starting), STARTING_MAX)
         return used, STARTING_MAX - used
 
     def stop(self, run: RunFiles) -> None:
-        """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
         _signal_shim(run, signal.SIGTERM)
 
     def kill(self, run: RunFiles) -> None:
-        """Kills the run's shim. Processes of the run may remain."""
         _signal_shim(run, signal.SIGKILL)
 
     def _live_fork_server(self) -> ForkServer:
@@ -428,11 +418,9 @@ def _signal_shim(run: RunFiles, sig: signal.Signals) -> None:
 
 
 class LocalMachine:
-    """The files, shims and clock of this machine, as
-    `admittance.runner.machine.HostMachine` defines them.
-    """
+    """The `HostMachine` of this process."""
 
-    def __init__(self, rules: LiveRules | None = None) -> None:
+    def __init__(self, rules: LiveRules) -> None:
         self._rules = rules
 
     def boot_seconds(self) -> float:

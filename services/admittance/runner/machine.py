@@ -19,19 +19,12 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
 from admittance.events.shapes import PodRetries, PodRetry
-from admittance.runner.decide import MESSAGE_MAX
+from admittance.runner.decide import MESSAGE_MAX, Ended
 from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
 from admittance.runner.processes import ProcessRef, tag_of
 
 RETRIES_SHOWN: Final = 10
 """The most pods that wait for their next start of which the time is said."""
-
-
-class RunOutcome(NamedTuple):
-    """How a run ended. ``kind``: succeeded, failed, stopped or lost, as in the shim's journal."""
-
-    kind: str
-    message: str
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -102,24 +95,19 @@ class RunJournal:
         self.offset = 0
         self.up = False
         self.ready = False
-        self.outcome: RunOutcome | None = None
+        self.outcome: Ended | None = None
+        """How the run has ended; None: it has not."""
         self.processes: dict[int, int] = {}
         """The process groups that the run has ever started: pid to start time in ticks."""
         self.ended: dict[str, int] = {}
         """Pods of the run that have ended, with their exit codes."""
-        self.exit_code = 0
-        """The exit code of the first container that failed; 0 if no container failed, or if an
-        older version of the shim wrote the journal.
-        """
-        self.reason = ""
-        """The policy that failed the job, such as BackoffLimitExceeded; "": none."""
         self.failures = PodFailures()
 
     @property
     def is_result(self) -> bool:
         """Whether the job ended without a stop request: then the result counts, and the job does
         not run again."""
-        return self.outcome is not None and self.outcome.kind in ("succeeded", "failed")
+        return self.outcome is not None and self.outcome.is_result
 
     def feed(self, data: bytes) -> bool:
         """Reads the complete new lines of the journal from ``data``; returns whether there was such
@@ -147,9 +135,8 @@ class RunJournal:
                 case "ready":
                     self.ready = True
                 case "outcome":
-                    self.outcome = RunOutcome(line.kind, one_line(line.message, MESSAGE_MAX))
-                    self.exit_code = line.code
-                    self.reason = line.reason
+                    message = one_line(line.message, MESSAGE_MAX)
+                    self.outcome = Ended(line.kind, message, line.code, line.reason)
         return whole > 0
 
 
@@ -258,7 +245,7 @@ class RunFiles(Protocol):
         """The pid of the run's shim; 0 if no shim has started yet."""
 
     def fork_server(self) -> ProcessRef:
-        """The fork server that forked the run's shim."""
+        """The fork server that forked the run's shim; pid 0 if it is not known."""
 
     def shim_lives(self) -> bool:
         """Whether the run's shim still runs."""
@@ -280,7 +267,7 @@ class RunFiles(Protocol):
         """Marks all facts of the run as published by another runner."""
 
     def is_gone(self) -> bool:
-        """Whether the files of the open run were removed."""
+        """Whether the files of the open run were removed, for example by the job itself."""
 
     def is_closed(self) -> bool:
         """Whether all facts of the run are published."""

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 import psutil
 
+from admittance.runner.jobs.strays import children
 from admittance.runtime import clock
 
 SWEEPS_MAX: Final = 20
@@ -57,9 +58,9 @@ async def end_processes(
     returns whether they are gone.
 
     ``mark``: the run's mark in the environment of its processes, from which their tag follows, too.
-    ``processes``: the first processes
-    of the run's process groups, with their start times. ``fork_server``: the fork server that
-    forked the shim; it kills what neither has a known process group nor the mark.
+    ``processes``: the first processes of the run's process groups, with their start times.
+    ``fork_server``: the fork server that forked the shim; it kills what neither has a known process
+    group nor the mark.
     """
     killed = await asyncio.to_thread(_kill, mark, processes)
     deadline = clock.monotonic() + seconds
@@ -130,28 +131,19 @@ def _has_strays(fork_server: ProcessRef) -> bool:
     fork server, because it was forked and has started no program."""
     if not is_alive(fork_server):
         return False
-    pid = fork_server.pid
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-        shim = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (OSError, ValueError):
-        return False
+    shim = _read(fork_server.pid, "cmdline")
     # If the fork server had died before the shim wrote down its parent, this is the init process.
-    return MODULE in shim and any(_is_stray(int(child), shim) for child in children)
+    return MODULE in shim and any(_is_stray(pid, shim) for pid in children(fork_server.pid))
 
 
 def _is_stray(pid: int, shim: bytes) -> bool:
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return command != shim and _stat(pid)[0] not in ("", "Z", "X")
+    return _read(pid, "cmdline") != shim and _stat(pid)[0] not in ("", "Z", "X")
 
 
 def _stat(pid: int) -> tuple[str, int]:
     """The state and the start time of a process; ``("", 0)`` if there is no such process."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
+        fields = _read(pid, "stat").rsplit(b")", 1)[1].split()
         return fields[0].decode("ascii"), int(fields[19])
-    except (OSError, IndexError, ValueError):
+    except (IndexError, ValueError):
         return "", 0

@@ -248,12 +248,7 @@ class RunManager:
         if earlier is not None:
             log.info("earlier_result_counts", run=key, earlier=earlier.identity.key)
             assert earlier.journal.outcome is not None, "it has a result"
-            self.handle(
-                key,
-                decide.Ended(
-                    *earlier.journal.outcome, earlier.journal.exit_code, earlier.journal.reason
-                ),
-            )
+            self.handle(key, earlier.journal.outcome)
             return
         # Each start of a run has its own mark: after a clean shutdown of the runner the same
         # admission is started again.
@@ -372,9 +367,9 @@ class RunManager:
         """
         of = other.folder.identity
         run = Run(namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision)
-        journal = other.folder.journal
-        assert journal.outcome is not None, "it has ended"
-        result = decide.result_of(run, *journal.outcome, journal.exit_code, journal.reason)
+        outcome = other.folder.journal.outcome
+        assert outcome is not None, "it has ended"
+        result = decide.result_of(run, outcome)
         await self.publish(result, start=of.mark, secret=other.secret or self._secret)
         await asyncio.to_thread(other.folder.mark_published)
 
@@ -441,9 +436,9 @@ class RunManager:
             self.handle(key, decide.PodsAllReady())
         if journal.outcome is not None:
             self.launcher.start_done(key)
-            if journal.outcome[0] == "lost":
+            if journal.outcome.kind == "lost":
                 self.executor.doubt()
-            self.handle(key, decide.Ended(*journal.outcome, journal.exit_code, journal.reason))
+            self.handle(key, journal.outcome)
 
     # Shutdown. -------------------------------------------------------------------------
 

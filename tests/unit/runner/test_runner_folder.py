@@ -13,6 +13,7 @@ import pytest
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.requests import Logs, LogsReply
 from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
+from admittance.runner.decide import Ended
 from admittance.runner.disk.trash import TrashRemover, trash_of
 from admittance.runner.folder import DataFolder, RunFolder, find_run
 from admittance.runner.jobs.journal import JournalWriter, read_lease
@@ -20,7 +21,6 @@ from admittance.runner.machine import (
     ClosedRuns,
     RunIdentity,
     RunJournal,
-    RunOutcome,
     Spec,
     StopNote,
     run_key,
@@ -277,7 +277,7 @@ def test_half_a_line_of_a_journal_waits_for_its_other_half() -> None:
     assert not journal.feed(b'{"e":"outc')
     assert journal.offset == 11
     assert journal.feed(b'{"e":"outcome","kind":"failed","message":"why"}\n')
-    assert journal.outcome == RunOutcome("failed", "why")
+    assert journal.outcome == Ended("failed", "why")
 
 
 def test_garbage_in_a_journal_is_passed_over() -> None:

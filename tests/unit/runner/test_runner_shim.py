@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from admittance.events.requests import Logs
+from admittance.runner.decide import Ended
 from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.jobs.inputs.volumes import VolumePlan
 from admittance.runner.jobs.journal import JOURNAL_MAX
@@ -41,6 +42,11 @@ def until(truth: Callable[[], object], what: str) -> None:
 
 def sh(script: str, **env: str) -> ContainerPlan:
     return ContainerPlan(name="c", argv=("/bin/sh", "-c", script), env=tuple(env.items()))
+
+
+def ended(run: RunFolder) -> Ended:
+    assert run.journal.outcome is not None
+    return run.journal.outcome
 
 
 def mark_of(key: str) -> str:
@@ -124,8 +130,8 @@ class Bench:
 
     def outcome(self, run: RunFolder) -> tuple[str, str]:
         until(lambda: run.read_journal() and run.journal.outcome, "an outcome")
-        assert run.journal.outcome is not None
-        return run.journal.outcome
+        end = ended(run)
+        return end.kind, end.message
 
     def output(self, run: RunFolder, pod: str = "main-0") -> str:
         path = run.path / "out" / f"{pod}.log"
@@ -192,7 +198,7 @@ def test_a_failing_pod_fails_the_job_and_ends_the_others(bench: Bench) -> None:
     script = "if [ $JOB_COMPLETION_INDEX = 1 ]; then exit 3; else sleep 60; fi"
     run = bench.start(sh(script), parallel=3, completions=3)
     assert bench.outcome(run) == ("failed", "pod main-1 failed: exit code 3")
-    assert run.journal.exit_code == 3
+    assert ended(run).exit_code == 3
     assert not any(alive(pid) for pid in run.journal.processes)
 
 
@@ -211,7 +217,7 @@ def test_a_program_that_cannot_start_fails_the_job(
 ) -> None:
     run = bench.start(ContainerPlan(name="c", argv=(program,), cwd=cwd))
     kind, message = bench.outcome(run)
-    assert (kind, run.journal.exit_code) == ("failed", code)
+    assert (kind, ended(run).exit_code) == ("failed", code)
     assert message.startswith(f"pod main-0 failed: {why}")
     assert bench.output(run) == f"admittance: {message}\n"
 
@@ -646,9 +652,9 @@ def test_pods_with_more_files_than_they_may_have_fail_and_others_go_on(bench: Be
     )
     over = 'pod main-0 failed: usage of EmptyDir volume "cache" exceeds the limit "1Mi"'
     assert bench.outcome(failed) == ("failed", over)
-    assert (failed.journal.reason, failed.journal.exit_code) == ("DiskLimitExceeded", 137)
+    assert (ended(failed).reason, ended(failed).exit_code) == ("DiskLimitExceeded", 137)
     kind, message = bench.outcome(whole)
-    assert (kind, whole.journal.reason) == ("failed", "DiskLimitExceeded")
+    assert (kind, ended(whole).reason) == ("failed", "DiskLimitExceeded")
     assert "more than 2Mi of files (--scratch-limit" in message
     assert bench.outcome(retried) == ("succeeded", "")
     assert over in bench.output(retried)
@@ -714,7 +720,7 @@ def test_a_pod_runs_again_in_an_empty_folder_until_it_succeeds(bench: Bench) -> 
 def test_a_pod_that_fails_too_often_fails_the_job_with_that_reason(bench: Bench) -> None:
     run = bench.start(sh("exit 3"), policy=PolicyPlan(backoff_limit=1, delays=AT_ONCE))
     assert bench.outcome(run) == ("failed", "pod main-0 failed: exit code 3; backoffLimit is 1")
-    assert (run.journal.reason, run.journal.exit_code) == ("BackoffLimitExceeded", 3)
+    assert (ended(run).reason, ended(run).exit_code) == ("BackoffLimitExceeded", 3)
 
 
 def test_a_container_starts_again_in_its_pod_while_the_others_go_on(bench: Bench) -> None:
@@ -734,7 +740,7 @@ def test_an_index_that_fails_leaves_the_others_running(bench: Bench) -> None:
     policy = PolicyPlan(per_index=0, delays=AT_ONCE)
     run = bench.start(sh(script), parallel=1, completions=3, policy=policy)
     assert bench.outcome(run) == ("failed", "not every index succeeded; failed indexes: 1")
-    assert run.journal.reason == "FailedIndexes"
+    assert ended(run).reason == "FailedIndexes"
     assert run.journal.ended == {"main-0": 0, "main-1": 1, "main-2": 0}
 
 
@@ -758,7 +764,7 @@ def test_a_code_of_the_failure_policy_fails_the_job(bench: Bench) -> None:
     policy = PolicyPlan(backoff_limit=6, failure_rules=(rule,), delays=NOT_NOW)
     run = bench.start(sh("exit 42"), policy=policy)
     assert bench.outcome(run)[0] == "failed"
-    assert run.journal.reason == "PodFailurePolicy"
+    assert ended(run).reason == "PodFailurePolicy"
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -781,7 +787,7 @@ def test_the_deadline_of_a_job_fails_it(bench: Bench, script: str) -> None:
     policy = PolicyPlan(backoff_limit=6, delays=NOT_NOW)
     run = bench.start(sh(script), policy=policy, deadline=0.3)
     assert bench.outcome(run) == ("failed", "the job was active for 0.3 s")
-    assert run.journal.reason == "DeadlineExceeded"
+    assert ended(run).reason == "DeadlineExceeded"
 
 
 def test_a_job_that_saves_its_state_at_its_deadline_has_failed(bench: Bench) -> None:
