@@ -90,25 +90,30 @@ async def _delete_target(bus: Link, target: tuple[kinds.Kind, str]) -> None:
         await _delete_object(bus, kind, name)
 
 
-async def _delete_stored(bus: Link, key: str) -> None:
-    await _delete_key(bus, key)
-    output.outcome(key, "deleted")
-
-
-async def _delete_key(bus: Link, key: str) -> None:
+async def _ask(bus: Link, subject: str, if_absent: str, **request: str) -> str:
+    """Asks the workload-controller to delete something; returns ``deleted`` or ``deferred``. Raises
+    RequestFailed for any other outcome. ``subject``: what is deleted. ``request``: the fields of
+    the request."""
     from admittance.events.requests import Delete, DeleteReply
 
+    reply = await bus.ask("delete", Delete(**request), DeleteReply)
+    if reply.outcome == "absent":
+        raise RequestFailed(if_absent)
+    if reply.outcome not in ("deleted", "deferred"):
+        raise RequestFailed(
+            reply.error or f"{subject} was not deleted: {reply.outcome or 'no answer'}"
+        )
+    return reply.outcome
+
+
+async def _delete_stored(bus: Link, key: str) -> None:
     if not KEY.fullmatch(key):
         raise BadInput(f'"{key}" is not a key of the bucket, such as `admit doctor` prints')
     try:
-        reply = await bus.ask("delete", Delete(kind="", name="", stored=key), DeleteReply)
+        await _ask(bus, key, f"the bucket has no key {key}", kind="", name="", stored=key)
     except NoResponder as error:
         await _delete_directly(bus, key, error)
-        return
-    if reply.outcome == "absent":
-        raise RequestFailed(f"the bucket has no key {key}")
-    if reply.outcome != "deleted":
-        raise RequestFailed(reply.error or f"{key} was not deleted: {reply.outcome or 'no answer'}")
+    output.outcome(key, "deleted")
 
 
 async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
@@ -173,14 +178,8 @@ async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
 
 async def _delete_runner(bus: Link, name: str) -> None:
     """Deletes what a runner left that is gone for good. Raises RequestFailed while it answers."""
-    from admittance.events.requests import Delete, DeleteReply
-
-    request = Delete(kind=RUNNER.singular, name=name)
-    reply = await bus.ask("delete", request, DeleteReply)
-    if reply.outcome == "absent":
-        raise RequestFailed(f"no runner {name}: `admit doctor` lists those that are away")
-    if reply.outcome != "deleted":
-        raise RequestFailed(reply.error or f"runner {name} was not deleted: no answer")
+    absent = f"no runner {name}: `admit doctor` lists those that are away"
+    await _ask(bus, f"runner {name}", absent, kind=RUNNER.singular, name=name)
     output.outcome(f"runner/{name}", "deleted")
 
 
@@ -196,14 +195,13 @@ def _target(word: str) -> tuple[kinds.Kind, str | None]:
 def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]:
     """``KIND NAME…`` or ``KIND/NAME…`` as kinds and names. Raises BadInput."""
     if "/" in typed:
-        words = [typed, *names]
-        found = []
-        for word in words:
+        targets = []
+        for word in (typed, *names):
             kind, name = _target(word)
             if not name:
                 raise BadInput(f'"{word}" is not an object; write kind/name')
-            found.append((kind, name))
-        return found
+            targets.append((kind, name))
+        return targets
     kind, _ = _target(typed)
     if not names:
         raise BadInput(f"which {kind.singular}? the name is missing")
@@ -212,20 +210,16 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]
 
 async def _delete_request(bus: Link, name: str) -> None:
     """Deletes a ProvisioningRequest and prints the outcome. Raises RequestFailed."""
-    from admittance.events.requests import Delete, DeleteReply
-
     found = await requests.objects.find(bus, kinds.REQUEST, name)
     before = requests.capacity.record_of(found)
-    request = Delete(kind=kinds.REQUEST.manifest, namespace=found.namespace, name=name)
-    reply = await bus.ask("delete", request, DeleteReply)
     subject = f"{kinds.REQUEST.qualified}/{name}"
-    if reply.outcome == "absent":
-        raise RequestFailed(f'{kinds.REQUEST.qualified} "{name}" not found')
-    if reply.outcome not in ("deleted", "deferred"):
-        raise RequestFailed(
-            reply.error or f"{subject} was not deleted: {reply.outcome or 'no answer'}"
-        )
-    if reply.outcome == "deferred" and not await _is_gone(bus, found, before):
+    outcome = await _ask(
+        *(bus, subject, f'{kinds.REQUEST.qualified} "{name}" not found'),
+        kind=kinds.REQUEST.manifest,
+        namespace=found.namespace,
+        name=name,
+    )
+    if outcome == "deferred" and not await _is_gone(bus, found, before):
         output.outcome(subject, "deleting")
         output.note(LATER)
         return

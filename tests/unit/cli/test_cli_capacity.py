@@ -67,10 +67,11 @@ def test_a_request_row_has_the_workload_and_the_state() -> None:
     )
 
 
-def test_an_unreadable_request_has_a_row() -> None:
+def test_an_unreadable_request_has_a_row_with_all_columns() -> None:
     odd = BucketObject("provisioningrequest.ns.odd", b"{}", 1)
-    (row,) = tables.table(kinds.REQUEST, [odd], NOON, {}).rows
-    assert row[0] == "odd"
+    table = tables.table(kinds.REQUEST, [odd], NOON, {})
+    (row,) = table.rows
+    assert (row[0], len(row)) == ("odd", len(table.columns))
 
 
 def test_a_described_workload_shows_its_request_in_full(capsys: pytest.CaptureFixture[str]) -> None:

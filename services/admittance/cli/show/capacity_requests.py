@@ -28,11 +28,16 @@ def state_of(record: Record) -> str:
     return "Deleting" if record.metadata.deletion_timestamp else str(record.status.state)
 
 
-def row(found: BucketObject, now: datetime, _counters: object) -> tuple[str, ...]:
+COLUMNS: Final = columns_of(
+    *("NAME", "WORKLOAD", "CHECK", "CLASS", "#ATTEMPT", "STATE", "AGE", "MESSAGE", "+ID")
+)
+
+
+def row(found: BucketObject, now: datetime) -> tuple[str, ...]:
     """A row of `get provisioningrequests`."""
     record = record_of(found)
     if record is None:
-        return (found.name, *(UNKNOWN,) * 7)
+        return (found.name, *(UNKNOWN,) * (len(COLUMNS) - 1))
     spec = record.spec
     return (
         found.name,

@@ -124,7 +124,7 @@ def _pool(found: BucketObject) -> Pool:
         raise BadPool(str(error)) from None
 
 
-def row(found: BucketObject, _now: datetime, _counters: object) -> tuple[str, ...]:
+def row(found: BucketObject) -> tuple[str, ...]:
     """The row of a MachinePool in a table."""
     plain = found.plain()
     written = field(plain, "spec", "machines")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from admittance.cli.show.variant_tree import Line, arranged
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
@@ -31,11 +31,6 @@ Reasons = Mapping[tuple[str, str], tuple[str, str]]
 NO_REASONS: Final[Reasons] = MappingProxyType({})
 
 
-class _View(NamedTuple):
-    columns: tuple[Column, ...]
-    row: Callable[[BucketObject, datetime, Counters], tuple[str, ...]]
-
-
 def table(
     kind: Kind,
     found: Sequence[BucketObject],
@@ -49,26 +44,36 @@ def table(
 
     Variants stand below their parents. ``waits``: why workloads wait, from the scheduler.
     """
-    view = _view(kind)
-    columns = view.columns
+    columns: tuple[Column, ...]
     if kind is kinds.WORKLOAD:
         lines = arranged(found)
         found = [line.found for line in lines]
-        rows = [_workload_line(line, now, waits) for line in lines]
+        columns, rows = _WORKLOAD, [_workload(line, now, waits) for line in lines]
+    elif kind is kinds.MACHINE_POOL:
+        from admittance.cli.show import pools
+
+        columns, rows = pools.COLUMNS, list(map(pools.row, found))
+    elif kind is kinds.REQUEST:
+        from admittance.cli.show import capacity_requests
+
+        columns = capacity_requests.COLUMNS
+        rows = [capacity_requests.row(request, now) for request in found]
     else:
-        rows = [view.row(one, now, counters) for one in found]
+        columns, cells = _VIEWS.get(kind.manifest, _FOREIGN)
+        rows = [_row(columns, cells, one, now, counters) for one in found]
     if all_namespaces and kind.namespaced:
         columns = (Column("NAMESPACE"), *columns)
         rows = [(one.namespace, *row) for one, row in zip(found, rows, strict=True)]
     return Table(columns, rows)
 
 
-def _view(kind: Kind) -> _View:
-    if kind is kinds.MACHINE_POOL:
-        from admittance.cli.show import pools
-
-        return _View(pools.COLUMNS, pools.row)
-    return _VIEWS.get(kind.manifest, _FOREIGN)
+def _row(
+    columns: Sequence[Column], cells: _Cells, found: BucketObject, now: datetime, counters: Counters
+) -> tuple[str, ...]:
+    own = {"NAME": found.name, "AGE": age(found.created(), now)}
+    counted = counters.get((found.namespace, found.name))
+    others = iter(cells(found.plain(), counted))
+    return tuple(own[one.title] if one.title in own else next(others) for one in columns)
 
 
 def wait_of(workload: StoredWorkload, now: datetime) -> str:
@@ -97,11 +102,7 @@ def admission_text(admission: Admission) -> str:
     return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
 
 
-def _workload(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    return _workload_line(Line(found, found.workload()), now)
-
-
-def _workload_line(line: Line, now: datetime, waits: Reasons = NO_REASONS) -> tuple[str, ...]:
+def _workload(line: Line, now: datetime, waits: Reasons) -> tuple[str, ...]:
     found, workload = line.found, line.workload
     spec = head(workload)
     where = phase(workload, now)
@@ -149,35 +150,30 @@ def _why(status: QueueStatus | None) -> str:
     return "" if status is None or status.active else f"{status.reason}: {status.message}"
 
 
-def _cluster_queue(found: BucketObject, now: datetime, counters: Counters) -> tuple[str, ...]:
-    spec = field(found.plain(), "spec", default={})
-    status = counters.get(("", found.name))
+def _cluster_queue(plain: Mapping[str, Any], status: QueueStatus | None) -> tuple[str, ...]:
+    spec = field(plain, "spec", default={})
     flavors = {
         flavor.get("name", ""): None
         for group in spec.get("resourceGroups") or []
         for flavor in group.get("flavors") or []
     }
     return (
-        found.name,
         spec.get("cohortName") or NOTHING,
         spec.get("queueingStrategy") or "BestEffortFIFO",
         *_counted(status),
-        age(found.created(), now),
         ",".join(flavors) or NOTHING,
         UNKNOWN if status is None else str(status.parked),
         _why(status),
     )
 
 
-def _local_queue(found: BucketObject, now: datetime, counters: Counters) -> tuple[str, ...]:
-    status = counters.get((found.namespace, found.name))
+def _local_queue(plain: Mapping[str, Any], status: QueueStatus | None) -> tuple[str, ...]:
+    used = None if status is None else status.used
     return (
-        found.name,
-        field(found.plain(), "spec", "clusterQueue", default=NOTHING),
+        field(plain, "spec", "clusterQueue", default=NOTHING),
         *_counted(status),
-        age(found.created(), now),
-        NOTHING if status is None or status.used is None else value_of(status.used),
-        NOTHING if status is None or status.used is None else f"{status.used.weight:g}",
+        NOTHING if used is None else value_of(used),
+        NOTHING if used is None else f"{used.weight:g}",
         _why(status),
     )
 
@@ -191,156 +187,107 @@ def _labels(labels: Mapping[str, Any]) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items()) or NOTHING
 
 
-def _flavor(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    spec = field(found.plain(), "spec", default={})
+def _flavor(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
+    spec = field(plain, "spec", default={})
     taints = ",".join(
         f"{taint.get('key')}={taint.get('value', '')}:{taint.get('effect', '')}"
         for taint in spec.get("nodeTaints") or []
     )
-    return (
-        found.name,
-        _labels(spec.get("nodeLabels") or {}),
-        taints or NOTHING,
-        age(found.created(), now),
-    )
+    return _labels(spec.get("nodeLabels") or {}), taints or NOTHING
 
 
-def _check(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    spec = field(found.plain(), "spec", default={})
+def _check(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
+    spec = field(plain, "spec", default={})
     parameters = spec.get("parameters") or {}
-    [active, *_] = [c for c in conditions_of(found.plain()) if c.get("type") == "Active"] or [{}]
+    [active, *_rest] = [c for c in conditions_of(plain) if c.get("type") == "Active"] or [{}]
     inactive = active.get("status") == "False"
     return (
-        found.name,
         spec.get("controllerName") or NOTHING,
         f"{parameters.get('kind')}/{parameters.get('name')}" if parameters else NOTHING,
         {"True": "yes", "False": "no"}.get(str(active.get("status", "")), UNKNOWN),
         (str(active.get("reason", "")) if inactive else "") or NOTHING,
-        age(found.created(), now),
         spec.get("preemptionPolicy") or "Anytime",
         str(active.get("message", "")) if inactive else "",
     )
 
 
-def _topology(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    levels = field(found.plain(), "spec", "levels", default=())
+def _topology(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
+    levels = field(plain, "spec", "levels", default=())
+    return (",".join(str(one.get("nodeLabel")) for one in levels) or NOTHING,)
+
+
+def _cohort(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
+    spec = field(plain, "spec", default={})
+    return spec.get("parentName") or NOTHING, str(len(spec.get("resourceGroups") or []))
+
+
+def _priority_class(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
+    return str(plain.get("value", 0)), str(plain.get("description", ""))
+
+
+def _pod_priority_class(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
+    value, description = _priority_class(plain, _)
+    return value, "yes" if plain.get("globalDefault") else NOTHING, description
+
+
+def _provisioning(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
     return (
-        found.name,
-        ",".join(str(one.get("nodeLabel")) for one in levels) or NOTHING,
-        age(found.created(), now),
+        field(plain, "spec", "provisioningClassName", default=NOTHING),
+        ",".join(field(plain, "spec", "managedResources", default=())) or "all",
+        str(field(plain, "spec", "retryStrategy", "backoffLimitCount", default=3)),
+        _labels(field(plain, "spec", "parameters", default={})),
     )
 
 
-def _cohort(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    spec = field(found.plain(), "spec", default={})
-    return (
-        found.name,
-        spec.get("parentName") or NOTHING,
-        str(len(spec.get("resourceGroups") or [])),
-        age(found.created(), now),
-    )
+def _namespace(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
+    return (_labels(field(plain, "metadata", "labels", default={})),)
 
 
-def _priority_class(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    plain = found.plain()
-    return (
-        found.name,
-        str(plain.get("value", 0)),
-        age(found.created(), now),
-        str(plain.get("description", "")),
-    )
+def _foreign(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
+    return str(plain.get("kind", "")), str(plain.get("apiVersion", ""))
 
 
-def _pod_priority_class(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    plain = found.plain()
-    return (
-        found.name,
-        str(plain.get("value", 0)),
-        "yes" if plain.get("globalDefault") else NOTHING,
-        age(found.created(), now),
-        str(plain.get("description", "")),
-    )
-
-
-def _provisioning(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    return (
-        found.name,
-        field(found.plain(), "spec", "provisioningClassName", default=NOTHING),
-        ",".join(field(found.plain(), "spec", "managedResources", default=())) or "all",
-        str(field(found.plain(), "spec", "retryStrategy", "backoffLimitCount", default=3)),
-        age(found.created(), now),
-        _labels(field(found.plain(), "spec", "parameters", default={})),
-    )
-
-
-def _request(found: BucketObject, now: datetime, counters: Counters) -> tuple[str, ...]:
-    from admittance.cli.show import capacity_requests
-
-    return capacity_requests.row(found, now, counters)
-
-
-def _namespace(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    return (
-        found.name,
-        _labels(field(found.plain(), "metadata", "labels", default={})),
-        age(found.created(), now),
-    )
-
-
-def _foreign(found: BucketObject, now: datetime, _counters: Counters) -> tuple[str, ...]:
-    plain = found.plain()
-    return (
-        found.name,
-        str(plain.get("kind", "")),
-        str(plain.get("apiVersion", "")),
-        age(found.created(), now),
-    )
-
-
+_Cells = Callable[[Mapping[str, Any], QueueStatus | None], tuple[str, ...]]
+"""Returns the cells of a stored object, with its counters if it is a queue, in all columns but NAME
+and AGE."""
 _COUNTED = ("#PENDING", "#RESERVING", "#ADMITTED", "ACTIVE", "AGE")
-_FOREIGN = _View(columns_of("NAME", "KIND", "API VERSION", "AGE"), _foreign)
-_VIEWS: Final[dict[str, _View]] = {
-    kinds.WORKLOAD.manifest: _View(
-        columns_of(
-            *("NAME", "QUEUE", "#PRIORITY", "PHASE", "FLAVORS", "AGE", "~STARTED", "DURATION"),
-            *("REASON", "+RESERVED IN", "+PODS", "+#CYCLE", "+MESSAGE"),
-        ),
-        _workload,
-    ),
-    kinds.CLUSTER_QUEUE.manifest: _View(
+_WORKLOAD = columns_of(
+    *("NAME", "QUEUE", "#PRIORITY", "PHASE", "FLAVORS", "AGE", "~STARTED", "DURATION"),
+    *("REASON", "+RESERVED IN", "+PODS", "+#CYCLE", "+MESSAGE"),
+)
+_FOREIGN = columns_of("NAME", "KIND", "API VERSION", "AGE"), _foreign
+_VIEWS: Final[Mapping[str, tuple[tuple[Column, ...], _Cells]]] = {
+    kinds.CLUSTER_QUEUE.manifest: (
         columns_of(
             "NAME", "COHORT", "STRATEGY", *_COUNTED, "+FLAVORS", "+#PARKED", "+WHY INACTIVE"
         ),
         _cluster_queue,
     ),
-    kinds.LOCAL_QUEUE.manifest: _View(
+    kinds.LOCAL_QUEUE.manifest: (
         columns_of("NAME", "CLUSTERQUEUE", *_COUNTED, "+#USAGE", "+#WEIGHT", "+WHY INACTIVE"),
         _local_queue,
     ),
-    kinds.FLAVOR.manifest: _View(columns_of("NAME", "NODE LABELS", "TAINTS", "AGE"), _flavor),
-    kinds.TOPOLOGY.manifest: _View(columns_of("NAME", "LEVELS", "AGE"), _topology),
-    kinds.CHECK.manifest: _View(
+    kinds.FLAVOR.manifest: (columns_of("NAME", "NODE LABELS", "TAINTS", "AGE"), _flavor),
+    kinds.TOPOLOGY.manifest: (columns_of("NAME", "LEVELS", "AGE"), _topology),
+    kinds.CHECK.manifest: (
         columns_of(
             *("NAME", "CONTROLLER", "PARAMETERS", "ACTIVE", "REASON", "AGE", "+PREEMPTION"),
             "+MESSAGE",
         ),
         _check,
     ),
-    kinds.COHORT.manifest: _View(columns_of("NAME", "PARENT", "#GROUPS", "AGE"), _cohort),
-    kinds.PRIORITY_CLASS.manifest: _View(
-        columns_of("NAME", "#VALUE", "AGE", "DESCRIPTION"), _priority_class
+    kinds.COHORT.manifest: (columns_of("NAME", "PARENT", "#GROUPS", "AGE"), _cohort),
+    kinds.PRIORITY_CLASS.manifest: (
+        columns_of("NAME", "#VALUE", "AGE", "DESCRIPTION"),
+        _priority_class,
     ),
-    kinds.POD_PRIORITY_CLASS.manifest: _View(
-        columns_of("NAME", "#VALUE", "DEFAULT", "AGE", "DESCRIPTION"), _pod_priority_class
+    kinds.POD_PRIORITY_CLASS.manifest: (
+        columns_of("NAME", "#VALUE", "DEFAULT", "AGE", "DESCRIPTION"),
+        _pod_priority_class,
     ),
-    kinds.PROVISIONING.manifest: _View(
-        columns_of("NAME", "CLASS", "RESOURCES", "#RETRIES", "AGE", "+PARAMETERS"), _provisioning
+    kinds.PROVISIONING.manifest: (
+        columns_of("NAME", "CLASS", "RESOURCES", "#RETRIES", "AGE", "+PARAMETERS"),
+        _provisioning,
     ),
-    kinds.REQUEST.manifest: _View(
-        columns_of(
-            *("NAME", "WORKLOAD", "CHECK", "CLASS", "#ATTEMPT", "STATE", "AGE", "MESSAGE", "+ID")
-        ),
-        _request,
-    ),
-    kinds.NAMESPACE.manifest: _View(columns_of("NAME", "LABELS", "AGE"), _namespace),
+    kinds.NAMESPACE.manifest: (columns_of("NAME", "LABELS", "AGE"), _namespace),
 }

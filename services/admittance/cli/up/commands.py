@@ -48,29 +48,34 @@ job_options = stacked(
         "--run-as-file FILE",
         "More rules as for --run-as, one in a line, read again when FILE changes. "
         "Default: $ADMIT_RUN_AS_FILE; of a locked `up`, auth/run-as in its data folder",
+        name="file",
         many=True,
     ),
     option(
         "--job-namespace NAME",
         "The runner starts jobs of this namespace only; repeatable. "
         "Default: $ADMIT_JOB_NAMESPACES, or all",
+        name="namespaces",
         many=True,
     ),
     option(
         "--job-image PATTERN",
         "Containers may run such images only; repeatable. Default: $ADMIT_JOB_IMAGES, or all",
+        name="images",
         many=True,
     ),
     option(
         "--job-folder DIR",
         "Working folders of local jobs lie in this folder; repeatable. "
         "Default: $ADMIT_JOB_FOLDERS, or everywhere",
+        name="folders",
         many=True,
     ),
     option(
         "--allow-host-path DIR",
         "Jobs may mount this folder by hostPath; repeatable. "
         "Default: $ADMIT_ALLOW_HOST_PATHS, or none",
+        name="host_paths",
         many=True,
     ),
     option(
@@ -158,51 +163,27 @@ service_options = stacked(
 
 
 def _options(
-    *,
-    data_dir: Path | None,
-    run_as: tuple[str, ...],
-    run_as_file: tuple[str, ...],
-    job_namespace: tuple[str, ...],
-    job_image: tuple[str, ...],
-    job_folder: tuple[str, ...],
-    allow_host_path: tuple[str, ...],
-    env_files: str | None,
-    escalation: bool | None,
-    pods: str | None,
-    processes: str | None,
-    output: str | None,
-    namespace_output: str | None,
-    scratch: str | None,
-    free_space: str | None,
-    **others: Any,
+    *, data_dir: Path | None, env_files: str | None, escalation: bool | None, **given: Any
 ) -> Options:
-    """The options of `up` and `serve`."""
+    """The options of `up` and `serve`. The other options of jobs have the names of the fields of
+    `RuleTexts` and `LimitTexts`."""
     from admittance.cli.up.options import Options
     from admittance.job_rules.limits import LimitTexts
     from admittance.job_rules.options import RuleTexts
 
+    limits = {name: given.pop(name) or "" for name in LimitTexts.__struct_fields__ if name in given}
+    rules = {name: given.pop(name) for name in RuleTexts._fields if name in given}
     return Options(
         data_dir=data_folder(data_dir),
         folder_chosen=data_dir is not None,
         rules=RuleTexts(
-            run_as=run_as,
-            file=run_as_file,
-            namespaces=job_namespace,
-            images=job_image,
-            folders=job_folder,
-            host_paths=allow_host_path,
+            **rules,
             env_files=(env_files,) if env_files else (),
             limits=LimitTexts(
-                pods=pods or "",
-                processes=processes or "",
-                output=output or "",
-                namespace_output=namespace_output or "",
-                scratch=scratch or "",
-                free_space=free_space or "",
-                privilege_escalation={None: "", True: "1", False: "0"}[escalation],
+                **limits, privilege_escalation={None: "", True: "1", False: "0"}[escalation]
             ),
         ),
-        **others,
+        **given,
     )
 
 
