@@ -1,10 +1,12 @@
-"""Checks sizes of folders and modules, cycles of imports, the walls between services, and sources
-of time and chance.
+"""Checks cycles of imports, the walls between services, and sources of time and chance; gives
+advice about sizes and names.
 
 ``python tools/house_check.py [ROOT]`` prints one line per offender and exits with status 1 if
 there is any. Imports under ``TYPE_CHECKING`` and by string count: a reader cannot follow such a
 cycle either.
-A module or folder with a good reason to be larger is listed below with that reason.
+
+Advice does not change the status: a limit that fails the build shapes the code, and modules of
+exactly the limit are the result. The subject of a module or folder decides its size.
 """
 
 import ast
@@ -20,11 +22,8 @@ ROOTS = ("libs", "services")
 MODULES_PER_FOLDER = 15
 LINES_PER_MODULE = 500
 
-# Paths from the root of the repository, each with its reason.
-LARGE_FOLDERS: Mapping[str, str] = {
-    "libs/admittance/events": "all messages of the wire, and their words, are one subject",
-}
-LONG_MODULES: Mapping[str, str] = {}
+RIDDLES = ("one", "found")
+"""Names of variables that say nothing about the value."""
 
 # Modules that read the clock or draw chance themselves. All others call `runtime/clock.py` and
 # `runtime/chance.py`, so that a simulation can put a virtual clock and a seed in their place.
@@ -49,20 +48,26 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a syntax tree; each check reads them again."""
+    return tuple(ast.walk(tree))
+
+
 def modules_under(root: Path) -> dict[str, Path]:
     """Dotted names of all modules in libs/ and services/, with their files."""
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     for base in ROOTS:
         for path in sorted((root / base).rglob("*.py")):
             parts = list(path.relative_to(root / base).with_suffix("").parts)
             if parts[-1] == "__init__":
                 parts.pop()
-            found[".".join(parts)] = path
-    return found
+            modules[".".join(parts)] = path
+    return modules
 
 
 def _docstrings(tree: ast.AST) -> set[ast.AST]:
-    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {node.value for node in nodes_of(tree) if isinstance(node, ast.Expr)}
 
 
 CODE = re.compile(r"\b(?:from|import) (\w+(?:\.\w+)+)")
@@ -72,7 +77,7 @@ IMPORTERS = ("import_module", "__import__")
 
 def _calls_of_importers(tree: ast.AST) -> Iterator[ast.expr]:
     """The first argument of each call that imports a module by its name."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and node.args:
             called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func
             name = called.id if isinstance(called, ast.Name) else called
@@ -86,10 +91,10 @@ def imports_by_string(tree: ast.AST, name: str, modules: Mapping[str, Path]) -> 
     docstrings = _docstrings(tree)
     texts = [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings
     ]
-    named = {found for text in texts for found in CODE.findall(text)}
+    named = {module for text in texts for module in CODE.findall(text)}
     for argument in _calls_of_importers(tree):
         prefix = ""
         if isinstance(argument, ast.JoinedStr):
@@ -98,9 +103,9 @@ def imports_by_string(tree: ast.AST, name: str, modules: Mapping[str, Path]) -> 
                     pass
                 case [ast.FormattedValue(value=ast.Name(id="__name__")), *_]:
                     prefix = f"{name}."
-        found = {prefix + text for text in texts} & set(modules)
+        completed = {prefix + text for text in texts} & set(modules)
         # Without the rest of a name in the text, every module below may be meant.
-        named |= found or {one for one in modules if prefix and one.startswith(prefix)}
+        named |= completed or {module for module in modules if prefix and module.startswith(prefix)}
     return named & set(modules)
 
 
@@ -116,7 +121,7 @@ def imports_of(modules: Mapping[str, Path]) -> dict[str, set[str]]:
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         tree = tree_of(path)
         targets = imports_by_string(tree, name, modules)
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.Import):
                 targets.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -133,13 +138,13 @@ def imports_of(modules: Mapping[str, Path]) -> dict[str, set[str]]:
 
 def outside_imports(path: Path) -> list[str]:
     """The sources of time and chance that a module imports from Python itself."""
-    found: list[str] = []
-    for node in ast.walk(tree_of(path)):
+    sources: list[str] = []
+    for node in nodes_of(tree_of(path)):
         if isinstance(node, ast.Import):
-            found.extend(alias.name for alias in node.names if alias.name in OUTSIDE)
+            sources.extend(alias.name for alias in node.names if alias.name in OUTSIDE)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module in OUTSIDE:
-            found.append(node.module)
-    return found
+            sources.append(node.module)
+    return sources
 
 
 def broken_walls(modules: Mapping[str, Path], graph: Mapping[str, set[str]]) -> Iterator[str]:
@@ -149,7 +154,7 @@ def broken_walls(modules: Mapping[str, Path], graph: Mapping[str, set[str]]) -> 
     def home(name: str) -> tuple[str, str]:
         """The root of a module, and its package in services/; "": it lies beside the packages."""
         path, top = modules[name], ".".join(name.split(".")[:2])
-        root = next(one for one in reversed(path.parts) if one in ROOTS)
+        root = next(part for part in reversed(path.parts) if part in ROOTS)
         return root, top if modules.get(top, path).name == "__init__.py" else ""
 
     for name, targets in sorted(graph.items()):
@@ -166,13 +171,13 @@ def nats_of_services(modules: Mapping[str, Path]) -> Iterator[str]:
     for name, path in sorted(modules.items()):
         if not any(name.startswith(f"{service}.") for service in services):
             continue
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(tree_of(path)):
             named: list[str] = []
             if isinstance(node, ast.Import):
                 named = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 named = [node.module or ""]
-            if any(one.partition(".")[0] == "nats" for one in named):
+            if any(module.partition(".")[0] == "nats" for module in named):
                 yield f"{name} imports nats: only the runtime does"
 
 
@@ -196,46 +201,35 @@ def folders_of(modules: Mapping[str, Path], graph: Mapping[str, set[str]]) -> di
 def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     """One cycle of each knot in the graph, shortest first."""
     rest = {name: set(targets) for name, targets in graph.items()}
-    found: list[list[str]] = []
+    knots: list[list[str]] = []
     while True:
         try:
             TopologicalSorter(rest).prepare()
         except CycleError as error:
             cycle: list[str] = error.args[1][:-1]
         else:
-            return sorted(found, key=len)
-        found.append(sorted(cycle))
+            return sorted(knots, key=len)
+        knots.append(sorted(cycle))
         # The edges of this cycle are gone, so that the search ends and finds other cycles.
         for name in cycle:
             rest[name] -= set(cycle)
 
 
-def unknown(found: Iterable[list[str]]) -> list[list[str]]:
+def unknown(knots: Iterable[list[str]]) -> list[list[str]]:
     """The cycles that lie in none of the packages of ``KNOWN_CYCLES``."""
     return [
         cycle
-        for cycle in found
+        for cycle in knots
         if not any(all(f"{n}.".startswith(f"{p}.") for n in cycle) for p in KNOWN_CYCLES)
     ]
 
 
 def offenders(root: Path) -> list[str]:
-    """One sentence for each folder, module or cycle that breaks a limit."""
+    """One sentence for each import or cycle that breaks a rule."""
     modules = modules_under(root)
     said: list[str] = []
-    sizes = Counter(
-        path.parent.relative_to(root).as_posix()
-        for path in modules.values()
-        if path.name != "__init__.py"
-    )
-    for folder, size in sorted(sizes.items()):
-        if size > MODULES_PER_FOLDER and folder not in LARGE_FOLDERS:
-            said.append(f"{folder} has {size} modules, at most {MODULES_PER_FOLDER}: split it")
     for name, path in modules.items():
-        lines = len(path.read_text().splitlines())
         where = path.relative_to(root).as_posix()
-        if lines > LINES_PER_MODULE and where not in LONG_MODULES:
-            said.append(f"{where} has {lines} lines, at most {LINES_PER_MODULE}: split it")
         taken = outside_imports(path)
         if taken and where not in OWN_TIME_AND_CHANCE:
             said.append(f"{where} imports {taken[0]}: call runtime/clock.py or runtime/chance.py")
@@ -251,8 +245,56 @@ def offenders(root: Path) -> list[str]:
     return said
 
 
+def bindings(tree: ast.AST) -> Iterator[str]:
+    """The name of each variable and parameter, once for each place that binds it."""
+    for node in nodes_of(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.MatchAs) and node.name:
+            yield node.name
+
+
+def advice(root: Path) -> list[str]:
+    """One sentence for each large folder and module, and for names that a reader confuses."""
+    modules = modules_under(root)
+    said: list[str] = []
+    sizes = Counter(
+        path.parent.relative_to(root).as_posix()
+        for path in modules.values()
+        if path.name != "__init__.py"
+    )
+    for folder, size in sorted(sizes.items()):
+        if size > MODULES_PER_FOLDER:
+            said.append(f"{folder} has {size} modules: is it one subject?")
+    riddles: Counter[str] = Counter()
+    homes: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        lines = len(path.read_text().splitlines())
+        if lines > LINES_PER_MODULE:
+            said.append(
+                f"{path.relative_to(root).as_posix()} has {lines} lines: is it one subject?"
+            )
+        tree = tree_of(path)
+        riddles.update(bound for bound in bindings(tree) if bound in RIDDLES)
+        for node in nodes_of(tree):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, set()).add(name)
+    for riddle in RIDDLES:
+        if riddles[riddle]:
+            said.append(f"`{riddle}` is bound {riddles[riddle]} times: name the value")
+    for class_name, places in sorted(homes.items()):
+        packages = Counter(place.rpartition(".")[0] for place in places)
+        if max(packages.values()) > 1:
+            said.append(f"{class_name} is a class of {' and of '.join(sorted(places))}")
+    return said
+
+
 def main() -> int:
     root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    for line in advice(root):
+        sys.stdout.write(f"advice: {line}\n")
     said = offenders(root)
     for line in said:
         sys.stderr.write(line + "\n")
