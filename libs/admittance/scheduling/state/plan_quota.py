@@ -3,13 +3,13 @@
 A planner goes on and its victims go, or it gives up and they stay. So at every node the usage that
 counts is the most that may come to be held there: with one plan, the larger of the planner's amount
 and the victims' amount. Plans that have a victim in common cannot all get the quota of that victim,
-so they are looked at together. Source: `docs/spec/lifecycle.md#2.7`."""
+so they are looked at together. Source: `docs/spec/lifecycle.md#2.7`, `docs/decisions/0064-…`."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from itertools import chain, combinations
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import chain, combinations, pairwise
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource
 
@@ -17,6 +17,7 @@ Member = TypeVar("Member", bound=Hashable)
 _Taker = frozenset[tuple[Member, int]]
 Left = TypeVar("Left", bound=Hashable)
 Right = TypeVar("Right", bound=Hashable)
+_Node: TypeAlias = tuple[str, Hashable]
 
 
 class PlanLevel(NamedTuple, Generic[Member]):
@@ -62,8 +63,9 @@ class PlanQuota(Generic[Member]):
     @property
     def members(self) -> Iterable[Member]:
         """All planners and victims, each once."""
-        found = (one for plan in self.plans for one in (plan.planner, *plan.victims))
-        return dict.fromkeys(found)
+        return dict.fromkeys(
+            member for plan in self.plans for member in (plan.planner, *plan.victims)
+        )
 
     def exclude(self, workload: Member) -> None:
         """Excludes a planner or victim for a while from the quota that planners and victims
@@ -107,16 +109,16 @@ def connected(plans: Iterable[Plan[Member]]) -> list[list[Plan[Member]]]:
     for number, plan in enumerate(plans):
         met = sorted({places[key] for key in _keys(plan) if key in places})
         place = met[0] if met else number
-        joined = [*(one for other in met[1:] for one in groups.pop(other)), plan]
+        joined = [*chain.from_iterable(groups.pop(other) for other in met[1:]), plan]
         groups.setdefault(place, []).extend(joined)
-        for one in joined:
-            places.update(dict.fromkeys(_keys(one), place))
+        for moved in joined:
+            places.update(dict.fromkeys(_keys(moved), place))
     return list(groups.values())
 
 
 def _keys(plan: Plan[Member]) -> list[tuple[int, Member]]:
     root = id(plan.levels[-1].cell)
-    return [(root, one) for one in (plan.planner, *plan.victims)]
+    return [(root, member) for member in (plan.planner, *plan.victims)]
 
 
 class _Level(Generic[Member]):
@@ -136,8 +138,8 @@ class _Level(Generic[Member]):
 
     def complete(self) -> None:
         """Must be called after the last `add`."""
-        victims = {one for loads in self._loads.values() for one in loads}
-        if len(self._planners) > 1 and victims.isdisjoint(self._planners):
+        victims = chain.from_iterable(self._loads.values())
+        if self._planners.keys().isdisjoint(victims):
             self._cover = _Cover(self._planners, self._loads)
 
     def change(self, workload: Member, sign: int) -> None:
@@ -149,23 +151,18 @@ class _Level(Generic[Member]):
         """How much of the usage counts twice without the workloads in ``out``."""
         if self._cover is not None:
             return self._cover.given()
-        there = {one: much for one, much in self._planners.items() if one not in out}
-        loads = {p: {v: m for v, m in self._loads[p].items() if v not in out} for p in there}
-        if len(there) == 1:
-            ((planner, mine),) = there.items()
-            return min(mine, sum(loads[planner].values()))
-        return shared_by_plans(there, loads)
+        return shared_by_plans(*_without(out, self._planners, self._loads))
 
 
 def _by_cell(plans: list[Plan[Member]]) -> list[_Level[Member]]:
     """The cells of all plans, those of lower nodes first."""
-    found: dict[int, _Level[Member]] = {}
+    by_cell: dict[int, _Level[Member]] = {}
     for plan in plans:
         for level in plan.levels:
-            found.setdefault(id(level.cell), _Level(level.cell)).add(plan.planner, level)
-    for one in found.values():
-        one.complete()
-    return sorted(found.values(), key=lambda one: -_depth(one.cell))
+            by_cell.setdefault(id(level.cell), _Level(level.cell)).add(plan.planner, level)
+    for whole in by_cell.values():
+        whole.complete()
+    return sorted(by_cell.values(), key=lambda level: -_depth(level.cell))
 
 
 def _depth(cell: Cell) -> int:
@@ -192,32 +189,40 @@ def shared_by_plans(
     of König). That holds while no planner is a victim. A planner that is a victim either stays, and
     neither its victims nor its preemptors hold anything, or holds nothing itself: each combination
     is looked at. With more than `MOST_BOTH` such planners the result may be too small."""
-    held: dict[Member, int] = {}
+    held = dict(planners)
     enemies: dict[Member, set[Member]] = {}
     for planner, victims in loads.items():
-        for one, much in victims.items():
-            held[one] = max(held.get(one, 0), much)
-            enemies.setdefault(one, set()).add(planner)
-            enemies.setdefault(planner, set()).add(one)
-    both = [one for one in planners if one in held]
+        for victim, amount in victims.items():
+            held[victim] = max(held.get(victim, 0), amount)
+            enemies.setdefault(victim, set()).add(planner)
+            enemies.setdefault(planner, set()).add(victim)
+    planned = set(chain.from_iterable(loads.values()))
+    both = [planner for planner in planners if planner in planned]
     if not both:
         return _Cover(planners, loads).given()
-    held |= {one: max(much, held.get(one, 0)) for one, much in planners.items()}
     if len(both) > MOST_BOTH:
         ways = {one: {other: min(held[one], held[other]) for other in enemies[one]} for one in held}
         return most_given(held, held, ways) // 2
     most = 0
     for staying in chain.from_iterable(combinations(both, n) for n in range(len(both) + 1)):
-        beside = set().union(*(enemies[one] for one in staying))
-        if not beside.isdisjoint(staying):
-            continue
-        gone = beside.union(both)
-        left = {one: much for one, much in planners.items() if one not in gone}
-        ways = {p: {v: m for v, m in loads[p].items() if v not in gone} for p in left}
-        rest = sum(much for one, much in held.items() if one not in gone)
-        stays = sum(held[one] for one in staying)
-        most = max(most, stays + rest - _Cover(left, ways).given())
+        ended = set().union(*(enemies[planner] for planner in staying))
+        if ended.isdisjoint(staying):
+            settled = ended.union(both)
+            cover = _Cover(*_without(settled, planners, loads))
+            rest = sum(amount for member, amount in held.items() if member not in settled)
+            stays = sum(held[planner] for planner in staying)
+            most = max(most, stays + rest - cover.given())
     return sum(held.values()) - most
+
+
+def _without(
+    out: set[Member], planners: Mapping[Member, int], loads: Mapping[Member, Mapping[Member, int]]
+) -> tuple[dict[Member, int], dict[Member, dict[Member, int]]]:
+    left = {planner: amount for planner, amount in planners.items() if planner not in out}
+    return left, {
+        planner: {victim: load for victim, load in loads[planner].items() if victim not in out}
+        for planner in left
+    }
 
 
 class _Cover(Generic[Member]):
@@ -231,25 +236,26 @@ class _Cover(Generic[Member]):
         self, planners: Mapping[Member, int], loads: Mapping[Member, Mapping[Member, int]]
     ) -> None:
         self._planners = planners
-        self._taker = {one: frozenset(loads[one].items()) for one in planners}
+        self._taker = {planner: frozenset(loads[planner].items()) for planner in planners}
         self._loads = {taker: dict(taker) for taker in self._taker.values()}
         self._wants: dict[_Taker[Member], int] = {}
-        for one, much in planners.items():
-            self._wants[self._taker[one]] = self._wants.get(self._taker[one], 0) + much
+        for planner, amount in planners.items():
+            taker = self._taker[planner]
+            self._wants[taker] = self._wants.get(taker, 0) + amount
         self._held: dict[Member, int] = {}
         takers: dict[Member, list[_Taker[Member]]] = {}
         for taker, victims in self._loads.items():
-            for one, much in victims.items():
-                self._held[one] = max(self._held.get(one, 0), much)
-                takers.setdefault(one, []).append(taker)
-        self._giver = {one: frozenset(found) for one, found in takers.items()}
+            for victim, amount in victims.items():
+                self._held[victim] = max(self._held.get(victim, 0), amount)
+                takers.setdefault(victim, []).append(taker)
+        self._giver = {victim: frozenset(of) for victim, of in takers.items()}
         self._gives = dict.fromkeys(self._giver.values(), 0)
         self._ways = {
-            taker: dict.fromkeys([self._giver[one] for one in victims], 0)
+            taker: dict.fromkeys([self._giver[victim] for victim in victims], 0)
             for taker, victims in self._loads.items()
         }
-        for one in self._giver:
-            self._give(one, 1)
+        for victim in self._giver:
+            self._give(victim, 1)
 
     def change(self, workload: Member, sign: int) -> None:
         """Subtracts (``sign`` -1) or adds what the workload holds."""
@@ -278,65 +284,52 @@ def most_given(
     """The maximum flow from givers to takers: ``takers`` and ``givers`` have the most that each may
     take or give, ``ways`` the most that a taker may get from a giver. By shortest augmenting paths
     (Edmonds and Karp)."""
-    wanted, left = dict(takers), dict(givers)
-    flow: dict[Right, dict[Left, int]] = {giver: {} for giver in givers}
-    exhausted: set[Right] = set()
-    total = 0
+    left: dict[_Node, int] = {("giver", giver): amount for giver, amount in givers.items()}
+    spare: dict[_Node, dict[_Node, int]] = {giver: {} for giver in left}
     for taker in takers:
-        while wanted[taker] > 0:
-            path = _path(taker, left, flow, ways, exhausted)
-            if not path:
-                break
-            # From the taker: a way to a giver, back to a taker that gets something from it, and so
-            # on to a giver that has something left.
-            much = min(wanted[taker], left[path[-1][1]])
-            for index, (to, giver) in enumerate(path):
-                much = min(much, ways[to][giver] - flow[giver].get(to, 0))
-                if index + 1 < len(path):
-                    much = min(much, flow[giver][path[index + 1][0]])
-            for index, (to, giver) in enumerate(path):
-                flow[giver][to] = flow[giver].get(to, 0) + much
-                if index + 1 < len(path):
-                    flow[giver][path[index + 1][0]] -= much
-            wanted[taker] -= much
-            left[path[-1][1]] -= much
-            total += much
+        row = ways.get(taker, {})
+        spare["taker", taker] = {("giver", giver): most for giver, most in row.items()}
+    exhausted: set[_Node] = set()
+    total = 0
+    for taker, most in takers.items():
+        wanted = most
+        while wanted > 0 and (path := _path(("taker", taker), left, spare, exhausted)):
+            steps = list(pairwise(path))
+            amount = min(wanted, left[path[-1]], *(spare[here][there] for here, there in steps))
+            for here, there in steps:
+                spare[here][there] -= amount
+                spare[there][here] = spare[there].get(here, 0) + amount
+            left[path[-1]] -= amount
+            wanted -= amount
+            total += amount
     return total
 
 
 def _path(
-    taker: Left,
-    left: Mapping[Right, int],
-    flow: Mapping[Right, Mapping[Left, int]],
-    ways: Mapping[Left, Mapping[Right, int]],
-    exhausted: set[Right],
-) -> list[tuple[Left, Right]]:
-    """The shortest augmenting path of the taker: pairs of a taker and the giver from which it gets
-    more; empty if there is none. Then the givers that were reached are added to ``exhausted``: no
-    later path leads through them."""
-    came: dict[Right, tuple[Left, Right | None]] = {}
-    reached: dict[Left, Right | None] = {taker: None}
+    taker: _Node,
+    left: Mapping[_Node, int],
+    spare: Mapping[_Node, Mapping[_Node, int]],
+    exhausted: set[_Node],
+) -> list[_Node]:
+    """The shortest augmenting path: from the taker to a giver that has something left, over other
+    takers that can get what they have from another giver; empty if there is none. Then what was
+    reached is added to ``exhausted``: no later path leads through it."""
+    came: dict[_Node, _Node | None] = {taker: None}
     ahead = [taker]
-    for to in ahead:
-        for giver, most in ways.get(to, {}).items():
-            if giver in came or giver in exhausted or flow[giver].get(to, 0) >= most:
-                continue
-            came[giver] = to, reached[to]
-            if left[giver] > 0:
-                return list(_way_back(giver, came))[::-1]
-            for other, much in flow[giver].items():
-                if much > 0 and other not in reached:
-                    reached[other] = giver
-                    ahead.append(other)
+    for here in ahead:
+        for there, amount in spare[here].items():
+            if amount > 0 and there not in came and there not in exhausted:
+                came[there] = here
+                ahead.append(there)
+                if left.get(there):
+                    return _back_from(there, came)[::-1]
     exhausted.update(came)
     return []
 
 
-def _way_back(
-    giver: Right, came: Mapping[Right, tuple[Left, Right | None]]
-) -> Iterator[tuple[Left, Right]]:
-    here: Right | None = giver
+def _back_from(node: _Node, came: Mapping[_Node, _Node | None]) -> list[_Node]:
+    path, here = [node], came[node]
     while here is not None:
-        to, before = came[here]
-        yield to, here
-        here = before
+        path.append(here)
+        here = came[here]
+    return path

@@ -285,6 +285,26 @@ def test_quota_of_a_victim_beyond_a_plan_is_free_for_another_plan() -> None:
     assert cores.phases("j1", "j2", "v") == ["Admitted", "Admitted", "Pending"]
 
 
+def test_victims_serve_two_plans_where_neither_plan_needs_a_victim_alone() -> None:
+    """The smallest case in which it matters which plan gets which victim's quota: the large plan
+    must leave to the small one what it can get from the other victim (decision 64)."""
+    cores = configured_cores("8", c=DEFERS)
+    for name in ("v1", "v2"):
+        run(cores, name, "4", priority=-1)
+    ask(cores, "c", nominal="8")
+    for name, cpu in (("large", "6"), ("small", "2"), ("none", "1")):
+        cores.submit(name, "cq", cpu, priority=1)
+        cores.settle()
+    assert victims(cores, "large") == ["v1", "v2"]
+    assert len(victims(cores, "small")) == 1
+    assert cores.phases("large", "small", "none") == ["QuotaReserved", "QuotaReserved", "Pending"]
+    assert used(cores) == 8
+    for name in ("small", "large"):
+        cores.verdict(name, "c", "Ready")
+        cores.settle()
+    assert cores.phases("large", "small", "v1", "v2") == ["Admitted"] * 2 + ["Pending"] * 2
+
+
 def test_of_planner_and_victims_the_larger_amount_counts() -> None:
     cores = configured_cores(c=DEFERS)
     run(cores, "v", "10", priority=-1)
