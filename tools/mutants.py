@@ -155,8 +155,8 @@ def _shown(node: ast.AST) -> str:
 def mutants_of(root: Path, path: Path) -> list[Mutant]:
     """All possible changes of the module, in the order of its text."""
     tree = ast.parse((root / path).read_text())
-    found = enumerate(changes(tree))
-    return [Mutant(path, number, line, change) for number, (line, change) in found]
+    numbered = enumerate(changes(tree))
+    return [Mutant(path, number, line, change) for number, (line, change) in numbered]
 
 
 def changed_text(root: Path, mutant: Mutant) -> str:
@@ -233,17 +233,7 @@ class Copies:
     def _tests(self, copy: Path, folder: str, limit: float) -> subprocess.CompletedProcess[str]:
         roots = os.pathsep.join(str(copy / root) for root in ("libs", "services"))
         return subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-x",
-                "-p",
-                "no:cacheprovider",
-                "-m",
-                "not bus",
-                folder,
-            ],
+            [sys.executable, "-m", "pytest", *PYTEST, folder],
             cwd=copy,
             # Without the byte code of the tests, each run would compile them again.
             env={**os.environ, "PYTHONPATH": roots, "PYTHONDONTWRITEBYTECODE": ""},
@@ -258,7 +248,8 @@ def chosen(root: Path, *, count: int, seed: int, at: str) -> list[Mutant]:
     """A sample of all changes, or each change of the module or line ``at``."""
     if at:
         path, _, line = at.partition(":")
-        return [one for one in mutants_of(root, Path(path)) if line in ("", str(one.line))]
+        every = mutants_of(root, Path(path))
+        return [mutant for mutant in every if line in ("", str(mutant.line))]
     every = [mutant for path in modules(root) for mutant in mutants_of(root, path)]
     return random.Random(seed).sample(every, min(count, len(every)))
 

@@ -52,6 +52,7 @@ def _with_time_to_move(folder: Path, number: int) -> str:
     return str(file)
 
 
+@pytest.mark.scenario("D8", "D10", "D14")
 async def test_every_sample_is_accepted_and_the_short_ones_run_as_described(
     tmp_path: Path,
 ) -> None:

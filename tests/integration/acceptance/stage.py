@@ -362,12 +362,6 @@ class Stage:
         admission = self.now(name).status.admission
         return admission.pod_set_assignments[0].flavors["cpu"] if admission is not None else ""
 
-    def places(self, name: str) -> dict[str, dict[str, str]]:
-        """Pod set to flavor by resource."""
-        admission = self.now(name).status.admission
-        rows = admission.pod_set_assignments if admission is not None else ()
-        return {row.name: dict(row.flavors) for row in rows}
-
     def was(self, name: str) -> list[str]:
         """The phases that it was in, each once in a row."""
         found: list[str] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import urllib.request
 from collections.abc import AsyncIterator, Callable
@@ -28,7 +27,7 @@ from support.builders import a_manifest
 from support.cluster import Cluster
 from support.cores.stepped_variants import a_cluster_queue
 from support.requests import apply, ask, eventually, health, submit, workload, workloads
-from support.servers import LIMIT, TestServer, within
+from support.servers import LIMIT
 from support.service_process import ServiceProcess
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -177,51 +176,6 @@ async def place(bus: Bus, cluster: Cluster) -> AsyncIterator[Place]:
     yield found
 
 
-async def test_a_job_has_one_variant_per_flavor_and_lists_them(place: Place) -> None:
-    await place.start("variant-controller")
-    await apply(place.bus, *objects())
-    await place.submit("j", priority=3)
-    await place.until(lambda found: tags(found.get("j", [])) == list(FLAVORS))
-    await place.rest()
-    parent = await workload(place.bus, "j")
-    assert parent is not None
-    assert [row.name for row in parent.status.variants] == [
-        "j-variant-reservation",
-        "j-variant-demand",
-        "j-variant-spot",
-    ]
-    assert {row.why for row in parent.status.variants} == {"race"}
-    (*_, spot) = (await place.families())["j"]
-    assert (head(spot).queue_name, head(spot).priority, head(spot).active) == ("lq", 3, True)
-    assert owner_of(spot) == ("j", parent.metadata.uid)
-
-
-async def test_flavors_that_come_and_go_take_their_variants_along(place: Place) -> None:
-    await place.start("variant-controller")
-    await apply(place.bus, *objects())
-    await place.submit("j")
-    await place.until(lambda found: tags(found.get("j", [])) == list(FLAVORS))
-    await apply(place.bus, *objects("tape", "reservation"))
-    await place.until(lambda found: tags(found["j"]) == ["tape", "reservation"])
-    await place.rest()
-
-
-async def test_a_job_that_is_deleted_takes_its_variants_along(place: Place) -> None:
-    await place.start("variant-controller")
-    await apply(place.bus, *objects())
-    await place.submit("j")
-    await place.until(lambda found: len(found.get("j", [])) == 3)
-    await place.bus.nc.publish(
-        "admit.workload.deleted.ns.j", json.dumps({"namespace": "ns", "name": "j"}).encode()
-    )
-
-    async def gone() -> bool:
-        return await workloads(place.bus) == []
-
-    await eventually(gone)
-    await place.rest()
-
-
 async def test_with_the_gate_off_there_are_no_families(place: Place, tmp_path: Path) -> None:
     (controller,) = place.cluster.processes
     await controller.stop()
@@ -242,20 +196,6 @@ async def test_with_the_gate_off_there_are_no_families(place: Place, tmp_path: P
     assert [(one.metadata.name, role(one)) for one in await workloads(place.bus)] == [
         ("j", "regular")
     ]
-
-
-async def test_a_standby_takes_over_and_goes_on(place: Place) -> None:
-    both = await place.start("variant-controller", "variant-controller")
-    await apply(place.bus, *objects())
-    await place.submit("first")
-    await place.until(lambda found: len(found.get("first", [])) == 3)
-    leader = await place.leader(*both)
-    await leader.kill()
-    await place.submit("second")
-    await place.until(lambda found: len(found.get("second", [])) == 3)
-    (other,) = (one for one in both if one is not leader)
-    assert await place.leader(other) is other
-    await place.rest()
 
 
 async def test_a_stale_variant_controller_does_no_harm_after_a_pause(
@@ -283,24 +223,6 @@ async def test_a_stale_variant_controller_does_no_harm_after_a_pause(
     await place.rest()
     families = await place.families()
     assert {tuple(tags(found)) for found in families.values()} == {FLAVORS}
-
-
-async def test_a_variant_does_not_take_a_name_in_use(place: Place) -> None:
-    await apply(place.bus, *objects())
-    await place.submit("j-variant-spot")
-    await place.submit("j")
-    await place.start("variant-controller")
-    await place.until(
-        lambda found: len(found) == 2 and all(len(one) == 3 for one in found.values())
-    )
-    await place.rest()
-    families = await place.families()
-    (*_, spot) = families["j"]
-    assert spot.metadata.name.startswith("j-variant-spot-")
-    assert "variant-spot-variant" not in spot.metadata.name
-    assert [one.metadata.name for one in families["j-variant-spot"]] == [
-        f"j-variant-spot-variant-{tag}" for tag in FLAVORS
-    ]
 
 
 async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place: Place) -> None:
@@ -334,38 +256,6 @@ async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place
     assert before.sequence == after.sequence, "it goes on talking"
 
 
-async def test_a_family_continues_after_a_restart_of_the_server(
-    place: Place, nats_server: TestServer
-) -> None:
-    await place.start("variant-controller")
-    await apply(place.bus, *objects())
-    await place.submit("before")
-    await place.until(lambda found: len(found.get("before", [])) == 3)
-    await nats_server.restart_after_kill()
-    await within(place.bus.connected())
-    await place.submit("after")
-    await place.until(lambda found: len(found.get("after", [])) == 3)
-    await place.rest()
-
-
-async def test_a_variant_is_activated_when_its_delay_ends(place: Place) -> None:
-    explicit = [
-        {"name": "first", "allowedResourceFlavors": ["reservation"]},
-        {"name": "second", "allowedResourceFlavors": ["spot"], "createDelaySeconds": 2},
-    ]
-    await place.start("variant-controller", "retry-timer")
-    await apply(place.bus, *objects(explicit=explicit))
-    await place.submit("j")
-    await place.until(lambda found: tags(found.get("j", [])) == ["first", "second"])
-    assert [head(one).active for one in (await place.families())["j"]] == [True, False]
-    await place.until(lambda found: all(head(one).active for one in found["j"]))
-    await place.rest()
-    parent = await workload(place.bus, "j")
-    assert parent is not None
-    assert [row.why for row in parent.status.variants] == ["race", "race"]
-    assert parent.status.next_change_at is None
-
-
 @pytest.mark.servers("real")
 async def test_a_job_migrates_and_finishes_without_leftover_messages(place: Place) -> None:
     """With all services: a family is admitted on the free flavor and migrates when the better
@@ -379,6 +269,11 @@ async def test_a_job_migrates_and_finishes_without_leftover_messages(place: Plac
         await submit(place.bus, [manifest])
         await place.runs(manifest["metadata"]["name"])
         await place.rest()
+    parent = await workload(place.bus, "second")
+    assert parent is not None
+    (*_, spot) = (await place.families())["second"]
+    assert spot.metadata.name == "second-variant-spot"
+    assert owner_of(spot) == ("second", parent.metadata.uid)
     assert await place.why("first") == {"reservation": "admitted"}
     assert await place.why("second") == {"reservation": "upgrade", "spot": "admitted"}
     assert await place.runs("second") == "second-variant-spot"
