@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ from admittance.events.subjects import subject_of
 from simulation.family_world import (
     ADMITTED,
     GONE,
-    NOW,
     OPEN,
     PENDING,
     PREEMPTED,
@@ -30,7 +28,6 @@ from simulation.invariants.quota import Accounts
 from simulation.nats.observed import Stored
 from simulation.plots.configuration import manifest
 from simulation.transcript import Broken
-from simulation.virtual_time.loop import START
 
 BREACHES: list[tuple[Callable[[World], None], str]] = []
 
@@ -74,13 +71,6 @@ def a_parent_runs_without_a_variant(world: World) -> None:
     world.whole()
 
 
-@breaks("it runs: False")
-def a_variant_runs_without_its_parent(world: World) -> None:
-    world.waits(1)
-    world.variant(1, ADMITTED, admission=admission("f1"))
-    world.whole()
-
-
 @breaks("it runs as 'p0'")
 def a_parent_names_another_variant(world: World) -> None:
     world.running()
@@ -93,13 +83,6 @@ def a_parent_has_another_admission(world: World) -> None:
     world.waits(1)
     world.variant(1, ADMITTED, admission=admission("f1"))
     world.parent(ADMITTED, admission=admission("f0"), admittedVariant="p1")
-    world.whole()
-
-
-@breaks("it runs: True")
-def only_the_variant_stops(world: World) -> None:
-    world.running()
-    world.variant(1, STOPPING, admission=admission("f1"))
     world.whole()
 
 
@@ -249,53 +232,6 @@ def test_a_job_that_does_not_stop_in_time_is_abandoned() -> None:
     assert world.looks.abandoned == {run}
 
 
-def test_a_job_that_does_not_stop_in_time_is_abandoned_when_its_family_ends() -> None:
-    world = World()
-    run = f"ns.p.{world.running()}"
-    world.looks.started(run, "r")
-    world.stop()
-    world.kernel.loop.now += 9.0
-    # The queue lost its policy: the parent is a workload without variants from now on.
-    world.regular("p", GONE)
-    world.put("workload.ns.p0", None)
-    world.put("workload.ns.p1", None)
-    world.whole()
-    assert world.looks.abandoned == {run}
-
-
-def test_a_variant_may_go_in_the_write_that_applies_the_end_of_its_job() -> None:
-    world = World()
-    run = f"ns.p.{world.running()}"
-    world.looks.started(run, "r")
-    world.looks.ended(run, "lost")
-    # The queue lost its policy, and then the job was lost without an eviction.
-    world.parent(GONE)
-    fact = Stored(world.number + 1, "admit.workload.stopped.ns.p", b"{}", {}, 0.0)
-    world.looks.logged(fact)
-    world.put("workload.ns.p1", None)
-    world.whole()
-
-
-def test_a_variant_may_go_with_a_fact_that_does_not_count() -> None:
-    world = World()
-    world.waits(0, 1)
-    # The queue asks for no variant on f1 any more; then a timer of an earlier wait comes.
-    due = facts.TimerDue(namespace="ns", name="p1", kind="requeue")
-    world.looks.logged(Stored(world.number + 1, subject_of(due), encode(due), {}, 0.0))
-    world.put("workload.ns.p1", None)
-    world.whole()
-
-
-def test_an_admission_that_ends_by_a_clock_that_is_behind_lasted_no_time() -> None:
-    world = World()
-    admission_ends = condition("Admitted", False)
-    admission_ends["lastTransitionTime"] = (START - timedelta(seconds=2)).isoformat()
-    world.regular("w", PENDING)
-    world.regular("w", ADMITTED, admission=admission("f0"))
-    world.regular("w", STOPPING, admission=admission("f0"))
-    world.regular("w", [GONE[0], admission_ends, GONE[2]])
-
-
 RETRY = {"strategy": "static", "baseDelay": "1s"}
 
 
@@ -321,24 +257,3 @@ def test_a_late_retry_with_a_delay_that_had_no_effect_is_found() -> None:
     check(world, retry=RETRY)
     with pytest.raises(Broken, match="had no effect"):
         world.looks.effects.acknowledged(late_retry(world))
-
-
-def test_a_check_may_get_a_delay_after_its_late_retry_was_dropped() -> None:
-    world = World()
-    check(world)
-    dropped = late_retry(world)
-    check(world, retry=RETRY)
-    world.looks.effects.acknowledged(dropped)
-
-
-def test_a_check_may_lose_its_delay_before_the_effect_of_its_late_retry_is_stored() -> None:
-    world = World()
-    check(world, retry=RETRY)
-    fact = late_retry(world)
-    check(world)
-    world.number = fact - 1
-    row = {"name": "k", "state": "Retry", "lastTransitionTime": NOW, "requeueAfterSeconds": 1}
-    waits = [*PENDING, condition("Requeued", False, "AdmissionCheck")]
-    until = (START + timedelta(seconds=1)).isoformat()
-    more = {"admissionCycle": 4, "requeueState": {"requeueAt": until}}
-    world.regular("w", waits, admissionChecks=[row], **more)
