@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from admittance.control.flow_control import PendingCounts
 from admittance.events.subjects import workload_key, workload_name
-from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.family_change import FamilyMembers
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head, owner_of
 
@@ -66,8 +66,7 @@ def with_own_revision(workload: StoredWorkload, revision: int) -> StoredWorkload
     fields = {}
     if status.admitted_revision == 0 and is_true(workload, Type.ADMITTED):
         fields["admitted_revision"] = revision
-    evicted = find(workload, Type.EVICTED)
-    if status.evicted_revision == 0 and evicted is not None and evicted.status == "True":
+    if status.evicted_revision == 0 and is_true(workload, Type.EVICTED):
         fields["evicted_revision"] = revision
     if not fields:
         return workload

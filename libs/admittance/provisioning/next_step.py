@@ -37,7 +37,7 @@ from admittance.provisioning.steps import (
     verdict_of_request,
 )
 from admittance.workload.check_rows import row_of
-from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.conditions import Type, find_true, is_true
 from admittance.workload.moves.check_verdicts import is_under_check
 from admittance.workload.stored import StoredWorkload, head
 
@@ -61,8 +61,8 @@ def cancel_reason(
 
 def _unreserved(work: StoredWorkload) -> str:
     """Why the request's reservation is not the workload's current one; "" if it is."""
-    evicted = find(work, Type.EVICTED)
-    reason = evicted.reason if evicted is not None and evicted.status == "True" else ""
+    evicted = find_true(work, Type.EVICTED)
+    reason = evicted.reason if evicted is not None else ""
     if not head(work).active:
         _, _, cause = reason.partition(reasons.DEACTIVATED_DUE_TO)
         return "the workload was deactivated" + (f": {cause}" if cause else "")

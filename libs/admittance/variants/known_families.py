@@ -20,7 +20,7 @@ from admittance.api.queues import ClusterQueue, LocalQueue
 from admittance.api.workload import VariantRow
 from admittance.events.subjects import WorkloadName
 from admittance.family import FamilyRules, ParentState, Sibling, VariantState, rules_of
-from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.conditions import Type, find_false, is_true
 from admittance.workload.families.parent_status import summary_of
 from admittance.workload.family_info import competes, parent_state, sibling, variant_state
 from admittance.workload.stored import (
@@ -106,7 +106,7 @@ def family_of(workload: StoredWorkload) -> WorkloadName | None:
 
 def parent_of(stored: StoredWorkload, revision: int) -> KnownParent:
     """Returns what the variant-controller keeps of a stored parent."""
-    reserved = find(stored, Type.QUOTA_RESERVED)
+    waits = find_false(stored, Type.QUOTA_RESERVED)
     meta, state = stored.metadata, parent_state(stored)
     namespace, name, uid = intern(meta.namespace), intern(meta.name), intern(meta.uid)
     kept = replace(meta, namespace=namespace, name=name, uid=uid)
@@ -120,7 +120,7 @@ def parent_of(stored: StoredWorkload, revision: int) -> KnownParent:
         rows=tuple(
             RowMark(intern(one.name), _mark(one), intern(one.why)) for one in stored.status.variants
         ),
-        reason=reserved.reason if reserved is not None and reserved.status == "False" else "",
+        reason=waits.reason if waits is not None else "",
         ended=is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None,
     )
 

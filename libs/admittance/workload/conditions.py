@@ -57,10 +57,21 @@ def is_true(workload: StoredWorkload, kind: str) -> bool:
     return False
 
 
+def find_true(workload: StoredWorkload, kind: str) -> Condition | None:
+    """The condition of that type if its status is True."""
+    condition = find(workload, kind)
+    return condition if condition is not None and condition.status == "True" else None
+
+
+def find_false(workload: StoredWorkload, kind: str) -> Condition | None:
+    """The condition of that type if it is present with status False."""
+    condition = find(workload, kind)
+    return condition if condition is not None and condition.status == "False" else None
+
+
 def is_false(workload: StoredWorkload, kind: str) -> bool:
     """Whether the condition is present with status False."""
-    found = find(workload, kind)
-    return found is not None and found.status == "False"
+    return find_false(workload, kind) is not None
 
 
 def put(
@@ -130,10 +141,8 @@ def gated_by(workload: StoredWorkload) -> str:
 
 def is_held(workload: StoredWorkload) -> bool:
     """Whether a user has put the workload on hold."""
-    reserved = find(workload, Type.QUOTA_RESERVED)
-    return (
-        reserved is not None and reserved.status == "False" and reserved.reason == reasons.ON_HOLD
-    )
+    waits = find_false(workload, Type.QUOTA_RESERVED)
+    return waits is not None and waits.reason == reasons.ON_HOLD
 
 
 def pending_reason(workload: StoredWorkload, context: TransitionContext) -> PendingReason | None:

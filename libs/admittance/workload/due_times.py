@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from admittance.events import reasons
-from admittance.workload.conditions import Type, find
+from admittance.workload.conditions import Type, find, find_false
 from admittance.workload.limits import pods_ready_limits
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import VARIANT, StoredWorkload, head
@@ -73,15 +73,15 @@ def _since(workload: StoredWorkload, kind: Type, wait: timedelta) -> datetime | 
 
 
 def _requeue(workload: StoredWorkload) -> datetime | None:
-    requeued = find(workload, Type.REQUEUED)
-    if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
+    waits = find_false(workload, Type.REQUEUED)
+    if waits is None or waits.reason not in WAITS:
         return None
     state = workload.status.requeue_state
     if state is not None and state.requeue_at is not None:
         return state.requeue_at
     # No transition leaves such a Requeued=False without a time, so another program wrote the
     # condition, and the wait is over at once.
-    return requeued.last_transition_time
+    return waits.last_transition_time
 
 
 def _pods_ready(workload: StoredWorkload, queues: TimeRules) -> datetime | None:

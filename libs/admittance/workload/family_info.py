@@ -138,6 +138,4 @@ def competes(variant: StoredWorkload) -> bool:
     """
     if variant.metadata.deletion_timestamp is not None or is_true(variant, Type.FINISHED):
         return False
-    requeued = find(variant, Type.REQUEUED)
-    waits = requeued is not None and requeued.status == "False"
-    return head(variant).active and (is_reserved(variant) or not waits)
+    return head(variant).active and (is_reserved(variant) or not is_false(variant, Type.REQUEUED))

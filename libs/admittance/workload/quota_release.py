@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from admittance.events import reasons
-from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.conditions import Type, find, find_true, is_true
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import PARENT, OutboxEntry, ReleasedQuota, StoredWorkload, head
 
@@ -54,8 +54,7 @@ def _reason(after: StoredWorkload | None) -> str:
     if after is None:
         return reasons.DELETED
     for kind in (Type.FINISHED, Type.EVICTED):
-        found = find(after, kind)
-        if found is not None and found.status == "True":
-            return found.reason
+        if (condition := find_true(after, kind)) is not None:
+            return condition.reason
     reserved = find(after, Type.QUOTA_RESERVED)
     return reserved.reason if reserved is not None else ""

@@ -16,6 +16,9 @@ from admittance.workload.check_rows import all_ready
 from admittance.workload.conditions import (
     Type,
     find,
+    find_false,
+    find_true,
+    is_false,
     is_true,
     pending_reason,
     put,
@@ -208,8 +211,8 @@ def after_stop(family: FamilyTransition) -> None:
     evicted = find(parent, Type.EVICTED)
     kind = evicted.reason if evicted is not None else reasons.VARIANT_EVICTED
     if worse is not None and holds_quota(worse):
-        found = find(worse, Type.EVICTED)
-        if found is None or found.status != "True":
+        found = find_true(worse, Type.EVICTED)
+        if found is None:
             message = evicted.message if evicted is not None else ""
             family.put(name, evict(worse, kind, message, family.context))
             worse = family.variants[name]
@@ -247,13 +250,8 @@ def _competes_again(family: FamilyTransition) -> None:
     """Sets the parent's condition Requeued to True, unless the parent waits for a backoff after
     pods that were not ready."""
     parent = family.existing_parent()
-    requeued = find(parent, Type.REQUEUED)
-    if (
-        requeued is None
-        or requeued.status == "True"
-        or requeued.reason == reasons.PODS_READY_TIMEOUT
-        or not head(parent).active
-    ):
+    requeued = find_false(parent, Type.REQUEUED)
+    if requeued is None or requeued.reason == reasons.PODS_READY_TIMEOUT or not head(parent).active:
         return
     reason, message = requeued.reason, requeued.message
     outbox: tuple[OutboxEntry, ...] = ()
@@ -270,8 +268,8 @@ def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
     variant = family.variants.get(name)
     if variant is None or not head(variant).active or family.desired_state(name) is not None:
         return
-    requeued = find(variant, Type.REQUEUED)
-    if requeued is None or requeued.status == "True":
+    requeued = find_false(variant, Type.REQUEUED)
+    if requeued is None:
         return
     reason, message = requeued.reason, requeued.message
     family.keep(with_condition(variant, Type.REQUEUED, True, reason, message, now=family.now))
@@ -332,8 +330,7 @@ def _reset_variant(
     conditions = without_condition(variant.status.conditions, Type.BLOCKED_ON_PREEMPTION_GATES)
     reason, message = pending_reason(variant, context) or (reasons.PENDING_EVALUATION, "")
     conditions = put(conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
-    requeued = find(variant, Type.REQUEUED)
-    if requeued is not None and requeued.status == "False":
+    if is_false(variant, Type.REQUEUED):
         conditions = put(conditions, Type.REQUEUED, True, reasons.REACTIVATED, now=context.now)
     family.put(
         variant.metadata.name,

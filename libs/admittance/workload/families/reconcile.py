@@ -22,7 +22,14 @@ from admittance.workload.change import (
     with_spec,
     with_status,
 )
-from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true, without_condition
+from admittance.workload.conditions import (
+    MESSAGE_MAX,
+    Type,
+    find,
+    find_true,
+    is_true,
+    without_condition,
+)
 from admittance.workload.families.family_change import FamilyChange, FamilyMembers, FamilyTransition
 from admittance.workload.families.member_transitions import (
     activity_change,
@@ -150,8 +157,8 @@ def _evict_parent_without_variant(family: FamilyTransition) -> None:
     variant = family.variants.get(name)
     if variant is not None and variant in family.running():
         return
-    evicted = find(variant, Type.EVICTED) if variant is not None else None
-    if evicted is not None and evicted.status == "True":
+    evicted = find_true(variant, Type.EVICTED) if variant is not None else None
+    if evicted is not None:
         reason, cause, message = reasons.VARIANT_EVICTED, evicted.reason, evicted.message
     else:
         reason, cause = reasons.CONCURRENT_ADMISSION, ""

@@ -26,7 +26,15 @@ from admittance.events import reasons
 from admittance.events.shapes import DELAY_MAX
 from admittance.workload.change import Change, applied, ignored, with_status
 from admittance.workload.check_rows import Rows, cleared_rows, required_now
-from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_false, put
+from admittance.workload.conditions import (
+    MESSAGE_MAX,
+    Type,
+    find,
+    find_false,
+    find_true,
+    is_false,
+    put,
+)
 from admittance.workload.due_times import WAITS
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
@@ -151,12 +159,8 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
         # The same write ends the workload's wait, so no condition needs a message about the wait.
         return workload
     conditions = workload.status.conditions
-    evicted = find(workload, Type.EVICTED)
-    if (
-        evicted is not None
-        and evicted.status == "True"
-        and evicted.reason == reasons.ADMISSION_CHECK
-    ):
+    evicted = find_true(workload, Type.EVICTED)
+    if evicted is not None and evicted.reason == reasons.ADMISSION_CHECK:
         text = f"Evicted due to {message}"
         conditions = put(conditions, Type.EVICTED, True, evicted.reason, text, now=context.now)
     if not holds_quota(workload):
@@ -182,8 +186,8 @@ def with_wait_message(workload: StoredWorkload, context: TransitionContext) -> S
 def wake(workload: StoredWorkload, context: TransitionContext) -> Change:
     """T20: ends the wait of the workload. All check rows are reset, and a new admission cycle
     begins."""
-    requeued = find(workload, Type.REQUEUED)
-    if requeued is None or requeued.status != "False" or requeued.reason not in WAITS:
+    waits = find_false(workload, Type.REQUEUED)
+    if waits is None or waits.reason not in WAITS:
         return ignored(workload, reasons.NOT_WAITING)
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None

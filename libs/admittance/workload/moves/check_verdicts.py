@@ -19,7 +19,7 @@ from admittance.events import facts, reasons
 from admittance.events.shapes import CHECK_STATES, DELAY_MAX
 from admittance.workload.change import Change, FactOutcome, applied, ignored, refused, with_status
 from admittance.workload.check_rows import Rows, all_ready, row_of, with_row
-from admittance.workload.conditions import MESSAGE_MAX, Type, find, is_true
+from admittance.workload.conditions import MESSAGE_MAX, Type, find, find_false, is_true
 from admittance.workload.moves.backoff import (
     REJECTED,
     RetryDelay,
@@ -293,12 +293,8 @@ def waits_for_checks(workload: StoredWorkload) -> bool:
     if is_stopping(workload):
         evicted = find(workload, Type.EVICTED)
         return evicted is not None and evicted.reason == reasons.ADMISSION_CHECK
-    requeued = find(workload, Type.REQUEUED)
-    return (
-        not holds_quota(workload)
-        and requeued is not None
-        and (requeued.status, requeued.reason) == ("False", reasons.ADMISSION_CHECK)
-    )
+    waits = None if holds_quota(workload) else find_false(workload, Type.REQUEUED)
+    return waits is not None and waits.reason == reasons.ADMISSION_CHECK
 
 
 def retry(

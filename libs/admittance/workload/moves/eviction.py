@@ -23,7 +23,7 @@ from admittance.workload.check_rows import (
     without_counts,
     without_updates,
 )
-from admittance.workload.conditions import Type, find, is_true, put, without_condition
+from admittance.workload.conditions import Type, find, find_true, is_true, put, without_condition
 from admittance.workload.moves.backoff import requeue_state_of
 from admittance.workload.phase import is_reserved
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
@@ -201,16 +201,12 @@ def _may_come_back(
     workload: StoredWorkload, reason: str, context: TransitionContext
 ) -> tuple[bool, str]:
     spec = head(workload)
-    requeued = find(workload, Type.REQUEUED)
+    requeued = find_true(workload, Type.REQUEUED)
     if not spec.active:
         return False, reason
     if is_in_retry(workload):
         return False, reasons.ADMISSION_CHECK
-    if (
-        requeued is not None
-        and requeued.status == "True"
-        and requeued.reason == reasons.REACTIVATED
-    ):
+    if requeued is not None and requeued.reason == reasons.REACTIVATED:
         return True, reasons.REACTIVATED
     if reason in COMPETES_AT_ONCE:
         return True, reason
@@ -274,13 +270,11 @@ def with_preemption(
 def admitted_seconds(workload: StoredWorkload, now: datetime) -> int:
     """The whole seconds since the present admission, or from the present admission to the end of
     the job."""
-    admitted = find(workload, Type.ADMITTED)
-    if admitted is None or admitted.status != "True" or admitted.last_transition_time is None:
+    admitted = find_true(workload, Type.ADMITTED)
+    if admitted is None or admitted.last_transition_time is None:
         return 0
-    finished = find(workload, Type.FINISHED)
-    end = now
-    if finished is not None and finished.status == "True" and finished.last_transition_time:
-        end = finished.last_transition_time
+    finished = find_true(workload, Type.FINISHED)
+    end = (finished and finished.last_transition_time) or now
     return max(0, int((end - admitted.last_transition_time).total_seconds()))
 
 

@@ -17,6 +17,7 @@ from admittance.workload.conditions import (
     Conditions,
     Type,
     find,
+    find_false,
     is_held,
     is_true,
     pending_reason,
@@ -52,11 +53,9 @@ def queue_changed(
     spec = head(workload)
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
     if holds_quota(workload):
-        if inactive is None:
-            return _checks_changed(workload, context, fact.asks)
-        if not is_true(workload, Type.ADMITTED):
+        if inactive is not None and not is_true(workload, Type.ADMITTED):
             return withdraw(workload, inactive.reason, inactive.message, context)
-        if inactive.drains:
+        if inactive is not None and inactive.drains:
             return evict(workload, inactive.evicted_as, inactive.message, context)
         return _checks_changed(workload, context, fact.asks)
     if not spec.active:
@@ -108,17 +107,12 @@ def _checks_changed(
 def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
     status = workload.status
     conditions, outbox = _considered(workload, context)
-    requeued = find(workload, Type.REQUEUED)
+    requeued = find_false(workload, Type.REQUEUED)
     spec = head(workload)
     namespace = workload.metadata.namespace
     inactive = context.queues.inactive_reason(namespace, spec.queue_name)
     retrying = any(row.state == "Retry" for row in status.admission_checks)
-    if (
-        inactive is None
-        and requeued is not None
-        and requeued.status == "False"
-        and requeued.reason in RESTARTED
-    ):
+    if inactive is None and requeued is not None and requeued.reason in RESTARTED:
         why = reasons.ADMISSION_CHECK if retrying else RESTARTED[requeued.reason]
         message = wait_message(workload) if retrying else ""
         conditions = put(conditions, Type.REQUEUED, not retrying, why, message, now=context.now)
@@ -132,10 +126,7 @@ def _waiting(workload: StoredWorkload, context: TransitionContext) -> Change:
         required, named = required_now(workload, context), context.queues.named_checks(queue)
         # Retry counts of checks that no list names any more are dropped.
         counts = {name: n for name, n in counts.items() if name in named}
-        waits = requeued is not None and (requeued.status, requeued.reason) == (
-            "False",
-            reasons.ADMISSION_CHECK,
-        )
+        waits = requeued is not None and requeued.reason == reasons.ADMISSION_CHECK
         if retrying or waits:
             rows, counts = frozen_rows(rows, counts, named, required, now=context.now)
         else:

@@ -28,6 +28,7 @@ from admittance.workload.conditions import (
     MESSAGE_MAX,
     Type,
     find,
+    find_true,
     gated_by,
     is_held,
     is_true,
@@ -166,11 +167,10 @@ def deactivate(
     )
     # A deactivated workload has no wait, no requeue count and no accumulated execution time, so the
     # values that the eviction set are overwritten below.
-    evicted = find(workload, Type.EVICTED)
+    evicted = find_true(workload, Type.EVICTED)
     keeps = (
         reason == reasons.DEACTIVATED
         and evicted is not None
-        and evicted.status == "True"
         and not evicted.reason.startswith(reasons.DEACTIVATED)
     )
     conditions = off.status.conditions
@@ -330,8 +330,7 @@ def pods_not_ready(
     """T25: a pod of the workload is not ready any more."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, reasons.STALE, f"it is about the admission {fact.revision}")
-    before = find(workload, Type.PODS_READY)
-    if before is None or before.status != "True":
+    if not is_true(workload, Type.PODS_READY):
         return ignored(workload, reasons.REPEATED)
     reason = reasons.WAIT_FOR_RECOVERY
     return applied(
