@@ -20,13 +20,37 @@ from admittance.workload.phase import holds_quota
 from admittance.workload.stored import VARIANT, StoredWorkload, head
 
 
-class PendingCounts:
+class QueueCounts:
+    """Counts of workloads by namespace and by LocalQueue."""
+
+    def __init__(self) -> None:
+        self._namespaces: Counter[str] = Counter()
+        self._queues: Counter[tuple[str, str]] = Counter()
+
+    def add(self, namespace: str, queue: str, amount: int) -> None:
+        """Changes the counts of the LocalQueue and its namespace by the amount."""
+        self._namespaces[namespace] += amount
+        self._queues[namespace, queue] += amount
+        if not self._namespaces[namespace]:
+            del self._namespaces[namespace]
+        if not self._queues[namespace, queue]:
+            del self._queues[namespace, queue]
+
+    def in_namespace(self, namespace: str) -> int:
+        """How many workloads of the namespace are counted."""
+        return self._namespaces[namespace]
+
+    def in_queue(self, namespace: str, queue: str) -> int:
+        """How many workloads of the LocalQueue are counted."""
+        return self._queues[namespace, queue]
+
+
+class PendingCounts(QueueCounts):
     """Counts of pending workloads. A family counts once, by its parent."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._where: dict[str, tuple[str, str]] = {}
-        self._namespaces: Counter[str] = Counter()
-        self._queues: Counter[tuple[str, str]] = Counter()
 
     def note(self, key: str, workload: StoredWorkload | None) -> None:
         """Updates the counts by the new state of the workload at the key; None: the workload
@@ -37,27 +61,10 @@ class PendingCounts:
             return
         if before is not None:
             del self._where[key]
-            self._add(before, -1)
+            self.add(*before, -1)
         if where is not None:
             self._where[key] = where
-            self._add(where, 1)
-
-    def _add(self, where: tuple[str, str], amount: int) -> None:
-        namespace, _ = where
-        self._namespaces[namespace] += amount
-        self._queues[where] += amount
-        if not self._namespaces[namespace]:
-            del self._namespaces[namespace]
-        if not self._queues[where]:
-            del self._queues[where]
-
-    def in_namespace(self, namespace: str) -> int:
-        """How many workloads of the namespace are pending."""
-        return self._namespaces[namespace]
-
-    def in_queue(self, namespace: str, queue: str) -> int:
-        """How many workloads of the LocalQueue are pending."""
-        return self._queues[namespace, queue]
+            self.add(*where, 1)
 
 
 def _where(workload: StoredWorkload) -> tuple[str, str] | None:
@@ -147,8 +154,7 @@ class FlowControl:
         """The bytes of the large facts in flight."""
         self._unapplied: list[tuple[int, UserRequest]] = []
         self._applied = 0
-        self._entering: Counter[tuple[str, str]] = Counter()
-        self._entering_in: Counter[str] = Counter()
+        self._entering = QueueCounts()
         self._rates: dict[str, tuple[float, float]] = {}
 
     def arrive(self, request: UserRequest, now: float) -> Refusal | None:
@@ -221,12 +227,7 @@ class FlowControl:
     def _count(self, request: UserRequest, amount: int) -> None:
         """Counts the submissions of the request that are not stored yet as pending workloads."""
         if request.verb == "submitted":
-            self._entering[request.namespace, request.queue] += amount
-            self._entering_in[request.namespace] += amount
-            if not self._entering[request.namespace, request.queue]:
-                del self._entering[request.namespace, request.queue]
-            if not self._entering_in[request.namespace]:
-                del self._entering_in[request.namespace]
+            self._entering.add(request.namespace, request.queue, amount)
 
     # Limits. ------------------------------------------------------------------------
 
@@ -271,7 +272,7 @@ class FlowControl:
         limits, namespace, queue = self._limits, request.namespace, request.queue
         most = limits.max_pending_per_namespace
         if most:
-            now = self._pending.in_namespace(namespace) + self._entering_in[namespace]
+            now = self._pending.in_namespace(namespace) + self._entering.in_namespace(namespace)
             if now >= most:
                 yield Refusal(
                     CONFLICT,
@@ -281,7 +282,8 @@ class FlowControl:
                 )
         most = limits.max_pending_per_local_queue
         if most and queue:
-            now = self._pending.in_queue(namespace, queue) + self._entering[namespace, queue]
+            now = self._pending.in_queue(namespace, queue)
+            now += self._entering.in_queue(namespace, queue)
             if now >= most:
                 yield Refusal(
                     CONFLICT,

@@ -333,22 +333,17 @@ def affected_workloads(
             return workloads.of_queue(applied.namespace, applied.name)
         case "ClusterQueue":
             queues = {applied.name}
-        case "AdmissionCheck":
-            queues = {
-                queue.metadata.name
-                for queue in objects.of_kind("clusterqueue")
-                if applied.name in checks_of(queue)
-            }
         case "WorkloadPriorityClass":
             return sorted(key for key, known in workloads.items() if known.workload)
-        case _ if asks:
+        case kind:
+            checks = asks | {applied.name} if kind == "AdmissionCheck" else asks
+            if not checks:
+                return []
             queues = {
                 queue.metadata.name
                 for queue in objects.of_kind("clusterqueue")
-                if asks & checks_of(queue)
+                if checks & checks_of(queue)
             }
-        case _:
-            return []
     return [
         key
         for local in objects.of_kind("localqueue")

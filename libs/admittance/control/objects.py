@@ -269,11 +269,11 @@ class ManifestQueueView:
         return check_rules(found)._replace(missing=self._objects.missing_parameters(found))
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
-        local = self._objects.local_queue(namespace, queue)
-        if local is None:
-            return ""
-        name = local.spec.cluster_queue
-        return name if self._objects.cluster_queue(name) is not None else ""
+        behind = self._behind(self._objects.local_queue(namespace, queue))
+        return behind.metadata.name if behind is not None else ""
+
+    def _behind(self, local: LocalQueue | None) -> ClusterQueue | None:
+        return self._objects.cluster_queue(local.spec.cluster_queue) if local is not None else None
 
     def inactive_reason(self, namespace: str, queue: str) -> InactiveReason | None:
         if not queue:
@@ -331,13 +331,10 @@ class ManifestQueueView:
 
     def edition(self, namespace: str, queue: str, check: str) -> str:
         local = self._objects.local_queue(namespace, queue)
-        behind = None
-        if local is not None:
-            behind = self._objects.cluster_queue(local.spec.cluster_queue)
         found = self._objects.check(check)
         parts = [
             f"{one.metadata.uid}/{one.metadata.generation}" if one is not None else "none"
-            for one in (local, behind, found)
+            for one in (local, self._behind(local), found)
         ]
         kept = self._objects.get(parameters_key(found)) if found is not None else None
         parts.append(str(kept.revision) if kept is not None else "none")
@@ -370,10 +367,7 @@ class ManifestQueueView:
     def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
         if not self.limits.families:
             return None
-        local = self._objects.local_queue(namespace, queue)
-        if local is None:
-            return None
-        found = self._objects.cluster_queue(local.spec.cluster_queue)
+        found = self._behind(self._objects.local_queue(namespace, queue))
         if found is None or found.spec.concurrent_admission is None:
             return None
         name = found.metadata.name

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from heapq import heappop
-from typing import Final
+from typing import Final, TypeAlias
 
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningStatus
 from admittance.provisioning.next_step import SlotDecider, is_admitted
@@ -30,6 +30,7 @@ BUSY: Final = "busy"
 """Reason to ignore an answer now: a step of its slot is in flight, so the answer must be applied
 again later.
 """
+OnError: TypeAlias = Callable[[RequestSlot, Exception], None]
 ADMITTED: Final = "the workload is admitted, and only CapacityRevoked stops it"
 
 
@@ -169,7 +170,7 @@ class BlockedSlots:
         self,
         slots: SlotDecider,
         memory: Memory,
-        on_error: Callable[[RequestSlot, Exception], None] | None,
+        on_error: OnError | None,
     ) -> None:
         self._slots = slots
         self._memory = memory
@@ -192,7 +193,7 @@ class BlockedSlots:
         except Exception as error:
             if self._on_error is None:
                 raise
-            return self._block_undecided(slot, error, now)
+            return self._block_undecided(slot, error, self._on_error, now)
         del blocked[slot]
         return step
 
@@ -203,7 +204,9 @@ class BlockedSlots:
             # If writing the note itself failed, the blocked step keeps its first reason.
             self._memory.blocked[step.slot] = BlockedStep(step, note_of(error))
 
-    def _block_undecided(self, slot: RequestSlot, error: Exception, now: datetime) -> Step | None:
+    def _block_undecided(
+        self, slot: RequestSlot, error: Exception, on_error: OnError, now: datetime
+    ) -> Step | None:
         """Blocks a slot because deciding its next step raised an error. Returns the step that notes
         the error on the request.
         """
@@ -211,13 +214,11 @@ class BlockedSlots:
         known = blocked.get(slot)
         if known is not None and known.noted and known.why == why:
             return None
-        if self._on_error is not None:
-            self._on_error(slot, error)
+        on_error(slot, error)
         try:
             note = self._slots.note(slot, why, now)
         except Exception as note_error:
-            if self._on_error is not None:
-                self._on_error(slot, note_error)
+            on_error(slot, note_error)
             note = None
         blocked[slot] = BlockedStep(None, why, noted=True, note=note)
         return note
@@ -239,7 +240,7 @@ class ProvisioningCore:
     def __init__(
         self,
         time_limit: timedelta | None,
-        on_error: Callable[[RequestSlot, Exception], None] | None = None,
+        on_error: OnError | None = None,
     ) -> None:
         self.observed = ObservedState()
         self._memory = Memory()

@@ -112,12 +112,12 @@ def pod_sets_to_provision(
     """The pod sets of the request; empty if no capacity is needed. Raises IncompleteReservation if
     a pod set that needs capacity has no assignment.
     """
-    same = _SAME.get(config.pod_set_merge_policy or "")
+    compared = _COMPARED.get(config.pod_set_merge_policy or "")
     groups: list[tuple[PodTemplate, PodSetToProvision]] = []
     for pod_set, assignment in assigned_pod_sets(pod_sets, admission, config.managed_resources):
         template = completed_template(pod_set.template, assignment, flavor_of)
         for at, (first, group) in enumerate(groups):
-            if same is not None and same(first, template):
+            if compared is not None and compared(first) == compared(template):
                 merged = replace(
                     group, count=group.count + assignment.count, names=(*group.names, pod_set.name)
                 )
@@ -175,18 +175,13 @@ def _with_requests(container: Container) -> Container:
 # Merging. -------------------------------------------------------------------------------
 
 
-def _identical(one: PodTemplate, other: PodTemplate) -> bool:
-    return one == other
+def _whole(template: PodTemplate) -> PodTemplate:
+    return template
 
 
-def _schedules_alike(one: PodTemplate, other: PodTemplate) -> bool:
-    """Whether the containers of both templates have equal requests, in the same number and order,
-    and all fields that restrict the node are equal.
-    """
-    return _scheduling(one.spec) == _scheduling(other.spec)
-
-
-def _scheduling(spec: PodSpec) -> tuple[Any, ...]:
+def _scheduling(template: PodTemplate) -> tuple[Any, ...]:
+    """The requests of the containers, in their order, and all fields that restrict the node."""
+    spec = template.spec
     return (
         [one.resources.requests for one in spec.containers],
         [one.resources.requests for one in spec.init_containers],
@@ -198,10 +193,11 @@ def _scheduling(spec: PodSpec) -> tuple[Any, ...]:
     )
 
 
-_SAME: Final[dict[str, Callable[[PodTemplate, PodTemplate], bool]]] = {
-    "IdenticalPodTemplates": _identical,
-    "IdenticalWorkloadSchedulingRequirements": _schedules_alike,
+_COMPARED: Final[dict[str, Callable[[PodTemplate], object]]] = {
+    "IdenticalPodTemplates": _whole,
+    "IdenticalWorkloadSchedulingRequirements": _scheduling,
 }
+"""For each merge policy the part of templates that must be equal for pod sets to be merged."""
 
 
 def _about(record: Record) -> dict[str, Any]:
@@ -211,6 +207,9 @@ def _about(record: Record) -> dict[str, Any]:
         "uid": record.spec.uid,
         "provisioning_class": record.spec.provisioning_class_name,
         "id": record.spec.id,
+        "check": record.spec.check,
+        "cycle": record.spec.cycle,
+        "attempt": record.spec.attempt,
     }
 
 
@@ -219,9 +218,6 @@ def requested_fact(record: Record) -> ProvisioningRequested:
     spec = record.spec
     return ProvisioningRequested(
         **_about(record),
-        check=spec.check,
-        cycle=spec.cycle,
-        attempt=spec.attempt,
         pod_sets=spec.pod_sets,
         parameters=spec.parameters,
         deadline=spec.deadline,
@@ -230,14 +226,7 @@ def requested_fact(record: Record) -> ProvisioningRequested:
 
 def cancelled_fact(record: Record) -> ProvisioningCancelled:
     """The fact `cancelled`, which cancels the request, with the record's reason."""
-    spec = record.spec
-    return ProvisioningCancelled(
-        **_about(record),
-        check=spec.check,
-        cycle=spec.cycle,
-        attempt=spec.attempt,
-        reason=record.status.cancelled,
-    )
+    return ProvisioningCancelled(**_about(record), reason=record.status.cancelled)
 
 
 API: Final = "autoscaling.x-k8s.io/v1"

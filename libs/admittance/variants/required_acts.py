@@ -48,7 +48,7 @@ class Act(NamedTuple):
     tries: int = 0
 
 
-class FamilyActs(NamedTuple):
+class RequiredActs(NamedTuple):
     """The acts that a family of variants requires. ``look``: when the required acts may change if
     nothing happens until then; None: never. ``gate_open``: a variant of the family has an open
     preemption gate. ``names``: the names that missing variants would get; a change of a workload
@@ -62,7 +62,7 @@ class FamilyActs(NamedTuple):
 
 def required_acts(
     family: KnownFamily, context: QueueContext, taken: Callable[[str], bool], now: datetime
-) -> FamilyActs:
+) -> RequiredActs:
     """Returns the acts that the family requires now. ``taken``: returns whether a workload of the
     namespace has the name.
 
@@ -73,7 +73,7 @@ def required_acts(
     own, orphans = _own_and_orphans(family)
     acts = [_deleted(family, one, "namesake" if parent else "orphan") for one in orphans]
     if parent is None or parent.ended:
-        return FamilyActs(acts)
+        return RequiredActs(acts)
     rules = context.rules
     # An unfinished variant that is being deleted still counts as a variant, as it does for the
     # workload-controller.
@@ -111,7 +111,7 @@ def required_acts(
     regular = rules is None and bool(context.queue) and not parent.state.admitted
     outdated = regular or (no_flavor and parent.reason != reasons.NO_MATCHING_FLAVOR)
     acts += _aggregated(parent, own, desired, outdated=outdated)
-    return FamilyActs(acts, look, any(one.sibling.open for one in alive), tuple(names))
+    return RequiredActs(acts, look, any(one.sibling.open for one in alive), tuple(names))
 
 
 def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[KnownVariant]]:

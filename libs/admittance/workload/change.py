@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from admittance.workload.conditions import put
+from admittance.workload.conditions import MESSAGE_MAX, put
 from admittance.workload.stored import LogPosition, OutboxEntry, StoredWorkload
 
 
@@ -37,6 +37,10 @@ class Change(NamedTuple):
     reason: str = ""
     message: str = ""
 
+    def after(self, *entries: OutboxEntry) -> Change:
+        """Returns the change with the entries before its own outbox entries."""
+        return self._replace(outbox=(*entries, *self.outbox))
+
 
 def applied(workload: StoredWorkload, *outbox: OutboxEntry) -> Change:
     """Returns the result of a transition for a fact that took effect on the workload."""
@@ -51,6 +55,12 @@ def ignored(workload: StoredWorkload | None, reason: str, message: str = "") -> 
 def refused(workload: StoredWorkload | None, reason: str, message: str) -> Change:
     """Returns the change of an invalid request. The workload stays as it is."""
     return Change(workload, (), FactOutcome.REFUSED, reason, message)
+
+
+def check_note(reason: str, check: str, text: str) -> OutboxEntry:
+    """Returns the note for users about an AdmissionCheck of the workload."""
+    message = f'AdmissionCheck "{check}": {text}'[:MESSAGE_MAX]
+    return OutboxEntry(what="noted", reason=reason, message=message, detail=check)
 
 
 def with_status(workload: StoredWorkload, **fields: Any) -> StoredWorkload:

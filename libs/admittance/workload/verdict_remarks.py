@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from admittance.api.units import BadDuration, seconds
 from admittance.api.workload import CheckState
 from admittance.events import facts, reasons
+from admittance.workload.change import check_note
 from admittance.workload.conditions import MESSAGE_MAX
 from admittance.workload.stored import OutboxEntry
 
@@ -119,7 +120,11 @@ def remark_notes(
 ) -> tuple[OutboxEntry, ...]:
     """Returns one note for each remark that the present row of the check does not have."""
     known = row.message if row is not None else ""
-    return tuple(_note(check, one.event, one.text) for one in remarks if one.text not in known)
+    return tuple(
+        check_note(remark.event, check, remark.text)
+        for remark in remarks
+        if remark.text not in known
+    )
 
 
 def verdict_reason(
@@ -135,9 +140,4 @@ def verdict_reason(
     if row is not None and row.reason == reason:
         return reason, ()
     text = f"reason {reason[:64]!r} is unknown: it is kept, without effect"
-    return reason, (_note(fact.check, reasons.UNKNOWN_REASON, text),)
-
-
-def _note(check: str, reason: str, text: str) -> OutboxEntry:
-    said = f'AdmissionCheck "{check}": {text}'[:MESSAGE_MAX]
-    return OutboxEntry(what="noted", reason=reason, message=said, detail=check)
+    return reason, (check_note(reasons.UNKNOWN_REASON, fact.check, text),)

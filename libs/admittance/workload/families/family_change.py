@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from admittance.events.shapes import Admission
-from admittance.family import DesiredState, FamilyRules, desired_variants
-from admittance.workload.change import Change, FactOutcome, applied
+from admittance.family import ActivityReason, DesiredState, FamilyRules, desired_variants
+from admittance.workload.change import Change, FactOutcome, applied, with_status
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.phase import is_stopping
@@ -27,6 +27,15 @@ QUIET = frozenset({"pending", "requeued"})
 PARENT_ONLY = frozenset({"admitted", "evicted"})
 """Kinds of outbox entries for runners. Only parents have these entries, because runners do not know
 variants."""
+
+
+def with_rejection(variant: StoredWorkload, change: Change) -> Change:
+    """Returns the change that a fact makes to the variant, with the cause if it deactivates the
+    variant: no user and no policy is behind the fact, so a Rejected check is the cause."""
+    after = change.workload
+    if not head(variant).active or after is None or head(after).active:
+        return change
+    return change._replace(workload=with_status(after, stopped_by=str(ActivityReason.REJECTED)))
 
 
 class QueuesWithoutChecks:

@@ -21,7 +21,7 @@ from admittance.workload.change import (
     with_status,
 )
 from admittance.workload.conditions import Type, is_false, is_true
-from admittance.workload.families.family_change import FamilyTransition
+from admittance.workload.families.family_change import FamilyTransition, with_rejection
 from admittance.workload.families.migration import begin_migration, promise_quota
 from admittance.workload.family_info import (
     allowed_flavors,
@@ -74,17 +74,8 @@ def variant_transition(family: FamilyTransition, variant: StoredWorkload, fact: 
             return break_promise(variant, fact, family.context)
         case facts.Aggregated():
             return ignored(variant, reasons.IS_VARIANT, "it has no variants")
-    was_on = head(variant).active
-    change = transition(variant, fact, family.context)
+    change = with_rejection(variant, transition(variant, fact, family.context))
     after = change.workload
-    if (
-        was_on
-        and after is not None
-        and change.outcome is FactOutcome.APPLIED
-        and not head(after).active
-    ):
-        # Only a Rejected check deactivates a variant, so the check's rejection is the cause here.
-        return change._replace(workload=with_status(after, stopped_by=str(ActivityReason.REJECTED)))
     if after is not None and after.status.promised is not None and is_false(after, Type.REQUEUED):
         # A late Retry with a delay: the variant must not be admitted before the delay has passed.
         return change._replace(workload=with_status(after, promised=None))
@@ -133,11 +124,7 @@ def _admittable(
     if change.outcome is not FactOutcome.APPLIED or after is None:
         return change
     if not is_true(after, Type.ADMITTED):
-        if is_true(variant, Type.QUOTA_RESERVED) and not head(after).active:
-            return change._replace(
-                workload=with_status(after, stopped_by=str(ActivityReason.REJECTED))
-            )
-        return change
+        return with_rejection(variant, change)
     if not family.existing_parent().status.admitted_variant:
         return change
     if isinstance(fact, facts.Assigned):

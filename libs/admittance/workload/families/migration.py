@@ -25,7 +25,7 @@ from admittance.workload.conditions import (
     revoke,
     without_condition,
 )
-from admittance.workload.families.family_change import FamilyTransition
+from admittance.workload.families.family_change import FamilyTransition, with_rejection
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.backoff import no_wait, wake_if_over
 from admittance.workload.moves.check_verdicts import contradiction, waits_for_checks
@@ -135,9 +135,8 @@ def admitted_after_stop(family: FamilyTransition, name: str) -> Change | None:
         return None
     # A flavor may have got other labels after the reservation.
     conflict = contradiction(better, family.context)
-    if conflict is not None and conflict.workload is not None:
-        rejected = with_status(conflict.workload, stopped_by=str(ActivityReason.REJECTED))
-        return conflict._replace(workload=rejected)
+    if conflict is not None:
+        return with_rejection(better, conflict)
     return applied(admit(better, family.context))
 
 

@@ -211,7 +211,7 @@ def _reject_parent(family: FamilyTransition) -> bool:
     rejected = OutboxEntry(
         what="rejected", reason=reasons.ADMISSION_CHECK_REJECTED, message=message
     )
-    family.put(family.parent_name, change._replace(outbox=(rejected, *change.outbox)))
+    family.put(family.parent_name, change.after(rejected))
     return True
 
 

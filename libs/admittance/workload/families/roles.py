@@ -32,7 +32,7 @@ from admittance.workload.change import (
     with_status,
 )
 from admittance.workload.conditions import Type, find, is_false, is_true
-from admittance.workload.families.family_change import FamilyTransition
+from admittance.workload.families.family_change import FamilyTransition, with_rejection
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.backoff import KEPT_REASONS, no_wait
 from admittance.workload.moves.eviction import evict, withdraw
@@ -136,13 +136,9 @@ def variants_changed(family: FamilyTransition, fact: QueueChanged) -> None:
     update_variants(family)
     for name in list(family.variants):
         variant = family.variants[name]
-        was_on = head(variant).active
         change = transition(variant, fact, family.context)
-        after = change.workload
         if change.outcome is FactOutcome.APPLIED:
-            if was_on and after is not None and not head(after).active:
-                change = change._replace(workload=with_status(after, stopped_by="Rejected"))
-            family.put(name, change)
+            family.put(name, with_rejection(variant, change))
 
 
 def update_variants(family: FamilyTransition) -> None:

@@ -24,7 +24,7 @@ from admittance.api.units import seconds
 from admittance.api.workload import CheckState, ImmediateRetries, RequeueState
 from admittance.events import reasons
 from admittance.events.shapes import DELAY_MAX
-from admittance.workload.change import Change, applied, ignored, with_status
+from admittance.workload.change import Change, applied, check_note, ignored, with_status
 from admittance.workload.check_rows import Rows, cleared_rows, required_now
 from admittance.workload.conditions import (
     MESSAGE_MAX,
@@ -231,7 +231,7 @@ def wake_if_over(change: Change, context: TransitionContext) -> Change:
     woken = wake(workload, context)
     if woken.workload is None or woken.workload is workload:
         return change
-    return woken._replace(outbox=(*change.outbox, *woken.outbox))
+    return woken.after(*change.outbox)
 
 
 class RetryDelay(NamedTuple):
@@ -258,7 +258,7 @@ def retry_delay(
         what = f"the delay of {wanted} s" if wanted else "the retry strategy"
         remark = f"{what} has no effect while the gate ACRequeueAfter is off"
         return RetryDelay(
-            remark=remark, notes=(_note(reasons.REQUEUE_AFTER_DISABLED, rules.name, remark),)
+            remark=remark, notes=(check_note(reasons.REQUEUE_AFTER_DISABLED, rules.name, remark),)
         )
     most = strategy.max_retries if strategy is not None else None
     if most is not None and count >= most:
@@ -273,7 +273,7 @@ def retry_delay(
         return RetryDelay(delay)
     remark = f"the delay of {delay} s is cut to {longest} s"
     return RetryDelay(
-        longest, remark=remark, notes=(_note(reasons.RETRY_DELAY_CLAMPED, rules.name, remark),)
+        longest, remark=remark, notes=(check_note(reasons.RETRY_DELAY_CLAMPED, rules.name, remark),)
     )
 
 
@@ -300,12 +300,6 @@ def chance_of_retry(uid: str, check: str, count: int) -> float:
     """A deterministic number from 0 to 1 for the retry with the number ``count`` of that check."""
     digest = blake2b(f"{uid}/{check}/{count}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) / 2**64
-
-
-def _note(reason: str, check: str, remark: str) -> OutboxEntry:
-    return OutboxEntry(
-        what="noted", reason=reason, message=f'AdmissionCheck "{check}": {remark}', detail=check
-    )
 
 
 IMMEDIATE: Final = 2

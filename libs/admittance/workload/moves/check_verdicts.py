@@ -17,7 +17,15 @@ from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.api.workload import CheckState
 from admittance.events import facts, reasons
 from admittance.events.shapes import CHECK_STATES, DELAY_MAX
-from admittance.workload.change import Change, FactOutcome, applied, ignored, refused, with_status
+from admittance.workload.change import (
+    Change,
+    FactOutcome,
+    applied,
+    check_note,
+    ignored,
+    refused,
+    with_status,
+)
 from admittance.workload.check_rows import Rows, all_ready, row_of, with_row
 from admittance.workload.conditions import MESSAGE_MAX, Type, find, find_false, is_true
 from admittance.workload.moves.backoff import (
@@ -62,7 +70,7 @@ def apply_verdict(
     if change.outcome is not FactOutcome.APPLIED:
         return change
     row = row_of(workload.status.admission_checks, fact.check)
-    return change._replace(outbox=(*remark_notes(fact.check, remarks, row), *change.outbox))
+    return change.after(*remark_notes(fact.check, remarks, row))
 
 
 def _apply(
@@ -167,25 +175,22 @@ def _stored(
         workload = without_retry_count(workload, row.name)
     rows = with_row(workload.status.admission_checks, new)
     if frozen:
-        change = with_wait(workload, rows, context)
-        return change._replace(outbox=(*remarks, *change.outbox))
+        return with_wait(workload, rows, context).after(*remarks)
     kept = with_status(workload, admission_checks=rows)
     outbox: tuple[OutboxEntry, ...] = ()
     if ready and late:
-        outbox = (_note(reasons.POD_SET_UPDATES_TOO_LATE, new, TOO_LATE),)
+        outbox = (check_note(reasons.POD_SET_UPDATES_TOO_LATE, row.name, TOO_LATE),)
     elif admitted and moved and not ready:
         # The verdict Pending does not stop a running job.
-        outbox = (
-            _note(
-                reasons.ADMISSION_CHECK_UPDATED, new, f"from {row.state} to Pending: {new.message}"
-            ),
-        )
+        text = f"from {row.state} to Pending: {new.message}"
+        outbox = (check_note(reasons.ADMISSION_CHECK_UPDATED, row.name, text),)
     elif (
         reserved
         and new.reason == reasons.PREEMPTION_REQUIRED != row.reason
         and not workload.status.pending_preemption
     ):
-        outbox = (_note(reasons.PREEMPTION_REQUIRED, new, "the reservation preempts no workload"),)
+        text = "the reservation preempts no workload"
+        outbox = (check_note(reasons.PREEMPTION_REQUIRED, row.name, text),)
     if not admitted and reserved:
         conflict = contradiction(kept, context)
         if conflict is not None:
@@ -206,17 +211,12 @@ def _with_late_updates(
     rows = with_row(workload.status.admission_checks, new)
     return applied(
         with_status(workload, admission_checks=rows),
-        _note(reasons.POD_SET_UPDATES_TOO_LATE, new, TOO_LATE),
+        check_note(reasons.POD_SET_UPDATES_TOO_LATE, row.name, TOO_LATE),
     )
 
 
 def _plain(fact: facts.CheckReported) -> tuple[dict[str, object], ...]:
     return tuple(msgspec.to_builtins(update) for update in fact.pod_set_updates)
-
-
-def _note(reason: str, row: CheckState, text: str) -> OutboxEntry:
-    said = f'AdmissionCheck "{row.name}": {text}'
-    return OutboxEntry(what="noted", reason=reason, message=said[:MESSAGE_MAX], detail=row.name)
 
 
 def contradiction(workload: StoredWorkload, context: TransitionContext) -> Change | None:
@@ -233,9 +233,8 @@ def contradiction(workload: StoredWorkload, context: TransitionContext) -> Chang
         return None
     check = max(one.check for one in conflicts)
     why = "; ".join(one.message for one in conflicts)[:MESSAGE_MAX]
-    change = reject(workload, check, why, context)
     note = OutboxEntry(what="noted", reason=reasons.CONFLICTING_CHECKS, message=why, detail=check)
-    return change._replace(outbox=(note, *change.outbox))
+    return reject(workload, check, why, context).after(note)
 
 
 # Rejected. ------------------------------------------------------------------------------
@@ -421,8 +420,8 @@ def retried(
         rows = with_row(rows, row)
     listed = {row.name for row in new}
     counts = {n: c for n, c in workload.status.check_retry_counts.items() if n not in listed}
-    change = with_wait(with_status(workload, check_retry_counts=counts), rows, context)
-    return change._replace(outbox=(*notes, *change.outbox))
+    counted = with_status(workload, check_retry_counts=counts)
+    return with_wait(counted, rows, context).after(*notes)
 
 
 def with_wait(workload: StoredWorkload, rows: Rows, context: TransitionContext) -> Change:
@@ -455,8 +454,7 @@ def rejected(
     counts as Rejected."""
     reason, remarks = verdict_reason(fact, row)
     why = with_remarks(fact.message, remark)
-    change = reject(workload, fact.check, why, context, reason=reason)
-    return change._replace(outbox=(*remarks, *change.outbox))
+    return reject(workload, fact.check, why, context, reason=reason).after(*remarks)
 
 
 def reject(
@@ -486,7 +484,5 @@ def reject(
     note = OutboxEntry(
         what="rejected", reason=reasons.ADMISSION_CHECK_REJECTED, message=message, detail=check
     )
-    return change._replace(
-        workload=with_status(change.workload, admission_checks=rows),
-        outbox=(note, *change.outbox),
-    )
+    workload = with_status(change.workload, admission_checks=rows)
+    return change._replace(workload=workload).after(note)

@@ -125,8 +125,7 @@ def evict(
     evicted_entry = OutboxEntry(what="evicted", reason=reason, message=message, detail=cause)
     if is_true(workload, Type.ADMITTED):
         return applied(evicted, evicted_entry, *outbox)
-    released = release(evicted, context)
-    return released._replace(outbox=(evicted_entry, *outbox, *released.outbox))
+    return release(evicted, context).after(evicted_entry, *outbox)
 
 
 def release(workload: StoredWorkload, context: TransitionContext) -> Change:

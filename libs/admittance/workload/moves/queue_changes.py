@@ -97,7 +97,7 @@ def _checks_changed(
     # added check stops the job.
     conflict = None if admitted else contradiction(kept, context)
     if conflict is not None:
-        return conflict._replace(outbox=(*outbox, *conflict.outbox))
+        return conflict.after(*outbox)
     # If all checks are Ready now, the scheduler sees the change of the workload and confirms the
     # reservation.
     outbox += check_requests(sorted(requestable | again | (have - had)), context)

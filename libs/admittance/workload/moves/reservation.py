@@ -223,5 +223,4 @@ def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionConte
     message = fact.message or "The job was lost with its runner"
     change = evict(workload, reason, message, context)
     assert change.workload is not None, "an eviction deletes nothing"
-    released = release(change.workload, context)
-    return released._replace(outbox=(*change.outbox, *released.outbox))
+    return release(change.workload, context).after(*change.outbox)

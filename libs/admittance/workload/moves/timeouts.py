@@ -92,13 +92,9 @@ def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContex
     ran = total_seconds(workload, context.now)
     message = f"Exceeded the maximum execution time: it ran {ran} s, {longest} s are allowed"
     reason = reasons.DEACTIVATED_DUE_TO_EXECUTION_TIME
-    change = deactivate(
-        workload, reason, message, context, cause=reasons.MAXIMUM_EXECUTION_TIME_EXCEEDED
-    )
-    note = OutboxEntry(
-        what="noted", reason=reasons.MAXIMUM_EXECUTION_TIME_EXCEEDED, message=message
-    )
-    return change._replace(outbox=(note, *change.outbox))
+    cause = reasons.MAXIMUM_EXECUTION_TIME_EXCEEDED
+    note = OutboxEntry(what="noted", reason=cause, message=message)
+    return deactivate(workload, reason, message, context, cause=cause).after(note)
 
 
 def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Change:
@@ -109,9 +105,8 @@ def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Cha
         f"No runner reported within {_span(context.queues.limits.drain)} that the job has stopped: "
         "its quota is freed"
     )
-    change = wake_if_over(release(workload, context), context)
     note = OutboxEntry(what="noted", reason=reasons.FORCED_RELEASE, message=message)
-    return change._replace(outbox=(note, *change.outbox))
+    return wake_if_over(release(workload, context), context).after(note)
 
 
 def _late_checks(workload: StoredWorkload, context: TransitionContext) -> tuple[str, ...]:
