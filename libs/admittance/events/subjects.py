@@ -342,6 +342,13 @@ def namespaces_of_consumer(subject: str) -> tuple[str, ...]:
     return tuple(plain(spaces).split(",")) if spaces else ()
 
 
+def namespace_of_request(subject: str) -> str:
+    """The namespace in the subject of a request: the ``<ns>`` of ``admit.api.<what>.<ns>``; "" for
+    ``admit.api.<what>``. Raises BadToken."""
+    parts = subject.split(".")
+    return plain(parts[3]) if len(parts) > 3 else ""
+
+
 READ_BY_CONTROLLER: Final = [
     *(f"admit.workload.{key}.*.*" for key in sorted(INPUTS)),
     f"{USER_FACTS}*.*.*.*",

@@ -20,7 +20,6 @@ from admittance.api.kinds import KINDS
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import Assigned, Decision
-from admittance.events.names import plain
 from admittance.events.object_errors import ObjectError
 from admittance.events.reader import SetAside, Unreadable, reason_of
 from admittance.events.requests import (
@@ -32,7 +31,7 @@ from admittance.events.requests import (
     Queues,
     QueuesReply,
 )
-from admittance.events.subjects import BUCKET, USAGE, subject_of
+from admittance.events.subjects import BUCKET, USAGE, namespace_of_request, subject_of
 from admittance.events.whatif import Fit, FitReply
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry, follow_bucket
@@ -433,19 +432,19 @@ class SchedulerService:
 
     async def explain(self, data: bytes, subject: str) -> ExplainReply:
         request = msgspec.json.decode(data, type=Explain)
-        return self._core.explain(_namespace(subject), request.name, now=clock.now())
+        return self._core.explain(namespace_of_request(subject), request.name, now=clock.now())
 
     async def fit(self, data: bytes, subject: str) -> FitReply:
         request = msgspec.json.decode(data, type=Fit)
-        return self._core.fit(request, _namespace(subject))
+        return self._core.fit(request, namespace_of_request(subject))
 
     async def pending(self, data: bytes, subject: str) -> PendingReply:
         request = msgspec.json.decode(data or b"{}", type=PendingQuery)
-        return self._core.pending(request, namespace=_namespace(subject))
+        return self._core.pending(request, namespace=namespace_of_request(subject))
 
     async def queues(self, data: bytes, subject: str) -> QueuesReply:
         request = msgspec.json.decode(data or b"{}", type=Queues)
-        return self._core.queues(request, namespace=_namespace(subject))
+        return self._core.queues(request, namespace=namespace_of_request(subject))
 
     def gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
         """The gauges of the queues in the domains that this scheduler leads. The thread that serves
@@ -470,8 +469,3 @@ class SchedulerService:
 _KIND_OF_TOKEN: Final[Mapping[str, str]] = {
     kind.prefix: kind.name for kind in KINDS.values() if kind.name not in ("Workload", "Job")
 }
-
-
-def _namespace(subject: str) -> str:
-    parts = subject.split(".")
-    return plain(parts[3]) if len(parts) > 3 else ""

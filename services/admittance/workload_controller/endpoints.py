@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -15,7 +14,6 @@ import structlog
 from msgspec.structs import replace
 
 from admittance.api.kinds import kind_named
-from admittance.api.limits import MANIFEST_BYTES_MAX
 from admittance.api.meta import with_user
 from admittance.control.manifest_changes import (
     deletion_mark,
@@ -39,9 +37,15 @@ from admittance.events.requests import (
     Settled,
     SettledReply,
 )
-from admittance.events.subjects import CAPACITY, USER_REQUESTS, object_key, workload_key
+from admittance.events.subjects import (
+    CAPACITY,
+    USER_REQUESTS,
+    namespace_of_request,
+    object_key,
+    workload_key,
+)
 from admittance.provisioning.records import read_record
-from admittance.quota.references import BOTH, Sharing
+from admittance.quota.references import Sharing
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, history
 from admittance.runtime.bus.bus import Bus
@@ -54,13 +58,10 @@ from admittance.workload_controller.outside_consumers import OutsideConsumers
 from admittance.workload_controller.reading_endpoints import (
     CompactedUntil,
     OutcomeOf,
-    namespace_of,
-    never_compacted,
     reading_endpoints,
 )
 
 SERVICE: Final = "workload-controller"
-NO_HANDLERS: Final[Mapping[str, micro.Handler]] = MappingProxyType({})
 log = structlog.get_logger()
 
 
@@ -80,10 +81,10 @@ class Endpoints:
         settled: Callable[[int], Awaitable[SettledReply]],
         outcome: OutcomeOf,
         runners: AnnouncedRunners,
-        manifest_bytes: int = MANIFEST_BYTES_MAX,
-        sharing: Sharing = BOTH,
-        more: Mapping[str, micro.Handler] = NO_HANDLERS,
-        compacted_until: CompactedUntil = never_compacted,
+        manifest_bytes: int,
+        sharing: Sharing,
+        more: Mapping[str, micro.Handler],
+        compacted_until: CompactedUntil,
     ) -> None:
         self._bus = bus
         self._instance = instance
@@ -133,7 +134,7 @@ class Endpoints:
 
     async def _runners_of(self, data: bytes, subject: str) -> RunnersReply:
         request = msgspec.json.decode(data, type=Runners)
-        namespace = namespace_of(subject)
+        namespace = namespace_of_request(subject)
         user, manifest = request.user, bytes(request.workload or b"")
         if request.name:
             key = workload_key(namespace, request.name)
@@ -243,7 +244,7 @@ class Endpoints:
     async def _settled(self, data: bytes, subject: str) -> SettledReply:
         request = msgspec.json.decode(data, type=Settled)
         reply = await self._wait_settled(request.sequence)
-        namespace = namespace_of(subject)
+        namespace = namespace_of_request(subject)
         if not namespace or (reply.outcome == "applied" and not reply.message):
             return reply
         # A request for one namespace learns nothing about a fact of another namespace, because the
@@ -257,7 +258,7 @@ def _origin(subject: str) -> tuple[str, str]:
     """The user and the namespace that the subject of a request names, ``admit.api.<what>[.<ns>]``
     or ``admit.api.user.<user>.<what>[.<ns>]``; "" for a part that the subject does not have."""
     if not subject.startswith(USER_REQUESTS):
-        return "", namespace_of(subject)
+        return "", namespace_of_request(subject)
     user, _, *within = subject.removeprefix(USER_REQUESTS).split(".")
     return plain(user), plain(within[0]) if within else ""
 

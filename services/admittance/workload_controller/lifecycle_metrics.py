@@ -4,16 +4,19 @@ LocalQueue: docs/spec/lifecycle.md#8.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from admittance.api.meta import Condition
+from admittance.api.workload import CheckState
 from admittance.events import reasons
 from admittance.runtime.telemetry.metrics import Counter, Histogram, Metric
 from admittance.workload.conditions import Type, find
 from admittance.workload.moves.eviction import total_seconds
 from admittance.workload.stored import StoredWorkload
+
+M = TypeVar("M", Counter, Histogram)
 
 
 class Place(NamedTuple):
@@ -26,53 +29,54 @@ class Place(NamedTuple):
     priority_class: str
 
 
-class QueueCounter:
-    """Two counters of the same events of workloads: one by ClusterQueue, one by LocalQueue."""
+class _QueueMetric(Generic[M]):
+    """Two metrics of the same events of workloads: one by ClusterQueue, one by LocalQueue."""
+
+    def __init__(self, kind: type[M], name: str, about: str, labels: Sequence[str]) -> None:
+        last: tuple[str, ...] = (*labels, "priority_class")
+        self.clusters: M = kind(name, about, ("cluster_queue", *last))
+        self.locals: M = kind(f"local_queue_{name}", about, ("name", "namespace", *last))
+
+    def at(self, place: Place, *labels: str) -> Iterator[tuple[M, tuple[str, ...]]]:
+        """The metrics that an event at the place counts for, with their labels."""
+        last: tuple[str, ...] = (*labels, place.priority_class)
+        yield self.clusters, (place.cluster_queue, *last)
+        if place.local_queue:
+            yield self.locals, (place.local_queue, place.namespace, *last)
+
+
+class QueueCounter(_QueueMetric[Counter]):
+    """Counts events of workloads."""
 
     def __init__(self, name: str, about: str, labels: Sequence[str] = ()) -> None:
-        last = (*labels, "priority_class")
-        self.clusters = Counter(name, about, ("cluster_queue", *last))
-        self.locals = Counter(f"local_queue_{name}", about, ("name", "namespace", *last))
+        super().__init__(Counter, name, about, labels)
 
     def add(self, place: Place, *labels: str, amount: float = 1) -> None:
         """Adds ``amount`` to both counters, under the labels of ``place``."""
-        last = (*labels, place.priority_class)
-        self.clusters.add((place.cluster_queue, *last), amount)
-        if place.local_queue:
-            self.locals.add((place.local_queue, place.namespace, *last), amount)
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return self.clusters, self.locals
+        for counter, where in self.at(place, *labels):
+            counter.add(where, amount)
 
 
-class QueueHistogram:
-    """Two histograms of the same durations: one by ClusterQueue, one by LocalQueue."""
+class QueueHistogram(_QueueMetric[Histogram]):
+    """Measures durations."""
 
     def __init__(self, name: str, about: str) -> None:
-        last = ("priority_class",)
-        self.clusters = Histogram(name, about, ("cluster_queue", *last))
-        self.locals = Histogram(f"local_queue_{name}", about, ("name", "namespace", *last))
+        super().__init__(Histogram, name, about, ())
 
-    def observe(self, place: Place, begun: datetime | None, ended: datetime | None) -> None:
-        """Adds the duration between two times to both histograms; adds nothing if one of the times
-        is unknown."""
-        if begun is None or ended is None:
-            return
-        self.observe_seconds(place, (ended - begun).total_seconds())
+    def observe(self, place: Place, seconds: float | None) -> None:
+        """Adds a duration to both histograms; None: it is unknown, and nothing is added."""
+        if seconds is not None:
+            for histogram, where in self.at(place):
+                histogram.observe(where, seconds)
 
-    def observe_seconds(self, place: Place, seconds: float) -> None:
-        """Adds a duration in seconds to both histograms; a negative number, as after a clock was
-        set back, counts as 0."""
-        seconds = max(0.0, seconds)
-        self.clusters.observe((place.cluster_queue, place.priority_class), seconds)
-        if place.local_queue:
-            labels = (place.local_queue, place.namespace, place.priority_class)
-            self.locals.observe(labels, seconds)
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        return self.clusters, self.locals
+def metrics_of(group: object) -> Iterator[Metric]:
+    """The metrics among the attributes of an object, in their order."""
+    for value in vars(group).values():
+        if isinstance(value, Metric):
+            yield value
+        elif isinstance(value, _QueueMetric):
+            yield from (value.clusters, value.locals)
 
 
 class LifecycleMetrics:
@@ -127,26 +131,6 @@ class LifecycleMetrics:
             ("preempting_cluster_queue", "reason"),
         )
 
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        pairs = (
-            self.reserved,
-            self.reserved_wait,
-            self.admitted,
-            self.admission_wait,
-            self.checks_wait,
-            self.ready_wait,
-            self.admitted_until_ready,
-            self.finished,
-            self.execution,
-        )
-        return (
-            *(one for pair in pairs for one in pair.metrics),
-            self.released,
-            self.ready_to_evicted,
-            self.preempted,
-        )
-
     def stepped(self, place: Place, before: StoredWorkload, after: StoredWorkload) -> None:
         """Counts the steps of a regular workload or a parent that a write has stored, and their
         times."""
@@ -154,17 +138,15 @@ class LifecycleMetrics:
         reserved = became_true(before, after, Type.QUOTA_RESERVED)
         if reserved is not None:
             self.reserved.add(place)
-            self.reserved_wait.observe(place, since, reserved.last_transition_time)
+            self.reserved_wait.observe(place, seconds_between(since, reserved))
         admitted = became_true(before, after, Type.ADMITTED)
         if admitted is not None:
-            self.admission_wait.observe(place, since, admitted.last_transition_time)
+            self.admission_wait.observe(place, seconds_between(since, admitted))
         ready = became_true(before, after, Type.PODS_READY)
         if ready is not None and ready.reason == reasons.STARTED:
-            self.ready_wait.observe(place, since, ready.last_transition_time)
+            self.ready_wait.observe(place, seconds_between(since, ready))
             start = find(after, Type.ADMITTED)
-            if start is not None:
-                begun, ended = start.last_transition_time, ready.last_transition_time
-                self.admitted_until_ready.observe(place, begun, ended)
+            self.admitted_until_ready.observe(place, seconds_between(start, ready))
         finished = became_true(before, after, Type.FINISHED)
         if finished is not None:
             self.finished.add(place)
@@ -172,7 +154,7 @@ class LifecycleMetrics:
             if finished.last_transition_time is not None:
                 seconds = total_seconds(before, finished.last_transition_time)
             if seconds or is_true(find(before, Type.ADMITTED)):
-                self.execution.observe_seconds(place, seconds)
+                self.execution.observe(place, max(0, seconds))
         elif is_true(find(before, Type.QUOTA_RESERVED)):
             self._released(before, after)
 
@@ -189,25 +171,37 @@ class LifecycleMetrics:
     ) -> None:
         """Records how long the pods of a workload had been ready, if a write evicted the
         workload."""
-        ready, evicted = find(before, Type.PODS_READY), find(after, Type.EVICTED)
-        if ready is None or ready.status != "True" or evicted is None:
-            return
-        begun, ended = ready.last_transition_time, evicted.last_transition_time
-        if begun is not None and ended is not None:
-            seconds = max(0.0, (ended - begun).total_seconds())
+        ready = find(before, Type.PODS_READY)
+        seconds = seconds_between(ready, find(after, Type.EVICTED))
+        if seconds is not None and is_true(ready):
             self.ready_to_evicted.observe((place.cluster_queue, reason, cause), seconds)
 
     def _released(self, before: StoredWorkload, after: StoredWorkload) -> None:
         """Records how long an evicted workload kept its quota, if a write freed the quota."""
         now = find(after, Type.QUOTA_RESERVED)
         evicted = find(after, Type.EVICTED) or find(before, Type.EVICTED)
-        if now is None or now.status == "True" or evicted is None or evicted.status != "True":
+        if evicted is None or not is_true(evicted) or is_true(now):
             return
-        begun, ended = evicted.last_transition_time, now.last_transition_time
-        admission = before.status.admission
-        if begun is not None and ended is not None and admission is not None:
-            seconds = max(0.0, (ended - begun).total_seconds())
+        seconds, admission = seconds_between(evicted, now), before.status.admission
+        if seconds is not None and admission is not None:
             self.released.observe((admission.cluster_queue, evicted.reason), seconds)
+
+
+Moment: TypeAlias = datetime | Condition | CheckState | None
+"""A time, or the last change of a condition or a check; None: unknown."""
+
+
+def seconds_between(begin: Moment, end: Moment) -> float | None:
+    """The seconds between two moments; None if one of them is unknown. A negative number, as after
+    a clock was set back, counts as 0."""
+    begun, ended = _time_of(begin), _time_of(end)
+    if begun is None or ended is None:
+        return None
+    return max(0.0, (ended - begun).total_seconds())
+
+
+def _time_of(moment: Moment) -> datetime | None:
+    return moment.last_transition_time if isinstance(moment, Condition | CheckState) else moment
 
 
 def queued_since(workload: StoredWorkload) -> datetime | None:

@@ -15,17 +15,14 @@ from msgspec.structs import replace
 
 from admittance.events.names import plain, token
 from admittance.events.reader import BROKEN
-from admittance.events.reading_requests import (
-    ObjectEntry,
-    Objects,
-    ObjectsReply,
-)
+from admittance.events.reading_requests import ObjectEntry, Objects, ObjectsReply
 from admittance.events.requests import Events, EventsReply, LogEntry, SettledReply
 from admittance.events.subjects import (
     ALL_NAMESPACES,
     BUCKET,
     DEADLETTER,
     USER_FACTS,
+    namespace_of_request,
 )
 from admittance.events.system import DeadLetter
 from admittance.runtime import clock
@@ -60,18 +57,9 @@ OutcomeOf: TypeAlias = Callable[[int], SettledReply | None]
 applied, or if the leader does not remember the outcome."""
 
 
-def no_outcome(_sequence: int) -> None:
-    """An `OutcomeOf` that returns None for every fact."""
-
-
 FamilyOf: TypeAlias = Callable[[str, str], Iterable[str]]
 """A function that returns the names of all workloads in a workload's family, from the workload's
 namespace and name; empty for a workload without family."""
-
-
-def no_family(_namespace: str, _name: str) -> Iterable[str]:
-    """A `FamilyOf` that returns no names for every workload."""
-    return ()
 
 
 CompactedUntil: TypeAlias = Callable[[], datetime | None]
@@ -79,15 +67,11 @@ CompactedUntil: TypeAlias = Callable[[], datetime | None]
 keep it small; None if none were."""
 
 
-def never_compacted() -> None:
-    """A `CompactedUntil` of a log without a bound."""
-
-
 def reading_endpoints(
     bus: Bus,
-    outcome: OutcomeOf = no_outcome,
-    family: FamilyOf = no_family,
-    compacted_until: CompactedUntil = never_compacted,
+    outcome: OutcomeOf = lambda _sequence: None,
+    family: FamilyOf = lambda _namespace, _name: (),
+    compacted_until: CompactedUntil = lambda: None,
 ) -> Mapping[str, micro.Handler]:
     """The handler of each subject, for all endpoints of this module."""
     objects = partial(_objects, bus)
@@ -160,7 +144,7 @@ async def _events(
     subject: str,
 ) -> EventsReply:
     request = msgspec.json.decode(data, type=Events)
-    namespace = namespace_of(subject)
+    namespace = namespace_of_request(subject)
     every = dict.fromkeys((request.workload, *request.also)) if request.workload else {}
     if request.workload and request.family:
         every |= dict.fromkeys(family(namespace, request.workload))
@@ -323,10 +307,3 @@ def _as_json(data: bytes) -> msgspec.Raw:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return msgspec.Raw(msgspec.json.encode(data.decode("utf-8", "replace")))
     return msgspec.Raw(data)
-
-
-def namespace_of(subject: str) -> str:
-    """The namespace in the subject of a request: the ``<ns>`` of ``admit.api.<what>.<ns>``; "" for
-    ``admit.api.<what>``."""
-    parts = subject.split(".")
-    return plain(parts[3]) if len(parts) > 3 else ""

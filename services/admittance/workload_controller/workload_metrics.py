@@ -25,20 +25,24 @@ from admittance.quota.catalog import is_check_active
 from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric, gauge
 from admittance.workload.conditions import Type, find
 from admittance.workload.stored import VARIANT, StoredWorkload, head, priority_class
-from admittance.workload_controller.lifecycle_metrics import LifecycleMetrics, Place, QueueCounter
+from admittance.workload_controller.lifecycle_metrics import (
+    LifecycleMetrics,
+    Place,
+    QueueCounter,
+    metrics_of,
+    seconds_between,
+)
 
 REPORTED: Final = "admit.check.reported."
 UNKNOWN: Final = ""
 """The label that stands for an AdmissionCheck that does not exist."""
 ERRORS: Final = (
-    *(
-        reasons.NO_SUCH_CHECK,
-        reasons.OTHER_CONTROLLER,
-        reasons.UNKNOWN_STATE,
-        reasons.BAD_DELAY,
-        reasons.BAD_UPDATES,
-        "Undecodable",
-    ),
+    reasons.NO_SUCH_CHECK,
+    reasons.OTHER_CONTROLLER,
+    reasons.UNKNOWN_STATE,
+    reasons.BAD_DELAY,
+    reasons.BAD_UPDATES,
+    "Undecodable",
 )
 """The reasons of verdicts without effect that are errors of a check controller. Their counters
 begin at 0, so that an alert sees the first error."""
@@ -130,25 +134,10 @@ class WorkloadMetrics:
         self.refused_requests = Counter(
             "refused_user_requests", "Requests of people that were refused, and why", ("reason",)
         )
-        self.metrics: tuple[Metric, ...] = (
-            self.refused_requests,
-            self.retries,
-            self.delays,
-            self.check_wait,
-            self.rejections,
-            self.stale,
-            self.clamped,
-            self.dead,
-            self.batches,
-            self.durations,
-            self.conflicts,
-            self.forced,
-            *self.evicted.metrics,
-            self.evicted_once,
-            self.cohort_admitted,
-            self.migrations,
-            *self.lifecycle.metrics,
-        )
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return *metrics_of(self), *metrics_of(self.lifecycle)
 
     def written(
         self, controller: Controller, before: StoredWorkload | None, after: StoredWorkload
@@ -224,9 +213,7 @@ class WorkloadMetrics:
         if not after.status.admission_checks:
             return
         reserved, admitted = find(after, Type.QUOTA_RESERVED), find(after, Type.ADMITTED)
-        if reserved is not None and admitted is not None:
-            begun, ended = reserved.last_transition_time, admitted.last_transition_time
-            self.lifecycle.checks_wait.observe(place, begun, ended)
+        self.lifecycle.checks_wait.observe(place, seconds_between(reserved, admitted))
 
     def _evicted(
         self, controller: Controller, before: StoredWorkload, after: StoredWorkload
@@ -264,13 +251,14 @@ class WorkloadMetrics:
         new = {row.name: row for row in after.status.admission_checks}
         for name in {**old, **new}:
             delay = _delay(old.get(name), new.get(name), counts.get(name, 0))
+            seconds = _ready_after(after, old.get(name), new.get(name))
+            if delay is None and seconds is None:
+                continue
+            labels = (name, _controller(controller, name), _queue(controller, before, after))
             if delay is not None:
-                labels = (name, _controller(controller, name), _queue(controller, before, after))
                 self.retries.add(labels)
                 self.delays.observe(labels, delay)
-            seconds = _ready_after(after, old.get(name), new.get(name))
             if seconds is not None:
-                labels = (name, _controller(controller, name), _queue(controller, before, after))
                 self.check_wait.observe(labels, seconds)
 
 
@@ -312,10 +300,7 @@ def _ready_after(
         return None
     if reserved is None or reserved.status != "True" or new.verdict_cycle is None:
         return None
-    begun, ended = reserved.last_transition_time, new.last_transition_time
-    if begun is None or ended is None:
-        return None
-    return max(0.0, (ended - begun).total_seconds())
+    return seconds_between(reserved, new)
 
 
 def _cohorts_above(controller: Controller, cluster_queue: str) -> Iterator[str]:

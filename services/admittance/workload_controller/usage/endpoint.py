@@ -11,10 +11,10 @@ from typing import Final, TypeAlias, cast
 import msgspec
 
 from admittance.control.controller import Controller
-from admittance.events.names import plain, token
+from admittance.events.names import token
 from admittance.events.reader import Unreadable
 from admittance.events.reading_requests import Usage, UsageReply, UsageSum
-from admittance.events.subjects import SUMMARIES, SUMMARY
+from admittance.events.subjects import SUMMARIES, SUMMARY, namespace_of_request
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
@@ -59,8 +59,7 @@ class UsageEndpoint:
 
     async def _usage(self, data: bytes, subject: str) -> UsageReply:
         request = msgspec.json.decode(data, type=Usage)
-        _, _, _, *within = subject.split(".")
-        namespace = plain(within[0]) if within else ""
+        namespace = namespace_of_request(subject)
         now = clock.now()
         try:
             by = _grouping(request.by)
