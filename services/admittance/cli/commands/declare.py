@@ -42,10 +42,10 @@ ALL: Final = ("nats", "namespace", "output")
 output format."""
 
 
-class _Option(click.Option):
-    """An option. ``section``: where the help shows it. ``about``: its text in the help."""
+class _InSection(click.Parameter):
+    """A parameter. ``section``: where the help shows it. ``about``: its text in the help."""
 
-    section = "Options"
+    section: str
     about: Text = ""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
@@ -53,15 +53,12 @@ class _Option(click.Option):
         return super().get_help_record(ctx)
 
 
-class _Argument(click.Argument):
-    """An argument, as `_Option`."""
+class _Option(_InSection, click.Option):
+    section = "Options"
 
+
+class _Argument(_InSection, click.Argument):  # type: ignore[misc]
     section = "Arguments"
-    about: Text = ""
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
-        self.help = self.about() if callable(self.about) else self.about
-        return super().get_help_record(ctx)
 
 
 class _Number(click.ParamType[int | float]):

@@ -194,7 +194,7 @@ async def show_cohort(bus: Link, name: str) -> None:
     """Prints a cohort and its tree. A cohort that has no object, since only ClusterQueues or other
     cohorts name it, still has a tree.
     """
-    tree = await sections.known_tree(bus, name)
+    tree = await sections.tree_of(bus, name)
     try:
         found = await find(bus, kinds.COHORT, name)
     except RequestFailed:

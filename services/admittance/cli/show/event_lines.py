@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.api.units import render
 from admittance.cli.show import variants
-from admittance.cli.show.sections import retries_text
+from admittance.cli.show.sections import amount_text, retries_text
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support import output
 from admittance.cli.support.output import sentence
@@ -32,7 +32,6 @@ from admittance.events.reader import BROKEN
 from admittance.events.requests import LogEntry
 from admittance.events.shapes import HandedOn, PendingPreemption, Taken
 from admittance.events.subjects import user_of
-from admittance.quota.cell import UNLIMITED
 
 FAILED = "the request had failed"
 CANCELLED = "the request was cancelled"
@@ -308,7 +307,7 @@ def numbers(fact: facts.Assigned) -> str:
 
 
 def _took(one: Taken) -> str:
-    free = "unlimited" if one.available >= UNLIMITED else render(one.resource, one.available)
+    free = amount_text(one.resource, one.available)
     borrowed = f", {render(one.resource, one.borrowed)} borrowed" if one.borrowed else ""
     return f"{render(one.resource, one.amount)} {one.resource} of {free} in {one.flavor}{borrowed}"
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from admittance.api.units import render
 from admittance.cli.show import sections
+from admittance.cli.show.sections import amount_text, share
 from admittance.cli.support import output
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
@@ -30,7 +30,6 @@ from admittance.events.explanation import (
 )
 from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
-from admittance.quota.cell import UNLIMITED
 from admittance.runtime import clock
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload
@@ -279,21 +278,17 @@ def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
 
 def _numbers(room: Room) -> tuple[str, ...]:
     """The cells asked, free, short, used, nominal and at most of one resource in a flavor."""
-    asked = _amount(room.resource, room.requested)
+    asked = amount_text(room.resource, room.requested)
     if room.taken:
-        asked = f"{_amount(room.resource, room.taken)}+{asked}"
+        asked = f"{amount_text(room.resource, room.taken)}+{asked}"
     return (
         asked,
-        _amount(room.resource, room.available),
-        _amount(room.resource, room.short) if room.short else NOTHING,
-        _amount(room.resource, room.usage),
-        _amount(room.resource, room.nominal),
-        _amount(room.resource, room.potential),
+        amount_text(room.resource, room.available),
+        amount_text(room.resource, room.short) if room.short else NOTHING,
+        amount_text(room.resource, room.usage),
+        amount_text(room.resource, room.nominal),
+        amount_text(room.resource, room.potential),
     )
-
-
-def _amount(resource: str, amount: int) -> str:
-    return "unlimited" if amount >= UNLIMITED else render(resource, amount)
 
 
 def _message(verdict: FlavorVerdict) -> str:
@@ -328,7 +323,7 @@ def holder_table(holders: Sequence[Holder]) -> Table:
             f"{one.namespace}/{one.name}",
             one.cluster_queue,
             one.flavor,
-            f"{_amount(one.resource, one.amount)} {one.resource}",
+            f"{amount_text(one.resource, one.amount)} {one.resource}",
             str(one.priority),
             "yes" if one.borrowed else "no",
             "stopping" if one.leaving else one.spared_by or "candidate",
@@ -369,17 +364,16 @@ def grounds(why: Grounds) -> Iterator[str]:
     if why.shares is not None:
         yield shares(why.shares)
     for one in why.short:
-        asked, free = _amount(one.resource, one.amount), _amount(one.resource, one.available)
+        asked, free = (
+            amount_text(one.resource, one.amount),
+            amount_text(one.resource, one.available),
+        )
         yield f"for {asked} {one.resource} in flavor {one.flavor}, where {free} was free"
 
 
 def shares(compared: Shares) -> str:
     """The compared shares as text, like ``LessThanInitialShare: 250 against 333``."""
-    text = f"{compared.strategy}: share {_share(compared.preemptor)} against "
+    text = f"{compared.strategy}: share {share(compared.preemptor)} against "
     if compared.after is not None:
-        return f"{text}{_share(compared.after)}, what is left of {_share(compared.victim)}"
-    return text + _share(compared.victim)
-
-
-def _share(value: float) -> str:
-    return "without weight" if value >= UNLIMITED else f"{value:.0f}"
+        return f"{text}{share(compared.after)}, what is left of {share(compared.victim)}"
+    return text + share(compared.victim)

@@ -16,7 +16,7 @@ import msgspec
 
 from admittance.api.units import render
 from admittance.cli.support import output
-from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
+from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of, pairs
 from admittance.client import kinds
 from admittance.client.errors import RequestFailed
 from admittance.client.kinds import Kind
@@ -187,8 +187,8 @@ def kind_table(found: BucketObject) -> Table:
         (
             one.name,
             *_counts(counted.get(one.name)),
-            _pairs({name: render(name, much) for name, much in one.resources.items()}),
-            _pairs(one.labels),
+            pairs({name: render(name, much) for name, much in one.resources.items()}) or NOTHING,
+            pairs(one.labels) or NOTHING,
         )
         for one in machines
     ]
@@ -218,15 +218,11 @@ def _booking(one: Booking, now: datetime) -> tuple[str, ...]:
         one.name or UNKNOWN,
         str(len(names)),
         ",".join(names[:MACHINES_MAX]) + more,
-        _pairs({name: render(name, much) for name, much in amounts.items()}),
+        pairs({name: render(name, much) for name, much in amounts.items()}) or NOTHING,
         f"in {span(left)}" if left > 0 else "yes",
         stamp(one.expires_at) if one.expires_at is not None else NOTHING,
         one.id,
     )
-
-
-def _pairs(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items()) or NOTHING
 
 
 COUNTED: Final = tuple(

@@ -129,20 +129,12 @@ def usage(counted: QueueStatus, *, quota: bool) -> Table:
 
 async def tree_of(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
     """The scheduler's tree that contains the cohort; empty if the scheduler does not know the
-    cohort.
-
-    Raises RequestFailed if the scheduler does not answer.
-    """
-    reply = await bus.ask("queues", Queues(cohort=cohort), QueuesReply)
-    return () if reply.error else reply.tree
-
-
-async def known_tree(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
-    """The cohort tree that `tree_of` returns; empty if the scheduler does not answer."""
+    cohort, or does not answer."""
     try:
-        return await tree_of(bus, cohort)
+        reply = await bus.ask("queues", Queues(cohort=cohort), QueuesReply)
     except RequestFailed:
         return ()
+    return () if reply.error else reply.tree
 
 
 def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
@@ -175,9 +167,9 @@ def _below(tree: Sequence[NodeStatus], here: NodeStatus) -> list[NodeStatus]:
     return found
 
 
-def share(thousandths: int) -> str:
+def share(thousandths: float) -> str:
     """A weighted share as text; a borrower with weight 0 has the highest share."""
-    return "without weight" if thousandths >= UNLIMITED else str(thousandths)
+    return "without weight" if thousandths >= UNLIMITED else f"{thousandths:.0f}"
 
 
 def tree_table(tree: Sequence[NodeStatus], cohort: str) -> Table:
@@ -209,13 +201,13 @@ def tree_table(tree: Sequence[NodeStatus], cohort: str) -> Table:
 
 def _numbers(one: NodeUsage) -> tuple[str, ...]:
     limits = [
-        f"{title} {_amount(one.resource, limit)}"
+        f"{title} {amount_text(one.resource, limit)}"
         for title, limit in (("borrow", one.borrowing_limit), ("lend", one.lending_limit))
         if limit is not None
     ]
     return (
         *(
-            _amount(one.resource, much)
+            amount_text(one.resource, much)
             for much in (
                 one.nominal,
                 one.subtree,
@@ -229,7 +221,8 @@ def _numbers(one: NodeUsage) -> tuple[str, ...]:
     )
 
 
-def _amount(resource: str, amount: int) -> str:
+def amount_text(resource: str, amount: int) -> str:
+    """An amount of a resource as text."""
     return "unlimited" if amount >= UNLIMITED else render(resource, amount)
 
 
