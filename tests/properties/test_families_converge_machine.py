@@ -16,10 +16,10 @@ from admittance.family import changes_next, desired_variants
 from admittance.variants.core import COALESCE, PATIENCE_MAX
 from admittance.workload.conditions import find, is_true
 from admittance.workload.families.parent_status import rows_of, summary_of
-from admittance.workload.family_info import parent_state, variant_state
+from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.stored import head
-from support.builders import a_condition
-from support.cores.stepped_variants import SteppedVariants
+from support.builders import a_condition, an_admission
+from support.cores.stepped_variants import NS, SteppedVariants
 from support.examples import examples
 
 FLAVORS = ("a", "b", "c")
@@ -62,7 +62,8 @@ class FamiliesMachine(RuleBasedStateMachine):
         if begun != "not":
             self.table.follow()
         if begun == "admitted":
-            self.table.admit("b", "j").admit("a", "k")
+            self.admits("j-variant-b")
+            self.admits("k-variant-a")
 
     # What users, admins and others do. ------------------------------------------------------
 
@@ -73,8 +74,11 @@ class FamiliesMachine(RuleBasedStateMachine):
 
     @rule(name=PARENTS)
     def disappears(self, name: str) -> None:
-        if name in self.table.stored:
+        one = self.table.stored.get(name)
+        if one is not None and one.status.admission is None:
             self.table.put(name, None)
+        elif one is not None:
+            self.table.hear(facts.Deleted(namespace=NS, name=name))
 
     @rule(name=PARENTS, active=st.booleans(), priority=st.integers(0, 2))
     def is_changed(self, name: str, active: bool, priority: int) -> None:
@@ -154,46 +158,43 @@ class FamiliesMachine(RuleBasedStateMachine):
             return
         names = sorted(self.table.family(name))
         if names:
-            self.table.admit_name(data.draw(st.sampled_from(names)), name)
+            self.admits(data.draw(st.sampled_from(names)))
+
+    def admits(self, variant: str) -> None:
+        (flavor, *_) = sorted(allowed_flavors(self.table.stored[variant]) or ())
+        self.table.decide(facts.Assigned, variant, admission=an_admission(flavor=flavor))
 
     @rule(name=PARENTS)
-    def starts_anew(self, name: str) -> None:
+    def is_preempted(self, name: str) -> None:
         one = self.table.stored.get(name)
-        if one is not None and one.status.admitted_variant:
-            self.table.status(
-                name,
-                a_condition("QuotaReserved", False, "Pending"),
-                a_condition("Admitted", False),
-                admitted_variant="",
-                admission=None,
-                first_admitted_at=None,
-                family_start=self.table.now,
-            )
+        if one is not None and one.status.admitted_variant in self.table.stored:
+            variant = one.status.admitted_variant
+            self.table.decide(facts.Preempted, variant, reason="InClusterQueue", message="m")
 
     # Orders. --------------------------------------------------------------------------------
 
     @rule()
     def orders(self) -> None:
-        self.table.orders()
+        self.table.ordered_now()
 
     @rule()
     def everything_is_done(self) -> None:
         self.table.follow()
 
-    @precondition(lambda self: self.table.log)
+    @precondition(lambda self: self.table.waiting)
     @rule(count=st.integers(1, 5))
     def some_are_done(self, count: int) -> None:
-        for fact in self.table.log[:count]:
+        for fact in self.table.waiting[:count]:
             self.heard.append(fact)
-            self.table.obey(fact)
-        del self.table.log[:count]
+            self.table.hear(fact)
+        del self.table.waiting[:count]
 
     @precondition(lambda self: self.heard)
     @rule(data=st.data())
     def one_is_heard_once_more(self, data: st.DataObject) -> None:
         fact = data.draw(st.sampled_from(self.heard[-10:]))
         if not isinstance(fact, facts.Deleted | facts.Ungated):
-            self.table.obey(fact)
+            self.table.hear(fact)
 
     @rule(seconds=st.sampled_from((0.01, 0.1, 1, 5, 60, 300)))
     def time_passes(self, seconds: float) -> None:
@@ -202,7 +203,7 @@ class FamiliesMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def another_takes_over(self, data: st.DataObject) -> None:
         names = data.draw(st.permutations(sorted(self.table.stored)))
-        self.table.core = self.table.another(names)
+        self.table.families = self.table.another(names)
 
     @rule(data=st.data())
     def is_told_what_it_knows(self, data: st.DataObject) -> None:
@@ -219,20 +220,20 @@ class FamiliesMachine(RuleBasedStateMachine):
             table.follow()
             table.later(COALESCE.total_seconds())
             table.follow()
-            wake = table.core.wake()
+            wake = table.families.wake()
             if wake is None:
                 break
             table.now = max(wake, table.now)
         else:
-            raise AssertionError(f"it never comes to rest: {table.core.wake()}")
-        assert table.later(10 * PATIENCE_MAX.total_seconds()).orders() == []
+            raise AssertionError(f"it never comes to rest: {table.families.wake()}")
+        assert table.later(10 * PATIENCE_MAX.total_seconds()).ordered_now() == []
         fresh = table.another(sorted(table.stored, reverse=True))
         assert fresh.orders(table.now) == [], "a restarted controller would decide otherwise"
-        assert fresh.gates_open() == table.core.gates_open()
+        assert fresh.gates_open() == table.families.gates_open()
         for name, one in table.stored.items():
             if head(one).role == "parent" and not is_true(one, "Finished"):
                 self._as_it_should_be(name)
-            elif head(one).role == "variant":
+            elif head(one).role == "variant" and not is_true(one, "Finished"):
                 (owner,) = one.metadata.owner_references
                 assert owner.name in table.stored, f"{name} has no parent"
                 assert table.stored[owner.name].metadata.uid == owner.uid, f"{name} is a namesake's"

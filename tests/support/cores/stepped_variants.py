@@ -1,11 +1,9 @@
-"""Families as they are stored, the variant-controller's core, and a clock. What the core orders is
-done by a plain reading of each order, at once or whenever a test wants it.
-"""
+"""Families in a system in memory, and the orders of the variant-controller's core one by one."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,16 +12,17 @@ from msgspec.structs import replace
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.canonical import spec_of
-from admittance.api.reading.manifest import decode_object
-from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition, Workload
+from admittance.control.workloads import with_own_revision
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.family import FamilyRules, desired_variants, rules_of
+from admittance.events.subjects import workload_key
+from admittance.family import FamilyRules
+from admittance.system.local_system import LocalSystem
 from admittance.variants.core import FamilyActs
+from admittance.workload.bucket_reader import names_of
 from admittance.workload.change import with_spec
-from admittance.workload.families.parent_status import rows_of, summary_of
-from admittance.workload.family_info import parent_state, variant_state
-from admittance.workload.stored import StoredWorkload, WorkloadStatus, head, owner_of
+from admittance.workload.phase import is_stopping
+from admittance.workload.stored import VARIANT, StoredWorkload, WorkloadStatus, head, owner_of
 from support.builders import (
     API,
     NOON,
@@ -61,82 +60,79 @@ def with_conditions(workload: StoredWorkload, *conditions: Condition) -> StoredW
     return replace(workload, status=replace(workload.status, conditions=(*kept, *conditions)))
 
 
-class SteppedVariants:
-    """``ordered``: every fact that was ordered. ``log``: those not done yet."""
+class SteppedVariants(LocalSystem):
+    """A system in memory whose workload-controller hears what the variant-controller ordered when a
+    test wants it. ``stored``: all workloads by name. ``ordered``: every fact that was ordered.
+    ``waiting``: those that the workload-controller has not heard yet. ``core``: settings of the
+    variant-controller's core."""
 
     def __init__(self, *, queues: bool = True, **core: Any) -> None:
-        self.core = FamilyActs(**core)
-        self.now = NOON
-        self.revision = 0
         self.stored: dict[str, StoredWorkload] = {}
-        self.objects: dict[tuple[str, str, str], Any] = {}
         self.ordered: list[Fact] = []
-        self.log: list[Fact] = []
+        self.waiting: list[Fact] = []
+        self._settings = core
         self._uids = 0
+        super().__init__(NOON)
         if queues:
             self.offer()
             self.local_queue()
 
+    def _start_cores(self) -> None:
+        super()._start_cores()
+        self.families = FamilyActs(**self._settings)
+
     # Configuration. -------------------------------------------------------------------------
 
     def offer(self, *flavors: str, **more: Any) -> SteppedVariants:
-        """``cq`` says this from now on."""
+        """``cq`` has this spec from now on."""
         if flavors:
             more["flavors"] = flavors
-        found = decode_object(a_cluster_queue(**more)).manifest
-        return self._object("ClusterQueue", "", "cq", found)
+        self.apply_manifest(a_cluster_queue(**more))
+        return self
 
     def no_queue(self) -> SteppedVariants:
-        return self._object("ClusterQueue", "", "cq", None)
+        """``cq`` is deleted."""
+        self.put_object("clusterqueue.cq", None, b"")
+        return self
+
+    def local_queue(self, name: str = "lq", cluster_queue: str = "cq") -> SteppedVariants:
+        """A LocalQueue of ``cluster_queue``; "": the LocalQueue is deleted."""
+        if cluster_queue:
+            spec = {"clusterQueue": cluster_queue}
+            self.apply_manifest(an_object("LocalQueue", name, spec, NS))
+        else:
+            self.put_object(f"localqueue.{NS}.{name}", None, b"")
+        return self
 
     @property
     def rules(self) -> FamilyRules | None:
-        """What ``cq`` says of the families of ``lq``."""
-        queue = self.objects.get(("ClusterQueue", "", "cq"))
-        local = self.objects.get(("LocalQueue", NS, "lq"))
-        return rules_of(queue.spec) if queue is not None and local is not None else None
-
-    def _object(self, kind: str, namespace: str, name: str, found: Any) -> SteppedVariants:
-        self.objects[kind, namespace, name] = found
-        self.core.apply_object(kind, namespace, name, found, self.now)
-        return self
-
-    def there(self) -> set[tuple[str, str, str]]:
-        """The objects that there are: kind, namespace, name."""
-        return {key for key, found in self.objects.items() if found is not None}
+        """The rules of ``cq`` for the families of ``lq``."""
+        return self.controller.queues.family_rules(NS, "lq")
 
     def another(self, order: Sequence[str] = ()) -> FamilyActs:
-        """A core that has read what is stored, and knows of nothing else. ``order``: of names."""
+        """A new core of the variant-controller that has read the bucket. ``order``: of names."""
         core = FamilyActs()
-        names = [*order, *(name for name in self.stored if name not in order)]
-        for name in names:
-            core.apply(f"workload.{NS}.{name}", self.stored.get(name), 1, self.now)
-        for (kind, namespace, name), found in self.objects.items():
-            core.apply_object(kind, namespace, name, found, self.now)
+        for name in [*order, *(name for name in self.stored if name not in order)]:
+            core.apply(workload_key(NS, name), self.stored.get(name), 1, self.now)
+        for key, kept in self.controller.objects:
+            core.apply_object(kept.object.kind, *names_of(key), kept.object, self.now)
         return core
-
-    def local_queue(self, name: str = "lq", cluster_queue: str = "cq") -> SteppedVariants:
-        """A LocalQueue that leads there; ``cluster_queue`` "": there is none."""
-        found = None
-        if cluster_queue:
-            spec = {"clusterQueue": cluster_queue}
-            found = decode_object(an_object("LocalQueue", name, spec, NS)).manifest
-        return self._object("LocalQueue", NS, name, found)
 
     # The bucket. ----------------------------------------------------------------------------
 
+    def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
+        _, name = names_of(key)
+        self.stored.pop(name, None)
+        if after is not None:
+            self.stored[name] = with_own_revision(after, self.revision)
+
     def put(self, name: str, workload: StoredWorkload | None) -> SteppedVariants:
-        """The bucket has it so; None: not any more."""
-        self.revision += 1
-        if workload is None:
-            self.stored.pop(name, None)
-        else:
-            self.stored[name] = workload
-        self.core.apply(f"workload.{NS}.{name}", workload, self.revision, self.now)
+        """Stores the workload; None: deletes it."""
+        self.write(NS, name, workload)
         return self
 
     def workload(self, name: str = "j", uid: str = "", **spec: Any) -> SteppedVariants:
-        """A workload appears: a parent, unless its role is said."""
+        """Stores a new workload, which is a parent unless ``spec`` has another role."""
         self._uids += 1
         spec.setdefault("role", "parent")
         return self.put(
@@ -159,16 +155,17 @@ class SteppedVariants:
 
     def status(self, name: str, *conditions: Condition, **fields: Any) -> SteppedVariants:
         """Writes these fields of its status."""
-        one = with_conditions(self.stored[name], *conditions)
-        return self.put(name, replace(one, status=replace(one.status, **fields)))
+        workload = with_conditions(self.stored[name], *conditions)
+        return self.put(name, replace(workload, status=replace(workload.status, **fields)))
 
     def spec(self, name: str, **fields: Any) -> SteppedVariants:
         """Writes these fields of its spec, as on the wire."""
         return self.put(name, with_spec(self.stored[name], **fields))
 
     def meta(self, name: str, **fields: Any) -> SteppedVariants:
-        one = self.stored[name]
-        return self.put(name, replace(one, metadata=replace(one.metadata, **fields)))
+        """Writes these fields of its metadata."""
+        workload = self.stored[name]
+        return self.put(name, replace(workload, metadata=replace(workload.metadata, **fields)))
 
     def admit(self, tag: str, parent: str = "j") -> SteppedVariants:
         """The variant is admitted, and so is its parent."""
@@ -177,9 +174,12 @@ class SteppedVariants:
     def admit_name(self, name: str, parent: str = "j") -> SteppedVariants:
         """The same, by its name."""
         yes = (a_condition("QuotaReserved", True), a_condition("Admitted", True))
-        self.status(name, *yes, admission=an_admission())
+        admission = an_admission()
+        self.status(name, *yes, admission=admission)
         first = self.stored[parent].status.first_admitted_at or self.now
-        return self.status(parent, *yes, admitted_variant=name, first_admitted_at=first)
+        return self.status(
+            parent, *yes, admission=admission, admitted_variant=name, first_admitted_at=first
+        )
 
     def named(self, tag: str, parent: str = "j") -> str:
         """The name of the parent's variant with that tag."""
@@ -192,118 +192,60 @@ class SteppedVariants:
         return {
             name: one
             for name, one in sorted(self.stored.items())
-            if head(one).role == "variant" and owner_of(one)[1] == uid
+            if head(one).role == VARIANT and owner_of(one)[1] == uid
         }
 
     def active(self, parent: str = "j") -> str:
         """The tags of its active variants, the best first."""
-        found = sorted(self.family(parent).values(), key=lambda one: head(one).sibling_index or 0)
-        return " ".join(head(one).variant for one in found if head(one).active)
+        variants = sorted(
+            self.family(parent).values(), key=lambda one: head(one).sibling_index or 0
+        )
+        return " ".join(head(one).variant for one in variants if head(one).active)
+
+    def decide(self, kind: type[facts.Decision], name: str, **fields: Any) -> None:
+        """The workload-controller hears a decision of a scheduler that knows the whole bucket."""
+        uid, revision = self.stored[name].metadata.uid, self.revision_of(name)
+        whole = {"uid": uid, "revision": revision, "seen": self.revision, **fields}
+        self.hear(kind(namespace=NS, name=name, domain="queue-cq", **whole))
+
+    def revision_of(self, name: str) -> int:
+        """The revision of the workload."""
+        return self.controller.workloads.get(workload_key(NS, name)).revision
 
     # Orders. --------------------------------------------------------------------------------
 
-    def orders(self) -> list[str]:
-        """What is ordered now, a line each; it stays on the log."""
-        found = self.core.orders(self.now)
-        self.ordered += found
-        self.log += found
-        return [line(one) for one in found]
+    def ordered_now(self) -> list[str]:
+        """What is ordered now, a line each; the workload-controller does not hear it yet."""
+        orders = self.orders()
+        self.ordered += orders
+        self.waiting += orders
+        return [line(fact) for fact in orders]
 
     def follow(self) -> list[str]:
-        """What is ordered now and what follows is done, until nothing more is."""
-        found: list[str] = []
+        """What is ordered until nothing more is, each order heard at once."""
+        lines: list[str] = []
         for _ in range(100):
-            orders = self.orders()
-            if not self.log:
-                return found
-            found += orders
-            while self.log:
-                self.obey(self.log.pop(0))
-        raise AssertionError(f"it does not come to rest: {found[-10:]}")
+            lines += self.ordered_now()
+            stopped = self._stopped()
+            if not self.waiting and not stopped:
+                return lines
+            self.hear(*stopped)
+            while self.waiting:
+                self.hear(self.waiting.pop(0))
+        raise AssertionError(f"it does not come to rest: {lines[-10:]}")
+
+    def _stopped(self) -> list[Fact]:
+        """What the runner publishes: the jobs of evicted parents have stopped."""
+        return [
+            facts.Stopped(namespace=NS, name=name, revision=workload.status.evicted_revision)
+            for name, workload in self.stored.items()
+            if head(workload).role != VARIANT and is_stopping(workload)
+        ]
 
     def later(self, seconds: float) -> SteppedVariants:
+        """Lets so many seconds pass."""
         self.now += timedelta(seconds=seconds)
         return self
-
-    def obey(self, fact: Fact) -> None:
-        """What the writer of workloads does with it."""
-        one = self.stored.get(fact.name)
-        if isinstance(fact, facts.Submitted):
-            self._arrive(fact)
-            return
-        if one is None or (fact.uid and fact.uid != one.metadata.uid):
-            return
-        match fact:
-            case facts.Activated() | facts.Deactivated():
-                active = isinstance(fact, facts.Activated)
-                if head(one).active != active and self._wants(one) is active:
-                    self.spec(fact.name, active=active)
-            case facts.Reprioritized():
-                if head(one).priority != fact.priority:
-                    self.spec(fact.name, priority=fact.priority)
-            case facts.Deleted():
-                self.put(fact.name, None)
-            case facts.Ungated():
-                gate = GatePosition(name=FAMILY_GATE, position="Open")
-                self.status(fact.name, preemption_gates=(gate,))
-                holder = GateHolder(holder=fact.name, since=self.now)
-                parent, uid = owner_of(one)
-                if parent in self.stored and self.stored[parent].metadata.uid == uid:
-                    self.status(parent, preemption_gate=holder)
-            case facts.Aggregated():
-                self._aggregate(fact.name)
-
-    def _arrive(self, fact: facts.Submitted) -> None:
-        manifest = decode_object(fact.workload, namespace=NS).manifest
-        assert isinstance(manifest, Workload)
-        owner = manifest.metadata.owner_references[0]
-        parent = self.stored.get(owner.name)
-        if parent is None or parent.metadata.uid != owner.uid or fact.name in self.stored:
-            return
-        self._uids += 1
-        spec = manifest.spec
-        self.put(
-            fact.name,
-            StoredWorkload(
-                api_version=API,
-                kind="Workload",
-                metadata=replace(manifest.metadata, uid=f"uid-{self._uids}"),
-                spec=msgspec.Raw(msgspec.json.encode(spec)),
-                status=WorkloadStatus(
-                    conditions=(
-                        a_condition(
-                            "QuotaReserved",
-                            False,
-                            "PendingEvaluation" if spec.active else "Deactivated",
-                        ),
-                    )
-                ),
-            ),
-        )
-
-    def _wants(self, one: StoredWorkload) -> bool | None:
-        parent = self.stored.get(owner_of(one)[0])
-        if parent is None:
-            return None
-        states = [variant_state(each) for each in self.family(parent.metadata.name).values()]
-        wish = desired_variants(parent_state(parent), states, self.rules, self.now).get(
-            one.metadata.name
-        )
-        return wish.active if wish is not None else None
-
-    def _aggregate(self, parent: str) -> None:
-        own = self.family(parent).values()
-        state = parent_state(self.stored[parent])
-        queues = {("ClusterQueue", "", "cq"), ("LocalQueue", NS, "lq")}
-        if self.rules is None and queues <= self.there() and not state.admitted:
-            self.spec(parent, role="regular")
-            return
-        wants = desired_variants(state, [variant_state(one) for one in own], self.rules, self.now)
-        rows = rows_of([summary_of(one) for one in own], wants)
-        more: Iterable[Condition] = ()
-        if self.rules is not None and not self.rules.tags_within(state.allowed):
-            more = (a_condition("QuotaReserved", False, "NoMatchingFlavor"),)
-        self.status(parent, *more, variants=rows)
 
 
 def line(fact: Fact) -> str:

@@ -93,11 +93,14 @@ def test_a_family_that_raises_keeps_no_other_from_its_acts(
     errors: list[ObjectError] = []
     table = SteppedVariants(errors=errors).offer("a", "b").local_queue()
     table.workload("bad").workload("good")
-    assert {fact.name for fact in table.core.orders(NOON)} == {"good-variant-a", "good-variant-b"}
+    assert {fact.name for fact in table.families.orders(NOON)} == {
+        "good-variant-a",
+        "good-variant-b",
+    }
     assert [one.about for one in errors] == ["family ns/bad"]
-    assert table.core.states()["unreadable"] == 1
+    assert table.families.states()["unreadable"] == 1
     with pytest.raises(AssertionError, match="a bug"):
-        SteppedVariants().offer("a", "b").local_queue().workload("bad").core.orders(NOON)
+        SteppedVariants().offer("a", "b").local_queue().workload("bad").families.orders(NOON)
 
 
 def test_a_schedule_that_raises_keeps_no_other_from_the_bus(

@@ -112,7 +112,7 @@ def test_the_next_gate_opens_when_the_holder_has_lost_it(
 def test_the_next_gate_opens_after_five_minutes() -> None:
     table = opened().later(1)
     assert told(table) == []
-    assert table.core.wake() == NOON + PREEMPTION_TIMEOUT
+    assert table.families.wake() == NOON + PREEMPTION_TIMEOUT
     table.later(PREEMPTION_TIMEOUT.total_seconds() - 2)
     assert told(table) == []
     table.later(1)
@@ -161,7 +161,7 @@ def test_no_variant_may_preempt(change: Callable[[SteppedVariants], SteppedVaria
 def test_families_with_an_open_gate_are_counted_by_queue() -> None:
     table = opened()
     table.follow()
-    assert table.core.gates_open() == {"cq": 1}
+    assert table.families.gates_open() == {"cq": 1}
     table.status(A, *FULL, preemption_gates=()).status(B, *FULL)
     table.follow()
-    assert table.core.gates_open() == {}
+    assert table.families.gates_open() == {}

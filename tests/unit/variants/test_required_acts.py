@@ -32,7 +32,7 @@ LIMITED = (
 
 def test_all_variants_are_submitted_the_best_first() -> None:
     table = SteppedVariants().workload()
-    assert table.orders() == [
+    assert table.ordered_now() == [
         f"submitted {RESERVATION}",
         f"submitted {DEMAND}",
         f"submitted {SPOT}",
@@ -54,9 +54,9 @@ def test_a_variant_has_the_spec_that_its_parent_implies() -> None:
 
 def test_a_complete_family_requires_no_act() -> None:
     table = a_family()
-    assert table.orders() == []
-    assert table.later(3600).orders() == []
-    assert table.core.wake() is None
+    assert table.ordered_now() == []
+    assert table.later(3600).ordered_now() == []
+    assert table.families.wake() is None
 
 
 def test_a_queue_with_one_flavor_has_families_with_one_variant() -> None:
@@ -98,25 +98,25 @@ def test_a_queue_with_one_flavor_has_families_with_one_variant() -> None:
 def test_which_variants_are_created(
     change: Callable[[SteppedVariants], SteppedVariants], expected: list[str]
 ) -> None:
-    assert change(SteppedVariants()).orders() == expected
+    assert change(SteppedVariants()).ordered_now() == expected
 
 
 def test_with_the_gate_off_a_waiting_parent_is_updated() -> None:
-    assert SteppedVariants(enabled=False).workload().orders() == ["aggregated j"]
+    assert SteppedVariants(enabled=False).workload().ordered_now() == ["aggregated j"]
 
 
 def test_with_the_gate_off_a_parent_without_a_queue_stays() -> None:
-    assert SteppedVariants(enabled=False, queues=False).workload().orders() == []
+    assert SteppedVariants(enabled=False, queues=False).workload().ordered_now() == []
 
 
 def test_with_the_gate_off_an_inactive_parent_is_updated_too() -> None:
-    assert SteppedVariants(enabled=False).workload(active=False).orders() == ["aggregated j"]
+    assert SteppedVariants(enabled=False).workload(active=False).ordered_now() == ["aggregated j"]
 
 
 def test_a_parent_without_an_allowed_flavor_is_updated_once() -> None:
     table = SteppedVariants().workload(admissionConstraints={"allowedResourceFlavors": ["tape"]})
     assert table.follow() == ["aggregated j"]
-    assert table.later(60).orders() == []
+    assert table.later(60).ordered_now() == []
 
 
 @pytest.mark.parametrize(
@@ -132,16 +132,16 @@ def test_a_finished_parent_gets_no_variants(status: dict[str, str]) -> None:
         table.status("j", a_condition("Finished", True))
     else:
         table.meta("j", deletion_timestamp=NOON)
-    assert table.orders() == []
+    assert table.ordered_now() == []
 
 
 def test_a_queue_created_later_gives_waiting_parents_variants() -> None:
     table = SteppedVariants(queues=False).workload()
-    assert table.orders() == []
+    assert table.ordered_now() == []
     table.local_queue()
-    assert table.orders() == []
+    assert table.ordered_now() == []
     table.offer("a", "b")
-    assert table.orders() == ["submitted j-variant-a", "submitted j-variant-b"]
+    assert table.ordered_now() == ["submitted j-variant-a", "submitted j-variant-b"]
 
 
 # Names. -------------------------------------------------------------------------------------
@@ -149,17 +149,17 @@ def test_a_queue_created_later_gives_waiting_parents_variants() -> None:
 
 def test_a_variant_does_not_use_the_name_of_a_user_workload() -> None:
     table = SteppedVariants().workload(SPOT, role="regular").workload()
-    *_, last = table.orders()
+    *_, last = table.ordered_now()
     assert last.startswith(f"submitted {SPOT}-")
     table.follow()
     assert table.active() == "reservation demand spot"
-    assert table.later(60).orders() == []
+    assert table.later(60).ordered_now() == []
 
 
 def test_a_variant_does_not_use_the_name_of_a_terminating_one() -> None:
     table = a_family("a")
     table.put("j", None).workload("j", uid="second")
-    deleted, submitted = table.orders()
+    deleted, submitted = table.ordered_now()
     assert deleted == "deleted j-variant-a"
     assert submitted.startswith("submitted j-variant-a-")
     table.follow()
@@ -168,21 +168,21 @@ def test_a_variant_does_not_use_the_name_of_a_terminating_one() -> None:
 
 def test_the_first_submission_gets_the_name() -> None:
     table = SteppedVariants().offer("a").workload()
-    assert table.orders() == ["submitted j-variant-a"]
+    assert table.ordered_now() == ["submitted j-variant-a"]
     table.workload("j-variant-a", role="regular")
-    (again,) = table.orders()
+    (again,) = table.ordered_now()
     assert again.startswith("submitted j-variant-a-")
 
 
 def test_a_name_that_became_free_is_used() -> None:
     table = SteppedVariants().offer("a").workload()
     table.workload("j-variant-a", role="regular")
-    hashed = table.orders()[0].split()[1]
-    table.log.clear()
+    hashed = table.ordered_now()[0].split()[1]
+    table.waiting.clear()
     table.workload(hashed, role="regular")
-    assert table.later(3600).orders() == []
+    assert table.later(3600).ordered_now() == []
     table.put("j-variant-a", None)
-    assert table.orders() == ["submitted j-variant-a"]
+    assert table.ordered_now() == ["submitted j-variant-a"]
 
 
 def test_of_duplicate_variants_the_one_with_quota_stays() -> None:
@@ -205,19 +205,19 @@ def test_of_duplicate_variants_the_one_with_quota_stays() -> None:
 def test_worse_variants_are_deactivated_after_an_admission() -> None:
     table = a_family()
     table.admit("demand")
-    assert table.orders()[:1] == [f"deactivated {SPOT} lowerThanAdmitted"]
+    assert table.ordered_now()[:1] == [f"deactivated {SPOT} lowerThanAdmitted"]
 
 
 def test_variants_below_the_floor_are_deactivated() -> None:
     table = a_family(floor="reservation")
     table.admit("spot")
-    assert table.orders()[:1] == [f"deactivated {DEMAND} belowMin"]
+    assert table.ordered_now()[:1] == [f"deactivated {DEMAND} belowMin"]
 
 
 def test_without_migration_all_other_variants_are_deactivated() -> None:
     table = a_family(mode="NoMigration")
     table.admit("demand")
-    assert table.orders()[:2] == [
+    assert table.ordered_now()[:2] == [
         f"deactivated {RESERVATION} NoMigration",
         f"deactivated {SPOT} NoMigration",
     ]
@@ -228,9 +228,10 @@ def test_a_reset_activates_all_variants_that_were_not_stopped() -> None:
     table.admit("reservation").follow()
     assert table.active() == "reservation"
     table.status(SPOT, stopped_by="User")
-    no = a_condition("QuotaReserved", False, "PendingEvaluation")
-    table.status("j", no, a_condition("Admitted", False), admitted_variant="", admission=None)
-    assert table.orders()[:1] == [f"activated {DEMAND} race"]
+    no = (a_condition("QuotaReserved", False, "PendingEvaluation"), a_condition("Admitted", False))
+    table.status(RESERVATION, *no, admission=None)
+    table.status("j", *no, admitted_variant="", admission=None)
+    assert table.ordered_now()[:1] == [f"activated {DEMAND} race"]
     table.follow()
     assert table.active() == "reservation demand"
 
@@ -238,7 +239,7 @@ def test_a_reset_activates_all_variants_that_were_not_stopped() -> None:
 def test_a_deactivated_parent_deactivates_its_variants() -> None:
     table = a_family("a", "b")
     table.spec("j", active=False)
-    assert table.orders()[:2] == [
+    assert table.ordered_now()[:2] == [
         "deactivated j-variant-a parent",
         "deactivated j-variant-b parent",
     ]
@@ -247,24 +248,27 @@ def test_a_deactivated_parent_deactivates_its_variants() -> None:
 def test_a_variant_is_activated_at_the_end_of_its_create_delay() -> None:
     table = a_family(explicit=DELAYED)
     assert table.active() == "first"
-    assert table.core.wake() == NOON + timedelta(seconds=7200)
-    assert table.later(7199).orders() == []
-    assert table.later(1).orders() == ["activated j-variant-second race", "aggregated j"]
+    assert table.families.wake() == NOON + timedelta(seconds=7200)
+    assert table.later(7199).ordered_now() == []
+    assert table.later(1).ordered_now() == ["activated j-variant-second race", "aggregated j"]
 
 
 def test_a_family_is_looked_at_when_its_act_may_be_repeated_before_the_delay_ends() -> None:
     table = a_family(explicit=DELAYED)
     table.spec("j", priority=7)
-    assert table.orders() == ["reprioritized j-variant-first 7", "reprioritized j-variant-second 7"]
-    assert table.core.wake() == NOON + PATIENCE
+    assert table.ordered_now() == [
+        "reprioritized j-variant-first 7",
+        "reprioritized j-variant-second 7",
+    ]
+    assert table.families.wake() == NOON + PATIENCE
 
 
 def test_a_variant_is_deactivated_after_its_delete_delay() -> None:
     table = a_family(explicit=LIMITED)
     table.later(10).admit("second").follow()
-    assert table.core.wake() == NOON + timedelta(seconds=86410)
-    assert table.later(86399).orders() == []
-    assert table.later(1).orders()[:1] == ["deactivated j-variant-first deleteDelay"]
+    assert table.families.wake() == NOON + timedelta(seconds=86410)
+    assert table.later(86399).ordered_now() == []
+    assert table.later(1).ordered_now()[:1] == ["deactivated j-variant-first deleteDelay"]
 
 
 # Priorities. --------------------------------------------------------------------------------
@@ -273,7 +277,7 @@ def test_a_variant_is_deactivated_after_its_delete_delay() -> None:
 def test_variants_get_the_priority_of_their_parent() -> None:
     table = a_family("a", "b")
     table.spec("j", priority=7)
-    assert table.orders() == ["reprioritized j-variant-a 7", "reprioritized j-variant-b 7"]
+    assert table.ordered_now() == ["reprioritized j-variant-a 7", "reprioritized j-variant-b 7"]
     table.follow()
     assert {head(one).priority for one in table.family().values()} == {7}
 
@@ -284,28 +288,28 @@ def test_variants_get_the_priority_of_their_parent() -> None:
 def test_a_variant_without_a_parent_is_deleted() -> None:
     table = a_family("a", "b")
     table.put("j", None)
-    assert table.orders() == ["deleted j-variant-a", "deleted j-variant-b"]
+    assert table.ordered_now() == ["deleted j-variant-a", "deleted j-variant-b"]
     table.follow()
     assert table.stored == {}
-    assert table.core.pending == 0
+    assert table.families.pending == 0
 
 
 def test_a_variant_of_a_parent_that_became_regular_is_deleted() -> None:
     table = a_family("a")
     table.offer(policy=False).spec("j", role="regular")
-    assert table.orders() == ["deleted j-variant-a"]
+    assert table.ordered_now() == ["deleted j-variant-a"]
 
 
 def test_a_finished_orphan_that_was_being_deleted_is_deleted() -> None:
     table = a_family("a").status("j-variant-a", a_condition("Finished", True))
     table.meta("j-variant-a", deletion_timestamp=NOON)
-    assert table.put("j", None).orders() == ["deleted j-variant-a"]
+    assert table.put("j", None).ordered_now() == ["deleted j-variant-a"]
 
 
 def test_a_deletion_names_the_uid() -> None:
     table = a_family("a")
     uid = table.stored["j-variant-a"].metadata.uid
-    table.put("j", None).orders()
+    table.put("j", None).ordered_now()
     assert table.ordered[-1] == facts.Deleted(namespace=NS, name="j-variant-a", uid=uid)
 
 
@@ -333,29 +337,29 @@ def test_a_deletion_names_the_uid() -> None:
 def test_a_changed_queue_changes_its_families(
     change: Callable[[SteppedVariants], SteppedVariants], expected: list[str]
 ) -> None:
-    found = change(a_family()).orders()
+    found = change(a_family()).ordered_now()
     assert [one for one in found if not one.startswith("aggregated")] == expected
 
 
 def test_a_recreated_local_queue_uses_the_present_cluster_queue() -> None:
     table = a_family("a", "b")
     table.local_queue("lq", "").offer("a", "b", "c")
-    assert "submitted j-variant-c" not in table.orders()
+    assert "submitted j-variant-c" not in table.ordered_now()
     table.local_queue()
-    assert table.orders()[0] == "submitted j-variant-c"
+    assert table.ordered_now()[0] == "submitted j-variant-c"
 
 
 def test_a_removed_flavor_deletes_the_admitted_variant() -> None:
     table = a_family("a", "b")
     table.admit("b").follow()
-    assert table.offer("a").orders()[0] == "deleted j-variant-b"
+    assert table.offer("a").ordered_now()[0] == "deleted j-variant-b"
 
 
 def test_without_a_policy_an_admitted_family_keeps_its_job() -> None:
     table = a_family()
     table.admit("demand").follow()
     table.offer(policy=False)
-    assert table.orders()[:2] == [f"deleted {RESERVATION}", f"deleted {SPOT}"]
+    assert table.ordered_now()[:2] == [f"deleted {RESERVATION}", f"deleted {SPOT}"]
     table.follow()
     assert list(table.family()) == [DEMAND]
 
@@ -374,9 +378,9 @@ def test_a_variant_that_runs_in_the_former_queue_stays() -> None:
 def test_a_terminating_variant_is_not_deleted_again_or_replaced() -> None:
     table = a_family("a", "b")
     table.meta("j-variant-a", deletion_timestamp=NOON)
-    assert [one for one in table.orders() if not one.startswith("aggregated")] == []
+    assert [one for one in table.ordered_now() if not one.startswith("aggregated")] == []
     table.put("j-variant-a", None)
-    assert "submitted j-variant-a" in table.orders()
+    assert "submitted j-variant-a" in table.ordered_now()
 
 
 # The parent. --------------------------------------------------------------------------------
@@ -399,19 +403,19 @@ def test_aggregations_of_a_parent_are_limited_to_ten_per_second() -> None:
         nudges += table.follow()
         table.later(0.01)
     assert len(nudges) == 3
-    assert table.core.wake() is not None
+    assert table.families.wake() is not None
     table.later(0.1).follow()
     (a, _) = table.stored["j"].status.variants
     assert a.conditions[0].reason == "Reason29"
-    assert table.orders() == []
+    assert table.ordered_now() == []
 
 
 def test_an_aggregation_that_became_needless_is_not_requested() -> None:
     table = SteppedVariants(gather=GATHER).offer("a").workload()
     assert table.follow() == ["submitted j-variant-a"]
-    assert table.core.wake() == table.now + GATHER
-    table.obey(facts.Aggregated(namespace=NS, name="j"))  # whatever made it tell of its variants
-    assert table.later(GATHER.total_seconds()).orders() == []
+    assert table.families.wake() == table.now + GATHER
+    table.hear(facts.Aggregated(namespace=NS, name="j"))  # The rows are written for another reason.
+    assert table.later(GATHER.total_seconds()).ordered_now() == []
     table.status("j-variant-a", a_condition("QuotaReserved", False, "AnotherReason"))
-    assert table.orders() == []
+    assert table.ordered_now() == []
     assert table.later(GATHER.total_seconds()).follow() == ["aggregated j"]

@@ -11,7 +11,7 @@ B = "j-variant-b"
 
 
 def counted(table: SteppedVariants) -> dict[str, int]:
-    return {state: count for state, count in table.core.states().items() if count}
+    return {state: count for state, count in table.families.states().items() if count}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,6 @@ def test_a_family_whose_job_is_being_stopped_is_counted_as_stopping() -> None:
 
 def test_queues_with_concurrent_admission_are_known_by_name() -> None:
     table = a_family("a", "b")
-    assert table.core.queues() == ["cq"]
+    assert table.families.queues() == ["cq"]
     table.offer(policy=False)
-    assert table.core.queues() == []
+    assert table.families.queues() == []
