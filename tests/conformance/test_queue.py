@@ -43,7 +43,7 @@ def test_the_head_of_a_queue_is_the_one_that_kueue_takes(case: dict[str, Any]) -
         workload = stored.decode(msgspec.json.encode(one))
         spec = {**json.loads(bytes(workload.spec)), "queueName": "cq"}
         workload = msgspec.structs.replace(workload, spec=msgspec.Raw(json.dumps(spec).encode()))
-        scheduler._write("ns", workload.metadata.name, workload)
+        scheduler.write("ns", workload.metadata.name, workload)
     first = case["want"]["expected"]
     assert scheduler.core.explain("ns", first, now=scheduler.now).position == 1
 

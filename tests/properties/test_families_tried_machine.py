@@ -69,7 +69,7 @@ class Families(RuleBasedStateMachine):
     )
     def offer(self, order: tuple[str, ...], mode: str, slow: bool, much: int) -> None:
         checks = {"mid": ["slow"]} if slow else {}
-        self.scheduler.families(
+        self.scheduler.family_queue(
             mode=mode, flavors=dict.fromkeys(order, str(much)), checks=checks, **LOWER
         )
         self.edited = self.scheduler.revision  # What was decided before is not taken.

@@ -164,7 +164,7 @@ class Room(RuleBasedStateMachine):
         before = {name: self.scheduler.used(name) for name in QUEUES}
         order = list(self.scheduler.stored)
         chance.shuffle(order)
-        self.scheduler.restart(order)
+        self.scheduler.restart_in(order)
         assert before == {name: self.scheduler.used(name) for name in QUEUES}
 
     # What holds. ------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ class UsageMachine(RuleBasedStateMachine):
         ):
             other.core.apply_usage("ns", name, record)
         for name in self.running:
-            other._write("ns", name, self.scheduler.stored[name])
+            other.write("ns", name, self.scheduler.stored[name])
         later = self.scheduler.now + 60 * MINUTE
         theirs = other.core._state.accounts
         assert theirs is not None

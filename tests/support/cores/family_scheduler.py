@@ -24,10 +24,10 @@ from admittance.events import facts
 from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.family import FamilyRules, desired_variants, rules_of
+from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import in_order
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
-from admittance.system.local_system import LocalSystem
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import PARENT, head
@@ -63,15 +63,16 @@ class FamilyScheduler(SteppedScheduler):
 
     # Configuration. -------------------------------------------------------------------------
 
-    def restart(self, order: Sequence[str] | None = None) -> None:
-        """A new scheduler continues from the stored values, read in that order."""
-        before = self.system
-        self.system = LocalSystem(before.now, before.config)
-        self.system.load(one for one in before.entries() if not one.key.startswith("workload."))
-        for name in order if order is not None else list(self.stored):
-            self._write("ns", name, self.stored[name])
+    def restart_in(self, order: Sequence[str]) -> None:
+        """A new scheduler reads the stored workloads in that order."""
+        self.scheduler = Scheduler(self.config)
+        for key, kept in self.controller.objects:
+            self._object_changed(key, kept.revision)
+        for name in order:
+            self.restore(name, self.stored[name])
+        self.own_all()
 
-    def families(
+    def family_queue(
         self,
         name: str = "cq",
         *,

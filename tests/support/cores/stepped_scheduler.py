@@ -1,10 +1,10 @@
-"""A scheduler to be told stories: queues and workloads in a line each, and what was decided."""
+"""The scheduler's core for tests: queues and workloads in one line each, and its decisions."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from admittance.events.subjects import object_key
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
 from admittance.system.local_system import LocalSystem
+from admittance.workload.bucket_reader import names_of
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from support.builders import API, NOON, a_condition, an_object, resource_groups
 
@@ -33,16 +34,17 @@ def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
     return resource_groups(flavors)
 
 
-class SteppedScheduler:
-    """A scheduler that owns every domain, and a bucket that is only a revision.
+class SteppedScheduler(LocalSystem):
+    """A system in memory whose workloads are written by hand: decisions of the scheduler are stored
+    by `cycle` at once, without the workload-controller.
 
-    ``decided`` and ``preempted``: of the last cycle; ``told``: all workloads preempted so far;
-    ``waiting``: the preemptors that were told that they wait. ``admits``: a workload with quota is
-    admitted at once; else it stays reserved.
+    ``stored``: the workloads by name. ``decided`` and ``preempted``: of the last cycle; ``told``:
+    all workloads preempted so far; ``waiting``: the preemptors that were told that they wait.
+    ``admits``: a workload with quota is admitted at once; else it stays reserved.
     """
 
     def __init__(self, config: Config | None = None) -> None:
-        self.system = LocalSystem(NOON, config)
+        super().__init__(NOON, config)
         self.stored: dict[str, StoredWorkload] = {}
         self.decided: list[Assigned] = []
         self.preempted: list[Preempted] = []
@@ -55,31 +57,20 @@ class SteppedScheduler:
 
     @property
     def core(self) -> Scheduler:
-        return self.system.scheduler
+        """The scheduler's core."""
+        return self.scheduler
 
     @core.setter
     def core(self, core: Scheduler) -> None:
-        self.system.scheduler = core
-
-    @property
-    def revision(self) -> int:
-        return self.system.revision
-
-    @property
-    def now(self) -> datetime:
-        return self.system.now
-
-    @now.setter
-    def now(self, now: datetime) -> None:
-        self.system.now = now
+        self.scheduler = core
 
     def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
         """Applies an object of that kind."""
-        self.system.apply_manifest(an_object(kind, name, spec, namespace, **more))
+        self.apply_manifest(an_object(kind, name, spec, namespace, **more))
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """An object is gone."""
-        self.system.put_object(object_key(KINDS[kind].token, namespace, name), None, b"")
+        """Deletes an object."""
+        self.put_object(object_key(KINDS[kind].token, namespace, name), None, b"")
 
     def flavor(self, name: str, **spec: Any) -> None:
         """A ResourceFlavor."""
@@ -133,7 +124,7 @@ class SteppedScheduler:
             **(spec or {}),
         }
         meta.setdefault("uid", f"uid-{name}")
-        self._write(
+        self.write(
             namespace,
             name,
             StoredWorkload(
@@ -149,13 +140,16 @@ class SteppedScheduler:
             ),
         )
 
-    def _write(self, namespace: str, name: str, stored: StoredWorkload) -> None:
-        self.stored[name] = stored
-        self.system.write(namespace, name, stored)
+    def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
+        _, name = names_of(key)
+        if after is None:
+            self.stored.pop(name, None)
+        else:
+            self.stored[name] = after
 
     def restore(self, name: str, stored: StoredWorkload) -> None:
-        """A workload as another scheduler has seen it."""
-        self._write(stored.metadata.namespace, name, stored)
+        """Stores a workload as another scheduler has seen it."""
+        self.write(stored.metadata.namespace, name, stored)
 
     def change(self, workload: str, **status: Any) -> None:
         """Writes these fields of the status; conditions as type to (is true, reason)."""
@@ -164,16 +158,14 @@ class SteppedScheduler:
         kept = tuple(one for one in stored.status.conditions if one.type not in new)
         made = tuple(a_condition(kind, on, reason, self.now) for kind, (on, reason) in new.items())
         changed = msgspec.structs.replace(stored.status, conditions=(*kept, *made), **status)
-        self._write(
-            stored.metadata.namespace, workload, msgspec.structs.replace(stored, status=changed)
-        )
+        self.restore(workload, msgspec.structs.replace(stored, status=changed))
 
     def respec(self, workload: str, **changes: Any) -> None:
         """Writes these fields of the spec."""
         stored = self.stored[workload]
         spec = {**json.loads(bytes(stored.spec)), **changes}
         raw = msgspec.Raw(json.dumps(spec).encode())
-        self._write(stored.metadata.namespace, workload, msgspec.structs.replace(stored, spec=raw))
+        self.restore(workload, msgspec.structs.replace(stored, spec=raw))
 
     def finish(self, workload: str) -> None:
         """The job has ended."""
@@ -181,8 +173,7 @@ class SteppedScheduler:
 
     def gone(self, workload: str) -> None:
         """The workload is deleted."""
-        stored = self.stored.pop(workload)
-        self.system.write(stored.metadata.namespace, workload, None)
+        self.write(self.stored[workload].metadata.namespace, workload, None)
 
     def evict(self, workload: str, reason: str, *, requeued: bool = True) -> None:
         """The workload has lost its quota."""

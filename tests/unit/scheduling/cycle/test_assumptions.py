@@ -187,7 +187,7 @@ def test_a_namesake_does_not_inherit_quota() -> None:
     scheduler.submit("one", "cq", "6")
     scheduler.cycle(confirm=False)
     meta = msgspec.structs.replace(scheduler.stored["one"].metadata, uid="another")
-    scheduler._write("ns", "one", msgspec.structs.replace(scheduler.stored["one"], metadata=meta))
+    scheduler.write("ns", "one", msgspec.structs.replace(scheduler.stored["one"], metadata=meta))
     assert reserved(scheduler) == 0
     assert scheduler.cycle() == ["one"]
 
@@ -196,7 +196,7 @@ def test_an_invalid_stored_spec_affects_no_other_workload() -> None:
     scheduler = a_scheduler()
     scheduler.submit("broken", "cq", "6", age=9)
     bad = msgspec.structs.replace(scheduler.stored["broken"], spec=msgspec.Raw(b'{"podSets": 7}'))
-    scheduler._write("ns", "broken", bad)
+    scheduler.write("ns", "broken", bad)
     scheduler.submit("good", "cq", "6")
     assert scheduler.settle() == ["good"]
 

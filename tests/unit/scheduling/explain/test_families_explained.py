@@ -16,7 +16,7 @@ DELAYED = [
 
 def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("a")
     scheduler.settle()
@@ -39,7 +39,7 @@ def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
 
 def test_a_variant_is_explained_only_with_its_flavors() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("a")
     scheduler.settle()
@@ -53,7 +53,7 @@ def test_a_variant_is_explained_only_with_its_flavors() -> None:
 
 def test_an_admitted_parent_names_its_variant() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -69,7 +69,7 @@ def test_an_admitted_parent_names_its_variant() -> None:
 
 def test_a_stopping_parent_names_the_variant_that_continues() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -88,7 +88,7 @@ def test_a_stopping_parent_names_the_variant_that_continues() -> None:
 def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
+    scheduler.family_queue(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
     full(scheduler, mid="4")
     scheduler.family("a")
     scheduler.settle()
@@ -103,7 +103,7 @@ def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
 
 def test_a_variant_behind_a_better_one_is_explained() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
     scheduler.family("a")
@@ -118,7 +118,7 @@ def test_a_variant_behind_a_better_one_is_explained() -> None:
 
 def test_a_family_in_backoff_is_explained() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("a")
     scheduler.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
@@ -129,7 +129,7 @@ def test_a_family_in_backoff_is_explained() -> None:
 
 def test_a_parent_without_variants_is_explained() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.family("a", tags=())
     found = scheduler.why("a")
     assert (
@@ -142,7 +142,7 @@ def test_a_parent_without_variants_is_explained() -> None:
 def test_a_variant_without_a_known_parent_is_explained() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.family("a")
     scheduler.gone("a")
     found = scheduler.why("a-best")
@@ -153,7 +153,7 @@ def test_a_variant_without_a_known_parent_is_explained() -> None:
 def test_a_reserved_variant_names_the_checks_it_waits_for() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
-    scheduler.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
+    scheduler.family_queue(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
     scheduler.family("a")
     scheduler.settle()
     found = scheduler.why("a")
@@ -164,7 +164,7 @@ def test_a_reserved_variant_names_the_checks_it_waits_for() -> None:
 
 def test_asking_changes_nothing() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
     scheduler.family("a")
@@ -178,7 +178,7 @@ def test_asking_changes_nothing() -> None:
 def test_a_family_has_the_reason_of_its_best_waiting_variant() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
-    scheduler.families(checks={"mid": ["slow"], "worst": ["slow"]})
+    scheduler.family_queue(checks={"mid": ["slow"], "worst": ["slow"]})
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -189,7 +189,7 @@ def test_a_family_has_the_reason_of_its_best_waiting_variant() -> None:
 
 def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
+    scheduler.family_queue(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
     full(scheduler, mid="4")
     scheduler.family("a")
     scheduler.settle()
@@ -203,7 +203,7 @@ def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
 
 def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("a")
     scheduler.settle()
@@ -214,7 +214,7 @@ def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
 
 def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.family("a")
     scheduler.settle()
     assert scheduler.why("a").variants[0].admitted
@@ -224,7 +224,7 @@ def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
 
 def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.family("a", tags=())
     spec = json.loads(bytes(scheduler.stored["a"].spec))
     scheduler.respec("a", **spec, admissionConstraints={"allowedResourceFlavors": ["gold"]})
@@ -239,7 +239,7 @@ def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
 def test_a_family_with_delayed_variants_only_waits_for_its_family() -> None:
     scheduler = FamilyScheduler()
     both = [{**one, "createDelaySeconds": 100} for one in DELAYED]
-    scheduler.families(explicit=both, flavors={"best": "4", "mid": "4"})
+    scheduler.family_queue(explicit=both, flavors={"best": "4", "mid": "4"})
     scheduler.family("a")
     scheduler.settle()
     found = scheduler.why("a")
@@ -257,7 +257,7 @@ def test_a_family_in_an_inactive_queue_has_the_reason_of_the_queue() -> None:
         {"controllerName": "ctl"},
         status={"conditions": [{"type": "Active", "status": "False", "reason": "ControllerLost"}]},
     )
-    scheduler.families(admissionChecks=["room"])
+    scheduler.family_queue(admissionChecks=["room"])
     scheduler.family("a")
     found = scheduler.why("a")
     assert found.reason == "AdmissionCheckInactive"

@@ -255,7 +255,7 @@ def test_an_answer_goes_into_one_message_and_the_next_one_goes_on() -> None:
 
 def test_parked_by_key_has_the_workloads_of_the_list() -> None:
     scheduler = FamilyScheduler(Config())
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.queue("other", resourceGroups=groups(default="4"))
     full(scheduler)
     scheduler.family("family")

@@ -470,7 +470,7 @@ def test_a_preemption_is_reproduced_from_its_recorded_usages(
     for usages, victim in ((usages_of([decision]), "middle"), ({}, "low")):
         other = a_scheduler(preemption={"withinClusterQueue": "LowerPriority"})
         for name, stored in scheduler.stored.items():
-            other._write("ns", name, stored)
+            other.write("ns", name, stored)
         assert isinstance(other.core, DecisionReplay)
         turns = turns_of([decision])
         made = other.core.turns("queue-cq", turns, now=scheduler.now, usages=usages)
@@ -488,7 +488,7 @@ def copied(scheduler: SteppedScheduler, *, records: bool = True) -> SteppedSched
     for (_, name), record in written if records else ():
         other.core.apply_usage("ns", name, record)
     for one in scheduler.stored.values():
-        other._write("ns", one.metadata.name, one)
+        other.write("ns", one.metadata.name, one)
     return other
 
 

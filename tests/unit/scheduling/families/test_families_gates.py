@@ -18,7 +18,7 @@ GATED = "AdmissionGated"
 def contested(mode: str = "UpgradeOnly", *taken: str, **spec: Any) -> FamilyScheduler:
     """The flavors that are ``taken`` are full of workloads that matter less."""
     scheduler = FamilyScheduler()
-    scheduler.families(mode=mode, flavors={"best": "4", "mid": "4"}, **LOWER, **spec)
+    scheduler.family_queue(mode=mode, flavors={"best": "4", "mid": "4"}, **LOWER, **spec)
     for flavor in taken:
         scheduler.submit(
             f"r-{flavor}",
@@ -85,7 +85,7 @@ def test_while_victims_stop_no_sibling_is_tried() -> None:
 
 def test_a_worse_variant_starts_if_no_victim_is_found() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=5)
     scheduler.settle()
     scheduler.family("a")
@@ -95,7 +95,7 @@ def test_a_worse_variant_starts_if_no_victim_is_found() -> None:
 
 def test_siblings_are_refused_at_once_when_a_worse_one_is_blocked() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families(flavors={"best": "2", "mid": "4"}, **LOWER)
+    scheduler.family_queue(flavors={"best": "2", "mid": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
     scheduler.family("a")
@@ -116,7 +116,7 @@ def test_others_of_the_queue_go_on_while_a_family_waits_for_its_gate() -> None:
 def test_a_reservation_with_a_plan_needs_the_open_gate() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
-    scheduler.families(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)
+    scheduler.family_queue(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
@@ -132,7 +132,7 @@ def test_a_reservation_with_a_plan_needs_the_open_gate() -> None:
 def test_other_variants_are_tried_once_all_victims_have_stopped() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
-    scheduler.families(flavors={"best": "4", "mid": "4"}, checks={"best": ["slow"]}, **LOWER)
+    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, checks={"best": ["slow"]}, **LOWER)
     scheduler.check("slow")
     scheduler.submit(
         "r",
@@ -169,7 +169,7 @@ def test_a_refusal_for_a_closed_gate_is_published_once(shares: bool) -> None:
     from admittance.scheduling.state.config import FairSharing
 
     scheduler = FamilyScheduler(Config(fair_sharing=FairSharing() if shares else None))
-    scheduler.families(flavors={"best": "4"}, **LOWER)
+    scheduler.family_queue(flavors={"best": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
     scheduler.family("a")
@@ -184,7 +184,7 @@ def test_quota_that_waits_for_victims_is_not_free_for_a_sibling() -> None:
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     explicit = [{"name": name, "allowedResourceFlavors": ["best"]} for name in ("v0", "v1")]
     checks = {"best": ["slow"]}
-    scheduler.families(flavors={"best": "4"}, checks=checks, explicit=explicit, **LOWER)
+    scheduler.family_queue(flavors={"best": "4"}, checks=checks, explicit=explicit, **LOWER)
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
@@ -200,7 +200,7 @@ def test_quota_that_waits_for_victims_is_not_free_for_a_sibling() -> None:
 def test_a_variant_that_lost_its_gate_preempts_no_workload() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
-    scheduler.families(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)
+    scheduler.family_queue(flavors={"best": "4"}, checks={"best": ["slow"]}, **LOWER)
     scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()

@@ -19,7 +19,7 @@ def runs_on_mid(**spec: Any) -> FamilyScheduler:
     for names in spec.get("checks", {}).values():
         for name in names:
             scheduler.check(name)
-    scheduler.families(**spec)
+    scheduler.family_queue(**spec)
     full(scheduler, best="4")
     scheduler.passes("r-best")
     scheduler.settle()
@@ -76,9 +76,9 @@ def test_a_stored_migration_is_known_after_a_restart() -> None:
     scheduler.finish("r-best")
     scheduler.cycle()
     again = FamilyScheduler()
-    again.families()
+    again.family_queue()
     for name, stored in scheduler.stored.items():
-        again._write("ns", name, stored)
+        again.write("ns", name, stored)
     again.parents = scheduler.parents
     again.submit("thief", "cq", "4")
     again.settle()
@@ -106,7 +106,7 @@ def test_an_edit_of_the_queue_ends_both(name: str) -> None:
     scheduler = runs_on_mid()
     scheduler.finish("r-best")
     scheduler.cycle(confirm=False)
-    scheduler.families(flavors={"best": "4", "mid": "4", "worst": "5"})
+    scheduler.family_queue(flavors={"best": "4", "mid": "4", "worst": "5"})
     assert member(scheduler, name).in_flight is InFlight.NOTHING
     assert scheduler.cycle() == ["a-best"]
 
@@ -147,7 +147,7 @@ def test_with_checks_it_is_reserved_first_and_the_job_runs_on() -> None:
 
 def test_a_variant_with_victims_migrates_once_they_stopped() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families(flavors={"best": "4", "mid": "4"}, **LOWER)
+    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
     scheduler.submit("strong", "cq", "4", priority=5, age=9)
     scheduler.settle()
     scheduler.family("a")
@@ -167,8 +167,8 @@ def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
     reclaims: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
-    scheduler.families(cohort="c", flavors={"best": "4", "mid": "4"}, **reclaims)
-    scheduler.families("other", cohort="c", flavors={"best": "0"}, checks={"best": ["slow"]})
+    scheduler.family_queue(cohort="c", flavors={"best": "4", "mid": "4"}, **reclaims)
+    scheduler.family_queue("other", cohort="c", flavors={"best": "0"}, checks={"best": ["slow"]})
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -190,7 +190,7 @@ def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
 def test_a_variant_waits_if_its_admitted_sibling_is_preempted() -> None:
     scheduler = FamilyScheduler()
     reclaims: dict[str, Any] = {"preemption": {"reclaimWithinCohort": "Any"}}
-    scheduler.families(cohort="c", flavors={"best": "4", "mid": "0"}, **LOWER)
+    scheduler.family_queue(cohort="c", flavors={"best": "4", "mid": "0"}, **LOWER)
     scheduler.queue(
         "owner",
         "c",
@@ -220,7 +220,7 @@ def test_a_quota_cut_revokes_promised_quota() -> None:
     scheduler = runs_on_mid()
     scheduler.finish("r-best")
     scheduler.cycle()
-    scheduler.families(flavors={"best": "3", "mid": "4", "worst": "4"})
+    scheduler.family_queue(flavors={"best": "3", "mid": "4", "worst": "4"})
     scheduler.cycle(confirm=False)
     assert [(type(one).__name__, one.name) for one in scheduler.decisions] == [
         ("Revoked", "a-best")
@@ -230,7 +230,7 @@ def test_a_quota_cut_revokes_promised_quota() -> None:
 def test_variants_below_the_minimum_do_not_migrate() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families(floor="best")
+    scheduler.family_queue(floor="best")
     full(scheduler, best="4", mid="4")
     scheduler.family("a")
     scheduler.settle()
@@ -247,7 +247,7 @@ def test_a_variant_of_two_flavors_needs_only_what_its_family_lacks() -> None:
         {"name": "second", "allowedResourceFlavors": ["shared"]},
     ]
     scheduler = FamilyScheduler()
-    scheduler.families(explicit=explicit, flavors={"best": "2", "shared": "5"})
+    scheduler.family_queue(explicit=explicit, flavors={"best": "2", "shared": "5"})
     full(scheduler, best="2")
     scheduler.family("a", cpu="4")
     scheduler.family("b", cpu="4", age=-1)

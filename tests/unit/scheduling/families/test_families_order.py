@@ -11,7 +11,7 @@ from support.cores.stepped_scheduler import groups
 
 def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("uid-b")
     scheduler.submit("c", "cq")
@@ -29,10 +29,10 @@ def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
 
 def test_a_swap_of_the_queues_flavors_swaps_siblings() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("a")
-    scheduler.families(flavors={"worst": "4", "best": "4", "mid": "4"})
+    scheduler.family_queue(flavors={"worst": "4", "best": "4", "mid": "4"})
     assert scheduler.tried() == ["a-worst", "a-best", "a-mid"]
     scheduler.finish("r-best")
     scheduler.finish("r-worst")
@@ -41,7 +41,7 @@ def test_a_swap_of_the_queues_flavors_swaps_siblings() -> None:
 
 def test_variants_go_by_the_age_of_their_parent() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("young", age=5)
     scheduler.family("old", age=50)
@@ -56,7 +56,7 @@ def test_variants_go_by_the_age_of_their_parent() -> None:
 @pytest.mark.parametrize("parent_first", [True, False])
 def test_family_members_are_linked_in_any_order_of_arrival(parent_first: bool) -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.submit("other", "cq", age=10)
     scheduler.family("a", age=20, parent_first=parent_first)
@@ -68,7 +68,7 @@ def test_family_members_are_linked_in_any_order_of_arrival(parent_first: bool) -
 def test_a_variant_without_its_parent_is_never_tried() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.family("a")
     scheduler.gone("a")
     assert scheduler.settle() == []
@@ -78,7 +78,7 @@ def test_a_variant_without_its_parent_is_never_tried() -> None:
 
 def test_a_family_counts_as_one_that_waits() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("a", age=30)
     scheduler.submit("r", "cq", age=20)
@@ -104,7 +104,7 @@ def test_a_family_counts_as_one_that_waits() -> None:
 
 def test_an_admitted_family_counts_as_running_while_variants_wait() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families(checks={"best": ["slow"]})
+    scheduler.family_queue(checks={"best": ["slow"]})
     scheduler.check("slow")
     full(scheduler, best="4")
     scheduler.family("a")
@@ -120,7 +120,7 @@ def test_an_admitted_family_counts_as_running_while_variants_wait() -> None:
 
 def test_a_row_of_a_family_lists_every_variant() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("a")
     scheduler.settle()
@@ -132,19 +132,19 @@ def test_a_row_of_a_family_lists_every_variant() -> None:
 
 def test_parents_in_a_local_queue_without_target_wait_there_once() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.family("a")
     scheduler.delete("ClusterQueue", "cq")
     rows = scheduler.core.pending(PendingQuery()).rows
     assert [(row.name, row.position) for row in rows] == [("a", 0)]
-    scheduler.families()
+    scheduler.family_queue()
     assert "a-best" in scheduler.settle()
 
 
 def test_the_family_with_the_older_parent_goes_first() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families("one", cohort="c", flavors={"best": "0"})
-    scheduler.families("two", cohort="c", flavors={"best": "0"})
+    scheduler.family_queue("one", cohort="c", flavors={"best": "0"})
+    scheduler.family_queue("two", cohort="c", flavors={"best": "0"})
     scheduler.put("Cohort", "c", {"resourceGroups": groups(best="4")})
     scheduler.family("young", "one", age=1)
     scheduler.family("old", "two", age=2)

@@ -19,7 +19,7 @@ EXPLICIT: list[dict[str, Any]] = [
 
 def test_the_best_that_fits_is_admitted() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -30,7 +30,7 @@ def test_the_best_that_fits_is_admitted() -> None:
 def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False  # All of them stay turned on.
-    scheduler.families(mode=mode)
+    scheduler.family_queue(mode=mode)
     scheduler.family("a")
     assert scheduler.cycle(confirm=False) == ["a-best"]
     assert scheduler.cycle() == []
@@ -42,7 +42,7 @@ def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) ->
 def test_without_migration_no_active_variant_migrates() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families(mode="NoMigration")
+    scheduler.family_queue(mode="NoMigration")
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -54,7 +54,7 @@ def test_without_migration_no_active_variant_migrates() -> None:
 def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families(mode="NoMigration", flavors={"best": "8", "mid": "8"})
+    scheduler.family_queue(mode="NoMigration", flavors={"best": "8", "mid": "8"})
     for name in ("a", "b"):
         scheduler.family(name)
     scheduler.submit("r", "cq", "1")
@@ -70,7 +70,7 @@ def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
 def test_a_variant_is_tried_only_after_its_delay() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families(explicit=EXPLICIT, flavors={"best": "4", "mid": "4"})
+    scheduler.family_queue(explicit=EXPLICIT, flavors={"best": "4", "mid": "4"})
     full(scheduler, mid="4")
     scheduler.family("a")
     assert scheduler.settle() == []
@@ -85,7 +85,7 @@ def test_a_variant_is_tried_only_after_its_delay() -> None:
 
 def test_no_variant_is_tried_while_the_job_stops() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -98,7 +98,7 @@ def test_no_variant_is_tried_while_the_job_stops() -> None:
 
 def test_no_variant_is_tried_during_the_backoff() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.family("a", tags=())
     scheduler.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
     scheduler._put_variant("a", "cq", [(1, {"cpu": "4"})], 0, 0, "best", ["best"])
@@ -110,18 +110,18 @@ def test_no_variant_is_tried_during_the_backoff() -> None:
 def test_a_variant_that_the_queue_does_not_have_is_not_tried() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler, best="4", mid="4")
     scheduler.family("a")
-    scheduler.families(explicit=EXPLICIT)
+    scheduler.family_queue(explicit=EXPLICIT)
     assert scheduler.settle() == []
-    scheduler.families()
+    scheduler.family_queue()
     assert scheduler.settle() == ["a-worst"]
 
 
 def test_a_change_in_a_family_wakes_no_variant_with_a_problem_of_its_own() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families(namespaceSelector={"matchLabels": {"team": "other"}})
+    scheduler.family_queue(namespaceSelector={"matchLabels": {"team": "other"}})
     scheduler.family("a")
     assert scheduler.settle() == []
     scheduler.change("a", conditions={"Requeued": (True, "BackoffFinished")})
@@ -131,7 +131,7 @@ def test_a_change_in_a_family_wakes_no_variant_with_a_problem_of_its_own() -> No
 def test_several_variants_may_hold_reservations() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
-    scheduler.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
+    scheduler.family_queue(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
     scheduler.family("a")
     assert scheduler.settle() == ["a-best", "a-mid", "a-worst"]
 
@@ -139,7 +139,7 @@ def test_several_variants_may_hold_reservations() -> None:
 def test_variants_and_regular_workloads_that_passed_their_checks_are_confirmed_together() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
-    scheduler.families(checks={"best": ["slow"]}, flavors={"best": "8"}, mode="NoMigration")
+    scheduler.family_queue(checks={"best": ["slow"]}, flavors={"best": "8"}, mode="NoMigration")
     scheduler.family("a")
     scheduler.submit("r", "cq", "1")
     scheduler.settle()
@@ -151,7 +151,7 @@ def test_variants_and_regular_workloads_that_passed_their_checks_are_confirmed_t
 def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
-    scheduler.families(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
+    scheduler.family_queue(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
     scheduler.family("a")
     scheduler.settle()
     scheduler.follows = False
@@ -169,7 +169,7 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
 def test_a_ready_variant_is_confirmed_after_the_job_stopped() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
-    scheduler.families(checks={"best": ["slow"]})
+    scheduler.family_queue(checks={"best": ["slow"]})
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -189,7 +189,7 @@ def test_a_ready_variant_is_not_confirmed_against_policy() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
     scheduler.check("slow")
-    scheduler.families(mode="NoMigration", checks={"best": ["slow"]})
+    scheduler.family_queue(mode="NoMigration", checks={"best": ["slow"]})
     scheduler.family("a")
     assert scheduler.settle() == ["a-best", "a-mid"]
     scheduler.passes("a-best")
@@ -202,7 +202,7 @@ def test_the_state_of_the_parent_counts_before_its_variant_follows(
     told: dict[str, str],
 ) -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -217,10 +217,10 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
     scheduler.check("slow")
     lower = {"withinClusterQueue": "LowerPriority"}
     flavors = {"best": "4", "mid": "4"}
-    scheduler.families(flavors=flavors, preemption=lower)
+    scheduler.family_queue(flavors=flavors, preemption=lower)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()
-    scheduler.families(flavors=flavors, preemption=lower, checks={"best": ["slow"]})
+    scheduler.family_queue(flavors=flavors, preemption=lower, checks={"best": ["slow"]})
     scheduler.family("a")
     scheduler.settle()
     scheduler.opens("a-best")
@@ -241,7 +241,7 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
 
 def test_a_family_in_backoff_is_requeued_as_a_whole() -> None:
     scheduler = FamilyScheduler()
-    scheduler.families()
+    scheduler.family_queue()
     full(scheduler)
     scheduler.family("a", age=30)
     scheduler.submit("r", "cq", age=20)
@@ -253,7 +253,7 @@ def test_a_family_in_backoff_is_requeued_as_a_whole() -> None:
 def test_free_quota_does_not_wake_a_variant_that_waits_for_its_family() -> None:
     scheduler = FamilyScheduler()
     scheduler.follows = False
-    scheduler.families(mode="NoMigration")
+    scheduler.family_queue(mode="NoMigration")
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
@@ -274,7 +274,7 @@ def test_quota_too_small_for_one_family_may_fit_another() -> None:
     scheduler = FamilyScheduler()
     for name in ("reserved", "on-demand", "cpus"):
         scheduler.flavor(name)
-    scheduler.families(
+    scheduler.family_queue(
         explicit=explicit,
         resourceGroups=[
             {
@@ -307,7 +307,7 @@ def test_without_the_feature_gate_no_variant_is_tried() -> None:
 
     scheduler = FamilyScheduler(Config(concurrent_admission=False))
     scheduler.follows = False
-    scheduler.families()
+    scheduler.family_queue()
     scheduler.family("a")
     scheduler.submit("r", "cq", "1")
     assert scheduler.settle() == ["r"]

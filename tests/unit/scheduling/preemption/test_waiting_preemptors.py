@@ -44,7 +44,7 @@ def heir_of(
     heir.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER, **strategy)
     heir.core.disown("queue-cq")  # It reads the whole bucket before it leads.
     for name in order:
-        heir._write("ns", name, scheduler.stored[name])
+        heir.write("ns", name, scheduler.stored[name])
     return heir
 
 
