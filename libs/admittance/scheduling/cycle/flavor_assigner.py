@@ -116,9 +116,15 @@ def _attempt(
                     continue
                 result.failed_from = len(result.obstacles)
                 result.obstacles.append(
-                    Obstacle(ps.name, "", resource, amount, 0, reasons.NO_MATCHING_FLAVOR,
-                             f"resource {resource} unavailable in ClusterQueue")
-                )  # fmt: skip
+                    Obstacle(
+                        ps.name,
+                        "",
+                        resource,
+                        reasons.NO_MATCHING_FLAVOR,
+                        f"resource {resource} unavailable in ClusterQueue",
+                        requested=amount,
+                    )
+                )
                 mode = _NO_FIT
                 break
             if resource not in flavors:
@@ -317,7 +323,7 @@ def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: A
         reason = f"flavor {option.flavor} has check {name} of the same controller as check {other}"
     if not reason:
         return True
-    result.obstacles.append(Obstacle(ps.name, option.flavor, "", 0, 0, kind, reason))
+    result.obstacles.append(Obstacle(ps.name, option.flavor, "", kind, reason))
     return False
 
 
@@ -368,10 +374,10 @@ def _room(
                 ps.name,
                 option.flavor,
                 resource,
-                amount,
-                most,
                 reasons.EXCEEDS_MAX_QUOTA,
                 "",
+                amount,
+                most,
                 before,
             )
         )
@@ -381,12 +387,12 @@ def _room(
             ps.name,
             option.flavor,
             resource,
+            reasons.WAITING_FOR_QUOTA,
+            "",
             amount,
             # For a variant, the mode is computed as if its family had given back the quota that it
             # holds.
             max(0, free) + wanted - lacking,
-            reasons.WAITING_FOR_QUOTA,
-            "",
             before,
         )
     )

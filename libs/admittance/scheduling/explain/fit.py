@@ -98,9 +98,7 @@ def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool
         for resource, amount in totals:
             if amount and resource not in plan.groups and not ignore_undeclared:
                 message = f"resource {resource} unavailable in ClusterQueue"
-                return [
-                    Obstacle(ps.name, "", resource, amount, 0, reasons.NO_MATCHING_FLAVOR, message)
-                ]
+                return [Obstacle(ps.name, "", resource, reasons.NO_MATCHING_FLAVOR, message)]
     by_group: dict[tuple[str, int], list[FlavorOffer]] = {}
     for one in examine(plan, shape):
         group = plan.groups[one.amounts[0][0]].at
@@ -114,7 +112,7 @@ def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool
     for pod_set, choices in usable.items():
         if not _have_common_labels(choices, (), [COMBINATIONS_MAX]):
             message = "no flavors for all its resources have the same values of their node labels"
-            return [Obstacle(pod_set, "", "", 0, 0, reasons.NO_MATCHING_FLAVOR, message)]
+            return [Obstacle(pod_set, "", "", reasons.NO_MATCHING_FLAVOR, message)]
     return []
 
 

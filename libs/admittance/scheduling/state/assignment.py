@@ -39,16 +39,16 @@ class Obstacle(NamedTuple):
     """Why the request of one pod set for one resource does not fit into one flavor. Amounts are in
     accounting units.
 
-    ``resource`` is "" if the flavor itself does not match. ``taken``: the amount that earlier pod
-    sets of the same workload take."""
+    ``resource`` is "" if the flavor itself does not match; the amounts are 0 then. ``taken``: the
+    amount that earlier pod sets of the same workload take."""
 
     pod_set: str
     flavor: str
     resource: str
-    requested: int
-    available: int
     reason: str
     message: str = ""
+    requested: int = 0
+    available: int = 0
     taken: int = 0
 
 

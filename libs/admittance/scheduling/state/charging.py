@@ -240,7 +240,6 @@ def _measured_plan(
     met = {one: at for one in victims if (at := _meeting(domain, path, one)) is not None}
     if not met:
         return None
-    among = list(met)
     cells = path[min(met.values()) :]
     before = [
         plan
@@ -251,17 +250,18 @@ def _measured_plan(
     # Usage below a node does not count above it while it fits into quota that the node does not
     # lend. Therefore each of two planners below one node may seem to add to the parent's usage what
     # only both of them together add.
-    others = list(dict.fromkeys(one.planner for one in before if one.planner not in met))
-    mine = _falls(cells, [*(one for one in others if one is not planner), planner])[-1]
+    own = {planner, *met}
+    others = dict.fromkeys(plan.planner for plan in before if plan.planner not in own)
+    mine = _falls(cells, [*others, planner])[planner]
     if not any(mine):
         return None
-    others = list(dict.fromkeys(one for plan in before for one in plan.victims if one not in met))
-    falls = _falls(cells, [*(one for one in others if one is not planner), *among])[-len(among) :]
+    others = dict.fromkeys(one for plan in before for one in plan.victims if one not in own)
+    falls = _falls(cells, [*others, *met])
     levels = [
-        PlanLevel(above, mine[at], {one: fall[at] for one, fall in zip(among, falls, strict=True)})
+        PlanLevel(above, mine[at], {victim: falls[victim][at] for victim in met})
         for at, above in enumerate(cells)
     ]
-    return Plan(planner, among, levels)
+    return Plan(planner, list(met), levels)
 
 
 def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | None:
@@ -282,17 +282,18 @@ def _meeting(domain: Domain, path: list[Cell], victim: WorkloadInfo) -> int | No
     return at
 
 
-def _falls(cells: list[Cell], workloads: list[WorkloadInfo]) -> list[list[int]]:
+def _falls(cells: list[Cell], workloads: list[WorkloadInfo]) -> dict[WorkloadInfo, list[int]]:
     """Subtracts the usage of the workloads one after the other. Returns for each workload by how
     much the usage of each cell fell. Restores all usage at the end."""
-    found: list[list[int]] = []
-    for one in workloads:
-        used = [cell.usage for cell in cells]
-        remove_usage(one)
-        found.append([was - cell.usage for was, cell in zip(used, cells, strict=True)])
-    for one in reversed(workloads):
-        restore_usage(one)
-    return found
+    falls: dict[WorkloadInfo, list[int]] = {}
+    for workload in workloads:
+        falls[workload] = [cell.usage for cell in cells]
+        remove_usage(workload)
+        for at, cell in enumerate(cells):
+            falls[workload][at] -= cell.usage
+    for workload in reversed(workloads):
+        restore_usage(workload)
+    return falls
 
 
 # Quota of families. --------------------------------------------------------------------------
