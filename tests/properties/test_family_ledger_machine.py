@@ -19,9 +19,8 @@ from admittance.quota.cell import Cell, available
 from admittance.quota.tree import Node
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.shared_quota import (
-    remove_all_usage,
+    WithoutUsage,
     remove_usage,
-    restore_all_usage,
     restore_usage,
 )
 from simulation.invariants import reference_quota
@@ -191,12 +190,10 @@ class Ledger(RuleBasedStateMachine):
         first = [self.scheduler.member(one) for one in here[:many]]
         rest = [self.scheduler.member(one) for one in here[many : many + more]]
         before = self._usages()
-        of_first = remove_all_usage(first)
-        of_rest = remove_all_usage(rest)
-        self._as_added_up(here[: many + more])
-        restore_all_usage(first, of_first)
-        self._as_added_up(here[many : many + more])
-        restore_all_usage(rest, of_rest)
+        with WithoutUsage(rest):
+            with WithoutUsage(first):
+                self._as_added_up(here[: many + more])
+            self._as_added_up(here[many : many + more])
         assert self._usages() == before
 
     # What holds. ------------------------------------------------------------------------------

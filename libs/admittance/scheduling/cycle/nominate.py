@@ -25,12 +25,7 @@ from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.equivalence import SavedNomination
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 from admittance.scheduling.state.requests import RequestShape
-from admittance.scheduling.state.shared_quota import (
-    remove_all_usage,
-    remove_usage,
-    restore_all_usage,
-    restore_usage,
-)
+from admittance.scheduling.state.shared_quota import WithoutUsage
 from admittance.scheduling.state.workload_info import (
     Nomination,
     Queue,
@@ -214,10 +209,8 @@ class Search:
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
-        going = [one.workload for one in victims]
-        held = remove_all_usage(going)
-        level = borrow_level(cell, amount)[0]
-        restore_all_usage(going, held)
+        with WithoutUsage(one.workload for one in victims):
+            level = borrow_level(cell, amount)[0]
         own = any(
             one.workload.charge is not None and one.workload.charge.queue is self._queue
             for one in victims
@@ -312,9 +305,6 @@ def still_waits(queue: Queue, workload: WorkloadInfo) -> Nomination | None:
     usage = saved.assignment.usage
     if not going or fits(usage, borrowing=True):
         return None
-    for one in going:
-        remove_usage(one.workload)
-    enough = fits(usage, borrowing=True)
-    for one in going:
-        restore_usage(one.workload)
+    with WithoutUsage(one.workload for one in going):
+        enough = fits(usage, borrowing=True)
     return (saved.assignment, going) if enough else None

@@ -22,9 +22,8 @@ from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, admi
 from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
-    remove_all_usage,
+    WithoutUsage,
     remove_usage,
-    restore_all_usage,
     restore_usage,
 )
 from admittance.scheduling.state.workload_info import (
@@ -240,11 +239,10 @@ class EntryProcessor:
             # No usage has changed since the search in which the entry's victims were enough.
             return True
         self._remove_victims()
-        going = [one.workload for one in entry.victims if one.workload not in self._victims]
-        held = remove_all_usage(going)
-        has_room = fits(entry.assignment.added_usage(), borrowing=True)
-        restore_all_usage(going, held)
-        return has_room
+        with WithoutUsage(
+            one.workload for one in entry.victims if one.workload not in self._victims
+        ):
+            return fits(entry.assignment.added_usage(), borrowing=True)
 
     def _fits_now(self, entry: CycleEntry) -> bool:
         """Returns whether the entry fits once its own victims have stopped, while the victims of
@@ -255,17 +253,15 @@ class EntryProcessor:
         self._restore_victims()
         for cell, amount in self._held:
             cell.charge(-amount)
-        going = [one.workload for one in entry.victims]
-        held = remove_all_usage(going)
-        has_room = fits(entry.assignment.added_usage(), borrowing=True)
-        handover = None
-        if self._handed_over is not None:
-            handover = self._state.handover_of.get(self._handed_over.workload)
-        if has_room and handover is not None:
-            handover.pretend_failed()
+        with WithoutUsage(one.workload for one in entry.victims):
             has_room = fits(entry.assignment.added_usage(), borrowing=True)
-            handover.pretend_failed(again=True)
-        restore_all_usage(going, held)
+            handover = None
+            if self._handed_over is not None:
+                handover = self._state.handover_of.get(self._handed_over.workload)
+            if has_room and handover is not None:
+                handover.pretend_failed()
+                has_room = fits(entry.assignment.added_usage(), borrowing=True)
+                handover.pretend_failed(again=True)
         for cell, amount in self._held:
             cell.charge(amount)
         return has_room

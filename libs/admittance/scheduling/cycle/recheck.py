@@ -37,9 +37,8 @@ from admittance.scheduling.state import charging
 from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
-    remove_all_usage,
+    WithoutUsage,
     remove_usage,
-    restore_all_usage,
     restore_usage,
 )
 from admittance.scheduling.state.workload_info import (
@@ -197,10 +196,8 @@ def exceeds_quota(workload: WorkloadInfo) -> bool:
             for one in workload.family_quota.members
             if one is not workload and one.state == "QuotaReserved"
         ]
-    held = remove_all_usage(reserved)
-    found = quota_reduction.exceeded_cell(workload, only_borrowing=False)
-    restore_all_usage(reserved, held)
-    return found is not None
+    with WithoutUsage(reserved):
+        return quota_reduction.exceeded_cell(workload, only_borrowing=False) is not None
 
 
 def _confirmed(
@@ -343,10 +340,8 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
         return []
     # Until the victims have stopped, usage may exceed quota, so the usage of the victims is
     # subtracted while this function checks whether they are enough.
-    going = [one.workload for one in found]
-    held = remove_all_usage(going)
-    enough = exceeded_cell(workload, only_borrowing=False) is None
-    restore_all_usage(going, held)
+    with WithoutUsage(one.workload for one in found):
+        enough = exceeded_cell(workload, only_borrowing=False) is None
     return found if enough else []
 
 

@@ -67,7 +67,7 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
         if len(rows) < limit and skip < count:
             found = _listed(queue, selected, skip + limit - len(rows))
             rows += [
-                _row(state, queue, one, at)
+                _row(state, queue, one, at, _refusal(state, one))
                 if not others or one.key[0] == namespace
                 else _row_of_another_namespace(queue, one, at)
                 for at, one in islice(found, skip, None)
@@ -100,12 +100,8 @@ def all_pending(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | N
     workload was not refused, or its LocalQueue has no ClusterQueue."""
     for queue in _queues_by_name(state):
         for at, workload in enumerate(in_listed_order(queue), start=1):
-            refused = (
-                family_summary.family_refusal(state, workload)
-                if workload.is_parent
-                else refusal_for(workload)
-            )
-            yield _row(state, queue, workload, at), refused
+            refused = _refusal(state, workload)
+            yield _row(state, queue, workload, at, refused), refused
     for workload in _without_queue(state, "", ""):
         yield _row_without_queue(state, workload), None
 
@@ -148,13 +144,21 @@ def _listed(
     yield from islice((one for one in numbered if one[1] in selected), limit)
 
 
-def _row(state: SchedulerState, queue: Queue, workload: WorkloadInfo, position: int) -> PendingRow:
+def _refusal(state: SchedulerState, workload: WorkloadInfo) -> Refusal | None:
+    if workload.is_parent:
+        return family_summary.family_refusal(state, workload)
+    return refusal_for(workload)
+
+
+def _row(
+    state: SchedulerState,
+    queue: Queue,
+    workload: WorkloadInfo,
+    position: int,
+    refused: Refusal | None,
+) -> PendingRow:
     """Returns the row of one pending workload. A family has one row, for its parent."""
-    why = refused = (
-        family_summary.family_refusal(state, workload)
-        if workload.is_parent
-        else refusal_for(workload)
-    )
+    why = refused
     if why is None and (standing := blocked_head_of(workload)) is not None:
         why = standing.refusal
     if why is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Final
 
 from admittance.events import reasons
@@ -22,7 +21,7 @@ from admittance.scheduling.cycle.refusals import workload_reason
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
+from admittance.scheduling.state.shared_quota import WithoutUsage
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
@@ -92,7 +91,7 @@ def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
 
 
 def _cluster_queue(state: SchedulerState, queue: Queue) -> QueueStatus:
-    with without_charges(promised_workloads((queue,))):
+    with WithoutUsage(promised_workloads((queue,))):
         return status_of(state, queue)
 
 
@@ -169,7 +168,7 @@ def _is_listed(cell: Cell) -> bool:
 
 def _local_queue(state: SchedulerState, key: Key) -> QueueStatus:
     queue = state.queues.get(state.catalog.local_queues[key].spec.cluster_queue)
-    with without_charges(promised_workloads((queue,)) if queue is not None else ()):
+    with WithoutUsage(promised_workloads((queue,)) if queue is not None else ()):
         return local_status_of(state, key)
 
 
@@ -231,7 +230,7 @@ def _of_cohort(state: SchedulerState, name: str) -> QueuesReply:
         # Quota that is only held for a promised workload does not count as used, but it is not
         # available either.
         free = {cell: available(cell) for one in _nodes(root) for cell in one.cells.values()}
-    with without_charges(going):
+    with WithoutUsage(going):
         return QueuesReply(tree=tuple(_walk(state, root, 0, free)))
 
 
@@ -310,14 +309,3 @@ def promised_workloads(queues: Iterable[Queue]) -> list[WorkloadInfo]:
         for one in queue.holding
         if is_promised(one)
     ]
-
-
-@contextmanager
-def without_charges(workloads: Iterable[WorkloadInfo]) -> Iterator[None]:
-    """Subtracts the usage of the workloads from the cohort tree while the context is open."""
-    gone = list(workloads)
-    for one in gone:
-        remove_usage(one)
-    yield
-    for one in reversed(gone):
-        restore_usage(one)

@@ -32,7 +32,13 @@ from admittance.scheduling.preemption.room import (
 )
 from admittance.scheduling.state.flavor_plan import Policy
 from admittance.scheduling.state.shared_quota import exclude
-from admittance.scheduling.state.workload_info import CandidateEntry, Queue, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_info import (
+    CandidateEntry,
+    Charge,
+    Queue,
+    Victim,
+    WorkloadInfo,
+)
 
 
 def search(
@@ -136,10 +142,7 @@ class _Search:
                     if not self._is_open(held.queue):
                         closed.add(held.queue)
                         continue
-                # Only the flavors and resources that this preemptor needs matter, not others of the
-                # candidate's queue.
-                asked = self._asked_of(held.queue)
-                amounts = [one for one in held.cells if one[0] in asked]
+                amounts = self._amounts(held)
                 taken.append((Victim(workload, reason), amounts))
                 if workload.shared_quotas:
                     exclude(workload)
@@ -215,8 +218,7 @@ class _Search:
                 assert held is not None
                 if workload.is_leaving:
                     return []
-                asked = self._asked_of(held.queue)
-                amounts = [one for one in held.cells if one[0] in asked]
+                amounts = self._amounts(held)
                 own.append((Victim(workload, reasons.IN_CLUSTER_QUEUE), amounts))
                 for cell, amount in amounts:
                     more = over.pop(cell.fr, 0) - amount
@@ -237,22 +239,20 @@ class _Search:
                 held = workload.charge
                 assert held is not None
                 if self._is_open(held.queue):
-                    asked = self._asked_of(held.queue)
-                    amounts = [one for one in held.cells if one[0] in asked]
-                    found = Victim(workload, reasons.IN_COHORT_RECLAMATION), amounts
-                    remove_victim(found)
-                    yield found
+                    victim = Victim(workload, reasons.IN_COHORT_RECLAMATION)
+                    removed = victim, self._amounts(held)
+                    remove_victim(removed)
+                    yield removed
 
-    def _asked_of(self, queue: Queue) -> set[Cell]:
-        """Returns the cells of another queue for the flavors and resources that the preemptor
-        needs."""
-        found = self._asked.get(queue)
-        if found is None:
-            assert queue.node is not None
-            cells = queue.node.cells
-            found = {cells[cell.fr] for cell in self._need if cell.fr in cells}
-            self._asked[queue] = found
-        return found
+    def _amounts(self, held: Charge) -> list[tuple[Cell, int]]:
+        """Returns what a candidate holds of the flavors and resources that the preemptor needs."""
+        asked = self._asked.get(held.queue)
+        if asked is None:
+            assert held.queue.node is not None
+            cells = held.queue.node.cells
+            asked = {cells[cell.fr] for cell in self._need if cell.fr in cells}
+            self._asked[held.queue] = asked
+        return [amount for amount in held.cells if amount[0] in asked]
 
     def _may_borrow_for(self, priority: int) -> bool:
         """Whether the preemptor may borrow after it has preempted a workload of priority

@@ -30,12 +30,7 @@ from admittance.quota.tree import Node
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import (
-    remove_all_usage,
-    remove_usage,
-    restore_all_usage,
-    restore_usage,
-)
+from admittance.scheduling.state.shared_quota import WithoutUsage, remove_usage, restore_usage
 from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
@@ -113,13 +108,10 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
     if not overloads:
         return found
     out += [one for queue in queues for one in queue.holding if one.is_leaving]
-    for workload in out:
-        remove_usage(workload)
-    taken = _make_fit(state, queues, set(out))
-    for workload, _ in taken:
-        restore_usage(workload)
-    for workload in out:
-        restore_usage(workload)
+    with WithoutUsage(out):
+        taken = _make_fit(state, queues, set(out))
+        for workload, _ in taken:
+            restore_usage(workload)
     for workload, cell in taken:
         state.at_work = REVOKE, workload
         found.append(_revocation(workload, overloads, cell))
@@ -225,10 +217,8 @@ def _exceeds(
     if workload.pending_preemption is None:
         return exceeded_cell(workload, only_borrowing=only_borrowing)
     going = [one for one in charging.outstanding_victims(state, workload) if one not in away]
-    held = remove_all_usage(going)
-    found = exceeded_cell(workload, only_borrowing=only_borrowing)
-    restore_all_usage(going, held)
-    return found
+    with WithoutUsage(going):
+        return exceeded_cell(workload, only_borrowing=only_borrowing)
 
 
 def _exceed_together(
@@ -244,10 +234,8 @@ def _exceed_together(
     them are revoked."""
     if not fellows:
         return None
-    held = remove_all_usage(fellows)
-    cell = _exceeds(state, workload, away.union(fellows), only_borrowing=only_borrowing)
-    restore_all_usage(fellows, held)
-    return cell
+    with WithoutUsage(fellows):
+        return _exceeds(state, workload, away.union(fellows), only_borrowing=only_borrowing)
 
 
 def _make_fit(

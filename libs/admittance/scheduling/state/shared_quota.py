@@ -290,24 +290,33 @@ def _holds(charge: QuotaCharge, fr: FlavorResource) -> bool:
     return any(cell.fr == fr for cell, _ in charge.cells)
 
 
-def remove_all_usage(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:
-    """Subtracts the usage of all given workloads from the cohort tree, as if they held nothing.
-    Returns the sum of the subtracted usage per cell, for `restore_all_usage`."""
-    gone = list(workloads)
-    total = held_by(gone)
-    charge(total, -1)
-    for workload in gone:
-        if workload.shared_quotas:
+class WithoutUsage:
+    """Subtracts the usage of all given workloads from the cohort tree, as if they held nothing,
+    while the context is open. Charging is additive, so the sum of what they hold is subtracted in
+    one step."""
+
+    __slots__ = ("_sharing", "_total")
+
+    def __init__(self, workloads: Iterable[QuotaHolder]) -> None:
+        self._total: dict[Cell, int] = {}
+        self._sharing: list[QuotaHolder] = []
+        for workload in workloads:
+            assert workload.charge is not None
+            for cell, amount in workload.charge.cells:
+                self._total[cell] = self._total.get(cell, 0) + amount
+            if workload.shared_quotas:
+                self._sharing.append(workload)
+
+    def __enter__(self) -> None:
+        for cell, amount in self._total.items():
+            cell.charge(-amount)
+        for workload in self._sharing:
             exclude(workload)
-    return total
 
-
-def restore_all_usage(workloads: Iterable[QuotaHolder], total: Mapping[Cell, int]) -> None:
-    """Undoes `remove_all_usage`. ``workloads``: the same workloads; ``total``: the sum that
-    `remove_all_usage` returned."""
-    charge(total)
-    for workload in workloads:
-        if workload.shared_quotas:
+    def __exit__(self, *_: object) -> None:
+        for cell, amount in self._total.items():
+            cell.charge(amount)
+        for workload in self._sharing:
             include(workload)
 
 
@@ -322,23 +331,6 @@ def include(workload: QuotaHolder) -> None:
     workloads."""
     for one in workload.shared_quotas or ():
         one.include(workload)
-
-
-def held_by(workloads: Iterable[QuotaHolder]) -> dict[Cell, int]:
-    """Returns the sum of what the workloads hold, per cell. Charging is additive, so the sum can be
-    removed in one step."""
-    total: dict[Cell, int] = {}
-    for workload in workloads:
-        assert workload.charge is not None
-        for cell, amount in workload.charge.cells:
-            total[cell] = total.get(cell, 0) + amount
-    return total
-
-
-def charge(amounts: Mapping[Cell, int], sign: int = 1) -> None:
-    """Charges the amounts to their cells; ``sign`` -1: gives the amounts back."""
-    for cell, amount in amounts.items():
-        cell.charge(sign * amount)
 
 
 def remove_usage(workload: QuotaHolder) -> None:
