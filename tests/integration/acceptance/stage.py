@@ -45,22 +45,20 @@ sleep 3600 & wait
 
 class Stage:
     """``revisions``: all stored revisions of all workloads, in order. ``asked``: requests and
-    withdrawals of checks; ``said``: all other facts about workloads. ``folder``: the folder in
-    which jobs leave a trail."""
+    withdrawals of checks. ``folder``: the folder in which jobs leave a trail."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.server = TestServer(folder / "data")
         self.revisions: dict[str, list[StoredWorkload]] = {}
         self.asked: list[Fact] = []
-        self.said: list[Fact] = []
         self.broken: list[str] = []
         self.trail = folder / "trail"
         self.families = FamilyWatch()
         self._watch = Watch()
         self._moved = asyncio.Event()
         self._mine: dict[str, None] = {}
-        self._specs: dict[str, dict[str, Any]] = {}
+        self._made: set[str] = set()
 
     async def start(self) -> Stage:
         """Everything serves."""
@@ -131,7 +129,8 @@ class Stage:
             fact = decode(message.subject, message.data)
         except Undecodable:
             return
-        (self.asked if message.subject.startswith("admit.check.") else self.said).append(fact)
+        if message.subject.startswith("admit.check."):
+            self.asked.append(fact)
         if isinstance(fact, facts.Admitted | facts.Evicted) and fact.name in self.families.names:
             self.broken.append(f"a runner hears of the variant {fact.name}")
         self._moved.set()
@@ -164,12 +163,8 @@ class Stage:
 
     def _object(self, kind: str, name: str, spec: Any, namespace: str = "") -> dict[str, Any]:
         meta = {"name": name, **({"namespace": namespace} if namespace else {})}
-        self._specs[f"{kind}/{name}"] = spec
+        self._made.add(f"{kind}/{name}")
         return {"apiVersion": API, "kind": kind, "metadata": meta, "spec": spec}
-
-    def spec(self, kind: str, name: str) -> dict[str, Any]:
-        """As it was put last."""
-        return dict(self._specs[f"{kind}/{name}"])
 
     async def queue(
         self,
@@ -186,7 +181,7 @@ class Stage:
         made = [
             self._object("AdmissionCheck", check, {"controllerName": f"ctl-{check}"})
             for check in checks
-            if f"AdmissionCheck/{check}" not in self._specs
+            if f"AdmissionCheck/{check}" not in self._made
         ]
         offered = []
         for flavor, of_flavor in flavors.items():
@@ -335,18 +330,6 @@ class Stage:
         await self.until(lambda: self.has(name) and claim(self.now(name)), f"{name} has moved")
         return self.now(name)
 
-    async def passes(
-        self, name: str, claim: Callable[[StoredWorkload], bool], since: int
-    ) -> StoredWorkload:
-        """Waits until the claim holds of a revision after the first ``since``, if only for a
-        moment; that one."""
-
-        def found() -> list[StoredWorkload]:
-            return [one for one in self.revisions.get(name, [])[since:] if claim(one)]
-
-        await self.until(lambda: bool(found()), f"{name} has passed")
-        return found()[0]
-
     def states(self, name: str) -> dict[str, str]:
         return {row.name: row.state for row in self.now(name).status.admission_checks}
 
@@ -361,15 +344,6 @@ class Stage:
     def flavor(self, name: str) -> str:
         admission = self.now(name).status.admission
         return admission.pod_set_assignments[0].flavors["cpu"] if admission is not None else ""
-
-    def was(self, name: str) -> list[str]:
-        """The phases that it was in, each once in a row."""
-        found: list[str] = []
-        for one in self.revisions[name]:
-            where = str(phase(one, clock.now()))
-            if not found or found[-1] != where:
-                found.append(where)
-        return found
 
     def waits_until(self, name: str) -> datetime:
         """When it may come back."""
