@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import tempfile
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +16,7 @@ from typing import Any, Final
 import hypothesis
 import pytest
 import structlog
+from xdist.scheduler import LoadFileScheduling
 
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
@@ -40,17 +40,29 @@ hypothesis.settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Orders the files of tests: while some workers wait for processes, others play stories, which
-    compute only. Long files come first and short ones last, so that workers end together."""
-    files = {item.path: item.nodeid.split("/", 2)[1] for item in items}
-    waiting = sorted((f for f in files if files[f] in ("system", "integration")), key=_by_folder)
-    tests = Counter(item.path for item in items)
-    stories = [f for f in files if files[f] == "simulation"]
-    stories.sort(key=lambda file: ("seeds" not in file.name, -tests[file]))
+    """Orders the tests: while some workers wait for processes, others play stories, which compute
+    only. Files that wait long come first and short ones last, so that workers end together."""
+    folders = {item.path: item.nodeid.split("/", 2)[1] for item in items}
+    waiting = sorted(
+        (f for f in folders if folders[f] in ("system", "integration")), key=_by_folder
+    )
     place = {file: number / len(waiting) for number, file in enumerate(waiting)}
-    # Two at once, as there are cores; a quarter of the waiting files later the next two.
-    place |= {file: number // 2 / 4 - 0.01 for number, file in enumerate(stories)}
-    items.sort(key=lambda item: place.get(item.path, 1.0))
+    stories = [item for item in items if _plays_stories(item.nodeid)]
+    apart = {item: number / len(stories) for number, item in enumerate(stories)}
+    items.sort(key=lambda item: apart.get(item, place.get(item.path, 1.0)))
+
+
+def _plays_stories(nodeid: str) -> bool:
+    return "/hunting/test_seeds_of_" in nodeid or "/hunting/test_bites" in nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives a worker whole files, for fixtures of modules, but stories one by one."""
+    scheduler = LoadFileScheduling(config, log)
+    file_of = scheduler._split_scope
+    scheduler._split_scope = lambda test: test if _plays_stories(test) else file_of(test)
+    return scheduler
 
 
 LONGEST: Final = (

@@ -7,8 +7,9 @@ import warnings
 
 import pytest
 
+from simulation.hunting.hunt import SUITE
 from simulation.hunting.mutations import MUTATIONS
-from simulation.plots.catalog import provided
+from simulation.plots.catalog import PLOTS, provided
 from simulation.run import run
 
 LIMIT = 400
@@ -24,7 +25,9 @@ def test_without_a_mechanism(name: str) -> None:
         with mutation.applied():
             broken = run(seed, plot=mutation.plot).broken
         if re.search(mutation.breach, broken):
-            assert not run(seed, plot=mutation.plot).broken
+            # The suite plays the first seeds of its own plots with the mechanism.
+            if mutation.plot not in PLOTS.values() or seed >= SUITE // 20:
+                assert not run(seed, plot=mutation.plot).broken
             if seed != mutation.seed:
                 # A change of a service makes another story of a seed, and each search is slow.
                 warnings.warn(f"mutations.py: the seed of {name} is {seed} now", stacklevel=1)

@@ -10,6 +10,7 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -320,13 +321,14 @@ def plain(value: Any) -> Any:
     return json.loads(json.dumps(resolve(value), default=str))
 
 
-_validator = Draft202012Validator(manifests_schema())
-_by_kind = {
-    name: Draft202012Validator(
-        {"$defs": manifests_schema()["$defs"], "$ref": f"#/$defs/{kind.name}"}
-    )
-    for name, kind in KINDS.items()
-}
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(manifests_schema())
+
+
+@cache
+def _validator_of(kind: str) -> Draft202012Validator:
+    return Draft202012Validator({"$defs": _validator().schema["$defs"], "$ref": f"#/$defs/{kind}"})
 
 
 def fits_schema(value: Mapping[str, Any]) -> bool:
@@ -335,8 +337,8 @@ def fits_schema(value: Mapping[str, Any]) -> bool:
     kind, version = value.get("kind"), value.get("apiVersion")
     known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is not None and version == known.versions[0]:
-        return bool(_by_kind[known.name].is_valid(value))
-    return bool(_validator.is_valid(value))
+        return bool(_validator_of(known.name).is_valid(value))
+    return bool(_validator().is_valid(value))
 
 
 def problems(value: Mapping[str, Any]) -> list[Problem]:
@@ -352,10 +354,10 @@ def difference(value: Mapping[str, Any]) -> str:
     """Where the two disagree, in words; "": nowhere."""
     fits, found = fits_schema(value), problems(value)
     if not fits and not found:
-        first = next(_validator.iter_errors(value), None)
-        of_kind = _by_kind.get(str(value.get("kind")))
-        if of_kind is not None:
-            first = next(of_kind.iter_errors(value), first)
+        first = next(_validator().iter_errors(value), None)
+        kind = KINDS.get(str(value.get("kind")))
+        if kind is not None:
+            first = next(_validator_of(kind.name).iter_errors(value), first)
         where = "/".join(map(str, first.absolute_path)) if first is not None else ""
         return f"only the schema refuses {where}: {first.message[:200] if first else ''}"
     if fits and found:

@@ -9,6 +9,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,14 +56,17 @@ def private_names(path: Path, *, of_self: bool) -> Iterator[tuple[str, int]]:
 
 
 OF_NAMED_TUPLES = frozenset(vars(Place))
-THEIRS = frozenset(
-    name
-    for path in Path(nats.__file__).parent.rglob("*.py")
-    for name, _ in private_names(path, of_self=True)
-    if name not in OF_NAMED_TUPLES
-)
 
-ANY_OF_THEIRS = re.compile(rf"\.(?:{'|'.join(THEIRS)})\b")
+
+@cache
+def theirs() -> frozenset[str]:
+    """All private names of nats-py."""
+    return frozenset(
+        name
+        for path in Path(nats.__file__).parent.rglob("*.py")
+        for name, _ in private_names(path, of_self=True)
+        if name not in OF_NAMED_TUPLES
+    )
 
 
 @pytest.mark.parametrize("listed", PRIVATE_NAMES)
@@ -79,22 +83,23 @@ def test_an_overridden_method_has_the_parameters_of_nats_py() -> None:
     }
     assert ours
     for name, method in ours.items():
-        theirs = inspect.signature(getattr(Client, name)).parameters
-        assert list(inspect.signature(method).parameters) == list(theirs), name
+        parameters = inspect.signature(getattr(Client, name)).parameters
+        assert list(inspect.signature(method).parameters) == list(parameters), name
 
 
 def test_the_list_has_the_private_names_that_the_module_uses() -> None:
     used = {name for name, _ in private_names(ONE_MODULE, of_self=True)}
-    assert {listed.split(".")[1] for listed in PRIVATE_NAMES} == used & THEIRS
+    assert {listed.split(".")[1] for listed in PRIVATE_NAMES} == used & theirs()
 
 
 def test_no_other_module_uses_a_private_name_of_nats_py() -> None:
+    any_of_theirs = re.compile(rf"\.(?:{'|'.join(theirs())})\b")
     found = [
         f"{path.relative_to(ROOT)}:{line} {name}"
         for room in ("libs", "services")
         for path in (ROOT / room).rglob("*.py")
-        if path != ONE_MODULE and ANY_OF_THEIRS.search(path.read_text())
+        if path != ONE_MODULE and any_of_theirs.search(path.read_text())
         for name, line in private_names(path, of_self=path.name in DERIVED)
-        if name in THEIRS
+        if name in theirs()
     ]
     assert not found
