@@ -28,7 +28,7 @@ ALL = tuple(_specified())
 ESSENTIAL = (
     *("A1", "A2", "A9", "B4", "B5", "L4", "L16", "L19"),
     *(f"D{number}" for number in (8, 10, 12, 14)),
-    *(f"E{number}" for number in (2, 3, 4, 7, 8, 9, 10, 13, 14)),
+    *(f"E{number}" for number in (2, 3, 4, 7, 8, 9, 10, 14)),
 )
 """One of each kind: checks, preemption, checks of flavors, delays, timers, families, capacity."""
 REAL = ("integration", "system", "deploy")

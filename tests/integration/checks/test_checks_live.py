@@ -95,60 +95,6 @@ async def test_a_workload_is_admitted_when_both_of_its_checks_are_ready(
     await until_phase(bus, "w", Phase.ADMITTED)
 
 
-@pytest.mark.scenario("A11")
-async def test_a_check_that_changes_its_verdict_releases_the_quota(
-    cluster: Cluster, bus: Bus, replicas: Replicas, tmp_path: Path
-) -> None:
-    await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
-    await replicas.start("fickle")
-    await submit(bus, [a_manifest("w", queue="lq-cq")])
-    await until_phase(bus, "w", Phase.ADMITTED)
-    (tmp_path / "spent").touch()
-    # No runner has the job, so no runner reports that it has stopped.
-    await until_phase(bus, "w", Phase.EVICTING)
-    told = await row(bus, "w", "budget")
-    assert (told.state, told.message) == ("Retry", "spent meanwhile")
-    assert told.requeue_after_seconds == 3600
-
-
-@pytest.mark.scenario("L19")
-async def test_a_late_retry_counts_though_another_check_was_faster(
-    cluster: Cluster, bus: Bus, replicas: Replicas, tmp_path: Path
-) -> None:
-    await apply(
-        bus,
-        a_check("budget"),
-        a_check("capacity", "example.com/capacity"),
-        *queues("cq", admissionChecks=["budget", "capacity"]),
-    )
-    await replicas.start("late", "example.com/capacity")
-    await replicas.until_serving()
-    await submit(bus, [a_manifest("w", queue="lq-cq")])
-    booked = tmp_path / "booked-w"
-    await until(booked.exists)
-    await replicas.start("spent")
-    await until_phase(bus, "w", Phase.BACKOFF)
-    # What was booked is freed at once, and the judgement goes on.
-    await until(lambda: not booked.exists())
-    (tmp_path / "go").touch()
-
-    async def told() -> bool:
-        return (await row(bus, "w", "capacity")).state == "Retry"
-
-    await eventually(told)
-    found = await workload(bus, "w")
-    assert found is not None
-    assert found.status.admission_cycle == 0
-    state = found.status.requeue_state
-    assert state is not None
-    assert state.requeue_at is not None
-    said = await row(bus, "w", "capacity")
-    assert said.last_transition_time is not None
-    assert (state.requeue_at - said.last_transition_time).total_seconds() == pytest.approx(
-        7200, abs=1
-    )
-
-
 async def test_a_conformance_test_does_not_disturb_a_live_system(
     cluster: Cluster,
     bus: Bus,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.events import provisioning as facts
-from admittance.provisioning.steps import CLASS, CONSUME, NOT_ACTIVE
+from admittance.provisioning.steps import CLASS, CONSUME
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
@@ -76,22 +76,6 @@ async def test_revoked_capacity_ends_a_running_workload_and_its_booking(
 
 async def _nothing_booked(bus: Bus, provider: BareProvider) -> bool:
     return not provider.booked and not await records(bus)
-
-
-@pytest.mark.scenario("E8")
-async def test_the_check_waits_for_a_missing_config_with_a_reason(
-    cluster: Cluster, bus: Bus, provider: BareProvider
-) -> None:
-    await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
-    await submit(bus, [a_manifest("w", queue="lq-cq")])
-    first = await provider.until_asked()
-
-    await apply(bus, a_config(parameters={"zone": "b"}))
-    second = await provider.until_asked(2)
-
-    assert (second.attempt, second.parameters) == (1, {"zone": "b"})
-    assert first.id not in provider.booked
-    assert (await row(bus)).message != NOT_ACTIVE
 
 
 @pytest.mark.scenario("E14")

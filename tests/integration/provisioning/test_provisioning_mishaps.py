@@ -29,12 +29,11 @@ from integration.provisioning.bare_provider import BareProvider
 from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, row, until_phase
 from support.cluster import Cluster
-from support.requests import apply, ask, eventually, queues, submit, workload
+from support.requests import apply, ask, eventually, queues, submit
 from support.servers import TestServer
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
-API = "kueue.x-k8s.io/v1beta2"
 KEY = "provisioningrequest.ns.w-capacity-1"
 
 
@@ -178,67 +177,6 @@ async def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again
 # E13. ---------------------------------------------------------------------------------------
 
 
-def flavored(spot: str, calm: str, *checks: str) -> list[dict[str, Any]]:
-    """Creates queue ``cq`` with this quota of both flavors; flavor spot has the check, flavor calm
-    has the given checks."""
-    flavors = [
-        {
-            "name": name,
-            "resources": [{"name": "cpu", "nominalQuota": quota}],
-            "admissionChecks": list(its),
-        }
-        for name, quota, its in (("spot", spot, ("capacity",)), ("calm", calm, checks))
-    ]
-    spec = {
-        "namespaceSelector": {},
-        "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
-    }
-    return [
-        *(
-            {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": name}}
-            for name in ("spot", "calm")
-        ),
-        {"apiVersion": API, "kind": "ClusterQueue", "metadata": {"name": "cq"}, "spec": spec},
-    ]
-
-
-LOCAL = {
-    "apiVersion": API,
-    "kind": "LocalQueue",
-    "metadata": {"name": "lq-cq", "namespace": "ns"},
-    "spec": {"clusterQueue": "cq"},
-}
-
-
-@pytest.mark.scenario("E13")
-@pytest.mark.parametrize("checked", [False, True], ids=["without a check", "with another check"])
-async def test_a_request_is_cancelled_when_the_workload_changes_its_flavor(
-    checked: bool, cluster: Cluster, bus: Bus, provider: BareProvider
-) -> None:
-    more = {**CHECK, "metadata": {"name": "more"}}
-    checks = ("more",) if checked else ()
-    await apply(bus, CHECK, more, a_config(), *flavored("4", "0", *checks), LOCAL)
-    await submit(bus, [a_manifest("w", queue="lq-cq")])
-    first = await provider.until_asked()
-
-    await apply(bus, *flavored("0", "4", *checks))
-
-    if checked:
-        second = await provider.until_asked(2)
-        assert second.check == "more"
-        await provider.publish_status(second, facts.Provisioned)
-    await until_phase(bus, Phase.ADMITTED)
-    found = await workload(bus, "w")
-    assert found is not None
-    assert [one.name for one in found.status.admission_checks] == list(checks)
-    await eventually(lambda: _is_free(provider, first.id))
-
-    async def only() -> bool:
-        return await records(bus) == [f"provisioningrequest.ns.w-{name}-1" for name in checks]
-
-    await eventually(only)
-
-
 # E14. ---------------------------------------------------------------------------------------
 
 
@@ -292,26 +230,6 @@ async def test_three_missed_heartbeats_make_the_check_inactive_until_the_next(
         assert set(questions) == {request.id}
     finally:
         await service.stop()
-
-
-@pytest.mark.scenario("E14")
-async def test_repeated_and_disordered_answers_count_once(
-    cluster: Cluster, bus: Bus, provider: BareProvider
-) -> None:
-    request = await reserved(bus, provider)
-    for _ in range(2):
-        await provider.publish_status(request, facts.Provisioned, message="here", seq=2)
-        await provider.publish_status(request, facts.Accepted, message="soon", seq=1)
-        await provider.publish_status(request, facts.ProvisioningFailed, message="not", seq=1)
-    await until_phase(bus, Phase.ADMITTED)
-    await submit(bus, [a_manifest("v", queue="lq-cq")])
-    await provider.publish_status(await provider.until_asked(2), facts.Provisioned)
-    await until_phase(bus, Phase.ADMITTED, "v")
-    assert (await row(bus)).message == "here"
-    found = await workload(bus, "w")
-    assert found is not None
-    assert found.status.admission_cycle == 0
-    assert len({one.id for one in provider.asked if one.name == "w"}) == 1
 
 
 @pytest.mark.scenario("E14", "E10")

@@ -7,9 +7,6 @@ import json
 import msgspec
 import pytest
 
-from admittance.events import facts
-from admittance.events.codec import encode
-from admittance.events.subjects import subject_of
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
@@ -19,7 +16,6 @@ from support.cluster import Cluster
 from support.requests import apply, eventually, queues, settled, submit, workload
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-ME = {"namespace": "ns", "name": "w"}
 
 
 @pytest.fixture
@@ -93,49 +89,6 @@ async def test_a_bad_message_becomes_a_dead_letter_with_bytes_and_reason(
     assert (letter.data or "").encode() == data or letter.data64 == data
     await submit(running, [a_manifest("next", queue="lq-cq")])
     await eventually(lambda: _admitted(running, "next"))
-
-
-@pytest.mark.parametrize(
-    ("fact", "reason"),
-    [
-        pytest.param(
-            facts.Held(namespace="ns", name="nobody"), "NoSuchWorkload", id="an unknown workload"
-        ),
-        pytest.param(facts.Deactivated(**ME, uid="forged"), "OtherUid", id="a forged uid"),
-        pytest.param(
-            facts.CheckReported(**ME, controller="c", check="none", cycle=0, state="Ready"),
-            "NoSuchCheck",
-            id="a verdict for a check that is not listed",
-        ),
-        pytest.param(
-            facts.Stopped(**ME, revision=1), "NotEvicted", id="a stop without an eviction"
-        ),
-        pytest.param(facts.Finished(**ME, revision=1), "Stale", id="an end of another admission"),
-    ],
-)
-async def test_a_fact_that_does_not_match_the_workload_is_ignored(
-    running: Bus, fact: facts.Fact, reason: str
-) -> None:
-    before = await workload(running, "w")
-    reply = await settled(running, await running.publish(Outgoing(subject_of(fact), encode(fact))))
-    assert (reply.outcome, reply.reason) == ("ignored", reason)
-    assert await workload(running, "w") == before
-
-
-async def test_the_same_submission_twice_makes_one_workload(running: Bus) -> None:
-    first = await workload(running, "w")
-    (sequence,) = await submit(running, [a_manifest("w", queue="lq-cq")])
-    assert (await settled(running, sequence)).outcome == "ignored"
-    assert await workload(running, "w") == first
-
-
-async def test_a_workload_with_a_name_in_use_is_rejected_with_a_reason(running: Bus) -> None:
-    manifest = a_manifest("w", queue="lq-cq", requests={"cpu": "2"})
-    (sequence,) = await submit(running, [manifest])
-    reply = await settled(running, sequence)
-    assert (reply.outcome, reply.reason) == ("refused", "AlreadyExists")
-    rejected = await read_messages(running, ["admit.workload.rejected.ns.w"])
-    assert msgspec.json.decode(rejected[-1].data, type=facts.Rejected).reason == "AlreadyExists"
 
 
 async def test_an_unknown_timer_becomes_a_dead_letter(running: Bus) -> None:

@@ -6,12 +6,9 @@ import asyncio
 import json
 from typing import Any
 
-import msgspec
 import pytest
 
-from admittance.events import facts
 from admittance.events.subjects import STREAM
-from admittance.events.system import DeadLetter
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
@@ -24,7 +21,6 @@ from support.requests import apply, eventually, queues, settled, submit, workloa
 from support.servers import LIMIT, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-DELAY_MAX = 7 * 86_400
 
 
 def a_check(name: str, controller: str) -> dict[str, Any]:
@@ -80,100 +76,6 @@ async def running(cluster: Cluster, bus: Bus) -> Bus:
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     await eventually(lambda: reserved(bus, "w"))
     return bus
-
-
-@pytest.mark.scenario("A23")
-@pytest.mark.parametrize(
-    ("more", "outcome", "reason"),
-    [
-        pytest.param(
-            {"state": "Perhaps"}, "refused", "UnknownState", id="a state that does not exist"
-        ),
-        pytest.param(
-            {"state": "Retry", "requeueAfterSeconds": -1}, "refused", "BadDelay", id="before now"
-        ),
-        pytest.param(
-            {"state": "Retry", "requeueAfterSeconds": 10**18},
-            "refused",
-            "BadDelay",
-            id="a delay of thirty billion years",
-        ),
-        pytest.param(
-            {"state": "Retry", "requeueAfterSeconds": "soon"},
-            "refused",
-            "BadDelay",
-            id="a delay that is no duration",
-        ),
-        pytest.param(
-            {"podSetUpdates": [{"name": "nobody", "labels": {"a": "b"}}]},
-            "refused",
-            "BadUpdates",
-            id="updates of a pod set that does not exist",
-        ),
-        pytest.param({"cycle": 10**6}, "ignored", "Stale", id="a cycle that has not begun"),
-        pytest.param({"check": "none"}, "ignored", "NoSuchCheck", id="a check that is not"),
-        pytest.param({"check": "other"}, "ignored", "NoSuchCheck", id="a check of others"),
-    ],
-)
-async def test_an_invalid_verdict_is_ignored(
-    running: Bus, more: dict[str, Any], outcome: str, reason: str
-) -> None:
-    before = await workload(running, "w")
-    verdict = {**a_verdict("w"), "cycle": await cycle_of(running, "w"), **more}
-    reply = await settled(running, await running.publish(outgoing(verdict)))
-    if verdict["check"] == "other":
-        assert reply.reason in ("NoSuchCheck", "OtherController")
-    else:
-        assert (reply.outcome, reply.reason) == (outcome, reason)
-    assert await workload(running, "w") == before
-    letters = await read_messages(running, ["admit.deadletter.>"])
-    if outcome == "ignored":
-        assert letters == []
-        return
-    letter = msgspec.json.decode(letters[-1].data, type=DeadLetter)
-    assert letter.subject == "admit.check.reported.ctl.ns.w"
-    assert reason == "Undecodable" or letter.reason.startswith(reason)
-
-
-async def test_a_verdict_for_a_check_of_another_controller_is_ignored(running: Bus) -> None:
-    before = await workload(running, "w")
-    cycle = await cycle_of(running, "w")
-    foreign = {**a_verdict("w"), "controller": "other", "cycle": cycle}
-    reply = await settled(running, await running.publish(outgoing(foreign, "other")))
-    assert (reply.outcome, reply.reason) == ("ignored", "OtherController")
-    assert await workload(running, "w") == before
-
-
-async def test_a_delay_of_a_century_is_cut(running: Bus) -> None:
-    cycle = await cycle_of(running, "w")
-    verdict = a_verdict("w", "Retry", requeueAfterSeconds=2_000_000_000, cycle=cycle)
-    await settled(running, await running.publish(outgoing(verdict)))
-    found = await workload(running, "w")
-    assert found is not None
-    (row,) = found.status.admission_checks
-    assert row.requeue_after_seconds == DELAY_MAX
-
-
-async def test_updates_that_overwrite_reject_the_workload_before_it_starts(running: Bus) -> None:
-    manifest = a_manifest("labelled", queue="lq-cq")
-    manifest["spec"]["podSets"][0]["template"]["metadata"] = {"labels": {"zone": "a"}}
-    await submit(running, [manifest])
-    await eventually(lambda: reserved(running, "labelled"))
-    updates = [{"name": "main", "labels": {"zone": "b"}}]
-    cycle = await cycle_of(running, "labelled")
-    verdict = a_verdict("labelled", podSetUpdates=updates, cycle=cycle)
-    await settled(running, await running.publish(outgoing(verdict)))
-
-    async def rejected() -> bool:
-        return bool(await read_messages(running, ["admit.workload.rejected.ns.labelled"]))
-
-    await eventually(rejected)
-    said = msgspec.json.decode(
-        (await read_messages(running, ["admit.workload.rejected.ns.labelled"]))[-1].data,
-        type=facts.Rejected,
-    )
-    assert "zone" in said.message
-    assert not await admitted(running, "labelled")
 
 
 @pytest.mark.parametrize("state", ["Ready", "Nonsense"])

@@ -81,32 +81,6 @@ async def test_a_check_disappears_after_the_last_queue_that_names_it(
     await eventually(unasked)
 
 
-async def test_a_deleted_check_is_removed_when_its_last_queue_drops_it(
-    cluster: Cluster, bus: Bus
-) -> None:
-    await cluster.start("workload-controller")
-    await apply(bus, CHECK, *queues("one", cpu=1, admissionChecks=["c"]))
-    await delete(bus, "AdmissionCheck", "c")
-    await delete(bus, "ResourceFlavor", "default")
-    await apply(bus, *without_checks("one"))
-    await becomes(bus, "admissioncheck.c", "gone")
-    # Applied with the queue, the flavor was wanted again.
-    assert await stands(bus, "flavor.default") == "kept"
-
-
-async def test_a_manifest_that_is_applied_again_is_kept(cluster: Cluster, bus: Bus) -> None:
-    await cluster.start("workload-controller")
-    await apply(bus, CHECK, *queues("one", cpu=1, admissionChecks=["c"]))
-    await delete(bus, "AdmissionCheck", "c")
-    reply = await apply(bus, CHECK)
-    assert [one.outcome for one in reply.results] == ["changed"]
-    await apply(bus, *without_checks("one"))
-    assert await stands(bus, "admissioncheck.c") == "kept"
-    forged = {**CHECK, "metadata": {"name": "d", "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    await apply(bus, forged)
-    assert await stands(bus, "admissioncheck.d") == "kept"
-
-
 async def test_a_deleted_queue_stays_while_workloads_run_and_admits_no_more(
     cluster: Cluster, bus: Bus
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import decode_object
-from admittance.events.requests import Delete, DeleteReply, Queues, QueuesReply
+from admittance.events.requests import Queues, QueuesReply
 from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus
@@ -114,99 +114,6 @@ async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
     assert await is_reserved(bus, "w")
 
 
-async def test_a_check_without_its_parameters_closes_its_queue_until_they_come(
-    cluster: Cluster, bus: Bus
-) -> None:
-    await cluster.start("workload-controller", **BEAT)
-    await cluster.start("scheduler")
-    named = {"apiGroup": "example.com", "kind": "Budget", "name": "main"}
-    limited = a_check("limited", "never-heard")
-    limited["spec"]["parameters"] = named
-    budget = {"apiVersion": "example.com/v1", "kind": "Budget", "metadata": {"name": "main"}}
-    reply = await apply(bus, limited, *queues("cq", cpu=4, admissionChecks=["limited"]))
-    assert "Budget.example.com main doesn't exist" in reply.results[0].warnings[0]
-    assert await active(bus, "limited") == ("False", "BadParametersRef")
-    await submit(bus, [a_manifest("w", queue="lq-cq")])
-
-    async def closed() -> bool:
-        return (await why_closed(bus)).startswith("AdmissionCheckInactive")
-
-    await eventually(closed)
-    assert not await is_reserved(bus, "w")
-    await apply(bus, {**budget, "spec": {"limit": 5}})
-    await eventually(lambda: is_reserved(bus, "w"))
-    assert await active(bus, "limited") is None
-    gone = await ask(
-        bus, "admit.api.delete", Delete(kind="budget.example.com", name="main"), DeleteReply
-    )
-    assert gone.outcome == "deleted"
-    await eventually(closed)
-
-
-@pytest.mark.scenario("B8")
-async def test_a_second_check_of_one_controller_makes_the_queue_inactive(
-    cluster: Cluster, bus: Bus
-) -> None:
-    await cluster.start("workload-controller", **BEAT)
-    await cluster.start("scheduler")
-    await apply(bus, a_check("a"), *queues("cq", cpu=4, admissionChecks=["a", "b"]))
-    await apply(bus, a_check("b"))
-    await submit(bus, [a_manifest("w", queue="lq-cq")])
-
-    async def conflicts() -> bool:
-        return (await why_closed(bus)).startswith("ConflictingAdmissionChecks")
-
-    await eventually(conflicts)
-    assert not await is_reserved(bus, "w")
-    await apply(bus, *queues("cq", cpu=4, admissionChecks=["b"]))
-    await eventually(lambda: is_reserved(bus, "w"))
-
-
-async def test_a_new_leader_waits_before_it_counts_a_controller_as_lost(
-    cluster: Cluster, bus: Bus
-) -> None:
-    first = await cluster.start("workload-controller", **BEAT)
-    await apply(bus, a_check("a"), a_check("silent", "never"))
-    await beat(bus)
-
-    async def is_active() -> bool:
-        return await active(bus, "a") == ("True", "Active")
-
-    await eventually(is_active)
-    await first.kill()
-    await cluster.start("workload-controller", **BEAT)
-
-    async def lost() -> bool:
-        return await active(bus, "a") == ("False", "ControllerLost")
-
-    await eventually(lost)
-    assert await active(bus, "silent") is None
-
-
-async def test_a_flood_of_heartbeats_is_one_write(cluster: Cluster, bus: Bus) -> None:
-    await cluster.start("workload-controller", **BEAT)
-    await apply(bus, a_check("a"))
-    before = (await check(bus, "a"))[1]
-    payload = msgspec.json.encode(CheckAlive(instance="i", message="alive"))
-    for _ in range(20_000):
-        await bus.nc.publish("admit.alive.check.ctl", payload)
-        await bus.nc.publish("admit.alive.check.nobody", payload)
-    await bus.nc.publish("admit.alive.check.ctl", b"{nonsense")
-    await bus.nc.flush()
-
-    async def written() -> bool:
-        return await active(bus, "a") == ("True", "Active")
-
-    await eventually(written)
-    found, revision = await check(bus, "a")
-    # One put, with the guard before it.
-    assert revision <= before + 4
-    # Applying the object again does not change it.
-    reply = await apply(bus, a_check("a"))
-    assert [one.outcome for one in reply.results] == ["unchanged"]
-    assert found.metadata.generation == 1
-
-
 async def test_the_reported_state_of_a_controller_survives_an_edit(
     cluster: Cluster, bus: Bus
 ) -> None:
@@ -228,20 +135,3 @@ async def test_the_reported_state_of_a_controller_survives_an_edit(
     await apply(bus, changed)
     assert await active(bus, "a") == ("True", "Active")
     assert (await check(bus, "a"))[0].metadata.generation == 2
-
-
-async def test_two_programs_with_one_controller_name_are_reported(
-    cluster: Cluster, bus: Bus
-) -> None:
-    await cluster.start("workload-controller", ADMIT_BEAT_SECONDS="60")
-    await apply(bus, a_check("a"))
-    await beat(bus, instance="one", program="budget.py")
-    await beat(bus, instance="two", program="approval.py")
-
-    async def told() -> bool:
-        found, _ = await check(bus, "a")
-        return found.status is not None and (
-            "approval.py, budget.py" in found.status.conditions[0].message
-        )
-
-    await eventually(told)

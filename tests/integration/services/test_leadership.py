@@ -16,11 +16,9 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.scheduling.scheduler import Scheduler
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import apply, eventually, health, queues, submit, workloads
-from support.servers import TestServer
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -104,73 +102,6 @@ async def test_two_schedulers_that_both_believe_they_lead_never_exceed_a_quota(
 
 async def leads(bus: Bus, instance: str, domain: str = "queue-cq") -> bool:
     return any(one.instance == instance and domain in one.leads for one in await health(bus))
-
-
-async def test_a_standby_controller_goes_on_where_the_killed_one_stopped(
-    cluster: Cluster, bus: Bus
-) -> None:
-    await cluster.start("scheduler")
-    active = await cluster.start("workload-controller", "a")
-    await apply(bus, *queues("cq", cpu=CPU))
-    await cluster.start("workload-controller", "b")
-    admitted, runner = await play_runner(bus)
-    names = [f"w{n}" for n in range(100)]
-    await submit(bus, [a_manifest(name, queue="lq-cq") for name in names[:50]])
-    await eventually(lambda: _some(admitted))
-    await active.kill()
-    await submit(bus, [a_manifest(name, queue="lq-cq") for name in names[50:]])
-    await eventually(lambda: all_finished(bus, 100))
-    runner.cancel()
-    assert admitted == Counter(names)
-    assert await most_ever_reserved(bus) <= CPU
-
-
-async def _some(admitted: Counter[str]) -> bool:
-    return sum(admitted.values()) > 5
-
-
-async def test_a_paused_controller_that_wakes_up_after_its_lease_does_no_harm(
-    cluster: Cluster, bus: Bus
-) -> None:
-    await cluster.start("scheduler")
-    first = await cluster.start("workload-controller", "a")
-    await apply(bus, *queues("cq", cpu=CPU))
-    await cluster.start("workload-controller", "b")
-    admitted, runner = await play_runner(bus)
-    names = [f"w{n}" for n in range(60)]
-    await submit(bus, [a_manifest(name, queue="lq-cq") for name in names])
-    await eventually(lambda: _some(admitted))
-    first.pause()
-    await eventually(lambda: leads(bus, "b", "service-workload-controller"))
-    first.resume()
-    await eventually(lambda: all_finished(bus, 60))
-    runner.cancel()
-    assert admitted == Counter(names)
-    assert await most_ever_reserved(bus) <= CPU
-
-
-async def test_all_services_continue_after_the_server_was_killed(
-    cluster: Cluster, bus: Bus, nats_server: TestServer
-) -> None:
-    await cluster.start("workload-controller")
-    await cluster.start("scheduler")
-    await apply(bus, *queues("cq", cpu=CPU))
-    admitted, runner = await play_runner(bus)
-    await submit(bus, [a_manifest(f"w{n}", queue="lq-cq") for n in range(20)])
-    await eventually(lambda: _some(admitted))
-    runner.cancel()
-    await nats_server.restart_after_kill()
-    # Workloads admitted without a reader are finished from the state of the bucket.
-    await eventually(lambda: finish_what_runs(bus, 20))
-    assert await most_ever_reserved(bus) <= CPU
-
-
-async def finish_what_runs(bus: Bus, count: int) -> bool:
-    for one in await workloads(bus):
-        if holds_quota(one) and is_true(one, Type.ADMITTED):
-            done = facts.Finished(namespace="ns", name=one.metadata.name)
-            await bus.publish(Outgoing(subject_of(done), encode(done)))
-    return await all_finished(bus, count)
 
 
 async def test_domains_are_shared_out_among_the_schedulers_that_live(

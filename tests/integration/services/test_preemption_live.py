@@ -10,32 +10,19 @@ from typing import Any
 import pytest
 
 from admittance.events import facts
-from admittance.events.codec import decode, encode
-from admittance.events.shapes import HandedOn
-from admittance.events.subjects import subject_of
-from admittance.runtime.bus.bucket import Entry, get
-from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.events.codec import decode
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, read_messages
-from admittance.runtime.leader.lease_store import fence
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
-from support.builders import a_manifest, an_admission
+from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
-from support.nats.leases import take_epoch
-from support.requests import apply, eventually, queues, settled, submit, workload
+from support.requests import apply, eventually, queues, submit, workload
 from support.servers import TestServer
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-DOMAIN = "queue-cq"
 LOWER = {"withinClusterQueue": "LowerPriority"}
-CHECK = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "silent"},
-    "spec": {"controllerName": "absent"},
-}
-CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "silent"}]}}
 
 
 def a_job(name: str, trail: Path, *, priority: int, stops: float = 0.0, runs: str = "") -> Any:
@@ -76,17 +63,6 @@ async def stored(bus: Bus, name: str) -> StoredWorkload:
     found = await workload(bus, name)
     assert found is not None
     return found
-
-
-async def entry_of(bus: Bus, name: str) -> Entry:
-    found = await get(bus, f"workload.ns.{name}")
-    assert found is not None
-    return found
-
-
-async def _is(bus: Bus, name: str, kind: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and is_true(found, kind)
 
 
 @pytest.mark.servers("real")
@@ -155,95 +131,6 @@ async def _admit(url: str, *words: str) -> str:
     return done.out
 
 
-async def test_reserved_quota_passes_to_the_preemptor_in_one_commit(
-    cluster: Cluster, bus: Bus
-) -> None:
-    for service in ("workload-controller", "scheduler"):
-        await cluster.start(service)
-    await apply(bus, CHECK, *queues("cq", cpu=2, preemption=LOWER, **CHECKED))
-    low = [a_manifest(name, queue="lq-cq", priority=-1) for name in ("a", "b")]
-    await submit(bus, low)
-    for name in ("a", "b"):
-        await eventually(lambda name=name: _is(bus, name, Type.QUOTA_RESERVED))  # type: ignore[misc]
-    await submit(bus, [a_manifest("high", queue="lq-cq", priority=5, requests={"cpu": "2"})])
-    await eventually(lambda: _is(bus, "high", Type.QUOTA_RESERVED))
-
-    revisions = sorted([(await entry_of(bus, name)).revision for name in ("a", "b", "high")])
-    assert (await entry_of(bus, "high")).revision >= revisions[0] + 2
-    assert await told(bus, "preempted") == []
-    (decided,) = [one for one in await told(bus, "assigned") if one.subject.endswith(".high")]
-    said = decode(decided.subject, decided.data)
-    assert isinstance(said, facts.Assigned)
-    assert sorted(one.name for one in said.preempts) == ["a", "b"]
-    for name in ("a", "b"):
-        giver = await stored(bus, name)
-        assert giver.status.admission is None
-        assert is_true(giver, Type.PREEMPTED)
-        assert giver.status.preempted_by is not None
-        assert giver.status.preempted_by.by == "ns/high"
-
-
-async def test_a_commit_is_refused_as_a_whole_when_one_workload_changed(
-    cluster: Cluster, bus: Bus
-) -> None:
-    await cluster.start("workload-controller")
-    await apply(bus, CHECK, *queues("cq", cpu=2, preemption=LOWER, **CHECKED))
-    await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b", "high")])
-    await eventually(lambda: _there(bus, "a", "b", "high"))
-    epoch = await take_epoch(bus, DOMAIN, "me", expected=0)
-
-    async def decide(name: str, *givers: Entry) -> int:
-        entry = await entry_of(bus, name)
-        preemptor = await stored(bus, name)
-        made = []
-        for giver in givers:
-            of = giver.key.rsplit(".", 1)[1]
-            uid = (await stored(bus, of)).metadata.uid
-            made.append(
-                HandedOn(
-                    namespace="ns",
-                    name=of,
-                    uid=uid,
-                    revision=giver.revision,
-                    reason="InClusterQueue",
-                )
-            )
-        decided = facts.Assigned(
-            namespace="ns",
-            name=name,
-            uid=preemptor.metadata.uid,
-            revision=entry.revision,
-            seen=entry.revision,
-            domain=DOMAIN,
-            admission=an_admission(cpu="2" if givers else "1"),
-            preempts=tuple(made),
-        )
-        return await bus.publish(
-            Outgoing(subject_of(decided), encode(decided), fence(DOMAIN, epoch))
-        )
-
-    for name in ("a", "b"):
-        await settled(bus, await decide(name))
-    old = [await entry_of(bus, name) for name in ("a", "b")]
-    raised = facts.Reprioritized(namespace="ns", name="a", priority=9)
-    await settled(bus, await bus.publish(Outgoing(subject_of(raised), encode(raised))))
-    before = await entry_of(bus, "high")
-    reply = await settled(bus, await decide("high", *old))
-    assert reply.reason == "StaleGiver"
-    for name in ("a", "b"):
-        assert is_true(await stored(bus, name), Type.QUOTA_RESERVED)
-    assert (await entry_of(bus, "b")).revision == old[1].revision
-    assert not is_true(await stored(bus, "high"), Type.QUOTA_RESERVED)
-    assert (await entry_of(bus, "high")).revision > before.revision
-
-    reply = await settled(
-        bus, await decide("high", *[await entry_of(bus, name) for name in ("a", "b")])
-    )
-    assert reply.outcome == "applied"
-    written = [(await entry_of(bus, name)).revision for name in ("a", "b", "high")]
-    assert written == list(range(written[0], written[0] + 3))
-
-
 async def _there(bus: Bus, *names: str) -> bool:
     return all([await workload(bus, name) is not None for name in names])
 
@@ -272,43 +159,3 @@ async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
     assert taken[:3] == ["low", "high", "higher"]
     preempted = [one.subject.rsplit(".", 1)[1] for one in await told(bus, "preempted")]
     assert preempted.count("low") == 1
-
-
-@pytest.mark.servers("real")
-async def test_a_job_with_reduced_pods_completes_the_requested_number(
-    cluster: Cluster, bus: Bus, nats_server: TestServer, tmp_path: Path
-) -> None:
-    trail = tmp_path / "trail"
-    for service in ("workload-controller", "scheduler", "runner"):
-        await cluster.start(service)
-    await apply(bus, *queues("cq", cpu=2))
-    job = tmp_path / "job.yaml"
-    job.write_text(
-        f"""\
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: fewer
-  namespace: ns
-  labels: {{kueue.x-k8s.io/queue-name: lq-cq}}
-  annotations: {{kueue.x-k8s.io/job-min-parallelism: "1"}}
-spec:
-  parallelism: 5
-  completions: 5
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-      - name: main
-        image: none
-        command: [/bin/sh, -c, "echo ran >> {trail}; sleep 0.2"]
-        resources: {{requests: {{cpu: 1}}}}
-"""
-    )
-    await _admit(nats_server.url, "submit", "-n", "ns", "-f", str(job))
-    await eventually(lambda: _is(bus, "fewer", Type.FINISHED))
-    assert _lines(trail) == ["ran"] * 5
-    (admitted,) = await told(bus, "admitted")
-    said = decode(admitted.subject, admitted.data)
-    assert isinstance(said, facts.Admitted)
-    assert (said.pod_sets[0].count, said.pod_sets[0].completions) == (2, 5)

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events import facts
-from admittance.events.codec import decode
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, find, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster
@@ -36,31 +33,6 @@ async def reason(bus: Bus, name: str, kind: Type) -> str:
     found = await workload(bus, name)
     condition = find(found, kind) if found is not None else None
     return f"{condition.status}: {condition.reason}" if condition is not None else ""
-
-
-@pytest.mark.servers("simulated")
-async def test_a_reservation_that_fits_no_longer_goes_back_and_says_why(
-    cluster: Cluster, bus: Bus
-) -> None:
-    for service in ("workload-controller", "scheduler"):
-        await cluster.start(service)
-    await apply(bus, CHECK, *queues("cq", cpu=4, **CHECKED))
-    await submit(bus, [a_manifest("w", queue="lq-cq", requests={"cpu": "3"})])
-    await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
-    await apply(bus, *queues("cq", cpu=2, **CHECKED))
-
-    async def is_back() -> bool:
-        return await reason(bus, "w", Type.REQUEUED) == "True: QuotaChanged"
-
-    await eventually(is_back)
-    found = await workload(bus, "w")
-    assert found is not None and found.status.admission is None
-    (told,) = await read_messages(bus, ["admit.workload.revoked.>"])
-    revoked = decode(told.subject, told.data)
-    assert isinstance(revoked, facts.Revoked)
-    assert revoked.message.startswith("cpu in flavor default: ClusterQueue cq may use 2, and 3")
-    await apply(bus, *queues("cq", cpu=3, **CHECKED))
-    await eventually(lambda: holds(bus, "w", Type.QUOTA_RESERVED))
 
 
 @pytest.mark.servers("simulated")

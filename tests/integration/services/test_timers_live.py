@@ -20,7 +20,7 @@ from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
 from support.cluster import Cluster
 from support.requests import apply, ask, eventually, health, queues, submit, workload
-from support.servers import TestServer, within
+from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -185,40 +185,6 @@ async def test_a_delayed_workload_competes_when_its_delay_ends(testbed: TimerTes
     assert await testbed.standing() == []
 
 
-async def test_a_wait_that_is_moved_has_one_end(testbed: TimerTestbed) -> None:
-    await testbed.start()
-    await submit(testbed.bus, [a_job()])
-    await testbed.reserved()
-    await testbed.put_off(600)
-    await testbed.stands()
-    until = await testbed.put_off(2)
-    await eventually(lambda: _is(testbed.stands(), until))
-    one = await testbed.back()
-    assert retries(one) == 1
-    assert (await testbed.stories("requeued"))[0] >= until
-
-
-async def _is(coming: Any, expected: datetime) -> bool:
-    return bool(await coming == expected)
-
-
-@pytest.mark.scenario("L26")
-@pytest.mark.scenario("L26")
-async def test_a_workload_deleted_during_its_wait_leaves_no_timer(testbed: TimerTestbed) -> None:
-    await testbed.start()
-    await submit(testbed.bus, [a_job()])
-    await testbed.reserved()
-    await testbed.put_off(600)
-    await testbed.stands()
-    said = {"namespace": "ns", "name": "w"}
-    await testbed.bus.publish(Outgoing("admit.workload.deleted.ns.w", msgspec.json.encode(said)))
-    await eventually(lambda: _empty(testbed))
-
-
-async def _empty(testbed: TimerTestbed) -> bool:
-    return not await testbed.standing()
-
-
 @pytest.mark.scenario("L16")
 @pytest.mark.scenario("L16")
 @pytest.mark.parametrize("killed_service", ["retry-timer", "workload-controller", "all of them"])
@@ -237,25 +203,6 @@ async def test_a_kill_during_a_wait_does_not_change_its_end(
         await one.kill()
     for one in killed:
         await one.start()
-    again = await testbed.back()
-    assert retries(again) == 1
-    requeued = await testbed.stories("requeued")
-    assert len(requeued) == 1
-    assert requeued[0] >= until
-
-
-@pytest.mark.scenario("L16")
-@pytest.mark.scenario("L16")
-async def test_a_server_that_is_killed_in_the_middle_of_a_wait_remembers_its_end(
-    testbed: TimerTestbed, nats_server: TestServer
-) -> None:
-    await testbed.start()
-    await submit(testbed.bus, [a_job()])
-    await testbed.reserved()
-    until = await testbed.put_off(3)
-    await testbed.stands()
-    await nats_server.restart_after_kill()
-    await testbed.bus.connected()
     again = await testbed.back()
     assert retries(again) == 1
     requeued = await testbed.stories("requeued")
@@ -284,22 +231,6 @@ async def _past(until: datetime) -> None:
     await asyncio.sleep(max(0.0, (until - clock.now()).total_seconds()) + 0.3)
 
 
-async def test_a_wait_ends_although_no_retry_timer_ran_at_its_start(
-    testbed: TimerTestbed,
-) -> None:
-    await testbed.start()
-    (timer,) = [one for one in testbed.cluster.processes if one.service == "retry-timer"]
-    await timer.kill()
-    await submit(testbed.bus, [a_job()])
-    await testbed.reserved()
-    until = await testbed.put_off(1)
-    await within(_past(until))
-    assert await testbed.standing() == []
-    await timer.start()
-    await testbed.back()
-    assert (await testbed.stories("requeued"))[0] >= until
-
-
 async def test_a_purged_schedule_is_restored(testbed: TimerTestbed) -> None:
     await testbed.start(compare=0.3)
     await submit(testbed.bus, [a_job()])
@@ -311,40 +242,6 @@ async def test_a_purged_schedule_is_restored(testbed: TimerTestbed) -> None:
     assert (await testbed.serving()).mended == 1
     await testbed.back()
     assert (await testbed.stories("requeued"))[0] >= until
-
-
-async def test_a_purged_schedule_is_written_again_when_it_is_due(testbed: TimerTestbed) -> None:
-    """Before any comparison: a time that came, and nothing followed."""
-    await testbed.start()
-    await submit(testbed.bus, [a_job()])
-    await testbed.reserved()
-    until = await testbed.put_off(2)
-    await testbed.stands()
-    await timers.purge(testbed.bus, f"{subjects.TIMER_AT}>")
-    one = await testbed.back()
-    assert retries(one) == 1
-    assert (await testbed.stories("requeued"))[0] >= until
-    assert (await testbed.serving()).again == 1
-
-
-async def test_a_schedule_that_fires_too_early_is_ignored_and_set_again(
-    testbed: TimerTestbed,
-) -> None:
-    """As an instance would leave it that slept through a takeover."""
-    await testbed.start()
-    await submit(testbed.bus, [a_job()])
-    one = await testbed.reserved()
-    until = await testbed.put_off(3)
-    await testbed.stands()
-    early = clock.now() + timedelta(seconds=0.2)
-    due = {"namespace": "ns", "name": "w", "uid": one.metadata.uid, "kind": "requeue", "at": early}
-    data = msgspec.json.encode(due)
-    await testbed.bus.publish(timers.schedule_message("requeue", "ns", "w", early, data))
-    assert retries(await testbed.back()) == 1
-    requeued = await testbed.stories("requeued")
-    assert len(requeued) == 1
-    assert requeued[0] >= until
-    assert (await testbed.serving()).again == 1
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["by a comparison", "by a new leader"])
@@ -404,19 +301,6 @@ async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(
     assert await testbed.stands() == until
     await testbed.back()
     assert (await testbed.stories("requeued"))[0] >= until
-
-
-async def test_a_longer_check_timeout_moves_the_timers_of_its_workloads(
-    testbed: TimerTestbed,
-) -> None:
-    await testbed.start(check=a_check(checkTimeoutSeconds=600))
-    await submit(testbed.bus, [a_job()])
-    one = await testbed.reserved()
-    (since,) = [c.last_transition_time for c in one.status.conditions if c.type == "QuotaReserved"]
-    assert since is not None
-    assert await testbed.stands("checks") == since + timedelta(seconds=600)
-    await apply(testbed.bus, a_check(checkTimeoutSeconds=900))
-    await eventually(lambda: _is(testbed.stands("checks"), since + timedelta(seconds=900)))
 
 
 async def test_a_thousand_workloads_due_at_once_all_compete_again(testbed: TimerTestbed) -> None:
