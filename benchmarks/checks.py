@@ -7,12 +7,10 @@ a fifth of a second after its admission, and its end is part of the load.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-
 from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.bench.run import loop_factory, main_of, outcome_of
+from admittance.bench.run import outcome_of
 from admittance.runtime.errors import SetupError
+from benchmarks.harness.program import CHECKS_MAX, NATS, Option, run_program
 
 QUEUES = 30
 RUNTIME = 0.2
@@ -21,15 +19,14 @@ RUNTIME = 0.2
 def bench_plan(workloads: int, checks: int) -> BenchPlan:
     """So many workloads at the very start, each with so many checks."""
     names = tuple(f"check-{n}" for n in range(checks))
-    room = 1000 * workloads
-    made = tuple(
+    queues = tuple(
         PlannedQueue(
-            f"checked-{n}", "cq", f"c-{n % 5}", "default", room, 0, None, "Never", "Never", names
+            f"checked-{n}", cohort=f"c-{n % 5}", nominal=1000 * workloads, borrowing=0, checks=names
         )
         for n in range(QUEUES)
     )
     return BenchPlan(
-        made,
+        queues,
         tuple(
             PlannedWorkload(0.0, RUNTIME, f"checked-{n}", n % QUEUES, "checked", 1000, 0)
             for n in range(workloads)
@@ -37,37 +34,27 @@ def bench_plan(workloads: int, checks: int) -> BenchPlan:
     )
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--workloads", type=int, default=10_000)
-    parser.add_argument("--checks", type=int, default=2, help="of each workload; at most 8")
-    parser.add_argument("--nats", default=None, help="a running system instead of an embedded one")
-    found = parser.parse_args()
-    if found.workloads < 1 or not 0 <= found.checks <= 8:
-        raise SetupError("--workloads must be at least 1, --checks 0 to 8")
-    return found
-
-
-def command() -> list[str]:
-    """Runs the benchmark with the options of the command line; returns the lines to print."""
-    found = _arguments()
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        what = bench_plan(found.workloads, found.checks)
-        report, outcome = runner.run(outcome_of(what, found.nats))
+async def measured(*, workloads: int, checks: int, nats: str | None) -> list[str]:
+    """The figures, one line each. Raises SetupError if a workload does not finish."""
+    report, outcome = await outcome_of(bench_plan(workloads, checks), nats)
     if report.trouble:
         raise SetupError(report.trouble)
-    first = min(outcome.created_at)
-    took = max(outcome.admitted_at) - first
-    uses = ", ".join(f"{use.name} {use.cpu_seconds:.1f} s" for use in report.processes)
+    took = max(outcome.admitted_at) - min(outcome.created_at)
     return [
-        f"{report.workloads} workloads with {found.checks} checks each: all admitted after "
-        f"{took:.1f} s, {report.workloads / took:.0f} a second; "
+        f"{workloads} workloads with {checks} checks each: all admitted after "
+        f"{took:.1f} s, {workloads / took:.0f} a second; "
         f"all ended after {report.wall_seconds:.1f} s",
-        f"{report.cpu_ms_per_workload:.2f} ms CPU a workload ({uses}; "
+        f"{report.cpu_ms_per_workload:.2f} ms CPU a workload ({report.cpu_of_processes}; "
         f"the load and its controllers {report.load_generator.cpu_seconds:.1f} s), "
         f"{report.peak_memory_bytes >> 20} MiB at the peak",
     ]
 
 
 if __name__ == "__main__":
-    main_of(command)
+    run_program(
+        measured,
+        __doc__,
+        Option("--workloads", 10_000, least=1),
+        Option("--checks", 2, "of each workload", least=0, most=CHECKS_MAX),
+        NATS,
+    )

@@ -10,18 +10,16 @@ either are kept running, for their memory.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections import Counter
 from typing import Final, NamedTuple
 
 from admittance.bench import generator
 from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.bench.load import IN_FLIGHT_MAX, Publisher, submission, until_settled
-from admittance.bench.run import loop_factory, main_of, play, system
-from admittance.runtime.bus.bus import Bus
+from admittance.bench.run import measured_system, play
 from admittance.runtime.errors import SetupError
-from benchmarks.hearing import Jobs
+from benchmarks.harness.load import Jobs, load_on
+from benchmarks.harness.program import NATS, Option, run_program
 
 QUEUES: Final = 30
 RUNTIME: Final = 0.2
@@ -46,24 +44,19 @@ class Cost(NamedTuple):
 def bench_plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIME) -> BenchPlan:
     """So many families at the very start; ``variants`` 0: regular workloads."""
     room = 1000 * (count + WARM + 1)
-    made = tuple(
+    queues = tuple(
         PlannedQueue(
             f"families-{n}",
-            "cq",
-            f"c-{n % 5}",
-            "default",
-            room,
-            0,
-            None,
-            "Never",
-            "Never",
+            cohort=f"c-{n % 5}",
+            nominal=room,
+            borrowing=0,
             variants=variants,
             full=full,
         )
         for n in range(QUEUES)
     )
     return BenchPlan(
-        made,
+        queues,
         tuple(
             PlannedWorkload(0.0, runtime, f"families-{n}", n % QUEUES, "family", 1000, 0)
             for n in range(count)
@@ -82,22 +75,17 @@ async def measured_cost(count: int, variants: int, full: int, kept: int, nats: s
     def hear_submitted(subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
         told["variants"] += b"-variant-" in subject
 
-    async with system(nats) as (url, access, find):
-        bus = await Bus.connect(url, name="admit-bench", access=access)
-        try:
-            for word in DECISIONS:
-                await bus.nc.listen(f"admit.workload.{word}.>", hear)
-            await bus.nc.listen("admit.workload.submitted.>", hear_submitted)
-            report, outcome = await play(bus, what, find)
-        finally:
-            await bus.close()
+    async with measured_system(nats) as (link, find):
+        for word in DECISIONS:
+            await link.bus.nc.listen(f"admit.workload.{word}.>", hear)
+        await link.bus.nc.listen("admit.workload.submitted.>", hear_submitted)
+        report, outcome = await play(link, what, find)
     if report.trouble:
         raise SetupError(report.trouble)
     if variants and told["variants"] < variants * count:
         made = told["variants"]
         raise SetupError(f"{made} variants were made for {count} families: is the gate on?")
     took = max(outcome.admitted_at) - min(outcome.created_at)
-    uses = ", ".join(f"{use.name} {use.cpu_seconds:.1f} s" for use in report.processes)
     each = "families" if variants else "regular workloads"
     per_second = count / took
     return Cost(
@@ -108,7 +96,7 @@ async def measured_cost(count: int, variants: int, full: int, kept: int, nats: s
         bytes_kept=await bytes_per_admitted(kept, variants, full) if kept and nats is None else 0.0,
         told=(
             f"{count} {each}: all admitted after {took:.1f} s, {per_second:.0f} a second; all "
-            f"ended after {report.wall_seconds:.1f} s; {uses}, "
+            f"ended after {report.wall_seconds:.1f} s; {report.cpu_of_processes}, "
             f"the load {report.load_generator.cpu_seconds:.1f} s; "
             f"{report.peak_memory_bytes >> 20} MiB at the peak"
         ),
@@ -118,36 +106,19 @@ async def measured_cost(count: int, variants: int, full: int, kept: int, nats: s
 async def bytes_per_admitted(count: int, variants: int, full: int) -> float:
     """Bytes that the services' process grows by for each that is admitted and runs on."""
     what = bench_plan(count + WARM, variants, full, FOR_EVER)
-    async with system(None) as (url, access, find):
-        bus = await Bus.connect(url, name="admit-bench", access=access)
-        try:
-            await generator.create(bus, what)
-            publisher = Publisher(bus)
-            publishing = asyncio.create_task(publisher.run())
-            jobs = Jobs(publisher)
-            await bus.nc.listen("admit.workload.admitted.>", jobs.hear)
-            sizes = []
-            for begin, end in ((0, WARM), (WARM, WARM + count)):
-                await _submit(publisher, what, begin, end)
-                await jobs.reach(end)
-                await until_settled(bus, publisher.sequence)
-                await asyncio.sleep(SETTLE_SECONDS)
-                services, *_ = find()
-                sizes.append(services.memory_info().rss)
-            publishing.cancel()
-            return (sizes[1] - sizes[0]) / count
-        finally:
-            await bus.close()
-
-
-async def _submit(publisher: Publisher, what: BenchPlan, begin: int, end: int) -> None:
-    for workload in what.workloads[begin:end]:
-        if publisher.in_flight > IN_FLIGHT_MAX:
-            await publisher.until_acknowledged()
-        queue = what.queues[workload.queue].name
-        subject = f"admit.workload.submitted.default.{workload.name}"
-        publisher.publish(subject, submission(workload, "default", queue))
-    await publisher.until_acknowledged(30.0)
+    async with load_on(None) as load:
+        await generator.create(load.link, what)
+        jobs = Jobs(load)
+        await load.link.bus.nc.listen("admit.workload.admitted.>", jobs.hear)
+        sizes = []
+        for begin, end in ((0, WARM), (WARM, WARM + count)):
+            await load.submit(what, begin, end)
+            await jobs.reach(end)
+            await load.settled()
+            await asyncio.sleep(SETTLE_SECONDS)
+            services, *_ = load.find()
+            sizes.append(services.memory_info().rss)
+        return (sizes[1] - sizes[0]) / count
 
 
 def comparison_lines(family: Cost, regular: Cost, variants: int) -> list[str]:
@@ -170,25 +141,24 @@ def comparison_lines(family: Cost, regular: Cost, variants: int) -> list[str]:
     return lines
 
 
-def command() -> list[str]:
-    """Runs the benchmark with the options of the command line; returns the lines to print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--families", type=int, default=10_000)
-    parser.add_argument("--variants", type=int, default=3, help="of each family; at most 16")
-    parser.add_argument("--full", type=int, default=0, help="flavors without quota, the best ones")
-    parser.add_argument("--kept", type=int, default=2000, help="kept running, for memory; 0: none")
-    parser.add_argument("--nats", default=None, help="a running system instead of an embedded one")
-    found = parser.parse_args()
-    if found.families < 1 or not 1 <= found.variants <= 16:
-        raise SetupError("--families must be at least 1, --variants 1 to 16")
-    if not 0 <= found.full < found.variants or found.kept < 0:
-        raise SetupError("--full must leave a flavor, and --kept be at least 0")
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        of = found.families, found.kept, found.nats
-        regular = runner.run(measured_cost(of[0], 0, 0, *of[1:]))
-        family = runner.run(measured_cost(of[0], found.variants, found.full, *of[1:]))
-    return comparison_lines(family, regular, found.variants)
+async def measured(
+    *, families: int, variants: int, full: int, kept: int, nats: str | None
+) -> list[str]:
+    """The figures of families and of regular workloads, and their comparison."""
+    if full >= variants:
+        raise SetupError("--full must leave a flavor")
+    regular = await measured_cost(families, 0, 0, kept, nats)
+    family = await measured_cost(families, variants, full, kept, nats)
+    return comparison_lines(family, regular, variants)
 
 
 if __name__ == "__main__":
-    main_of(command)
+    run_program(
+        measured,
+        __doc__,
+        Option("--families", 10_000, least=1),
+        Option("--variants", 3, "of each family", least=1, most=16),
+        Option("--full", 0, "flavors without quota, the best ones", least=0),
+        Option("--kept", 2000, "kept running, for memory; 0: none", least=0),
+        NATS,
+    )

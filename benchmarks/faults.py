@@ -1,135 +1,17 @@
-"""The faults of `chaos --servers 3`: what they break, for how long, and how they are repaired."""
+"""The faults of `chaos`: what they break, for how long, and how they are repaired."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import random
-import signal
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from admittance.bench.system import Child, start
 from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus
-from benchmarks.server_cluster import ServerCluster
+from benchmarks.harness.fleet import Fleet
 
-LAST_WORDS_MAX: Final = 300
-
-
-class Fleet:
-    """A cluster of servers, and ``each`` instances of every service, each a process of its own.
-    Instances keep their names over a restart, as containers of a compose file may."""
-
-    def __init__(
-        self, folder: Path, services: Sequence[str], servers: ServerCluster, *, each: int = 2
-    ) -> None:
-        self._folder = folder
-        self._services = {
-            f"{service}-{number}": (service, number)
-            for service in services
-            for number in range(each)
-        }
-        self.servers = servers
-        self.restarts = 0
-        """How often `restart` killed an instance."""
-        self._children: dict[str, Child] = {}
-        self._ours: set[int] = set()
-        """Processes that were ended by a fault, not by themselves."""
-        self._held: set[str] = set()
-        """Instances that a fault has killed and will start again."""
-
-    @property
-    def instances(self) -> list[str]:
-        """The names of all instances."""
-        return list(self._services)
-
-    async def start(self, name: str) -> None:
-        """Starts an instance; it does not serve yet."""
-        service, number = self._services[name]
-        settings = {
-            "ADMIT_INSTANCE": f"chaos-{name}",
-            "ADMIT_DATA_DIR": str(self._folder / name),
-            "ADMIT_LOG_LEVEL": "warning",
-            "ADMIT_REPLICAS": str(self.servers.size),
-            "ADMIT_RUN_AS": f"*={os.geteuid()}",
-            **self.servers.variables_of(service, number),
-        }
-        arguments = ["--nats", self.servers.url, "serve", service]
-        self._children[name] = await start(arguments, self.log_of(name), settings)
-        self._held.discard(name)
-
-    def runs(self, name: str) -> bool:
-        """Whether the instance runs, as far as no fault has killed it."""
-        return name not in self._held
-
-    async def restart(self, name: str) -> None:
-        """``kill -9`` of an instance and its start, unless a fault has killed it already."""
-        if self.runs(name):
-            await self.kill(name)
-            await self.start(name)
-            self.restarts += 1
-
-    def log_of(self, name: str) -> Path:
-        """Where the instance logs."""
-        return self._folder / f"{name}.log"
-
-    async def kill(self, name: str) -> None:
-        """``kill -9`` of an instance."""
-        self._held.add(name)
-        child = self._children[name]
-        self._ours.add(child.pid)
-        child.kill()
-        await child.process.wait()
-
-    def pause(self, name: str) -> None:
-        """SIGSTOP of an instance."""
-        os.kill(self._children[name].pid, signal.SIGSTOP)
-
-    def resume(self, name: str) -> None:
-        """SIGCONT of an instance."""
-        with suppress(ProcessLookupError):
-            os.kill(self._children[name].pid, signal.SIGCONT)
-
-    def ended(self) -> list[str]:
-        """A sentence for each instance that ended by itself."""
-        return [
-            f"{name} ended by itself with {child.process.returncode}: "
-            f"{child.last_log_line()[:LAST_WORDS_MAX]}"
-            for name, child in self._children.items()
-            if not child.running and child.pid not in self._ours
-        ]
-
-    def crashed(self) -> list[str]:
-        """A sentence for each instance that logged a bug and went on afterwards."""
-        found = []
-        for name in self._children:
-            lines = self.log_of(name).read_text(errors="replace").splitlines()
-            told = [line for line in lines if '"service_crashed"' in line]
-            if told:
-                found.append(f"{name} crashed {len(told)} times: {told[0][-LAST_WORDS_MAX:]}")
-        return found
-
-    def begun_anew(self) -> dict[str, int]:
-        """How often services logged that they begin anew, by reason."""
-        found: Counter[str] = Counter()
-        for name in self._children:
-            for line in self.log_of(name).read_text(errors="replace").splitlines():
-                if '"service_interrupted"' in line:
-                    with suppress(ValueError):
-                        found[f"{name}: {json.loads(line)['reason']}"] += 1
-        return dict(found)
-
-    async def stop(self) -> None:
-        """Ends the services, the last one first, then the servers."""
-        for name in reversed(list(self._children)):
-            self.resume(name)
-            await self._children[name].stop()
-        await self.servers.stop()
+Mend: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Fault(NamedTuple):
@@ -138,7 +20,7 @@ class Fault(NamedTuple):
 
     kind: str
     seconds: float
-    begin: Callable[[], Awaitable[Callable[[], Awaitable[None]]]]
+    begin: Callable[[], Awaitable[Mend]]
 
 
 class Faults:
@@ -163,10 +45,8 @@ class Faults:
         seconds, begin = self._kinds()[kind]
         return Fault(kind, seconds * self._scale, begin)
 
-    def _kinds(
-        self,
-    ) -> Mapping[str, tuple[float, Callable[[], Awaitable[Callable[[], Awaitable[None]]]]]]:
-        return {
+    def _kinds(self) -> Mapping[str, tuple[float, Callable[[], Awaitable[Mend]]]]:
+        kinds = {
             LEADER_KILLED: (10.0, self._kill_leader),
             FOLLOWER_KILLED: (10.0, self._kill_follower),
             LEADER_PAUSED: (5.0, self._pause_leader),
@@ -178,42 +58,43 @@ class Faults:
             SERVICE_PAUSED: (10.0, self._pause_service),
             SERVICES_KILLED: (0.0, self._kill_services),
         }
+        return {kind: kinds[kind] for kind in kinds_on(self._servers.size)}
 
     # Servers. -----------------------------------------------------------------------------
 
     async def _leader(self) -> int:
-        found = await self._servers.stream_leader(self._bus, subjects.STREAM)
-        return found if found is not None else self._chance.choice(self._servers.up)
+        leader = await self._servers.stream_leader(self._bus, subjects.STREAM)
+        return leader if leader is not None else self._chance.choice(self._servers.up)
 
     async def _follower(self) -> int:
         leader = await self._leader()
-        return self._chance.choice([one for one in self._servers.up if one != leader])
+        return self._chance.choice([number for number in self._servers.up if number != leader])
 
-    async def _kill_leader(self) -> Callable[[], Awaitable[None]]:
+    async def _kill_leader(self) -> Mend:
         return await self._kill([await self._leader()])
 
-    async def _kill_follower(self) -> Callable[[], Awaitable[None]]:
+    async def _kill_follower(self) -> Mend:
         return await self._kill([await self._follower()])
 
-    async def _kill_quorum(self) -> Callable[[], Awaitable[None]]:
+    async def _kill_quorum(self) -> Mend:
         return await self._kill(self._most())
 
-    async def _kill_all(self) -> Callable[[], Awaitable[None]]:
+    async def _kill_all(self) -> Mend:
         return await self._kill(self._servers.up)
 
-    async def _pause_leader(self) -> Callable[[], Awaitable[None]]:
+    async def _pause_leader(self) -> Mend:
         return self._pause([await self._leader()])
 
-    async def _pause_follower(self) -> Callable[[], Awaitable[None]]:
+    async def _pause_follower(self) -> Mend:
         return self._pause([await self._follower()])
 
-    async def _pause_quorum(self) -> Callable[[], Awaitable[None]]:
+    async def _pause_quorum(self) -> Mend:
         return self._pause(self._most())
 
     def _most(self) -> list[int]:
         return self._chance.sample(self._servers.up, self._servers.size // 2 + 1)
 
-    async def _kill(self, numbers: Sequence[int]) -> Callable[[], Awaitable[None]]:
+    async def _kill(self, numbers: Sequence[int]) -> Mend:
         await asyncio.gather(*map(self._servers.kill, numbers))
 
         async def mend() -> None:
@@ -221,7 +102,7 @@ class Faults:
 
         return mend
 
-    def _pause(self, numbers: Sequence[int]) -> Callable[[], Awaitable[None]]:
+    def _pause(self, numbers: Sequence[int]) -> Mend:
         for number in numbers:
             self._servers.pause(number)
 
@@ -233,13 +114,13 @@ class Faults:
 
     # Services. ----------------------------------------------------------------------------
 
-    async def _kill_service(self) -> Callable[[], Awaitable[None]]:
+    async def _kill_service(self) -> Mend:
         return await self._kill_named([self._chance.choice(self._fleet.instances)])
 
-    async def _kill_services(self) -> Callable[[], Awaitable[None]]:
+    async def _kill_services(self) -> Mend:
         return await self._kill_named(self._fleet.instances)
 
-    async def _kill_named(self, names: Sequence[str]) -> Callable[[], Awaitable[None]]:
+    async def _kill_named(self, names: Sequence[str]) -> Mend:
         names = [name for name in names if self._fleet.runs(name)]
         for name in names:
             await self._fleet.kill(name)
@@ -250,7 +131,7 @@ class Faults:
 
         return mend
 
-    async def _pause_service(self) -> Callable[[], Awaitable[None]]:
+    async def _pause_service(self) -> Mend:
         name = self._chance.choice(self._fleet.instances)
         self._fleet.pause(name)
 
@@ -283,5 +164,12 @@ KINDS: Final = (
     SERVICE_PAUSED,
     SERVICES_KILLED,
 )
+OF_SEVERAL: Final = frozenset({FOLLOWER_KILLED, FOLLOWER_PAUSED, QUORUM_KILLED, QUORUM_PAUSED})
+"""The faults that a single server cannot have, or that are another one there."""
 ONE_SERVER: Final = frozenset({LEADER_KILLED, FOLLOWER_KILLED, LEADER_PAUSED, FOLLOWER_PAUSED})
 """The faults after which a majority of the servers is left."""
+
+
+def kinds_on(servers: int) -> list[str]:
+    """The faults that so many servers can have."""
+    return [kind for kind in KINDS if servers > 1 or kind not in OF_SEVERAL]

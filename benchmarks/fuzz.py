@@ -16,12 +16,8 @@ headers that roll a subject up.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import random
-import sys
-import tempfile
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -30,29 +26,32 @@ from typing import Any, Final
 import msgspec
 import psutil
 
-from admittance import services
 from admittance.bench import generator
-from admittance.bench.run import loop_factory, main_of, messages_stored
-from admittance.bench.system import Child
+from admittance.bench.connection import connected, messages_stored
+from admittance.bench.generator import BenchPlan, PlannedQueue
+from admittance.client.requests.link import Link
 from admittance.events import codec, subjects
-from admittance.events.requests import Apply
+from admittance.events.facts import CheckReported
+from admittance.events.names import token
 from admittance.events.system import Epoch
 from admittance.runtime import clock
-from admittance.runtime.bus import bucket, streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, SetupError
-from admittance.runtime.nats_server.embedded_server import EmbeddedServer
-from admittance.runtime.process.service import WithUp
 from admittance.workload import stored
-from admittance.workload.phase import phase
-from benchmarks.chaos_jobs import submission_of
+from admittance.workload.phase import Phase
+from benchmarks.harness.fleet import SERVICES, Fleet, instances_of
+from benchmarks.harness.jobs import phases, publish_surely, with_trail
+from benchmarks.harness.program import SEED, Option, kept_folder, run_program
+from benchmarks.harness.server_cluster import ServerCluster
+from benchmarks.harness.trail import new_trail, trail_of
+from benchmarks.harness.waits import until_right
 from benchmarks.junk import SANE, Junk, SeenMessage, random_publication
-from benchmarks.trail import read_trail
 
-TWICE: Final = ("workload-controller", "scheduler")
+TWICE: Final = ("workload-controller-1", "scheduler-1")
 TOGETHER: Final = 20
 """Pieces of junk published at once."""
-CONTROLLER: Final = "fuzz"
+CHECK: Final = f"{SANE}-check"
+CONTROLLER: Final = f"bench/{CHECK}"
 QUEUES: Final = (f"{SANE}-plain", f"{SANE}-one", f"{SANE}-two", f"{SANE}-checked")
 DOMAINS: Final = (f"queue-{SANE}-plain", f"cohort-{SANE}-cohort", "service-retry-timer")
 PATIENCE: Final = 180.0
@@ -76,81 +75,23 @@ HEARD: Final = (
 )
 """What the corpus is made of."""
 
-_encode = msgspec.json.Encoder().encode
-
-
-class Services:
-    """Every service as a process, which can be killed and started again. ``ended``: the services
-    that ended by themselves, with the last lines of their logs."""
-
-    def __init__(self, folder: Path, url: str) -> None:
-        self._folder = folder
-        self._url = url
-        self._lives: Counter[str] = Counter()
-        self.children: dict[str, Child] = {}
-        self.instances: set[str] = set()
-        self.kills = 0
-        self.ended: list[str] = []
-
-    async def begin(self) -> None:
-        for name, one in services.SERVICES.items():
-            if one.with_up is WithUp.ALWAYS:
-                for number in range(2 if name in TWICE else 1):
-                    await self._start(f"{name}.{number}")
-
-    async def _start(self, name: str) -> None:
-        service, _, _ = name.partition(".")
-        self._lives[name] += 1
-        instance = f"{name.replace('.', '-')}-{self._lives[name]}"
-        self.instances.add(instance)
-        module = services.SERVICES[service].package
-        env = {
-            **os.environ,
-            "ADMIT_NATS_URL": self._url,
-            "ADMIT_INSTANCE": instance,
-            "ADMIT_DATA_DIR": str(self._folder / name),
-            "ADMIT_LEASE_SECONDS": "2",
-            "ADMIT_CLAIM_SECONDS": "20",
-            "ADMIT_DRAIN_SECONDS": "20",
-            "ADMIT_BEAT_SECONDS": "2",
-            "ADMIT_CHECKPOINT_SECONDS": "20",
-            "ADMIT_LOG": "text",
-            "ADMIT_LOG_LEVEL": "warning",
-        }
-        log = self._folder / f"{name}.log"
-        with log.open("ab") as output:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, env=env, stdout=output, stderr=output
-            )
-        self.children[name] = Child(process, log)
-
-    async def look(self) -> None:
-        """Notes the services that ended by themselves, and starts them again."""
-        for name, child in list(self.children.items()):
-            if not child.running:
-                self.ended.append(f"{name}: {child.last_log_line()[:300]}")
-                await self._start(name)
-
-    async def kill(self, name: str) -> None:
-        """Kills a service and starts it again."""
-        await self.look()
-        child = self.children[name]
-        child.kill()
-        await child.process.wait()
-        self.kills += 1
-        await self._start(name)
-
-    async def end(self) -> None:
-        for child in reversed(self.children.values()):
-            await child.stop()
+SETTINGS: Final = {
+    "ADMIT_LEASE_SECONDS": "2",
+    "ADMIT_CLAIM_SECONDS": "20",
+    "ADMIT_DRAIN_SECONDS": "20",
+    "ADMIT_BEAT_SECONDS": "2",
+    "ADMIT_CHECKPOINT_SECONDS": "20",
+    "ADMIT_LOG": "text",
+}
 
 
 class Fuzz:
     """One run. ``names``: the names of workloads that junk uses."""
 
-    def __init__(self, bus: Bus, running: Services, chance: random.Random, trail: Path) -> None:
-        self._bus = bus
-        self._running = running
+    def __init__(self, link: Link, fleet: Fleet, chance: random.Random, trail: Path) -> None:
+        self._link = link
+        self._bus = link.bus
+        self._fleet = fleet
         self._chance = chance
         self._trail = trail
         self.corpus: list[SeenMessage] = []
@@ -164,7 +105,7 @@ class Fuzz:
         # Not ``admit.>``: requests would then have a listener, and wait for its answer.
         for subject in HEARD:
             await self._bus.nc.listen(subject, self._collect)
-        await self._bus.nc.listen(f"admit.check.requested.{CONTROLLER}.>", self._asked)
+        await self._bus.nc.listen(f"admit.check.requested.{token(CONTROLLER)}.>", self._asked)
 
     def _collect(self, subject: bytes, _: bytes, data: bytes, __: bytes) -> None:
         seen = SeenMessage(subject.decode("utf-8", "replace"), data[:20_000])
@@ -176,16 +117,17 @@ class Fuzz:
     def _asked(self, subject: bytes, _: bytes, data: bytes, __: bytes) -> None:
         with suppress(codec.Undecodable):
             asked: Any = codec.decode(subject.decode("utf-8", "replace"), data)
-            ready = {
-                "namespace": asked.namespace,
-                "name": asked.name,
-                "uid": asked.uid,
-                "check": asked.check,
-                "cycle": asked.cycle,
-                "state": "Ready",
-            }
-            subject_ = f"admit.check.reported.{CONTROLLER}.{asked.namespace}.{asked.name}"
-            task = asyncio.ensure_future(self._bus.publish(Outgoing(subject_, _encode(ready))))
+            fact = CheckReported(
+                namespace=asked.namespace,
+                name=asked.name,
+                uid=asked.uid,
+                controller=CONTROLLER,
+                check=asked.check,
+                cycle=asked.cycle,
+                state="Ready",
+            )
+            message = Outgoing(subjects.subject_of(fact), codec.encode(fact))
+            task = asyncio.ensure_future(self._bus.publish(message))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def permitted(self, junk: Junk) -> bool:
@@ -194,7 +136,7 @@ class Fuzz:
         parts = junk.subject.split(".")
         if len(junk.subject) > 900 or any(not part for part in parts):
             return False
-        ours = any(part.startswith(SANE) for part in parts)
+        ours = any(part.startswith(SANE) or part == generator.FLAVOR for part in parts)
         if parts[:2] == ["admit", "api"]:
             return SANE.encode() not in junk.data
         if junk.subject.startswith(subjects.EPOCH):
@@ -213,12 +155,12 @@ class Fuzz:
         if self._epochs % 20:
             return False
         with suppress(msgspec.MsgspecError, ValueError, RecursionError):
-            return msgspec.json.decode(junk.data, type=Epoch).owner not in self._running.instances
+            return msgspec.json.decode(junk.data, type=Epoch).owner not in self._fleet.instances
         return True
 
     def _is_believed(self, parts: list[str], junk: Junk) -> bool:
         if parts[1] == subjects.CLAIMS:
-            return any(instance in junk.subject for instance in self._running.instances)
+            return any(instance in junk.subject for instance in self._fleet.instances)
         if parts[2] == "workload":
             with suppress(Exception):
                 return stored.decode(junk.data).status.admission is not None
@@ -238,7 +180,7 @@ class Fuzz:
                 kept.append(Outgoing(junk.subject, junk.data, junk.headers))
         with suppress(AdmittanceError):
             outcomes = await self._bus.publish_all(kept, timeout=10.0)
-            self.refused += sum(not isinstance(one, int) for one in outcomes)
+            self.refused += sum(not isinstance(outcome, int) for outcome in outcomes)
 
     async def pretend(self) -> None:
         """Makes a consumer with the name of a leader's consumer."""
@@ -257,22 +199,14 @@ class Fuzz:
         """Submits one valid workload."""
         name = f"{SANE}-{len(self.submitted)}"
         queue = QUEUES[len(self.submitted) % len(QUEUES)]
-        subject = f"admit.workload.submitted.default.{name}"
-        await self._bus.publish(
-            Outgoing(subject, submission_of(name, queue, self._trail)), timeout=30.0
-        )
+        await publish_surely(self._bus, with_trail(name, queue, self._trail), f"fuzz-{name}")
         self.submitted.append(name)
 
     async def unfinished(self) -> list[str]:
         """The submitted workloads that have not ended, each with its phase."""
-        found: dict[str, str] = dict.fromkeys(self.submitted, "missing")
-        now = clock.now()
-        for entry in await bucket.read_all(self._bus, "workload.default.*"):
-            name = entry.key.rpartition(".")[2]
-            if name in found:
-                with suppress(Exception):
-                    found[name] = phase(stored.decode(entry.value or b""), now=now)
-        return [f"{name} {how}" for name, how in found.items() if how != "Finished"]
+        known = await phases(self._link)
+        where = {name: known.get(name, "missing") for name in self.submitted}
+        return [f"{name} {how}" for name, how in where.items() if how != Phase.FINISHED]
 
 
 def _family(subject: str) -> str:
@@ -284,66 +218,53 @@ def _is_crowd(data: bytes) -> bool:
     """Whether a workload requests more pods than this machine should run."""
     try:
         spec = msgspec.json.decode(data)["workload"]["spec"]
-        return any(not 0 <= one.get("count", 1) <= 4 for one in spec["podSets"])
+        return any(not 0 <= pods.get("count", 1) <= 4 for pods in spec["podSets"])
     except Exception:
         return False
 
 
-def manifests() -> list[dict[str, Any]]:
-    """The manifests of four queues: one alone, two in a cohort, one with an admission check."""
-    version = "kueue.x-k8s.io/v1beta2"
+def queues() -> BenchPlan:
+    """Four queues: one alone, two in a cohort, one with an admission check."""
+    planned = (
+        PlannedQueue(
+            name,
+            cohort=f"{SANE}-cohort" if name.endswith(("one", "two")) else "",
+            nominal=2000,
+            checks=(CHECK,) if name.endswith("checked") else (),
+        )
+        for name in QUEUES
+    )
+    return BenchPlan(tuple(planned), ())
 
-    def made(kind: str, name: str, spec: dict[str, Any], **more: str) -> dict[str, Any]:
-        meta = {"name": name, **more}
-        return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
 
-    found = [
-        made("ResourceFlavor", f"{SANE}-flavor", {}),
-        made("AdmissionCheck", f"{SANE}-check", {"controllerName": CONTROLLER}),
-    ]
-    for name in QUEUES:
-        quota = {"name": f"{SANE}-flavor", "resources": [{"name": "cpu", "nominalQuota": "2"}]}
-        spec: dict[str, Any] = {
-            "namespaceSelector": {},
-            "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [quota]}],
-        }
-        if name.endswith(("one", "two")):
-            spec["cohortName"] = f"{SANE}-cohort"
-        if name.endswith("checked"):
-            spec["admissionChecks"] = [f"{SANE}-check"]
-        found.append(made("ClusterQueue", name, spec))
-        found.append(made("LocalQueue", name, {"clusterQueue": name}, namespace="default"))
-    return found
+async def measured(*, messages: int, minutes: float, seed: int, keep: Path | None) -> list[str]:
+    """Runs the attack; returns the figures, one line each. Raises SetupError with every broken
+    promise."""
+    with kept_folder("admit-fuzz-", keep) as folder:
+        return await run_fuzz(messages, minutes, seed, folder)
 
 
 async def run_fuzz(messages: int, minutes: float, seed: int, folder: Path) -> list[str]:
-    """Runs the attack; returns the figures, one line each. Raises SetupError with every broken
-    promise."""
-    trail = folder / "trail"
-    trail.touch()
-    server = EmbeddedServer(folder / "server")
-    url = await server.start()
-    bus = await Bus.connect(url, name="fuzz")
-    running = Services(folder, url)
+    """Runs the attack with its logs, streams and trail in a folder."""
+    trail = new_trail(folder)
+    instances = [*instances_of(SERVICES), *TWICE]
+    fleet = Fleet(folder, ServerCluster(folder / "servers", 1), instances, SETTINGS)
     chance = random.Random(seed)
-    fuzz = Fuzz(bus, running, chance, trail)
     began = clock.monotonic()
     try:
-        await streams.ensure(bus)
-        await fuzz.listen()
-        await running.begin()
-        raws = tuple(msgspec.Raw(_encode(one)) for one in manifests())
-        await generator.ask(bus, "admit.api.apply", _encode(Apply(objects=raws)), began + 60)
-        await _storm(fuzz, running, messages, minutes * 60, chance)
-        wrong = await _judged(fuzz, running, bus, trail)
+        await fleet.begin()
+        async with connected(fleet.servers.url) as link:
+            fuzz = Fuzz(link, fleet, chance, trail)
+            await fuzz.listen()
+            await generator.create(link, queues())
+            ended = await _storm(fuzz, fleet, messages, minutes * 60, chance)
+            wrong = ended + await _judged(fuzz, fleet, link.bus, trail)
     finally:
-        await running.end()
-        await bus.close()
-        await server.stop()
+        await fleet.stop()
     seconds = clock.monotonic() - began
     lines = [
         f"{fuzz.published:,} pieces of junk ({fuzz.refused:,} refused by the server) and "
-        f"{len(fuzz.submitted)} workloads in {seconds:.0f} s, {running.kills} services killed",
+        f"{len(fuzz.submitted)} workloads in {seconds:.0f} s, {fleet.restarts} services killed",
         ", ".join(f"{name} {count:,}" for name, count in fuzz.said.most_common(30)),
     ]
     if wrong:
@@ -352,76 +273,75 @@ async def run_fuzz(messages: int, minutes: float, seed: int, folder: Path) -> li
 
 
 async def _storm(
-    fuzz: Fuzz, running: Services, messages: int, seconds: float, chance: random.Random
-) -> None:
+    fuzz: Fuzz, fleet: Fleet, messages: int, seconds: float, chance: random.Random
+) -> list[str]:
+    """Publishes junk and kills services; a sentence for each service that ended by itself."""
     began = clock.monotonic()
     rate = messages / seconds
     next_job = next_kill = 0.0
+    ended: list[str] = []
     while fuzz.published < messages:
         passed = clock.monotonic() - began
         if passed >= next_job:
             await fuzz.submit()
             next_job = passed + 2.0
+        ended += await fleet.start_ended()
         if passed >= next_kill + 4.0:
             next_kill = passed
-            await running.kill(chance.choice(sorted(running.children)))
+            await fleet.restart(chance.choice(fleet.instances))
             await fuzz.pretend()
-        await running.look()
         await fuzz.publish(min(TOGETHER, messages - fuzz.published))
         await asyncio.sleep(max(0.0, fuzz.published / rate - passed))
+    return ended
 
 
-async def _judged(fuzz: Fuzz, running: Services, bus: Bus, trail: Path) -> list[str]:
+async def _judged(fuzz: Fuzz, fleet: Fleet, bus: Bus, trail: Path) -> list[str]:
     """The broken promises, one line each."""
-    deadline = clock.monotonic() + PATIENCE
-    left = await fuzz.unfinished()
-    while left and clock.monotonic() < deadline:
-        await asyncio.sleep(1.0)
-        await running.look()
-        left = await fuzz.unfinished()
-    wrong = [f"ended by itself: {one}" for one in running.ended]
+    wrong: list[str] = []
+
+    async def ask() -> list[str]:
+        wrong.extend(await fleet.start_ended())
+        return await fuzz.unfinished()
+
+    left = await until_right(ask, lambda names: not names, seconds=PATIENCE, every=1.0)
+    if left is None:
+        left = ["none was ever read"]
     if left:
         wrong.append(f"{len(left)} workloads are not finished: {', '.join(left[:10])}")
-    found = read_trail(_lines(trail))
-    if found.overlapping:
-        wrong.append(f"{len(found.overlapping)} jobs ran twice at once: {found.overlapping[0]}")
-    missing = [name for name in fuzz.submitted if name not in found.ended and name not in left]
+    written = trail_of(trail)
+    if written.overlapping:
+        wrong.append(f"{len(written.overlapping)} jobs ran twice at once: {written.overlapping[0]}")
+    missing = [name for name in fuzz.submitted if name not in written.ended]
     if missing and not left:
         wrong.append(f"{len(missing)} jobs never came to their end, such as {missing[0]}")
+    return wrong + await _activity_at_rest(fleet, bus)
+
+
+async def _activity_at_rest(fleet: Fleet, bus: Bus) -> list[str]:
+    """A sentence for each process that works although nothing happens, and for messages that
+    nothing caused."""
+    restless: list[str] = []
     before = await messages_stored(bus, (subjects.STREAM, f"KV_{subjects.BUCKET}"))
-    processes = {name: psutil.Process(child.pid) for name, child in running.children.items()}
+    processes = {name: psutil.Process(fleet.pid(name)) for name in fleet.instances}
     with suppress(psutil.NoSuchProcess):
         for process in processes.values():
             process.cpu_percent()
         await asyncio.sleep(REST_SECONDS)
         for name, process in processes.items():
             if (used := process.cpu_percent()) > REST_CPU:
-                wrong.append(f"{name} uses {used:.0f} % of a core at rest")
+                restless.append(f"{name} uses {used:.0f} % of a core at rest")
     said = await messages_stored(bus, (subjects.STREAM, f"KV_{subjects.BUCKET}")) - before
     if said > REST_MESSAGES * REST_SECONDS:
-        wrong.append(f"{said / REST_SECONDS:.0f} messages a second at rest")
-    return wrong
-
-
-def _lines(trail: Path) -> list[str]:
-    return trail.read_text().splitlines()
-
-
-def command() -> list[str]:
-    """Runs the benchmark with the options of the command line; returns the lines to print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--messages", type=int, default=100_000)
-    parser.add_argument("--minutes", type=float, default=25.0)
-    parser.add_argument("--seed", type=int, default=1, help="which junk, which service dies when")
-    parser.add_argument("--keep", type=Path, help="where logs and streams stay, an empty folder")
-    found = parser.parse_args()
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        if found.keep:
-            found.keep.mkdir(parents=True, exist_ok=True)
-            return runner.run(run_fuzz(found.messages, found.minutes, found.seed, found.keep))
-        with tempfile.TemporaryDirectory(prefix="admit-fuzz-") as name:
-            return runner.run(run_fuzz(found.messages, found.minutes, found.seed, Path(name)))
+        restless.append(f"{said / REST_SECONDS:.0f} messages a second at rest")
+    return restless
 
 
 if __name__ == "__main__":
-    main_of(command)
+    run_program(
+        measured,
+        __doc__,
+        Option("--messages", 100_000, least=1),
+        Option("--minutes", 25.0, above=0),
+        SEED,
+        Option("--keep", None, "where logs and streams stay, an empty folder", kind=Path),
+    )

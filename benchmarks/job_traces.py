@@ -81,9 +81,9 @@ def sum_of_verdicts(all_of_them: Mapping[str, JobVerdict]) -> JobVerdict:
     """All jobs together."""
     each = all_of_them.values()
     return JobVerdict(
-        tuple(sentence for one in each for sentence in one.broken),
-        sum(one.runs for one in each),
-        sum(one.saves for one in each),
-        sum(one.steps for one in each),
-        sum(one.lost for one in each),
+        tuple(sentence for verdict in each for sentence in verdict.broken),
+        sum(verdict.runs for verdict in each),
+        sum(verdict.saves for verdict in each),
+        sum(verdict.steps for verdict in each),
+        sum(verdict.lost for verdict in each),
     )

@@ -8,23 +8,23 @@ generator is a user of the services' account, so messages of people do not cross
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
+from pathlib import Path
 
-from admittance.bench.run import loop_factory, main_of
-from benchmarks.pairs import in_turns, loads_of, of_up, options
+from benchmarks.harness.pairs import COMPARED, in_turns, of_up, steady_and_full
+from benchmarks.harness.program import run_program
 
 
-def command() -> list[str]:
-    """Runs the benchmark with the options of the command line; returns the lines to print."""
-    given = options((__doc__ or "").splitlines()[0]).parse_args()
-    loads = loads_of(given)
+async def measured(
+    *, generator: Path, scale: float, rounds: int, rate: float, seconds: float
+) -> list[str]:
+    """The figures of each round, and the comparison of their medians."""
+    loads = steady_and_full(generator, scale, rate, seconds)
     systems = {"open": partial(of_up, loads, ["--insecure"]), "locked": partial(of_up, loads)}
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        (opened, closed), lines = runner.run(in_turns(systems, given.rounds))
+    (opened, closed), lines = await in_turns(systems, rounds)
     return [
         *lines,
-        f"medians of {given.rounds} rounds, locked to open: "
+        f"medians of {rounds} rounds, locked to open: "
         f"throughput {closed.rate / opened.rate:.2f} (at least 0.9), "
         f"latency {closed.p50 / opened.p50:.2f} (at most 1.15), "
         f"start {closed.start - opened.start:+.2f} s (at most +1)",
@@ -32,4 +32,4 @@ def command() -> list[str]:
 
 
 if __name__ == "__main__":
-    main_of(command)
+    run_program(measured, __doc__, *COMPARED)

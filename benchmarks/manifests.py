@@ -11,43 +11,39 @@ request, so that the deployment stays small.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 import re
 import sys
-import tempfile
 from collections import Counter
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from admittance.api.reading.from_job import workload_of
-from admittance.api.reading.manifest import Document, encode
+from admittance.api.reading.manifest import Document
 from admittance.api.reading.objects import decode_object
 from admittance.api.workload import Job, Workload
-from admittance.bench import system
+from admittance.backoff import Backoff
+from admittance.bench.connection import connected
+from admittance.client.errors import TimedOut, Unavailable
+from admittance.client.requests import submissions
+from admittance.client.requests.link import Link
 from admittance.control.objects import key_of
 from admittance.events import facts
-from admittance.events.codec import encode as encode_fact
-from admittance.events.requests import (
-    Apply,
-    ApplyReply,
-    Delete,
-    DeleteReply,
-    Settled,
-    SettledReply,
-)
-from admittance.events.subjects import subject_of
+from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import get
-from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import SetupError, Unavailable
+from admittance.runtime.tasks import until_returned
 from benchmarks.generated_manifests import expected, random_manifest, read_one
+from benchmarks.harness.load import own_system
+from benchmarks.harness.program import Option, run_program
+
+T = TypeVar("T")
 
 AT_ONCE: Final = 50
 WORKERS: Final = 4
+ANSWER_SECONDS: Final = 20.0
+PAUSE_SECONDS_MAX: Final = 10.0
 _OBJECT: Final = re.compile(r"object (\d+)")
 
 
@@ -55,8 +51,8 @@ class Trial:
     """Sends manifests to a deployment and counts what became of them. ``wrong``: answers that the
     table does not explain."""
 
-    def __init__(self, bus: Bus, seed: int) -> None:
-        self._bus = bus
+    def __init__(self, link: Link, seed: int) -> None:
+        self._link = link
         self._seed = seed
         self.done = 0
         self.counts: Counter[str] = Counter()
@@ -80,7 +76,7 @@ class Trial:
 
         await asyncio.gather(*(worker() for _ in range(WORKERS)))
 
-    def _found_wrong(self, answer: str) -> None:
+    def _add_wrong(self, answer: str) -> None:
         """Records an answer that the table does not explain, and prints it at once: a run that is
         stopped early must not lose it."""
         self.wrong.append(answer)
@@ -90,19 +86,19 @@ class Trial:
         objects: list[Document] = []
         runs: list[Document] = []
         bad: list[dict[str, Any]] = []
-        for one in manifests:
-            want, (document, problems) = expected(one), read_one(one)
+        for manifest in manifests:
+            want, (document, problems) = expected(manifest), read_one(manifest)
             if document is None:
                 if not all(problem.message for problem in problems):
-                    self._found_wrong(f"refused without a reason: {one}")
-                bad.append(one)
+                    self._add_wrong(f"refused without a reason: {manifest}")
+                bad.append(manifest)
                 continue
             if want.refused:
-                self._found_wrong(f"accepted with {want.refused}: {one}")
+                self._add_wrong(f"accepted with {want.refused}: {manifest}")
             told = " ".join(document.warnings)
             for path in want.warned:
                 if _plain(path) not in _plain(told):
-                    self._found_wrong(f"no warning about {path}: {one}")
+                    self._add_wrong(f"no warning about {path}: {manifest}")
             self.counts["warned" if want.warned else "without a warning"] += 1
             run = isinstance(document.manifest, Workload | Job)
             (runs if run else objects).append(document)
@@ -112,101 +108,98 @@ class Trial:
         """The endpoint refuses what reading refuses, each manifest with its number."""
         self.counts["refused"] += len(bad)
         # A Job or Workload is submitted, and never reaches the endpoint.
-        bad = [one for one in bad if one["kind"] not in ("Job", "Workload")]
+        bad = [manifest for manifest in bad if manifest["kind"] not in ("Job", "Workload")]
         if not bad:
             return
-        reply = await self._apply([msgspec.json.encode(one) for one in bad])
-        named = {int(found.group(1)) for line in reply.problems if (found := _OBJECT.search(line))}
-        for number, one in enumerate(bad, 1):
+        reply = await self._apply([msgspec.json.encode(manifest) for manifest in bad])
+        named = {int(match[1]) for line in reply.problems if (match := _OBJECT.search(line))}
+        for number, manifest in enumerate(bad, 1):
             if number not in named:
-                self._found_wrong(f"not refused by the endpoint: {one}")
+                self._add_wrong(f"not refused by the endpoint: {manifest}")
 
     async def _applied(self, documents: list[Document]) -> None:
         if not documents:
             return
-        reply = await self._apply([one.raw for one in documents])
+        reply = await self._apply([document.raw for document in documents])
         if reply.error and len(documents) > 1:
             # One manifest is refused because of others, such as a second global default.
-            for one in documents:
-                await self._applied([one])
+            for document in documents:
+                await self._applied([document])
             return
         if reply.error:
             self.counts["refused because of other objects"] += 1
             if ":" not in reply.error:
-                self._found_wrong(f"refused without a field: {reply.error}")
+                self._add_wrong(f"refused without a field: {reply.error}")
             return
-        for one, result in zip(documents, reply.results, strict=True):
-            missing = set(one.warnings) - set(result.warnings)
+        for document, result in zip(documents, reply.results, strict=True):
+            missing = set(document.warnings) - set(result.warnings)
             if missing:
-                self._found_wrong(f"the answer lacks {missing}: {one.raw!r}")
-            self.counts["with more warnings"] += len(result.warnings) > len(one.warnings)
+                self._add_wrong(f"the answer lacks {missing}: {document.raw!r}")
+            self.counts["with more warnings"] += len(result.warnings) > len(document.warnings)
         await asyncio.gather(*map(self._is_stored, documents))
         await asyncio.gather(*map(self._delete, documents))
 
-    async def _is_stored(self, one: Document) -> None:
-        key = key_of(one.manifest)
-        entry = await get(self._bus, key)
+    async def _is_stored(self, document: Document) -> None:
+        key = key_of(document.manifest)
+        entry = await self._link.get(key)
         if entry is None or entry.value is None:
-            self._found_wrong(f"not stored: {one.raw!r}")
+            self._add_wrong(f"not stored: {document.raw!r}")
             return
         stored: Any = decode_object(entry.value).manifest
-        written: Any = one.manifest
+        written: Any = document.manifest
         for field in ("spec", "value", "global_default", "description"):
             if getattr(stored, field, None) != getattr(written, field, None):
-                self._found_wrong(f"stored with another {field}: {one.raw!r}")
+                self._add_wrong(f"stored with another {field}: {document.raw!r}")
         if stored.metadata.labels != written.metadata.labels:
-            self._found_wrong(f"stored with other labels: {one.raw!r}")
+            self._add_wrong(f"stored with other labels: {document.raw!r}")
         self.counts["stored as written"] += 1
 
-    async def _delete(self, one: Document) -> None:
-        meta = one.manifest.metadata
-        request = Delete(kind=one.manifest.kind, namespace=meta.namespace, name=meta.name)
-        data = msgspec.json.encode(request)
-        answer, again = await self._ask("admit.api.delete", data)
-        reply = msgspec.json.decode(answer, type=DeleteReply)
+    async def _delete(self, document: Document) -> None:
+        meta = document.manifest.metadata
+        request = Delete(kind=document.manifest.kind, namespace=meta.namespace, name=meta.name)
+        again = self.counts["asked again"]
+        reply = await self._answer(
+            lambda: self._link.ask("delete", request, DeleteReply, timeout=ANSWER_SECONDS)
+        )
         # A first request whose answer was lost may have deleted the object.
-        explained = ("deleted", "deferred", "absent") if again else ("deleted", "deferred")
-        if reply.outcome not in explained:
-            self._found_wrong(f"not deleted: {reply.outcome} {reply.error}: {one.raw!r}")
+        lost = ("absent",) if self.counts["asked again"] > again else ()
+        if reply.outcome not in ("deleted", "deferred", *lost):
+            self._add_wrong(f"not deleted: {reply.outcome} {reply.error}: {document.raw!r}")
 
     async def _submitted(self, documents: list[Document]) -> None:
         await asyncio.gather(*map(self._submit, documents))
 
-    async def _submit(self, one: Document) -> None:
-        manifest: Any = one.manifest
-        workload = workload_of(manifest) if isinstance(manifest, Job) else manifest
+    async def _submit(self, document: Document) -> None:
+        manifest: Any = document.manifest
+        workload = submissions.workload_of_manifest(manifest)
         meta = workload.metadata
-        raw = msgspec.Raw(encode(workload))
-        fact = facts.Submitted(
-            namespace=meta.namespace, name=meta.name, time=clock.now(), workload=raw
-        )
-        sequence = await self._bus.publish(Outgoing(subject_of(fact), encode_fact(fact)))
-        data = msgspec.json.encode(Settled(sequence=sequence))
-        answer, _ = await self._ask("admit.api.settled", data)
-        reply = msgspec.json.decode(answer, type=SettledReply)
+        sequence = await self._link.publish(submissions.submitted(workload))
+        reply = await self._answer(lambda: self._link.settle(sequence, meta.namespace))
         if reply.outcome == "applied":
             self.counts["submitted"] += 1
             deleted = facts.Deleted(namespace=meta.namespace, name=meta.name, time=clock.now())
-            await self._bus.publish(Outgoing(subject_of(deleted), encode_fact(deleted)))
+            await self._link.publish(deleted)
         elif reply.message:
             self.counts["refused at the submission"] += 1
         else:
-            self._found_wrong(f"{reply.outcome} {reply.error}: {one.raw!r}")
+            self._add_wrong(f"{reply.outcome} {reply.error}: {document.raw!r}")
 
     async def _apply(self, raws: list[bytes]) -> ApplyReply:
-        data = msgspec.json.encode(Apply(objects=tuple(map(msgspec.Raw, raws))))
-        answer, _ = await self._ask("admit.api.apply", data)
-        return msgspec.json.decode(answer, type=ApplyReply)
+        request = Apply(objects=tuple(map(msgspec.Raw, raws)))
+        return await self._answer(
+            lambda: self._link.ask("apply", request, ApplyReply, timeout=ANSWER_SECONDS)
+        )
 
-    async def _ask(self, subject: str, data: bytes) -> tuple[bytes, bool]:
-        """The answer, and whether the request was sent again because no answer came."""
-        for attempt in range(50):
-            try:
-                return await self._bus.request(subject, data, 20), attempt > 0
-            except Unavailable:
-                self.counts["asked again"] += 1
-                await asyncio.sleep(0.2)
-        raise SetupError(f"no answer to {subject}")
+    async def _answer(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a request, which is sent again if none comes."""
+
+        def failed(error: Unavailable | TimedOut, pause: float) -> None:
+            self.counts["asked again"] += 1
+            if pause >= PAUSE_SECONDS_MAX:
+                raise error
+
+        backoff = Backoff(0.2, PAUSE_SECONDS_MAX)
+        return await until_returned(ask, backoff, failed, on=(Unavailable, TimedOut))
 
 
 def _plain(text: str) -> str:
@@ -214,22 +207,18 @@ def _plain(text: str) -> str:
     return re.sub(r"\[\d+\]", "", text)
 
 
-async def tried(count: int, seed: int, minutes: float) -> list[str]:
+async def measured(*, count: int, seed: int, minutes: float) -> list[str]:
     """Runs the trial; returns the lines to print."""
-    with tempfile.TemporaryDirectory(prefix="admit-manifests-") as name:
-        folder = Path(name)
-        words = ["up", "--no-runner", "--insecure", "--port", "0", "--data-dir", str(folder / "d")]
-        child = await system.start(words, folder / "log")
-        try:
-            bus = await Bus.connect(await child.ready(), name="manifests")
-            trial = Trial(bus, seed)
+    async with own_system() as system:
+        async with connected(await system.start()) as link:
+            trial = Trial(link, seed)
             started = clock.monotonic()
             await trial.run(count, minutes)
             took = clock.monotonic() - started
-            await bus.close()
-        finally:
-            status = await child.stop()
-        failures = _failures(child.log)
+        status = await system.stop()
+        failures = [
+            line for line in system.log_lines if '"level":"error"' in line or "Traceback" in line
+        ]
     counts = ", ".join(f"{number} {what}" for what, number in trial.counts.most_common())
     return [
         f"{trial.done} manifests, seed {seed}, in {took:.0f} s: {counts}",
@@ -240,19 +229,11 @@ async def tried(count: int, seed: int, minutes: float) -> list[str]:
     ]
 
 
-def _failures(log: Path) -> list[str]:
-    lines = log.read_text(errors="replace").splitlines()
-    return [one for one in lines if '"level":"error"' in one or "Traceback" in one]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--count", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=60.0)
-    found = parser.parse_args()
-    print("\n".join(asyncio.run(tried(found.count, found.seed, found.minutes))))  # noqa: T201
-
-
 if __name__ == "__main__":
-    main()
+    run_program(
+        measured,
+        __doc__,
+        Option("--count", 100_000, least=1),
+        Option("--seed", 1, "which manifests"),
+        Option("--minutes", 60.0, above=0),
+    )

@@ -9,16 +9,16 @@ receiver of traces is a thread of the benchmark that takes everything.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
-from admittance.bench.run import loop_factory, main_of
-from benchmarks.pairs import in_turns, loads_of, of_up, options
+from benchmarks.harness.pairs import COMPARED, in_turns, of_up, steady_and_full
+from benchmarks.harness.program import Option, run_program
 
 
 class _Receiver(ThreadingHTTPServer):
@@ -44,37 +44,37 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def _receiver() -> Iterator[_Receiver]:
-    found = _Receiver(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=found.serve_forever, args=(0.05,), daemon=True).start()
+    receiver = _Receiver(("127.0.0.1", 0), _Handler)
+    threading.Thread(target=receiver.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        yield found
+        yield receiver
     finally:
-        found.shutdown()
-        found.server_close()
+        receiver.shutdown()
+        receiver.server_close()
 
 
-def command() -> list[str]:
-    """Runs the benchmark with the options of the command line; returns the lines to print."""
-    parser = options((__doc__ or "").splitlines()[0])
-    parser.add_argument("--sample", type=float, default=0.01, help="share of traces to export")
-    given = parser.parse_args()
-    loads = loads_of(given)
-    with _receiver() as receiver, asyncio.Runner(loop_factory=loop_factory()) as runner:
+async def measured(
+    *, generator: Path, scale: float, rounds: int, rate: float, seconds: float, sample: float
+) -> list[str]:
+    """The figures of each round, and the comparison of their medians."""
+    loads = steady_and_full(generator, scale, rate, seconds)
+    with _receiver() as receiver:
         env = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{receiver.server_address[1]}",
             "OTEL_TRACES_SAMPLER": "traceidratio",
-            "OTEL_TRACES_SAMPLER_ARG": str(given.sample),
+            "OTEL_TRACES_SAMPLER_ARG": str(sample),
         }
         systems = {"none": partial(of_up, loads), "traces": partial(of_up, loads, env=env)}
-        (off, on), lines = runner.run(in_turns(systems, given.rounds))
+        (off, on), lines = await in_turns(systems, rounds)
     return [
         *lines,
         f"received: {receiver.requests} requests, {receiver.received / 1000:.0f} kB",
-        f"medians of {given.rounds} rounds, {given.sample:.0%} of traces to none: "
+        f"medians of {rounds} rounds, {sample:.0%} of traces to none: "
         f"throughput {on.rate / off.rate:.2f} (at least 0.9), "
         f"p99 {on.p99 / off.p99:.2f} (at most 1.2)",
     ]
 
 
 if __name__ == "__main__":
-    main_of(command)
+    share = Option("--sample", 0.01, "share of traces to export", least=0, most=1)
+    run_program(measured, __doc__, *COMPARED, share)

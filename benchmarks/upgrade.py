@@ -9,18 +9,17 @@ Ready at once.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import random
 from typing import Final
 
 from admittance.bench import generator
 from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.bench.load import Publisher, SimulatedController, submission, until_settled
-from admittance.bench.run import delay, loop_factory, main_of, system
-from admittance.runtime.bus.bus import Bus
+from admittance.bench.load import SimulatedController
+from admittance.bench.run import delay
 from admittance.runtime.errors import SetupError
-from benchmarks.hearing import Jobs
+from benchmarks.harness.load import Jobs, load_on
+from benchmarks.harness.program import CHECKS_MAX, NATS, Option, run_program
 
 BETWEEN_SECONDS: Final = 0.03
 """On average, from one upgrade to the next."""
@@ -30,19 +29,7 @@ SETTLE_SECONDS: Final = 3.0
 def bench_plan(families: int, checks: int = 0) -> BenchPlan:
     """Other workloads first, as many as families, one unit of quota each."""
     names = tuple(f"check-{n}" for n in range(checks))
-    queue = PlannedQueue(
-        "upgrade",
-        "cq",
-        "",
-        "default",
-        1000 * families,
-        None,
-        None,
-        "Never",
-        "Never",
-        names,
-        variants=2,
-    )
+    queue = PlannedQueue("upgrade", nominal=1000 * families, checks=names, variants=2)
     best = generator.flavors_of(queue)[0]
     others = [
         PlannedWorkload(0.0, 1.0, f"other-{n}", 0, "other", 1000, 10, (best,))
@@ -52,26 +39,22 @@ def bench_plan(families: int, checks: int = 0) -> BenchPlan:
     return BenchPlan((queue,), (*others, *jobs))
 
 
-async def measured(families: int, checks: int, nats: str | None) -> list[str]:
+async def measured(*, families: int, checks: int, nats: str | None) -> list[str]:
     """The figures, one line each. Raises SetupError when an upgrade does not come."""
     what = bench_plan(families, checks)
-    async with system(nats) as (url, access, _):
-        bus = await Bus.connect(url, name="admit-bench", access=access)
-        try:
-            await generator.create(bus, what)
-            publisher = Publisher(bus)
-            publishing = asyncio.create_task(publisher.run())
-            jobs = Jobs(publisher)
-            for word in ("admitted", "evicted"):
-                await bus.nc.listen(f"admit.workload.{word}.>", jobs.hear)
-            await bus.nc.listen("admit.check.requested.>", SimulatedController(publisher).hear)
-            await _submit(bus, publisher, jobs, what, 0, families)
-            await _submit(bus, publisher, jobs, what, families, 2 * families)
-            await asyncio.sleep(SETTLE_SECONDS)
-            restarted, told = await _upgrades(jobs, families)
-            publishing.cancel()
-        finally:
-            await bus.close()
+    async with load_on(nats) as load:
+        await generator.create(load.link, what)
+        jobs = Jobs(load)
+        nc = load.link.bus.nc
+        for word in ("admitted", "evicted"):
+            await nc.listen(f"admit.workload.{word}.>", jobs.hear)
+        await nc.listen("admit.check.requested.>", SimulatedController(load.publisher).hear)
+        for begin, end in ((0, families), (families, 2 * families)):
+            await load.submit(what, begin, end)
+            await jobs.reach(end)
+            await load.settled()
+        await asyncio.sleep(SETTLE_SECONDS)
+        restarted, told = await _upgrades(jobs, families)
     whole, first = delay(restarted), delay(told)
     return [
         f"{families} upgrades, {checks} checks: from quota that comes free to the job that may "
@@ -79,17 +62,6 @@ async def measured(families: int, checks: int, nats: str | None) -> list[str]:
         f"{max(restarted):.1f} ms; until it is told to stop: p50 {first.p50:.1f} ms, "
         f"p99 {first.p99:.1f} ms"
     ]
-
-
-async def _submit(
-    bus: Bus, publisher: Publisher, jobs: Jobs, what: BenchPlan, begin: int, end: int
-) -> None:
-    for workload in what.workloads[begin:end]:
-        subject = f"admit.workload.submitted.default.{workload.name}"
-        publisher.publish(subject, submission(workload, "default", what.queues[0].name))
-    await publisher.until_acknowledged(30.0)
-    await jobs.reach(end)
-    await until_settled(bus, publisher.sequence)
 
 
 async def _upgrades(jobs: Jobs, families: int) -> tuple[list[float], list[float]]:
@@ -109,18 +81,11 @@ async def _upgrades(jobs: Jobs, families: int) -> tuple[list[float], list[float]
     return restarted, told
 
 
-def command() -> list[str]:
-    """Runs the benchmark with the options of the command line; returns the lines to print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--families", type=int, default=300)
-    parser.add_argument("--checks", type=int, default=0, help="of each variant; at most 8")
-    parser.add_argument("--nats", default=None, help="a running system instead of an embedded one")
-    found = parser.parse_args()
-    if found.families < 1 or not 0 <= found.checks <= 8:
-        raise SetupError("--families must be at least 1, --checks 0 to 8")
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(measured(found.families, found.checks, found.nats))
-
-
 if __name__ == "__main__":
-    main_of(command)
+    run_program(
+        measured,
+        __doc__,
+        Option("--families", 300, least=1),
+        Option("--checks", 0, "of each variant", least=0, most=CHECKS_MAX),
+        NATS,
+    )

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.server_cluster import ServerCluster
+from benchmarks.harness.server_cluster import ServerCluster
 
 from admittance.access.users import User
 from support.cluster import Cluster

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks import chaos_cluster, faults
-from benchmarks.chaos_cluster import ChaosPlan
+from benchmarks import chaos, faults
+from benchmarks.chaos import ChaosPlan
+from benchmarks.harness import fleet
 
 from support.forked_system import start
 
@@ -13,8 +14,8 @@ from support.forked_system import start
 async def test_jobs_survive_a_cluster_that_starts_and_breaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(faults, "start", start)
+    monkeypatch.setattr(fleet, "start", start)
     kinds = (faults.LEADER_KILLED, faults.QUORUM_PAUSED)
     plan = ChaosPlan(kinds=kinds, scale=0.2, locked=True, kill_every=2.0)
-    lines = await chaos_cluster.run_cluster_chaos(plan)
+    lines = await chaos.run_chaos(plan)
     assert lines[-1].endswith("no process ended by itself")

@@ -20,5 +20,5 @@ async def test_families_are_counted_by_what_they_cost() -> None:
 
 @pytest.mark.parametrize("checks", [0, 1])
 async def test_every_upgrade_is_one_of_a_job_that_ran(checks: int) -> None:
-    [line] = await upgrade.measured(4, checks, None)
+    [line] = await upgrade.measured(families=4, checks=checks, nats=None)
     assert re.match(rf"4 upgrades, {checks} checks: .* p50 [\d.]+ ms, p99 [\d.]+ ms", line)

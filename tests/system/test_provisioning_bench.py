@@ -11,7 +11,7 @@ pytestmark = pytest.mark.bus
 
 
 async def test_the_bench_measures_the_time_to_obtain_and_to_free_capacity() -> None:
-    flight, rest, freed, killed = await provisioning.measured(10, 20.0, 6)
+    flight, rest, freed, killed = await provisioning.measured(requests=10, rate=20.0, bookings=6)
     assert re.match(r"10 requests in flight .* p50 [\d.]+ ms, p99 [\d.]+ ms", flight)
     assert rest.startswith("the other 5 provisioned at once: all admitted after ")
     assert re.match(r"a workload ends: its booking is gone after p50 \d+ ms", freed)

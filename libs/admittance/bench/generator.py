@@ -8,6 +8,8 @@ set is created one interval after the start.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,10 +18,14 @@ import msgspec
 from admittance.api.problems import ManifestError
 from admittance.api.reading.values import read_values
 from admittance.api.units import BadQuantity, amount, render
-from admittance.events.requests import Apply, ApplyReply, Queues, QueuesReply
+from admittance.backoff import Backoff
+from admittance.bench.connection import until_answered
+from admittance.client.errors import BadInput, Refused
+from admittance.client.requests import applying, questions
+from admittance.client.requests.link import Link
+from admittance.events.requests import Queues, QueuesReply
 from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import SetupError, Unavailable
+from admittance.runtime.errors import SetupError
 
 RESOURCE = "cpu"
 """The resource of all quantities: generator files do not name a resource."""
@@ -83,14 +89,14 @@ class PlannedQueue(NamedTuple):
     """
 
     name: str
-    class_name: str
-    cohort: str
-    namespace: str
-    nominal: int
-    borrowing: int | None
-    lending: int | None
-    reclaim: str
-    within: str
+    class_name: str = "cq"
+    cohort: str = ""
+    namespace: str = "default"
+    nominal: int = 0
+    borrowing: int | None = None
+    lending: int | None = None
+    reclaim: str = "Never"
+    within: str = "Never"
     checks: tuple[str, ...] = ()
     variants: int = 0
     full: int = 0
@@ -205,36 +211,41 @@ def _amount(quantity: str | int | float) -> int:
 
 
 FLAVOR: Final = "bench"
-TOGETHER: Final = 200
-"""Number of manifests in one apply request: the payload must be well below one MiB."""
-
-_encode = msgspec.json.Encoder().encode
-_applied = msgspec.json.Decoder(ApplyReply)
-_queues = msgspec.json.Decoder(QueuesReply)
 
 
-async def create(bus: Bus, plan: BenchPlan, *, timeout: float = 60.0) -> None:
+async def create(link: Link, plan: BenchPlan, *, timeout: float = 60.0) -> None:
     """Applies the plan's flavors and queues, and waits until the scheduler knows the queues as
     active.
 
     Raises SetupError with the first problem, and Unavailable if a service does not answer.
     """
-    manifests = manifests_of(plan)
     deadline = clock.monotonic() + timeout
-    for start in range(0, len(manifests), TOGETHER):
-        part = tuple(msgspec.Raw(_encode(m)) for m in manifests[start : start + TOGETHER])
-        data = await ask(bus, "admit.api.apply", _encode(Apply(objects=part)), deadline)
-        reply = _applied.decode(data)
-        if reply.error or reply.problems:
-            raise SetupError(f"the queues were refused: {(*reply.problems, reply.error)[0]}")
+    await apply(link, manifests_of(plan), timeout=timeout)
     names = {queue.name for queue in plan.queues}
+    pauses = Backoff(0.05, 0.5)
     while True:
-        statuses = (await state(bus, deadline)).cluster_queues
+        left = max(0.0, deadline - clock.monotonic())
+        statuses = (await until_answered(lambda: state(link), left)).cluster_queues
         if names <= {status.name for status in statuses if status.active}:
             return
-        if clock.monotonic() > deadline:
+        if not left:
             raise SetupError("the scheduler did not take up the queues in time: see `admit doctor`")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(pauses.next())
+
+
+async def apply(link: Link, manifests: Iterable[dict[str, Any]], *, timeout: float = 60.0) -> None:
+    """Applies manifests as soon as a service answers. Raises SetupError with the first problem."""
+    objects = [msgspec.json.encode(manifest) for manifest in manifests]
+    for part in applying.parts(objects, map(len, objects)):
+        try:
+            await until_answered(partial(applying.apply, link, part), timeout)
+        except (BadInput, Refused) as error:
+            raise SetupError(f"the queues were refused: {error.lines[0]}") from None
+
+
+async def state(link: Link) -> QueuesReply:
+    """Counters and usage of all ClusterQueues. Raises RequestFailed."""
+    return await questions.queues(link, Queues(local_queues=False), None)
 
 
 def manifests_of(plan: BenchPlan) -> list[dict[str, Any]]:
@@ -262,26 +273,6 @@ def flavors_of(queue: PlannedQueue) -> list[str]:
 def checks_of(plan: BenchPlan) -> list[str]:
     """Every admission check of the plan's queues, without duplicates."""
     return sorted({name for queue in plan.queues for name in queue.checks})
-
-
-async def state(bus: Bus, deadline: float) -> QueuesReply:
-    """Counters and usage of all ClusterQueues. Raises Unavailable if the scheduler has not answered
-    by the deadline (monotonic seconds).
-    """
-    return _queues.decode(
-        await ask(bus, "admit.api.queues", _encode(Queues(local_queues=False)), deadline)
-    )
-
-
-async def ask(bus: Bus, subject: str, data: bytes, deadline: float) -> bytes:
-    """Repeats a request until it is answered or the deadline (monotonic seconds) passes."""
-    while True:
-        try:
-            return await bus.request(subject, data, max(0.5, deadline - clock.monotonic()))
-        except Unavailable:
-            if clock.monotonic() > deadline:
-                raise
-            await asyncio.sleep(0.1)
 
 
 def _manifest(kind: str, name: str, spec: dict[str, Any], namespace: str = "") -> dict[str, Any]:

@@ -11,12 +11,14 @@ import msgspec
 
 from admittance.api.units import render
 from admittance.bench import generator
+from admittance.bench.connection import until_settled
 from admittance.bench.generator import RESOURCE, BenchPlan, PlannedWorkload
+from admittance.client.errors import ClientError, RequestFailed
+from admittance.client.requests.link import Link
 from admittance.events.names import token
-from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import PASSING, AdmittanceError, Unavailable
+from admittance.runtime.errors import PASSING, AdmittanceError
 from admittance.runtime.nats.jetstream import Ack
 from admittance.runtime.nats.protocol import frame
 from admittance.runtime.process.progress import NO_STEPS, Steps
@@ -31,9 +33,6 @@ STALL_SECONDS: Final = 60.0
 """Once all workloads are submitted, the run ends if no workload was admitted or finished for this
 long.
 """
-
-_encode = msgspec.json.Encoder().encode
-_settled = msgspec.json.Decoder(SettledReply)
 
 
 class Outcome(NamedTuple):
@@ -56,11 +55,12 @@ class Stalled(AdmittanceError):
     """The system under test has admitted and finished no workload for `STALL_SECONDS`."""
 
 
-async def execute(bus: Bus, plan: BenchPlan, steps: Steps = NO_STEPS) -> Outcome:
+async def execute(link: Link, plan: BenchPlan, steps: Steps = NO_STEPS) -> Outcome:
     """Submits each workload at its time and finishes it after its runtime; returns when all have
     finished. Wall time ends when the system has applied the last fact. ``steps``: for the number of
     finished workloads."""
     steps.begin("workloads", len(plan.workloads))
+    bus = link.bus
     publisher = Publisher(bus)
     publishing = asyncio.create_task(publisher.run())
     jobs = SimulatedRunner(plan, publisher)
@@ -74,23 +74,23 @@ async def execute(bus: Bus, plan: BenchPlan, steps: Steps = NO_STEPS) -> Outcome
     created = [0.0] * len(plan.workloads)
     usage: list[dict[str, float]] = []
     started = clock.monotonic()
-    sampling = asyncio.create_task(_sample(bus, plan, usage))
+    sampling = asyncio.create_task(_sample(link, plan, usage))
     trouble = ""
     try:
         submitting = asyncio.create_task(_submit(plan, publisher, created, started))
         await _watch(jobs, publisher, submitting, steps)
         await publisher.until_acknowledged()
-        await until_settled(bus, publisher.sequence)
-    except (AdmittanceError, TimeoutError) as error:
+        await until_settled(link, publisher.sequence)
+    except (AdmittanceError, ClientError, TimeoutError) as error:
         trouble = str(error)
     finally:
         wall = clock.monotonic() - started
         for task in (sampling, publishing):
             task.cancel()
-            with suppress(asyncio.CancelledError, *PASSING):
+            with suppress(asyncio.CancelledError, RequestFailed, *PASSING):
                 await task
-        for one in subscriptions:
-            await bus.nc.unlisten(one)
+        for subscription in subscriptions:
+            await bus.nc.unlisten(subscription)
     if publisher.refused:
         trouble = trouble or f"{len(publisher.refused)} facts were refused: {publisher.refused[0]}"
     return Outcome(
@@ -146,25 +146,12 @@ async def _watch(
         submitting.cancel()
 
 
-async def until_settled(bus: Bus, sequence: int, *, patience: float = 30.0) -> None:
-    """Waits until all facts up to sequence are applied. Raises Unavailable."""
-    deadline = clock.monotonic() + patience
-    data = _encode(Settled(sequence=sequence))
-    while True:
-        reply = _settled.decode(await generator.ask(bus, "admit.api.settled", data, deadline))
-        if not reply.error:
-            return
-        if clock.monotonic() > deadline:
-            raise Unavailable(f"the last facts were not applied in time: {reply.error}")
-        await asyncio.sleep(0.01)
-
-
-async def _sample(bus: Bus, plan: BenchPlan, usage: list[dict[str, float]]) -> None:
+async def _sample(link: Link, plan: BenchPlan, usage: list[dict[str, float]]) -> None:
     nominal = {queue.name: queue.nominal for queue in plan.queues}
     while True:
         await asyncio.sleep(SAMPLE_SECONDS)
-        with suppress(Unavailable):
-            state = await generator.state(bus, clock.monotonic())
+        with suppress(RequestFailed):
+            state = await generator.state(link)
             usage.append(
                 {
                     status.name: sum(u.admitted for u in status.usage) / nominal[status.name]

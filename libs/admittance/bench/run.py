@@ -18,13 +18,13 @@ import psutil
 
 from admittance.bench import generator as queues
 from admittance.bench import system as measure
+from admittance.bench.connection import connected, messages_stored
 from admittance.bench.generator import BenchPlan, PlannedWorkload, bench_plan, read
 from admittance.bench.load import Outcome, execute
 from admittance.bench.system import ProcessUse, embedded
-from admittance.events import subjects
+from admittance.client.requests.link import Link
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import AdmittanceError, Refused
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.process.progress import NO_STEPS, Steps
 
@@ -61,6 +61,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     processes: tuple[ProcessUse, ...]
     load_generator: ProcessUse
     trouble: str = ""
+
+    @property
+    def cpu_of_processes(self) -> str:
+        """The CPU time of each process as text."""
+        return ", ".join(f"{use.name} {use.cpu_seconds:.1f} s" for use in self.processes)
 
 
 def report(
@@ -258,16 +263,6 @@ def measured(
         return runner.run(outcome_of(what, nats_url, access))[0]
 
 
-def main_of(command: Callable[[], list[str]]) -> None:
-    """Runs command as a program: prints its lines, or its error with exit status 1."""
-    try:
-        lines = command()
-    except AdmittanceError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(1) from None
-    sys.stdout.write("\n".join([*lines, ""]))
-
-
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     """Returns the factory of a fast event loop, which leaves the cores to the system."""
     import uvloop
@@ -281,31 +276,22 @@ async def outcome_of(
     """The figures of one plan, and the outcome that they are computed from."""
     with Steps("bench") as steps:
         steps.begin("starts the system")
-        async with system(nats_url, access) as (url, login, find):
-            return await _connected(what, url, login, find, steps)
-
-
-async def _connected(
-    what: BenchPlan, url: str, login: ConnectionOptions, find: Find, steps: Steps
-) -> tuple[Report, Outcome]:
-    bus = await Bus.connect(url, name="admit-bench", access=login)
-    try:
-        return await play(bus, what, find, steps)
-    finally:
-        await bus.close()
+        async with measured_system(nats_url, access) as (link, find):
+            return await play(link, what, find, steps)
 
 
 async def play(
-    bus: Bus, what: BenchPlan, find: Find, steps: Steps = NO_STEPS
+    link: Link, what: BenchPlan, find: Find, steps: Steps = NO_STEPS
 ) -> tuple[Report, Outcome]:
     """Creates the queues, executes the plan, and measures the processes that ``find`` returns."""
-    await queues.create(bus, what)
+    bus = link.bus
+    await queues.create(link, what)
     meter = measure.Meter(find)
     own = measure.Meter(lambda: [psutil.Process()])
     before = await messages_stored(bus)
     meter.start()
     own.start()
-    outcome = await execute(bus, what, steps)
+    outcome = await execute(link, what, steps)
     processes = meter.stop()
     load_generator = own.stop()[0]
     persisted = await messages_stored(bus) - before
@@ -326,18 +312,22 @@ async def play(
 
 
 @asynccontextmanager
-async def system(
+async def measured_system(
     nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
-) -> AsyncIterator[tuple[str, ConnectionOptions, Find]]:
-    """URL, login and processes of the system under test; without ``nats_url`` an embedded system is
-    started.
+) -> AsyncIterator[tuple[Link, Find]]:
+    """A connection to the system under test, and its processes; without ``nats_url`` an embedded
+    system is started.
     """
     if nats_url is not None:
-        found = measure.connected(nats_url)
-        yield nats_url, access, lambda: found
+        processes = measure.connected(nats_url)
+        async with connected(nats_url, access) as link:
+            yield link, lambda: processes
         return
-    async with embedded("--no-runner") as child:
-        yield child.url, child.access, lambda: measure.family(child.pid)
+    async with (
+        embedded("--no-runner") as child,
+        connected(child.url, child.access) as link,
+    ):
+        yield link, lambda: measure.family(child.pid)
 
 
 STREAM: Final = "ADMITTANCE_BENCH_RAW"
@@ -363,23 +353,3 @@ async def publish_per_second(bus: Bus) -> float:
         return MESSAGES / (clock.monotonic() - started)
     finally:
         await bus.api(f"STREAM.DELETE.{STREAM}")
-
-
-MEASURED_STREAMS: Final = (
-    subjects.STREAM,
-    subjects.TIMERS,
-    f"KV_{subjects.BUCKET}",
-    f"KV_{subjects.CLAIMS}",
-)
-
-
-async def messages_stored(bus: Bus, streams: Sequence[str] = MEASURED_STREAMS) -> int:
-    """Number of messages ever stored in these streams; a missing stream counts as 0."""
-    count = 0
-    for stream in streams:
-        try:
-            info = await bus.api(f"STREAM.INFO.{stream}")
-        except Refused:
-            continue
-        count += int(info["state"]["last_seq"])
-    return count

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 import psutil
 
+from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats_server.auth_store import CONFIG, SYSTEM
@@ -67,12 +68,20 @@ class Child:
         self.process = process
         self.log = log
         self.url = ""
+        self.ready_seconds = 0.0
+        """From the start to the line ``ready``."""
+        self._began = clock.monotonic()
         self.access = NO_OPTIONS
         """The login with which a load generator connects to the system under test."""
 
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def data(self) -> Path:
+        """The data folder of an `embedded` system."""
+        return self.log.with_name("data")
 
     @property
     def running(self) -> bool:
@@ -87,6 +96,7 @@ class Child:
                     words = line.decode(errors="replace").split()
                     if words[:1] == ["ready"] and len(words) > 1:
                         self.url = words[1]
+                        self.ready_seconds = clock.monotonic() - self._began
                         return self.url
         except TimeoutError:
             why = self.last_log_line()
@@ -136,14 +146,14 @@ async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | No
 
 
 @asynccontextmanager
-async def embedded(*arguments: str) -> AsyncIterator[Child]:
-    """Runs `admit up` with these arguments on a temporary data folder: yields when the system is
-    ready, and ends the system afterwards.
+async def embedded(*arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Child]:
+    """Runs `admit up` with these arguments and further variables on a temporary data folder: yields
+    when the system is ready, and ends the system afterwards.
     """
     with tempfile.TemporaryDirectory(prefix="admit-bench-") as folder:
         data = Path(folder) / "data"
         child = await start(
-            ["up", "--port", "0", "--data-dir", str(data), *arguments], Path(folder) / "log"
+            ["up", "--port", "0", "--data-dir", str(data), *arguments], Path(folder) / "log", env
         )
         try:
             url = await child.ready()
@@ -238,7 +248,7 @@ def connected(url: str) -> list[psutil.Process]:
     Processes on other machines are not found.
     """
     port = urlsplit(url.split(",")[0]).port or 4222
-    found: list[psutil.Process] = []
+    processes: list[psutil.Process] = []
     for process in psutil.process_iter():
         if process.pid == psutil.Process().pid:
             continue
@@ -246,9 +256,9 @@ def connected(url: str) -> list[psutil.Process]:
             for connection in process.net_connections("tcp"):
                 ends = (connection.laddr, connection.raddr)
                 if any(end and end.port == port for end in ends):
-                    found.append(process)
+                    processes.append(process)
                     break
-    return found
+    return processes
 
 
 def label(command: list[str]) -> str:

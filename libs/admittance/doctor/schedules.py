@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
-
+from admittance.client.errors import RequestFailed
+from admittance.client.requests.link import Link
 from admittance.doctor.finding import Finding, finding
 from admittance.events import subjects
 from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
@@ -36,21 +36,21 @@ LATE_TODO: Final = (
 )
 
 
-async def timers_found(bus: Bus) -> list[Finding]:
+async def timers_found(link: Link) -> list[Finding]:
     """Findings about the schedules of the retry-timer. No findings if the streams are missing."""
     try:
-        standing, late = await _standing(bus)
+        standing, late = await _standing(link.bus)
     except (Refused, Unavailable):
         return []
     text = f"schedules: {standing:,}; due and not yet on the log: {late:,}"
     lines = [finding(late <= LATE_MAX, "timers", text, todo=LATE_TODO)]
     # If the retry-timer does not answer, the line about that service reports it.
-    with suppress(Refused, Unavailable):
-        reply = await _asked(bus)
+    with suppress(Refused, Unavailable, RequestFailed):
+        reply = await link.ask("timers", Timers(), TimersReply)
         if missing_schedules(reply, standing):
             await asyncio.sleep(AGAIN_SECONDS)
-            standing, _ = await _standing(bus)
-            reply = await _asked(bus)
+            standing, _ = await _standing(link.bus)
+            reply = await link.ask("timers", Timers(), TimersReply)
         lines.append(schedules_finding(reply, standing))
     return lines
 
@@ -62,11 +62,6 @@ async def _standing(bus: Bus) -> tuple[int, int]:
     )
     copied = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
     return len(found["state"].get("subjects") or {}), sum(map(_lag, copied.get("sources") or []))
-
-
-async def _asked(bus: Bus) -> TimersReply:
-    data = await bus.request("admit.api.timers", msgspec.json.encode(Timers()))
-    return msgspec.json.decode(data, type=TimersReply)
 
 
 def _lag(source: Mapping[str, Any]) -> int:
@@ -92,15 +87,14 @@ def schedules_finding(reply: TimersReply, standing: int) -> Finding:
     return finding(seconds is not None and seconds <= OLD_SECONDS, "timers", text, todo=todo)
 
 
-async def families_found(bus: Bus) -> list[Finding]:
+async def families_found(link: Link) -> list[Finding]:
     """The finding about families of variants. No finding if the variant-controller does not answer:
     the line about that service reports it.
     """
     try:
-        data = await bus.request("admit.api.families", msgspec.json.encode(Families()))
-    except Unavailable:
+        return [families_finding(await link.ask("families", Families(), FamiliesReply))]
+    except RequestFailed:
         return []
-    return [families_finding(msgspec.json.decode(data, type=FamiliesReply))]
 
 
 def families_finding(reply: FamiliesReply) -> Finding:

@@ -10,7 +10,7 @@ from typing import Any
 
 import nats.errors
 import pytest
-from benchmarks.server_cluster import ServerCluster
+from benchmarks.harness.server_cluster import ServerCluster
 
 from admittance.runtime import errors
 from admittance.runtime.bus.bus import Bus, Outgoing

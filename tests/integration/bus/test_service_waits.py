@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from benchmarks.server_cluster import free_ports
+from benchmarks.harness.server_cluster import free_ports
 
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.runtime.bus.bus import Bus

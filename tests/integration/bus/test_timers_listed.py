@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from admittance.client.requests.link import Link
 from admittance.doctor.finding import ok
 from admittance.doctor.schedules import timers_found
 from admittance.events import subjects
@@ -129,4 +130,4 @@ async def test_purged_facts_are_neither_repeated_nor_lost_after_a_restart(
 async def test_the_doctor_counts_schedules_without_a_retry_timer(bus: Bus) -> None:
     await bus.publish(at_noon("x"))
     found = "schedules: 1; due and not yet on the log: 0"
-    assert await timers_found(bus) == [ok("timers", found)]
+    assert await timers_found(Link(bus)) == [ok("timers", found)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from admittance.client.requests.link import Link
 from admittance.doctor.finding import OK, WRONG
 from admittance.doctor.schedules import timers_found
 from admittance.events import subjects
@@ -29,16 +30,16 @@ CHECK: dict[str, Any] = {
 async def test_lost_schedules_are_named_until_they_are_set_again(
     bus: Bus, nats_server: SimulatedServer, tmp_path: Path
 ) -> None:
-    cluster = Cluster(nats_server, tmp_path)
+    cluster, link = Cluster(nats_server, tmp_path), Link(bus)
     for service in ("workload-controller", "scheduler", "retry-timer"):
         await cluster.start(service)
 
     async def one_is_set() -> bool:
-        lines = await timers_found(bus)
+        lines = await timers_found(link)
         return len(lines) == 2 and lines[0].found.startswith("schedules: 1;")
 
     async def all_is_well() -> bool:
-        return all(one.state == OK for one in await timers_found(bus))
+        return all(one.state == OK for one in await timers_found(link))
 
     try:
         await apply(bus, CHECK, *queues("a", admissionChecks=["slow"]))
@@ -47,7 +48,7 @@ async def test_lost_schedules_are_named_until_they_are_set_again(
         await eventually(all_is_well, 120)
         request = {"filter": f"{subjects.TIMER_AT}>"}
         await bus.api(f"STREAM.PURGE.{subjects.TIMERS}", request)
-        lost = (await timers_found(bus))[-1]
+        lost = (await timers_found(link))[-1]
         assert lost.state == WRONG
         assert lost.found.endswith("; 1 missing")
         assert "the retry-timer sets them again" in lost.todo

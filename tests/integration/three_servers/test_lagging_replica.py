@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from benchmarks.server_cluster import ServerCluster
+from benchmarks.harness.server_cluster import ServerCluster
 
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry, put_message

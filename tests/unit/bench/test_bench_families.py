@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from benchmarks import families, upgrade
-from benchmarks.hearing import Jobs
+from benchmarks.harness.load import Jobs
 
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
@@ -60,26 +60,26 @@ def test_workloads_that_block_upgrades_use_only_the_best_flavor() -> None:
             assert constraints is None
 
 
-class Silent:
-    """Keeps the subjects."""
+class RecordedLoad:
+    """Keeps what a runner would publish."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.said: list[tuple[str, str, int]] = []
 
-    def publish(self, subject: str, _data: bytes) -> None:
-        self.said.append(subject)
+    def say(self, what: str, name: str, revision: int) -> None:
+        self.said.append((what, name, revision))
 
 
 def test_a_moved_job_is_counted_twice_and_a_repeated_fact_once() -> None:
-    publisher = Silent()
-    jobs = Jobs(publisher)  # type: ignore[arg-type]
+    load = RecordedLoad()
+    jobs = Jobs(load)  # type: ignore[arg-type]
     for what, revision in (("admitted", 3), ("admitted", 3), ("evicted", 5), ("evicted", 5)):
         data = msgspec.json.encode({"name": "job", "revision": revision})
         jobs.hear(f"admit.workload.{what}.default.job".encode(), b"", data, b"")
     assert jobs.admissions == {"job": 1}
-    assert publisher.said == ["admit.workload.stopped.default.job"]
+    assert load.said == [("stopped", "job", 5)]
     data = msgspec.json.encode({"name": "job", "revision": 8})
     jobs.hear(b"admit.workload.admitted.default.job", b"", data, b"")
     assert jobs.admissions == {"job": 2}
     jobs.end("job")
-    assert publisher.said[-1] == "admit.workload.finished.default.job"
+    assert load.said[-1] == ("finished", "job", 8)

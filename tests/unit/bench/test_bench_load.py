@@ -9,9 +9,11 @@ import msgspec
 import psutil
 import pytest
 
+from admittance.bench.connection import connected, messages_stored
 from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.bench.load import execute, submission
-from admittance.bench.run import messages_stored, play
+from admittance.bench.run import play
+from admittance.client.requests.link import Link
 from admittance.events import facts
 from admittance.events.codec import decode
 from admittance.events.requests import (
@@ -36,12 +38,11 @@ encode = msgspec.json.encode
 
 
 @pytest.fixture
-async def bus(tmp_path: Path) -> AsyncIterator[Bus]:
+async def link(tmp_path: Path) -> AsyncIterator[Link]:
     server = EmbeddedServer(tmp_path)
-    connection = await Bus.connect(await server.start(), name="test")
-    await streams.ensure(connection)
-    yield connection
-    await connection.close()
+    async with connected(await server.start()) as connection:
+        await streams.ensure(connection.bus)
+        yield connection
     await server.stop()
 
 
@@ -97,10 +98,10 @@ class Toy:
         await self.bus.nc.publish(f"admit.workload.{what}.team.{name}", data)
 
 
-async def test_each_workload_is_submitted_and_finished_once(bus: Bus) -> None:
-    toy = Toy(bus)
+async def test_each_workload_is_submitted_and_finished_once(link: Link) -> None:
+    toy = Toy(link.bus)
     await toy.start()
-    outcome = await within(execute(bus, PLAN))
+    outcome = await within(execute(link, PLAN))
     assert outcome.trouble == ""
     assert outcome.finished == set(range(30))
     assert sorted(toy.said) == sorted(("finished", w.name, 7) for w in WORKLOADS)
@@ -108,10 +109,12 @@ async def test_each_workload_is_submitted_and_finished_once(bus: Bus) -> None:
     assert all(c <= a for c, a in zip(outcome.created_at, outcome.admitted_at, strict=True))
 
 
-async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission(bus: Bus) -> None:
-    toy = Toy(bus, evict="w-3")
+async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission(
+    link: Link,
+) -> None:
+    toy = Toy(link.bus, evict="w-3")
     await toy.start()
-    outcome = await within(execute(bus, PLAN))
+    outcome = await within(execute(link, PLAN))
     assert outcome.evictions == 1
     assert outcome.finished == set(range(30))
     assert [said for said in toy.said if said[1] == "w-3"] == [
@@ -120,10 +123,10 @@ async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission
     ]
 
 
-async def test_the_report_has_the_names_of_the_public_face(bus: Bus) -> None:
-    await (toy := Toy(bus)).start()
-    before = await messages_stored(bus)
-    found, _ = await within(play(bus, PLAN, lambda: [psutil.Process()]))
+async def test_the_report_has_the_names_of_the_public_face(link: Link) -> None:
+    await (toy := Toy(link.bus)).start()
+    before = await messages_stored(link.bus)
+    found, _ = await within(play(link, PLAN, lambda: [psutil.Process()]))
     plain = msgspec.json.decode(encode(found))
     assert {
         "wallSeconds",
@@ -143,7 +146,7 @@ async def test_the_report_has_the_names_of_the_public_face(bus: Bus) -> None:
     assert plain["processes"][0].keys() == {"name", "pid", "cpuSeconds", "peakMemoryBytes"}
     assert found.bus_raw_publish_per_second > 1000
     # Submitted, admitted twice, finished; the yardstick's stream is gone and not counted.
-    assert await messages_stored(bus) - before == 4 * 30
+    assert await messages_stored(link.bus) - before == 4 * 30
     assert [m["kind"] for m in toy.manifests] == ["ResourceFlavor", "ClusterQueue", "LocalQueue"]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.chaos_jobs import broken_promises
-from benchmarks.trail import Replay, Trail, read_trail, replay
+from benchmarks.harness.jobs import broken_promises
+from benchmarks.harness.trail import Replay, Trail, read_trail, replay
 
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -82,5 +82,5 @@ def test_replay_finds_usage_over_quota(told: list[Fact], over: int) -> None:
 def test_every_broken_guarantee_is_reported(
     unfinished: list[str], trail: Trail, over: tuple[str, ...], want: str
 ) -> None:
-    broken = broken_promises(2, unfinished, trail, Replay(over, {}, 2))
+    broken = broken_promises(2, unfinished, trail, Replay(over, {}, 2), at_once=16)
     assert (want in broken[0]) if want else not broken

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from benchmarks.chaos_cluster import ChaosPlan, kill_services
+from benchmarks.chaos import ChaosPlan, kill_services
 
 
 class OneInstance:

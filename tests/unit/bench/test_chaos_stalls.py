@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.chaos_cluster import InjectedFault, Stall, longest_stalls
+from benchmarks.chaos import InjectedFault, Stall, longest_stalls
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -109,9 +109,9 @@ class Link:
         self,
         bus: Bus,
         *,
-        shown_url: str,
-        namespace: str,
-        has_login: bool,
+        shown_url: str = "",
+        namespace: str = "default",
+        has_login: bool = False,
         trace: str = "",
         in_namespace: str = 'namespace="{}"',
     ) -> None:

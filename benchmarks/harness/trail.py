@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from admittance.api.units import amount
@@ -51,6 +52,18 @@ def read_trail(lines: Iterable[str]) -> Trail:
         else:
             overlapping.add(name)
     return Trail(started, frozenset(ended), tuple(sorted(overlapping)), peak)
+
+
+def new_trail(folder: Path) -> Path:
+    """An empty trail in the folder."""
+    trail = folder / "trail"
+    trail.touch()
+    return trail
+
+
+def trail_of(file: Path) -> Trail:
+    """What the lines of a file say."""
+    return read_trail(file.read_text().splitlines())
 
 
 class Replay(NamedTuple):

@@ -1,4 +1,4 @@
-"""Several nats-servers as one cluster on loopback, for tests and benchmarks.
+"""Several nats-servers as one cluster on loopback, or a single one, for tests and benchmarks.
 
 Each server can be killed, paused and restarted, and keeps its port and folder. All share one
 machine, so the cluster does not survive the failure of that machine. A locked cluster has the users
@@ -13,10 +13,12 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from admittance.access.users import User
+from admittance.backoff import Backoff
 from admittance.bench.system import add_load_user
 from admittance.cli.up.lock import Lock
 from admittance.runtime.bus import streams
@@ -25,6 +27,7 @@ from admittance.runtime.errors import AdmittanceError, Unavailable, is_temporary
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats_server.auth_store import AuthStore
 from admittance.runtime.nats_server.embedded_server import ClusterServer, EmbeddedServer
+from admittance.runtime.tasks import until_returned
 from admittance.services import RUNNER
 
 NAME: Final = "admittance"
@@ -128,13 +131,9 @@ class ServerCluster:
     async def formed(self, timeout: float = 60.0) -> None:
         """Waits until JetStream has a leader. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
-            while True:
-                try:
-                    bus = await self.connect()
-                except Unavailable:
-                    await asyncio.sleep(0.1)
-                    continue
-                break
+            bus = await until_returned(
+                self.connect, Backoff(0.1, 0.5), lambda *_: None, on=Unavailable
+            )
         await bus.close()
 
     async def connect(self, number: int | None = None) -> Bus:
@@ -172,27 +171,25 @@ class ServerCluster:
         """Creates all streams and buckets with a replica on each server, and waits until the
         replicas are up to date. Raises TimeoutError."""
         bus = await self.connect()
+
+        def failed(error: AdmittanceError, _pause: float) -> None:
+            if not is_temporary(error):
+                raise error
+
         try:
             async with asyncio.timeout(60.0):
-                while True:
-                    try:
-                        await streams.ensure(bus, replicas=self.size)
-                        break
-                    except AdmittanceError as error:
-                        if not is_temporary(error):
-                            raise
-                        await asyncio.sleep(0.1)
-            await self.healthy(bus, [one.name for one in streams.all_streams()])
+                ensure = partial(streams.ensure, bus, replicas=self.size)
+                await until_returned(ensure, Backoff(0.1, 0.5), failed, on=AdmittanceError)
+            await self.healthy(bus, [stream.name for stream in streams.all_streams()])
         finally:
             await bus.close()
 
     async def stream_leader(self, bus: Bus, stream: str) -> int | None:
         """The server that leads the stream, or None."""
-        return await self._leader(bus, f"STREAM.INFO.{stream}")
-
-    async def _leader(self, bus: Bus, request: str) -> int | None:
+        if self.size == 1:
+            return 0
         try:
-            info: dict[str, Any] = await bus.api(request, timeout=2.0)
+            info: dict[str, Any] = await bus.api(f"STREAM.INFO.{stream}", timeout=2.0)
         except AdmittanceError:
             return None
         leader = (info.get("cluster") or {}).get("leader")
@@ -210,22 +207,24 @@ class ServerCluster:
             info = await bus.api(f"STREAM.INFO.{stream}", timeout=2.0)
         except AdmittanceError:
             return False
+        if self.size == 1:
+            return True
         cluster = info.get("cluster") or {}
         others = cluster.get("replicas") or []
         # A replica that was added a moment ago is missing here at first.
         return (
             bool(cluster.get("leader"))
             and len(others) == info["config"]["num_replicas"] - 1
-            and all(one.get("current") and not one.get("offline") for one in others)
+            and all(replica.get("current") and not replica.get("offline") for replica in others)
         )
 
 
 def free_ports(count: int) -> list[int]:
     """Different free ports of loopback."""
     with ExitStack() as stack:
-        found = []
+        ports = []
         for _ in range(count):
             probe = stack.enter_context(socket.socket())
             probe.bind(("127.0.0.1", 0))
-            found.append(int(probe.getsockname()[1]))
-        return found
+            ports.append(int(probe.getsockname()[1]))
+        return ports

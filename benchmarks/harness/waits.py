@@ -1,0 +1,71 @@
+"""Waits: until something heard makes a claim true, or until an answer does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from admittance.client.errors import TimedOut, Unavailable
+from admittance.runtime import clock
+from admittance.runtime import errors as bus_errors
+from admittance.runtime.errors import SetupError
+from admittance.runtime.tasks import set_within
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS: Final = 120.0
+
+
+class News:
+    """Something was heard: `note` says so, and `until` looks at its claim again."""
+
+    def __init__(self) -> None:
+        self._heard = asyncio.Event()
+
+    def note(self) -> None:
+        """Something was heard."""
+        self._heard.set()
+
+    async def holds(self, claim: Callable[[], bool], seconds: float) -> bool:
+        """Whether the claim holds within ``seconds``."""
+        deadline = clock.monotonic() + seconds
+        while not claim():
+            self._heard.clear()
+            if not await set_within(self._heard, deadline - clock.monotonic()):
+                return claim()
+        return True
+
+    async def until(
+        self,
+        claim: Callable[[], bool],
+        trouble: Callable[[], str],
+        seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """Waits until the claim holds. Raises SetupError with the sentence that ``trouble``
+        returns."""
+        if not await self.holds(claim, seconds):
+            raise SetupError(f"after {seconds:g} s {trouble()}")
+
+
+async def until_right(
+    ask: Callable[[], Awaitable[T]],
+    right: Callable[[T], bool],
+    *,
+    seconds: float,
+    every: float = 0.5,
+) -> T | None:
+    """The first answer that is right, asked for again and again; after ``seconds`` the last answer
+    that came, and None if none came. A service that does not answer is asked again."""
+    deadline = clock.monotonic() + seconds
+    answer: T | None = None
+    while clock.monotonic() < deadline:
+        try:
+            answer = await ask()
+        except (Unavailable, TimedOut, bus_errors.Unavailable):
+            pass
+        else:
+            if right(answer):
+                break
+        await asyncio.sleep(every)
+    return answer
