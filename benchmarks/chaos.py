@@ -3,14 +3,13 @@
 ``python -m benchmarks.chaos [--jobs 1000] [--seed 1]``: a nats-server and every service as a
 process of its own, which start at the same time. Then jobs come at a steady rate; one fault of a
 server or service follows the other, each kind in turn, and each is mended before the next;
-meanwhile, every three seconds, a service is killed with ``kill -9`` and started again. In
-the end every job must have run once, within quota, and no process may have ended by itself. The
-longest stall of admissions is measured for each kind of fault, by the log's own times.
+meanwhile, every three seconds, a service is killed with ``kill -9`` and started again. In the end
+every job must have run once, within quota, and no process may have ended by itself. The longest
+stall of admissions is measured for each kind of fault, by the log's own times.
 
 With ``--locked`` the servers demand credentials, and each service has those of its own role. With
 ``--servers 3`` the servers are a cluster, each service has two instances, and one is killed each
-second. ``--only "pause of
-the server that leads" --times 10 --scale 4`` makes ten pauses of 20 s.
+second. ``--only "pause of the server that leads" --times 10 --scale 4`` makes ten pauses of 20 s.
 """
 
 from __future__ import annotations
