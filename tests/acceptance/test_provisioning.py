@@ -514,7 +514,7 @@ MERGED, APART = [(5, ("a", "b"))], [(2, ("a",)), (3, ("b",))]
 def test_pod_sets_are_merged_in_a_request_by_the_policy(
     pod_sets: list[dict[str, Any]], policy: str | None, wanted: list[Any]
 ) -> None:
-    more = {"podSetMergePolicy": policy} if policy else {}
+    more: dict[str, Any] = {"podSetMergePolicy": policy} if policy else {}
     cores = cores_with_capacity(**more)
     cores.work("w", pod_sets)
     (asked,) = cores.wanted
@@ -539,7 +539,10 @@ def a_preempted_off_spot(second: str) -> CapacityCores:
         checks = {"spot": CHECK, "calm": second}[flavor["name"]]
         if checks:
             flavor["admissionChecks"] = [checks]
-    spec = {"resourceGroups": [offered], "preemption": {"withinClusterQueue": "LowerPriority"}}
+    spec: dict[str, Any] = {
+        "resourceGroups": [offered],
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+    }
     cores.queue("cq", **spec)
     cores.submit("w", "cq", "8")
     cores.go()

@@ -11,6 +11,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
 from admittance.api.units import seconds
 from admittance.api.workload import CheckState, RequeueState
@@ -54,6 +55,7 @@ def rows_of(states: Any) -> Rows:
 
 def checks_for(queue: Mapping[str, Any], admission: Admission | None) -> list[str]:
     manifest = decode_object(queue).manifest
+    assert isinstance(manifest, ClusterQueue)
     lists = CheckLists(manifest)
     known = {
         name: AdmissionCheck(

@@ -49,7 +49,7 @@ def test_a_search_continues_unless_kueue_restarts_it(case: dict[str, Any]) -> No
     assert domain is not None and member.cls is not None
     last = args["last"]
     same = args.get("currentSchedulingHash") == last.get("schedulingHash")
-    owner = member.cls if same else EquivalenceClass((0, member.cls.key[1]))
+    owner = member.cls if same else EquivalenceClass((0, *member.cls.key[1:]))
     then = queue.generation + domain.generation
     member.cursor = SavedCursor(({0: 1},), last["schedulingCycle"], then, owner)
     queue.generation += args.get("currentCQGeneration", 0)

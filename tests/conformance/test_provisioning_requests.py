@@ -83,6 +83,11 @@ def a_record(given: Mapping[str, Any], work: StoredWorkload) -> Record:
     )
 
 
+def manifest_of(value: Mapping[str, Any]) -> Any:
+    """The object as its kind."""
+    return decode_object(value).manifest
+
+
 class Played:
     """What became of a case: ``records`` by name, ``told`` about which check, ``asked``."""
 
@@ -94,12 +99,12 @@ class Played:
         self.cancelled: list[str] = []
         observed = self.core.observed
         for one in given.get("checks", ()):
-            observed.check(one["metadata"]["name"], decode_object(one).manifest)
+            observed.check(one["metadata"]["name"], manifest_of(one))
         for one in given.get("configs", ()):
-            observed.config(one["metadata"]["name"], decode_object(one).manifest)
+            observed.config(one["metadata"]["name"], manifest_of(one))
         for one in given.get("flavors", ()):
             whole = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", **one}
-            observed.flavor(one["metadata"]["name"], decode_object(whole).manifest)
+            observed.flavor(one["metadata"]["name"], manifest_of(whole))
         work = a_workload(given["workload"])
         revision = 0
         for one in given.get("requests", ()):
@@ -130,14 +135,12 @@ class Played:
 
 
 PLAYED = [
-    case
-    for case in cases("provisioning/TestReconcile")
-    if case.values[0]["name"] not in UNPLAYED  # type: ignore[index, call-overload]
+    case for case in cases("provisioning/TestReconcile") if case.values[0]["name"] not in UNPLAYED
 ]
 
 
 def test_cases_that_are_not_played_exist() -> None:
-    names = {case.values[0]["name"] for case in cases("provisioning/TestReconcile")}  # type: ignore[index, call-overload]
+    names = {case.values[0]["name"] for case in cases("provisioning/TestReconcile")}
     assert set(UNPLAYED) | set(MESSAGES) | {UNANSWERABLE} <= names
 
 
@@ -237,10 +240,10 @@ def test_a_check_can_be_evaluated_with_its_parameters(case: dict[str, Any]) -> N
     observed = ObservedState()
     check = given["check"]
     name = check["metadata"]["name"]
-    observed.check(name, decode_object(check).manifest)
+    observed.check(name, manifest_of(check))
     for one in given.get("configs", ()):
         whole = {**one, "spec": {"provisioningClassName": "class", **one.get("spec", {})}}
-        observed.config(one["metadata"]["name"], decode_object(whole).manifest)
+        observed.config(one["metadata"]["name"], manifest_of(whole))
     trouble = observed.trouble(name)
     if want is None:
         assert name not in observed.checks

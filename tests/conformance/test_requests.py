@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from tables import cases, needs_data
 
 from admittance.api.pod_requests import Transformation
 from admittance.scheduling.state.requests import Shapes
+from conformance.tables import cases, needs_data
 
 pytestmark = needs_data
 

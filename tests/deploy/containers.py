@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import bases
 import pytest
@@ -293,7 +294,7 @@ def deployed(
         deployment.compose("down", "--volumes", "--remove-orphans")
 
 
-def services(*profiles: str) -> dict[str, dict[str, object]]:
+def services(*profiles: str) -> dict[str, dict[str, Any]]:
     """What compose.yaml starts with these profiles."""
     found = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     return {

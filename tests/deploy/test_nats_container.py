@@ -30,7 +30,7 @@ def server(base: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[NatsContainer
     monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
     container = NatsContainer(base, ready_timeout_secs=60)
     container.with_command("nats-server --jetstream --store_dir /tmp/jetstream --http_port 8222")
-    container.ports = {PORT: ("127.0.0.1",), 8222: ("127.0.0.1",)}
+    container.ports = {PORT: ("127.0.0.1",), 8222: ("127.0.0.1",)}  # type: ignore[dict-item]
     with container:
         yield container
 

@@ -21,10 +21,9 @@ from admittance.workload.phase import Phase
 from admittance.workload.phase import phase as phase_of
 from support.builders import a_manifest
 from support.capacity import CHECK, a_config, row
-from support.cluster import Cluster
+from support.cluster import Cluster, Service
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import TestServer, until
-from support.service_process import ServiceProcess
 
 __all__ = ["image"]
 
@@ -54,7 +53,7 @@ class DockerTestbed:
             "ADMIT_BEAT_SECONDS": "0.5",
         }
 
-    async def provider(self, **env: str) -> ServiceProcess:
+    async def provider(self, **env: str) -> Service:
         return await self.cluster.start("provider-docker", **{**self.env, **env})
 
     async def begin(self, name: str = "w", pods: int = 2, cpu: str = "100m", **config: Any) -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events import facts
+from admittance.events.base import Fact
 from admittance.family import changes_next, desired_variants
 from admittance.variants.core import COALESCE, PATIENCE_MAX
 from admittance.workload.conditions import find, is_true
@@ -51,7 +52,7 @@ class FamiliesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.table = SteppedVariants().offer(*FLAVORS)
-        self.heard: list[facts.Fact] = []
+        self.heard: list[Fact] = []
 
     @initialize(begun=st.sampled_from(("not", "done", "admitted", "delayed")))
     def two_families(self, begun: str) -> None:

@@ -223,11 +223,11 @@ class Families(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Without further changes, each workload that fits and is allowed is admitted."""
-        for one in self.flying:
-            self.scheduler.core.forget(one.namespace, one.name, one.revision)
-        for one in self.members():
-            if one.in_flight:
-                self.scheduler.core.forget(*one.key, one.revision)
+        for decision in self.flying:
+            self.scheduler.core.forget(decision.namespace, decision.name, decision.revision)
+        for member in self.members():
+            if member.in_flight:
+                self.scheduler.core.forget(*member.key, member.revision)
         for _ in range(20):
             self.scheduler.settle()
             for name in list(self.scheduler.parents):

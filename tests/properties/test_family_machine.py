@@ -111,8 +111,8 @@ class Families(RuleBasedStateMachine):
     def facts_of(self, kind: str, parent: str, tag: str, number: int) -> list[Fact]:
         house = self.house
         name = f"{parent}-variant-{tag}"
-        me = {"namespace": "ns", "name": parent}
-        it = {"namespace": "ns", "name": name}
+        me: dict[str, Any] = {"namespace": "ns", "name": parent}
+        it: dict[str, Any] = {"namespace": "ns", "name": name}
         if kind == "submit":
             return [] if house.is_there(parent) else [house.submission(parent)]
         if not house.is_there(parent):
@@ -296,8 +296,7 @@ class Families(RuleBasedStateMachine):
         house.happens(facts.Released(namespace="ns", name=name))
         for one in house.variants(name):
             if one.status.stopped_by:
-                meta = {"namespace": "ns", "name": one.metadata.name}
-                house.happens(facts.Activated(**meta))
+                house.happens(facts.Activated(namespace="ns", name=one.metadata.name))
         parent = house.get(name)
         if head(parent).role != "parent":
             # It was admitted before its queue had families.
@@ -310,8 +309,8 @@ class Families(RuleBasedStateMachine):
             for kind, at in due_times(one, house.now, house.controller.queues).items():
                 if str(kind) in ("requeue", "family"):
                     house.now = max(house.now, at)
-                    meta = {"namespace": "ns", "name": one.metadata.name}
-                    house.happens(facts.TimerDue(**meta, kind=str(kind)))
+                    due = facts.TimerDue(namespace="ns", name=one.metadata.name, kind=str(kind))
+                    house.happens(due)
         house.happens(facts.Aggregated(namespace="ns", name=name))
         best = house.variants(name)[0]
         if is_true(best, Type.ADMITTED):

@@ -11,6 +11,7 @@ from tools.states_page import STEPS
 from admittance.control import fold
 from admittance.events.base import Fact
 from admittance.workload.change import Change
+from admittance.workload.families import reconcile
 from admittance.workload.families.family_change import FamilyChange, FamilyMembers, FamilyTransition
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import head
@@ -69,7 +70,7 @@ class Watch:
         self.own: set[tuple[str, Phase, str, Phase | None]] = set()
         self.followed: set[tuple[str, Phase, Phase | None]] = set()
         self._name = self._fact = ""
-        put, happened = FamilyTransition.put, fold.family_transition
+        put, happened = FamilyTransition.put, reconcile.family_transition
 
         def watched(
             kin: FamilyMembers, name: str, fact: Fact, at: TransitionContext

@@ -141,6 +141,10 @@ class ProvisioningModel:
             _, revision = self.bucket[record.metadata.name]
             self.core.observed.recovered(record, revision)
 
+    def _checks_read(self) -> None:
+        for name in CHECKS:
+            self._check_read(name)
+
     def _check_read(self, name: str) -> None:
         reference = ParametersReference(
             api_group="kueue.x-k8s.io", kind="ProvisioningRequestConfig", name="config"
@@ -294,7 +298,7 @@ class ProvisioningModel:
 
     def publish_status(self, kind: type[facts.ProvisioningStatus], id: str) -> None:
         asked = self.booth.asked[id]
-        about = {"namespace": "ns", "name": asked.name, "uid": asked.uid, "id": id}
+        about: dict[str, Any] = {"namespace": "ns", "name": asked.name, "uid": asked.uid, "id": id}
         self.said.append(kind(provisioning_class=asked.provisioning_class, **about))
 
     # Things that happen. --------------------------------------------------------------------
@@ -321,7 +325,7 @@ class ProvisioningModel:
             case 13 if rng.random() < 0.5:
                 self.checks ^= {rng.choice(CHECKS)}
                 core = self.core
-                self.coming.append(lambda: [self._check_read(one) for one in CHECKS] and None)
+                self.coming.append(self._checks_read)
             case 14 if rng.random() < 0.5:
                 self.begin()
             case 15:

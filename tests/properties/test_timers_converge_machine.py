@@ -36,10 +36,10 @@ class _Rules:
     limits: Limits = LIMITS
 
     def __init__(self) -> None:
-        self.said: dict[str, CheckRules] = {}
+        self.rules: dict[str, CheckRules] = {}
 
     def check(self, name: str) -> CheckRules | None:
-        return self.said.get(name)
+        return self.rules.get(name)
 
 
 class TimersConverge(RuleBasedStateMachine):
@@ -47,7 +47,7 @@ class TimersConverge(RuleBasedStateMachine):
         super().__init__()
         self.table = SteppedTimers(begun=False)
         self.bucket: dict[str, StoredWorkload] = {}
-        self.rules = _Rules()
+        self.checks = _Rules()
         self.flying: list[Order] = []
         self.ordered: set[tuple[TimerSlot, ActualSchedule]] = set()
 
@@ -87,7 +87,7 @@ class TimersConverge(RuleBasedStateMachine):
     @rule(check=st.sampled_from(CHECKS), timeout=st.none() | st.integers(1, 300))
     def check_says(self, check: str, timeout: int | None) -> None:
         self.table.with_check(check, timeout)
-        self.rules.said[check] = rules(check, timeout)
+        self.checks.rules[check] = rules(check, timeout)
 
     # What happens on the bus. -----------------------------------------------------------
 
@@ -140,7 +140,7 @@ class TimersConverge(RuleBasedStateMachine):
         return {
             TimerSlot(str(kind), "ns", name): ActualSchedule(at, workload.metadata.uid)
             for name, workload in self.bucket.items()
-            for kind, at in due_times(workload, self.table.now, self.rules).items()
+            for kind, at in due_times(workload, self.table.now, self.checks).items()
         }
 
     @invariant()
@@ -161,7 +161,7 @@ class TimersConverge(RuleBasedStateMachine):
         # A timer that was due before it was judged has fired by then, if it was set at all.
         table.later(SKEW.total_seconds())
         wanted = self._wanted()
-        ahead = {slot: stands for slot, stands in wanted.items() if stands.at > table.now}
+        ahead = {slot: timer for slot, timer in wanted.items() if timer.at and timer.at > table.now}
         assert {s: t for s, t in table.bus.standing.items() if t.at and t.at > table.now} == ahead
         # What the clock has passed was fired, or will be once more.
         table.later(PATIENCE_MAX.total_seconds() + 10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def a_tracked_workload(chance: Random) -> Walk:
     )
     around = Around(("a", "b"), limits=limits, rules=RULES)
     around.per_flavor = dict(FLAVORS)
-    longest = chance.choice([{}, {"maximumExecutionTimeSeconds": 30}])
+    longest: dict[str, Any] = chance.choice([{}, {"maximumExecutionTimeSeconds": 30}])
     return Walk(around, **longest)
 
 

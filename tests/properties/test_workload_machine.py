@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import permutations
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -62,7 +63,7 @@ class WorkloadMachine(RuleBasedStateMachine):
         )
         around = Around(WIDE, limits=limits, rules=RULES)
         around.per_flavor = dict(FLAVORS)
-        more = {} if longest is None else {"maximumExecutionTimeSeconds": longest}
+        more: dict[str, Any] = {} if longest is None else {"maximumExecutionTimeSeconds": longest}
         self.tracked = TrackedWorkload(around, **more)
 
     @property
@@ -89,18 +90,19 @@ class WorkloadMachine(RuleBasedStateMachine):
         foreign: bool,
         why: str,
     ) -> None:
+        judged = 0
         for again in (False, True):
             before = self.tracked.workload
             self.tracked.verdict(
                 check,
                 state,
                 after,
-                cycle=self.tracked.status.admission_cycle - ago if not again else self.judged,
+                cycle=self.tracked.status.admission_cycle - ago if not again else judged,
                 controller="another" if foreign else None,
                 pod_set_updates=UPDATES[updates] if state == "Ready" else (),
                 reason=why,
             )
-            self.judged = before.status.admission_cycle - ago if before and not again else 0
+            judged = before.status.admission_cycle - ago if before and not again else 0
             if foreign or state == "Maybe" or again:
                 assert self.tracked.outcome is not FactOutcome.APPLIED
                 assert self.tracked.workload is before

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import Up
 
 from support.servers import answer_with
+from system.test_cli import Up
 
 pytestmark = pytest.mark.bus
 

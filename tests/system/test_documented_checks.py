@@ -71,7 +71,7 @@ def in_phase(where: str) -> TimedCores:
     """A workload with one check, there."""
     cores = cores_with_queue("c")
     if where == "Pending":
-        cores.queue("full", **{"admissionChecks": ["c"]})
+        cores.queue("full", admissionChecks=["c"])
         cores.submit("w", "full", "8")  # it has no quota
         cores.go()
         return cores
@@ -250,7 +250,7 @@ def test_every_field_of_wait_for_pods_ready_has_its_line_and_default() -> None:
         r"^\| `([^`]+)` \| ([^|]+) \|", (DOCS / "configuration.md").read_text(), re.M
     )
     told = {name: default.strip(" `") for name, default in lines}
-    shown = {None: "none", False: "false"}
+    shown: dict[object, str] = {None: "none", False: "false"}
     defaults = {
         ".timeout": WaitForPodsReady().timeout,
         ".recoveryTimeout": "as `timeout",

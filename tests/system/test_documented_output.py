@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 import yaml
-from test_cli import Up
 
-from admittance.events.subjects import token
+from admittance.events.names import token
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.nats.connection_options import connection_options
 from support.cluster import Cluster
 from support.documents import ROOT, Block, console_blocks, differences
 from support.fork_server import run_admit
 from support.servers import LIMIT, TestServer, answer_with
+from system.test_cli import Up
 
 pytestmark = pytest.mark.bus
 

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 import nats.errors
 import pytest
 import pytest_asyncio
-from locked import ADA, BOB, CONTROLLER, Locked, applied
 from nats.aio.msg import Msg
 
 from admittance.events.subjects import check_durable
 from admittance.runtime.bus.messages import SECRET_KEY
 from support.requests import eventually, queues
 from support.servers import LIMIT, within
+from system.locked import ADA, BOB, CONTROLLER, Locked, applied
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 

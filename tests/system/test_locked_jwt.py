@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from locked import Locked
 
 from support.requests import queues
+from system.locked import Locked
 
 pytestmark = pytest.mark.bus
 

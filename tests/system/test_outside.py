@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from locked import Locked
 
 from admittance.access.users import User
 from admittance.checks import AdmissionCheckController, Ready
@@ -31,6 +30,7 @@ from admittance.runtime.tasks import cancel_and_wait
 from support.fork_server import run_admit
 from support.requests import apply, eventually, queues
 from support.servers import within
+from system.locked import Locked
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -72,7 +72,10 @@ class Outside(Locked):
     async def following(self, *words: str) -> AsyncIterator[asyncio.StreamReader]:
         """The lines that a command of the user prints until it is interrupted."""
         running = await asyncio.create_subprocess_exec(
-            *(ADMIT, *words, "-n", NS),
+            ADMIT,
+            *words,
+            "-n",
+            NS,
             env={**os.environ, **self.login("user")},
             stdout=asyncio.subprocess.PIPE,
         )

@@ -11,11 +11,11 @@ import nats.errors
 import nats.js.errors
 import pytest
 import pytest_asyncio
-from locked import ADA, BOB, Locked, applied
 
 from admittance.runtime.bus.history import read_messages
 from support.requests import eventually, queues
 from support.servers import LIMIT, within
+from system.locked import ADA, BOB, Locked, applied
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 APPROVAL = {

@@ -18,6 +18,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 
+from admittance.access.jwt_claims import user_claims
 from admittance.access.users import User
 from admittance.cli.commands.program import invoke
 from admittance.runtime import clock
@@ -150,7 +151,7 @@ async def test_revoked_user_is_disconnected_and_others_stay(locked: Locked) -> N
 async def test_renewed_jwt_has_the_rights_of_its_role_and_ends_the_older_one(
     locked: Locked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = jwt_issuer.user_claims
+    now = user_claims
 
     def before(user: User) -> dict[str, Any]:
         claims = now(user)

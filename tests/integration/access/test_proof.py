@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from raw_client import RawClient
 
 from admittance.access.jwt_claims import system_user_claims
 from admittance.access.permissions import answer_for, covers
@@ -24,6 +23,7 @@ from admittance.runtime.nats_server.jwt_issuer import (
     new_key,
     sign_jwt,
 )
+from integration.access.raw_client import RawClient
 from support.nats.logins import NKey
 from support.nats.system_subjects import WILDCARDS, sample_user, samples
 from support.servers import ConfiguredServer

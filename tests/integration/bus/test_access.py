@@ -124,7 +124,7 @@ async def test_services_wait_for_streams_of_the_workload_controller(
             waited.set()
             raise
 
-    monkeypatch.setattr(supervise.streams, "ensure", observed)
+    monkeypatch.setattr(streams, "ensure", observed)
     stops = {name: asyncio.Event() for name in ("scheduler", "workload-controller")}
     began = {name: asyncio.Event() for name in stops}
 

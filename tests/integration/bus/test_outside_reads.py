@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,11 +35,11 @@ pytestmark = pytest.mark.bus
 NEVER = 3600.0
 
 
-async def put(bus: Bus, key: str, value: str, **wants: float) -> int:
+async def put(bus: Bus, key: str, value: str, **wants: Any) -> int:
     return await bus.publish(put_message(key, value.encode(), expected=None, **wants))
 
 
-def follower(bus: Bus, *, again_seconds: float = NEVER) -> AsyncIterator[list[Entry]]:
+def follower(bus: Bus, *, again_seconds: float = NEVER) -> AsyncGenerator[list[Entry]]:
     async def read() -> list[Entry]:
         return await read_directly(bus, "workload.ns.*")
 

@@ -66,7 +66,7 @@ class Script:
         self.bus = bus
         self.told: list[object] = []
 
-    async def say(self, subject: str, data: bytes = b"x", **headers: str) -> None:
+    async def say(self, subject: str, data: bytes = b"x", /, **headers: str) -> None:
         """Publishes, and records the acknowledgement."""
         answer = await self._ask(subject, data, _named(headers))
         self.told.append((subject, headers, answer))
@@ -138,7 +138,11 @@ async def _publishing(script: Script) -> None:
 async def _batches(script: Script) -> None:
     async def batch(name: str, *said: tuple[str, dict[str, str]]) -> None:
         for number, (subject, headers) in enumerate(said, 1):
-            placed = {**headers, "Nats-Batch-Id": name, "Nats-Batch-Sequence": str(number)}
+            placed = {
+                **headers,
+                "Nats-Batch-Id": name,
+                "Nats-Batch-Sequence": str(number),
+            }
             if number == len(said):
                 await script.say(subject, **placed, Nats_Batch_Commit="1")
             else:
@@ -161,11 +165,12 @@ async def _reading(script: Script) -> None:
     await api("STREAM.INFO.L", {"subjects_filter": "l.>"}, "state.subjects", "state.last_seq")
     await api("STREAM.INFO.B", {}, "state.messages", "state.num_subjects", "state.first_seq")
     await api("STREAM.CREATE.L", {**LOG, "discard": "old"})
-    for asked, count in (
+    batches: tuple[tuple[dict[str, Any], int], ...] = (
         ({"batch": 2, "next_by_subj": "l.a"}, 3),
         ({"batch": 9, "next_by_subj": "l.>", "seq": 4}, 4),
         ({"batch": 9, "next_by_subj": "l.none"}, 1),
-    ):
+    )
+    for asked, count in batches:
         data = msgspec.json.encode(asked)
         for subject, _, body, raw in await script.hear("$JS.API.DIRECT.GET.L", data, count):
             script.told.append((body, status(raw), parse_headers(raw).get("Nats-Sequence")))

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, NoServer, SetupError
@@ -305,7 +306,7 @@ async def test_a_server_that_reads_a_large_store_may_take_its_time(
 
     monkeypatch.setattr(server_module, "greets", greets)
     monkeypatch.setattr(server_module, "cpu_seconds", cpu_seconds)
-    monkeypatch.setattr(server_module.clock, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(clock, "monotonic", lambda: next(seconds))
     with pytest.raises(SetupError, match="and did nothing for 30 s: see"):
         await EmbeddedServer(tmp_path / "data").start()
     # The server worked until second 30, and had 30 seconds from then on.

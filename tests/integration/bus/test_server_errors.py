@@ -122,7 +122,7 @@ def strict(what: str, payload: Mapping[str, Any]) -> Provoke:
     return lambda server: server.strict.api(what, payload)
 
 
-def said(subject: str, data: bytes = b"x", **headers: str) -> Provoke:
+def said(subject: str, data: bytes = b"x", /, **headers: str) -> Provoke:
     made = {"Nats-" + name.replace("_", "-"): value for name, value in headers.items()}
     return lambda server: server.bus.publish(Outgoing(subject, data, made), timeout=0.2)
 
@@ -143,14 +143,14 @@ async def _repeated(server: Server) -> None:
 
 async def _too_many_batches(server: Server) -> None:
     for number in range(60):
-        headers = {"Nats-Batch-Id": f"open-{number}", "Nats-Batch-Sequence": "1"}
+        headers: dict[str, Any] = {"Nats-Batch-Id": f"open-{number}", "Nats-Batch-Sequence": "1"}
         await server.bus.nc.publish("l.open", b"x", headers=headers)
     await said("l.open", Batch_Id="one more", Batch_Sequence="1")(server)
 
 
 async def _too_large(server: Server) -> None:
     for number in range(1, 1002):
-        headers = {"Nats-Batch-Id": "large", "Nats-Batch-Sequence": str(number)}
+        headers: dict[str, Any] = {"Nats-Batch-Id": "large", "Nats-Batch-Sequence": str(number)}
         await server.bus.nc.publish("c.large", b"x", headers=headers)
     await said("c.large", Batch_Id="large", Batch_Sequence="1002", Batch_Commit="1")(server)
 
@@ -266,7 +266,7 @@ async def test_a_request_to_a_cluster_without_leader_is_retried(tmp_path: Path) 
 async def _until_repeats_are_in_process(bus: Bus) -> None:
     """Publishes the same message twice at once, until the server still processes the first."""
     for number in range(1000):
-        headers = {"Nats-Msg-Id": f"twice-{number}"}
+        headers: dict[str, Any] = {"Nats-Msg-Id": f"twice-{number}"}
         answers = await asyncio.gather(
             *(bus.nc.request("q", b"x", headers=headers, timeout=LIMIT) for _ in range(5))
         )

@@ -154,7 +154,7 @@ def test_the_command_starts_server_and_controller_and_reports(
 
 
 def test_sigterm_ends_the_command_with_its_server() -> None:
-    words = [Path(sys.executable).parent / "admit", "check-test", STRAY, "--embedded"]
+    words = [str(Path(sys.executable).parent / "admit"), "check-test", STRAY, "--embedded"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as command:
         assert command.stderr is not None
         ready = command.stderr.readline()

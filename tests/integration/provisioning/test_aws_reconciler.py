@@ -281,7 +281,7 @@ async def test_a_reservation_for_a_cancelled_request_is_cancelled(
 async def test_a_new_leader_reports_revoked_capacity(
     running: Running, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
-    ways = {
+    ways: dict[str, dict[str, Any]] = {
         "a/c/1/1": {"state": "cancelled"},
         "b/c/1/1": {"state": "expired"},
         "c/c/1/1": {"total": 0},

@@ -14,11 +14,12 @@ import pytest
 
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
-from admittance.provider_docker import workers as names
 from admittance.provider_docker.comparer import GATHER_SECONDS
 from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
 from admittance.provider_docker.service import DockerReconciler
 from admittance.provider_docker.workers import EngineCapacity, ListedWorker, WorkerSpec
+from admittance.providers.builtin import CLASS as CLASS_LABEL
+from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
@@ -58,9 +59,9 @@ class CountingEngine(Engine):
         self.there[worker.name] = ListedWorker(
             container=worker.name,
             name=worker.name,
-            installation=labels[names.INSTALLATION],
-            request_id=labels[names.REQUEST],
-            provisioning_class=labels[names.CLASS],
+            installation=labels[INSTALLATION],
+            request_id=labels[REQUEST],
+            provisioning_class=labels[CLASS_LABEL],
             state="running",
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from admittance.events.provisioning import ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
@@ -83,7 +84,7 @@ def asked(number: int = 1, installation: str = "ours") -> ObjectIdentity:
 
 
 def a_request(number: int = 1, **more: Any) -> Request:
-    template = b'{"spec":{"containers":[{"name":"c","image":"busybox"}]}}'
+    template = Raw(b'{"spec":{"containers":[{"name":"c","image":"busybox"}]}}')
     fact = ProvisioningRequested(
         namespace="ns",
         name="train",

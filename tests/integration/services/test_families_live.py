@@ -137,7 +137,9 @@ class Place:
 
 def sleeping(name: str, allowed: list[str] | None) -> dict[str, Any]:
     """A workload that uses a whole flavor; its job runs until it is stopped."""
-    more = {"admissionConstraints": {"allowedResourceFlavors": allowed}} if allowed else {}
+    more: dict[str, Any] = (
+        {"admissionConstraints": {"allowedResourceFlavors": allowed}} if allowed else {}
+    )
     manifest = a_manifest(name, requests={"cpu": "4"}, **more)
     (pods,) = manifest["spec"]["podSets"]
     (container,) = pods["template"]["spec"]["containers"]

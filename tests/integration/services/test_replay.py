@@ -16,6 +16,7 @@ from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.cli.system.replay_decision import replay_decision
 from admittance.client.errors import BadInput
 from admittance.events import facts, subjects
+from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import subject_of
@@ -101,7 +102,7 @@ class Jobs:
         """The job of the workload ends."""
         await self.say(facts.Finished(namespace="ns", name=name, revision=self.running.pop(name)))
 
-    async def say(self, fact: facts.Fact) -> int:
+    async def say(self, fact: Fact) -> int:
         return await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ import pytest
 from admittance.cli.support.options import Call, Output, UrlFrom
 from admittance.cli.system.replay_decision import replay_decision
 from admittance.events import facts
+from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
 from admittance.events.subjects import FENCED, subject_of
@@ -48,7 +49,7 @@ class Others:
         self._bus = bus
         self.judges = True
         self.admitted: dict[str, int] = {}
-        self._held: list[facts.Fact] = []
+        self._held: list[Fact] = []
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
@@ -93,7 +94,7 @@ class Others:
     async def _runs(self, name: str) -> bool:
         return name in self.admitted
 
-    async def say(self, fact: facts.Fact) -> None:
+    async def say(self, fact: Fact) -> None:
         await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
     async def close(self) -> None:
@@ -123,7 +124,7 @@ async def test_plans_and_rechecks_are_repeated_equally(
     for service in ("workload-controller", "scheduler"):
         await cluster.start(service)
     checks = [a_check("now", "Anytime"), a_check("late", "AfterCheckPassedOrOnDemand")]
-    asks = {"admissionChecks": ["now", "late"]}
+    asks: dict[str, Any] = {"admissionChecks": ["now", "late"]}
     await apply(bus, *checks, *queues("cq", cpu=4, preemption=LOWER, **asks))
     small = [a_manifest(f"s{n}", queue="lq-cq", requests={"cpu": "1"}) for n in range(4)]
     await submit(bus, small)

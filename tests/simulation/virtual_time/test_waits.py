@@ -78,8 +78,8 @@ async def gathers(told: list[Any]) -> None:
     other.get_loop().call_later(1, (gone := asyncio.ensure_future(value(9))).cancel)
     with pytest.raises(asyncio.CancelledError):
         await asyncio.gather(gone, value())
-    found = await asyncio.gather(gone, value(), return_exceptions=True)
-    told.append([type(one) for one in found])
+    outcomes = await asyncio.gather(gone, value(), return_exceptions=True)
+    told.append([type(outcome) for outcome in outcomes])
     parts = [asyncio.ensure_future(value(9)), asyncio.ensure_future(stubborn())]
     whole = asyncio.gather(*parts)
     await asyncio.sleep(1)

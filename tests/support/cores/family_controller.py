@@ -4,7 +4,7 @@ every revision is held against what must be true of a family. Decisions are forg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -45,7 +45,7 @@ class FamilyController(LocalSystem):
     def __init__(
         self,
         flavors: Iterable[str] = ("a", "b", "c"),
-        checks: dict[str, tuple[str, ...]] | None = None,
+        checks: Mapping[str, tuple[str, ...]] | None = None,
         policy: dict[str, Any] | None = UPGRADE,
         limits: Limits | None = None,
     ) -> None:
@@ -73,7 +73,7 @@ class FamilyController(LocalSystem):
     def offer(
         self,
         flavors: Iterable[str],
-        checks: dict[str, tuple[str, ...]] | None = None,
+        checks: Mapping[str, tuple[str, ...]] | None = None,
         policy: dict[str, Any] | None = UPGRADE,
         **more: Any,
     ) -> None:

@@ -26,7 +26,7 @@ from admittance.api.workload import (
 )
 
 QUEUE = {"kueue.x-k8s.io/queue-name": "main"}
-INDEXED = {"completionMode": "Indexed", "completions": 4, "parallelism": 4}
+INDEXED: dict[str, Any] = {"completionMode": "Indexed", "completions": 4, "parallelism": 4}
 
 
 def a_job(annotations: dict[str, str] | None = None, restart: str = "Never", **spec: Any) -> Job:

@@ -384,7 +384,7 @@ class Counted(str):
     """A name that counts how often it is looked at."""
 
     __slots__ = ()
-    count = 0
+    count = 0  # type: ignore[assignment]  # not the method of str
 
     def __hash__(self) -> int:
         Counted.count += 1

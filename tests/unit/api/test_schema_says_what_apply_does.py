@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from manifest_mistakes import SHARED, corpus, difference, mistaken, problems
 from tools.asyncapi import document
 from tools.manifests_schema import manifests_schema
+
+from unit.api.manifest_mistakes import SHARED, corpus, difference, mistaken, problems
 
 MANIFESTS = int(os.environ.get("ADMIT_SCHEMA_MANIFESTS", "300"))
 """So many generated manifests are asked about."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from opentelemetry import trace
@@ -18,7 +19,7 @@ from admittance.checks.controller import message_of
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 CONTEXT = f"00-{TRACE}-{SPAN}-00"
-ASKED = {"namespace": "lab", "name": "train", "check": "budget", "cycle": 3}
+ASKED: dict[str, Any] = {"namespace": "lab", "name": "train", "check": "budget", "cycle": 3}
 
 
 @pytest.fixture

@@ -104,7 +104,12 @@ def test_an_open_request_is_explained_with_its_class() -> None:
     assert not list(capacity_requests.waits_for([a_record(cancelled="Preempted")], NOON))
 
 
-COMMON = {"namespace": "ns", "name": "train", "id": "u/spot/1/2", "provisioning_class": "rack"}
+COMMON: dict[str, Any] = {
+    "namespace": "ns",
+    "name": "train",
+    "id": "u/spot/1/2",
+    "provisioning_class": "rack",
+}
 
 
 @pytest.mark.parametrize(
@@ -139,7 +144,7 @@ def test_events_describe_capacity_facts_in_text(fact: facts.ProvisioningFact, wo
     assert reason_of(fact) == ("rack", words)
 
 
-OTHERS = {**COMMON, "id": "v/spot/1/2"}
+OTHERS: dict[str, Any] = {**COMMON, "id": "v/spot/1/2"}
 ASKED = facts.ProvisioningRequested(**COMMON, check="spot", cycle=1, attempt=2)
 ENDED = facts.ProvisioningCancelled(**COMMON, check="spot", attempt=2, reason="Preempted")
 FAILED = facts.ProvisioningFailed(**COMMON, message="none")

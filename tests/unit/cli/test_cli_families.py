@@ -6,15 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from stored_families import (
-    a_family,
-    a_parent,
-    a_queue,
-    as_found,
-    as_stored,
-    its_variants,
-    the_rules,
-)
 
 from admittance.cli.show import explanations as why
 from admittance.cli.show import tables, variants
@@ -28,6 +19,15 @@ from admittance.client.requests.objects import BucketObject
 from admittance.client.requests.submissions import allowing
 from admittance.events.requests import ExplainReply, VariantVerdict
 from support.builders import NOON, a_manifest
+from unit.cli.stored_families import (
+    a_family,
+    a_parent,
+    a_queue,
+    as_found,
+    as_stored,
+    its_variants,
+    the_rules,
+)
 
 QUEUE = a_queue("reservation", "on-demand", "spot")
 RULES = the_rules(QUEUE)
@@ -191,7 +191,10 @@ def test_the_variant_table_shows_the_preemption_gate(status: dict[str, Any], wan
 
 def test_a_parent_shows_the_checks_of_its_active_variants() -> None:
     rows = [{"name": "budget", "state": "Pending", "message": "asking"}]
-    states = {"spot": {"admissionChecks": rows}, "on-demand": {"admissionChecks": rows}}
+    states: dict[str, dict[str, Any]] = {
+        "spot": {"admissionChecks": rows},
+        "on-demand": {"admissionChecks": rows},
+    }
     table = variants.check_table(a_family(a_parent(), QUEUE, states), NOON)
     assert column(table, "VARIANT") == ["on-demand", "spot"]
     assert column(table, "CHECK") == ["budget", "budget"]

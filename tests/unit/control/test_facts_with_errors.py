@@ -10,6 +10,7 @@ import pytest
 from admittance.control import batch, fold
 from admittance.control.commit import Commit, LogMessage
 from admittance.control.controller import Controller
+from admittance.control.workloads import BatchFamilies
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.object_errors import ObjectError
@@ -83,7 +84,7 @@ def test_a_fact_that_raises_is_set_aside_and_all_others_are_applied(
     assert (commit.through, commit.rest) == (3, [])
 
 
-class FamiliesThatBreak(fold.BatchFamilies):
+class FamiliesThatBreak(BatchFamilies):
     """Raises an exception when the workload is folded already."""
 
     def note(self, key: str, before: Any, after: Any) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
 from admittance.control import fold as folding
 from admittance.control.batch import fold
 from admittance.events import facts
+from admittance.events.shapes import Refusal
 from support.cores.family_controller import FamilyController, key_of_workload
 
-J = {"namespace": "ns", "name": "j"}
+J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
 
 
 def test_what_concerns_one_member_alone_is_written_alone() -> None:
     house = FamilyController().family()
     refused = [
-        facts.Refused(**house.decided(one), refusal=facts.Refusal(reason="r", message="m"))
+        facts.Refused(**house.decided(one), refusal=Refusal(reason="r", message="m"))
         for one in (A, B)
     ]
     commit = fold(house.controller, [house.logged_fact(one) for one in refused], house.now)

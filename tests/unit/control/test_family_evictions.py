@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import phase
 from support.cores.family_controller import FamilyController
 
-J = {"namespace": "ns", "name": "j"}
+J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
 CHECKS = {"a": ("slow",), "b": ("odd",)}
 

@@ -23,7 +23,7 @@ from admittance.events.system import Barrier, ObjectApplied
 from admittance.replay.log_messages import log_message
 from support.builders import NOON, a_manifest, an_admission
 
-ME = {"namespace": "ns", "name": "w"}
+ME: dict[str, Any] = {"namespace": "ns", "name": "w"}
 KEY = "workload.ns.w"
 FENCE = {
     "Nats-Expected-Last-Subject-Sequence": "1",

@@ -134,7 +134,9 @@ def a_queue_of(flavors: int, *, families: bool = True) -> dict[str, Any]:
         {"name": f"f{number}", "resources": [{"name": "cpu", "nominalQuota": 1}]}
         for number in range(flavors)
     ]
-    policy = {"concurrentAdmission": {"migrationConstraints": {"mode": "UpgradeOnly"}}}
+    policy: dict[str, Any] = {
+        "concurrentAdmission": {"migrationConstraints": {"mode": "UpgradeOnly"}}
+    }
     queue = a_queue(**(policy if families else {}))
     queue["spec"]["resourceGroups"] = [{"coveredResources": ["cpu"], "flavors": offered}]
     return queue
@@ -306,8 +308,8 @@ def test_quota_that_is_rounded_up_is_warned_about(house: House) -> None:
 
 
 def test_shares_without_their_section_of_the_configuration_are_warned_about() -> None:
-    weight = {"fairSharing": {"weight": 2}}
-    scope = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
+    weight: dict[str, Any] = {"fairSharing": {"weight": 2}}
+    scope: dict[str, Any] = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
     house = House()
     manifests = [
         a_flavor("f"),

@@ -11,6 +11,7 @@ import pytest
 from admittance.control.batch import fold
 from admittance.control.commit import LogMessage
 from admittance.events import facts
+from admittance.events.base import Fact
 from admittance.events.codec import decode
 from admittance.events.facts import QuotaReleased
 from support.builders import NOON, a_manifest, an_admission
@@ -36,7 +37,7 @@ class TimedBench(Bench):
             )
         return found
 
-    def _at(self, step: Any) -> facts.Fact:
+    def _at(self, step: Any) -> Fact:
         """The step as a fact; ``revision`` -1 stands for the revision that a runner names."""
         kind, fields = step
         known = self.controller.workloads.get(KEY).workload
@@ -47,7 +48,7 @@ class TimedBench(Bench):
         if kind is facts.Preempted:
             fields = {**fields, "revision": self.controller.workloads.get(KEY).revision}
             fields |= {"seen": self.revision, "domain": "queue-cq"}
-        made: facts.Fact = kind(**ME, **fields)
+        made: Fact = kind(**ME, **fields)
         return made
 
     def _perform(self, *batch: LogMessage) -> list[QuotaReleased]:

@@ -159,7 +159,7 @@ def test_replicas_that_are_away_or_behind_are_found_by_server() -> None:
 
 def test_added_replicas_that_the_server_does_not_list_yet_are_found() -> None:
     one = [{"name": "n1", "current": True, "active": 300_000_000}]
-    infos = {
+    infos: dict[str, dict[str, Any]] = {
         "A": {"config": {"num_replicas": 3}, "cluster": {"leader": "n0"}},
         "B": {"config": {"num_replicas": 3}, "cluster": {"leader": "n0", "replicas": one}},
         "C": {"config": {"num_replicas": 2}, "cluster": {"leader": "n0", "replicas": one}},

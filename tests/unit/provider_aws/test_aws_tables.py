@@ -13,7 +13,6 @@ from admittance.provider_aws.ec2 import Ec2Error, ErrorCause, failed_answer, fau
 from admittance.provider_aws.parameters import (
     CLASS,
     MEBI,
-    REQUEST,
     TAG_MAX,
     Parameters,
     Pods,
@@ -32,6 +31,7 @@ from admittance.provider_aws.reservations import (
 )
 from admittance.provider_aws.service import DEFAULT_CLASS, AwsSettings
 from admittance.providers import CapacityRevoked, Failed, Provisioned
+from admittance.providers.builtin import REQUEST
 from admittance.runtime.errors import SetupError
 
 GPU = "nvidia.com/gpu"

@@ -33,7 +33,7 @@ def test_a_reason_is_reported_when_it_changes_and_once() -> None:
     provider = Provider("one")
     reasons = InactiveReasons((provider,))
     messages: list[str] = []
-    provider.inactive = messages.append  # type: ignore[method-assign]
+    provider.inactive = messages.append  # type: ignore[assignment,method-assign]
 
     for reason in ("a", "a", "b"):
         reasons.begin("look", reason)

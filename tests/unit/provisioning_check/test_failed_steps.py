@@ -21,6 +21,7 @@ from admittance.provisioning.steps import RequestSlot, Step
 from admittance.provisioning_check import provider_monitor
 from admittance.provisioning_check.bucket_watch import _record_of
 from admittance.provisioning_check.provider_monitor import HEARTBEAT_MAX, ProviderMonitor
+from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.clock import monotonic
 from admittance.runtime.process.settings import Settings
@@ -202,7 +203,7 @@ UNREADABLE = [b"junk", b"[]", b'{"active": 7}', b"[" * 5000, b" " * (HEARTBEAT_M
 def test_an_unreadable_heartbeat_is_ignored(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """It neither makes a class known nor shows that the provider of a known class is alive."""
     monitor, now = a_monitor(), 0.0
-    monkeypatch.setattr(provider_monitor.clock, "monotonic", lambda: now)
+    monkeypatch.setattr(clock, "monotonic", lambda: now)
     beats(monitor, "known", encode(ProviderAlive(active=False, message="no room")))
 
     now = 25.0

@@ -18,6 +18,7 @@ from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
 from admittance.control.workloads import with_own_revision
 from admittance.events import facts
+from admittance.events.base import Fact
 from admittance.events.names import token
 from admittance.events.reader import BucketEntry
 from admittance.events.subjects import EPOCH, subject_of
@@ -86,7 +87,7 @@ class House:
         self.log.append(heard)
         self.unread.append(heard)
 
-    def say(self, fact: facts.Fact) -> None:
+    def say(self, fact: Fact) -> None:
         headers = {}
         if isinstance(fact, facts.Decision):
             headers = {EXPECTED: "1", FENCE: f"{EPOCH}{token(DOMAIN)}"}
@@ -343,13 +344,13 @@ def test_time_settings_of_the_leader_are_used_in_a_rebuild() -> None:
     house = House(0, limits)
     me: dict[str, Any] = {"namespace": "ns", "name": "w"}
 
-    def happens(fact: facts.Fact) -> None:
+    def happens(fact: Fact) -> None:
         house.say(fact)
         while house.unread:
             house.commit()
 
     happens(facts.Submitted(**me, workload=msgspec.Raw(json.dumps(a_manifest("w")).encode())))
-    decided = {"revision": house.revision, "seen": house.revision, "domain": DOMAIN}
+    decided: dict[str, Any] = {"revision": house.revision, "seen": house.revision, "domain": DOMAIN}
     happens(facts.Assigned(**me, **decided, admission=an_admission()))
     house.now += timedelta(seconds=6)
     happens(facts.TimerDue(**me, kind="pods-ready"))

@@ -9,15 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_bucket_rebuild import (
-    API,
-    DOMAIN,
-    House,
-    assert_rebuilt_at_revisions,
-    assert_rebuilt_from_checkpoints,
-    assert_rebuilt_without_times,
-    commit_the_rest,
-)
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Put
@@ -30,6 +21,15 @@ from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from support.builders import a_manifest, an_admission
 from support.examples import examples
+from unit.replay.test_bucket_rebuild import (
+    API,
+    DOMAIN,
+    House,
+    assert_rebuilt_at_revisions,
+    assert_rebuilt_from_checkpoints,
+    assert_rebuilt_without_times,
+    commit_the_rest,
+)
 
 FLAVORS = ("reservation", "on-demand", "spot")
 

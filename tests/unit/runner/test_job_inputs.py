@@ -408,7 +408,7 @@ def test_the_folders_of_volumes_are_made_once_with_their_files(tmp_path: Path) -
     source_file = tmp_path / "value"
     source_file.write_text("secret")
     files = [{"path": "d/t", "source": str(source_file), "mode": 0o400}]
-    plans = [
+    plans: list[dict[str, Any]] = [
         {"name": "a", "variable": "A", "host": "", "files": files, "folders": []},
         {"name": "b", "variable": "B", "host": "", "files": [], "folders": ["x/y"]},
         {"name": "c", "variable": "C", "host": "/srv", "files": [], "folders": []},

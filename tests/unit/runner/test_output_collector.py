@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from admittance.runner.output import collector
 from admittance.runner.output.collector import OutputCollector
 from admittance.runner.output.parts import pods_with_output
 from admittance.runner.output.pod_output import PodOutput
@@ -102,7 +101,7 @@ def test_output_without_space_on_the_disk_is_dropped_and_leaves_a_gap(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(collector.os, "write", full)
+        patch.setattr(os, "write", full)
         made.write("main-0", b"lost!")
     made.write("main-0", b"after")
     made.close()

@@ -49,7 +49,7 @@ def finished(
     succeeded: bool, message: str = "", exit_code: int | None = None, *, reason: str = ""
 ) -> Publish:
     reason = reason or ("Succeeded" if succeeded else "Failed")
-    how = {"message": message, "reason": reason, "exit_code": exit_code}
+    how: dict[str, Any] = {"message": message, "reason": reason, "exit_code": exit_code}
     return Publish(Finished(**OF, revision=10, succeeded=succeeded, **how))
 
 

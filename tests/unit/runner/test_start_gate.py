@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from admittance.job_rules.limits import VARIABLES, JobLimits, LimitTexts, limits_of
 from admittance.runner.folder import RunFolder
-from admittance.runner.machine import RunIdentity
+from admittance.runner.machine import RunFiles, RunIdentity
 from admittance.runner.start_gate import EXECUTOR, WAITS, StartGate
 from admittance.runtime.errors import SetupError
 
@@ -21,7 +22,7 @@ def run(name: str, pods: int = 1, namespace: str = "a") -> RunFolder:
     )
 
 
-def names(runs: list[RunFolder]) -> list[str]:
+def names(runs: Sequence[RunFiles]) -> list[str]:
     return [each.identity.key for each in runs]
 
 

@@ -17,6 +17,7 @@ from admittance.provisioning.machine_pool import POOL
 from admittance.provisioning.steps import RequestSlot
 from admittance.provisioning_check.step_performer import record_undecided
 from admittance.retry_timer import service as retry_timer
+from admittance.runtime.bus import timers
 from admittance.runtime.bus.bucket import Entry, apply_each
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.puller import Delivery
@@ -27,7 +28,7 @@ from admittance.scheduler import service as scheduler
 from admittance.scheduling.state.object_errors import Suspect
 from admittance.telemetry.service import TraceExporter
 from admittance.timers.schedules import SetTimer, TimerSlot, WantedSchedule
-from admittance.variants import core
+from admittance.variants import core, required_acts
 from support.builders import NOON
 from support.cores.stepped_variants import SteppedVariants
 
@@ -88,7 +89,7 @@ def test_a_family_that_raises_keeps_no_other_from_its_acts(
         assert family.name.name != "bad", "a bug"
         return works(family, *args)
 
-    works = core.required_acts
+    works = required_acts.required_acts
     monkeypatch.setattr(core, "required_acts", broken)
     errors: list[ObjectError] = []
     table = SteppedVariants(errors=errors).offer("a", "b").local_queue()
@@ -122,7 +123,7 @@ def test_a_schedule_that_raises_keeps_no_other_from_the_bus(
         done=lambda order, _: outcomes.update({order.slot.name: "done"}),
         failed=lambda order, _: outcomes.update({order.slot.name: "failed"}),
     )
-    monkeypatch.setattr(retry_timer.timers, "schedule_message", message)
+    monkeypatch.setattr(timers, "schedule_message", message)
     bus: Any = SimpleNamespace(publish_each=publish)
     settings = Settings(service="retry-timer", instance="a")
     reconciler = retry_timer.ScheduleReconciler(bus, settings, schedules)

@@ -24,7 +24,7 @@ async def test_answers_of_namespaces_and_other_work_take_turns() -> None:
     handle = in_turns({"admit.api.explain.*": answer})["admit.api.explain.*"]
     working = asyncio.create_task(work())
     asked = [
-        asyncio.create_task(handle(b"", f"admit.api.explain.{namespace}"))
+        asyncio.ensure_future(handle(b"", f"admit.api.explain.{namespace}"))
         for namespace in [*["greedy"] * 50, "quiet"]
     ]
     await asyncio.gather(working, *asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 
@@ -14,7 +15,7 @@ from admittance.workload.phase import phase
 from support.builders import NOON, a_manifest, an_object, resource_groups
 
 LIMITS = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(minutes=5)))
-ME = {"namespace": "ns", "name": "w"}
+ME: dict[str, Any] = {"namespace": "ns", "name": "w"}
 
 
 def admitted() -> LocalSystem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -260,7 +261,7 @@ def test_any_sequence_of_facts_gives_a_tree(
     spans: list[Span] = []
     for number, at in enumerate(order):
         time = LOG[at].time + timedelta(seconds=jitter[number % 5])
-        given = {"sequence": number + 1, "time": time, "traceparent": traceparent}
+        given: dict[str, Any] = {"sequence": number + 1, "time": time, "traceparent": traceparent}
         spans += builder.feed(LOG[at]._replace(**given))
     for name in ("train-variant-spot", "train-variant-reserved", "train", "early", "urgent"):
         spans += builder.open_spans("ns", name)

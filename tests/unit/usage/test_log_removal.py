@@ -41,5 +41,11 @@ FULL = LogSize(bytes=120 * MIB, messages=120_000, first=1, last=120_000)
 def test_the_oldest_part_is_removed_that_is_needed_no_more(
     fields: dict[str, Any], found: Removal
 ) -> None:
-    given = {"size": FULL, "bound": 100 * MIB, "removed": 0, "needed": 200_000, "readers": []}
+    given: dict[str, Any] = {
+        "size": FULL,
+        "bound": 100 * MIB,
+        "removed": 0,
+        "needed": 200_000,
+        "readers": [],
+    }
     assert removal(**(given | fields)) == found

@@ -11,17 +11,17 @@ import pytest
 
 from admittance.events.facts import Finished
 from admittance.events.reader import BucketEntry
+from admittance.events.requests import Delete
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
-from admittance.events.whatif import Delete, Simulate, SimulateReply, WouldWait, joined_reply
+from admittance.events.whatif import Simulate, SimulateReply, WouldWait, joined_reply
 from admittance.scheduling.state.config import AdmissionFairSharing, Config
 from admittance.whatif import bucket_copy as copies
 from admittance.whatif import simulate as whole
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, in_parts, perform, simulate
-from support.builders import an_object
+from support.builders import NOON, an_object
 from support.stored.system import (
-    NOON,
     StoredSystem,
     a_job,
     a_local,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ LENIENT = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30)))
 LOCAL = InactiveReason("Suspended", "LocalQueue lq is stopped", True, "LocalQueueStopped")
 
 
-def a_tracked_workload(limits: Limits = LIMITS, **spec: int) -> TrackedWorkload:
+def a_tracked_workload(limits: Limits = LIMITS, **spec: Any) -> TrackedWorkload:
     return TrackedWorkload(Around(["c"], limits=limits), **spec).admitted()
 
 

@@ -11,7 +11,7 @@ from support.cores.tracked_workload import TrackedWorkload
 
 
 def row(tracked: TrackedWorkload, name: str) -> bytes:
-    return next(encode(one) for one in tracked.status.admission_checks if one.name == name)  # type: ignore[arg-type]
+    return next(encode(one) for one in tracked.status.admission_checks if one.name == name)
 
 
 @pytest.mark.scenario("A17")

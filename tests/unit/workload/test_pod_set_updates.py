@@ -120,7 +120,11 @@ def test_additions_are_dropped_with_ready_and_with_the_quota() -> None:
 def test_a_conflict_that_only_the_runner_sees_fails_the_workload() -> None:
     tracked = a_tracked_workload("c1").verdict("c1", "Ready").confirmed()
     at = tracked.status.admitted_revision
-    why = {"succeeded": False, "reason": "FailedToStart", "message": "the label is taken"}
+    why: dict[str, Any] = {
+        "succeeded": False,
+        "reason": "FailedToStart",
+        "message": "the label is taken",
+    }
     tracked.happens(facts.Finished(**ME, revision=at, **why))
     assert tracked.phase is Phase.FINISHED
     assert tracked.conditions["Finished"] == ("True", "FailedToStart")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from support.cores.tracked_workload import ME, TrackedWorkload
 
 
 def a_tracked_workload(
-    *checks: str, limit: int | None = None, recovery: float = 30, **spec: int
+    *checks: str, limit: int | None = None, recovery: float = 30, **spec: Any
 ) -> TrackedWorkload:
     """Admitted, where pods have 30 s to be ready."""
     ready = PodsReadyLimits(

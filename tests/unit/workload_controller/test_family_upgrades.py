@@ -16,7 +16,7 @@ from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import an_admission
 from support.cores.family_controller import UPGRADE, FamilyController
 
-J = {"namespace": "ns", "name": "j"}
+J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
 CHECKS = {"a": ("slow",)}
 

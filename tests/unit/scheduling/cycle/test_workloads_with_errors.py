@@ -11,7 +11,7 @@ import pytest
 
 from admittance.events.facts import Revoked
 from admittance.events.object_errors import ObjectError
-from admittance.scheduling.cycle import cycle, recheck, refusals
+from admittance.scheduling.cycle import cycle, nominate, recheck, refusals
 from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.process import EntryProcessor
 from admittance.scheduling.preemption import quota_reduction
@@ -191,7 +191,7 @@ def checked(
 
 def test_without_a_list_of_errors_the_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests of the cores see every bug."""
-    monkeypatch.setattr(cycle, "nomination_of", raising(cycle.nomination_of))
+    monkeypatch.setattr(cycle, "nomination_of", raising(nominate.nomination_of))
     one = SteppedScheduler()
     one.queue("cq", resourceGroups=groups(default="3"))
     one.submit("bad", "cq")

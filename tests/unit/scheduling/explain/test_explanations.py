@@ -606,10 +606,10 @@ def test_a_refusal_has_the_numbers_of_unscanned_flavors_too() -> None:
         "flavors": [{"name": "three", "resources": [{"name": "gpu", "nominalQuota": "1"}]}],
     }
     scheduler.queue("cq", resourceGroups=[*cpu, gpu])
-    both = [{"requests": {"cpu": "3"}}, {"name": "more", "requests": {"gpu": "1"}}]
-    scheduler.submit("runs", "cq", pods=both, age=9)
+    more: dict[str, Any] = {"name": "more", "requests": {"gpu": "1"}}
+    scheduler.submit("runs", "cq", pods=[{"requests": {"cpu": "3"}}, more], age=9)
     scheduler.settle()
-    scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "9"}}, both[1]])
+    scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "9"}}, more])
     scheduler.settle()
     scheduler.now += timedelta(seconds=2)
     (said,) = scheduler.core.refusals(now=scheduler.now)

@@ -8,7 +8,7 @@ from typing import Any
 from support.cores.family_scheduler import FamilyScheduler, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
-DELAYED = [
+DELAYED: list[dict[str, Any]] = [
     {"name": "fast", "allowedResourceFlavors": ["best"], "createDelaySeconds": 100},
     {"name": "slow", "allowedResourceFlavors": ["mid"]},
 ]

@@ -66,14 +66,14 @@ def among_equals(cores: SteppedCores) -> None:
     cores.submit("small", "a", "3", age=96)
 
 
-LOOPS = [
+PLOTS = [
     pytest.param(in_a_ring, False, id="borrowing within the cohort, in a ring of three"),
     pytest.param(back_before_its_preemptor, True, id="fair sharing, back before its preemptor"),
     pytest.param(among_equals, True, id="fair sharing, among equals"),
 ]
 
 
-@pytest.mark.parametrize(("plot", "fair"), LOOPS)
+@pytest.mark.parametrize(("plot", "fair"), PLOTS)
 def test_without_the_loop_guard_preemptions_never_end(plot: Plot, fair: bool) -> None:
     cores = cores_of(fair=fair, rule=None)
     plot(cores)
@@ -82,7 +82,7 @@ def test_without_the_loop_guard_preemptions_never_end(plot: Plot, fair: bool) ->
     assert max(Counter(cores.preempted()).values()) > 20
 
 
-@pytest.mark.parametrize(("plot", "fair"), LOOPS)
+@pytest.mark.parametrize(("plot", "fair"), PLOTS)
 def test_a_loop_ends_after_three_times_with_one_job_running(plot: Plot, fair: bool) -> None:
     cores = cores_of(fair=fair)
     plot(cores)
@@ -92,7 +92,7 @@ def test_a_loop_ends_after_three_times_with_one_job_running(plot: Plot, fair: bo
     assert "Admitted" in cores.phases(*filter(cores.has, names))
 
 
-@pytest.mark.parametrize(("plot", "fair"), LOOPS)
+@pytest.mark.parametrize(("plot", "fair"), PLOTS)
 def test_a_preemption_loop_ends_even_if_the_scheduler_keeps_restarting(
     plot: Plot, fair: bool
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_preemption_loop_ends_even_if_the_scheduler_keeps_restarting(
     assert len(cores.preempted()) == done
 
 
-@pytest.mark.parametrize(("plot", "fair"), LOOPS)
+@pytest.mark.parametrize(("plot", "fair"), PLOTS)
 def test_a_blocked_preemption_is_retried_after_growing_pauses(plot: Plot, fair: bool) -> None:
     cores = cores_of(fair=fair)
     plot(cores)

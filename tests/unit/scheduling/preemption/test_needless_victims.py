@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from admittance.scheduling.preemption import candidates, classical
+from admittance.scheduling.preemption import candidates, classical, room
 from admittance.scheduling.preemption.room import RemovedVictim
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.workload_info import Queue
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 POLICIES = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
@@ -53,7 +54,7 @@ def test_the_short_search_finds_the_same_victims(
 
 def test_the_short_search_removes_few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
-    fill_back = classical.fill_back
+    fill_back = room.fill_back
 
     def counted(out: list[RemovedVictim], *rest: object, **more: bool) -> object:
         taken.append(len(out))
@@ -80,7 +81,7 @@ def test_other_queues_are_not_searched_if_only_the_own_one_helps(
     looked: list[str] = []
     of = candidates.candidates_of
 
-    def noted(queue: classical.Queue, *rest: object) -> object:
+    def noted(queue: Queue, *rest: object) -> object:
         looked.append(queue.name)
         return of(queue, *rest)  # type: ignore[arg-type]
 

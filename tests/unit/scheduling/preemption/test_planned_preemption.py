@@ -44,7 +44,7 @@ def ask(cores: SteppedCores, *checks: str, nominal: str = "10") -> None:
     )
 
 
-def two_victims(**checks: str) -> SteppedCores:
+def two_victims(**checks: Any) -> SteppedCores:
     """Two that run, and one that is reserved in their place once its checks let it."""
     cores = configured_cores(**checks)
     run(cores, "v1", "5", priority=-1)

@@ -15,7 +15,7 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 RECLAIM = {"reclaimWithinCohort": "Any", **LOWER}
 
 
-CHECKED = {"admissionChecks": ["later"]}
+CHECKED: dict[str, Any] = {"admissionChecks": ["later"]}
 
 
 def waits_for_a_check(scheduler: SteppedScheduler) -> None:

@@ -193,7 +193,9 @@ def test_a_queue_edit_voids_earlier_preemption_decisions() -> None:
 def test_under_fair_sharing_the_lower_share_goes_first(weights: dict[str, int], first: str) -> None:
     scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=FairSharing()))
     for name in ("a", "b"):
-        weight = {"fairSharing": {"weight": weights[name]}} if name in weights else {}
+        weight: dict[str, Any] = (
+            {"fairSharing": {"weight": weights[name]}} if name in weights else {}
+        )
         scheduler.queue(name, "co", resourceGroups=groups(default="2"), **weight)
     scheduler.put("Cohort", "co", {"resourceGroups": groups(default="10")})
     scheduler.submit("a-runs", "a", "3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from support.cores.stepped_scheduler import SteppedScheduler, groups
 LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
-def a_scheduler(**config: int) -> SteppedScheduler:
+def a_scheduler(**config: Any) -> SteppedScheduler:
     """One workload is preempted for another; a third one with a higher priority comes too late."""
     scheduler = SteppedScheduler(Config(**config))
     scheduler.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER)
@@ -40,7 +41,7 @@ def heir_of(
     scheduler: SteppedScheduler, order: tuple[str, ...], *, strict: bool = False
 ) -> SteppedScheduler:
     heir = SteppedScheduler()
-    strategy = {"queueingStrategy": "StrictFIFO"} if strict else {}
+    strategy: dict[str, Any] = {"queueingStrategy": "StrictFIFO"} if strict else {}
     heir.queue("cq", resourceGroups=groups(default="5"), preemption=LOWER, **strategy)
     heir.core.disown("queue-cq")  # It reads the whole bucket before it leads.
     for name in order:
