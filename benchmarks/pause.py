@@ -23,7 +23,7 @@ from admittance.client.requests.link import Link
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.tasks import BackgroundTasks
-from benchmarks.harness.fleet import SERVICES, UP, Fleet, instances_of
+from benchmarks.harness.fleet import UP, WITHOUT_RUNNER, Fleet, instances_of
 from benchmarks.harness.jobs import publish_surely, submission
 from benchmarks.harness.load import FREE_ROOM
 from benchmarks.harness.program import SEED, Option, kept_folder, run_program, tell
@@ -101,8 +101,7 @@ async def running(
 ) -> AsyncIterator[tuple[Fleet, Link]]:
     """A server of its own, and all services but the runner. ``keep``: the folder of their logs."""
     with kept_folder("admit-pause-", None) as data, kept_folder("admit-pause-", keep) as folder:
-        apart_names = instances_of([each for each in SERVICES if each != "runner"], instances)
-        names = apart_names if apart else [f"{UP}-0"]
+        names = instances_of(WITHOUT_RUNNER, instances) if apart else [f"{UP}-0"]
         servers = ServerCluster(data / "servers", 1)
         fleet = Fleet(folder, servers, names, {"ADMIT_LOG_LEVEL": "info"})
         try:

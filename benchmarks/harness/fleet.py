@@ -23,6 +23,7 @@ SERVICES: Final = tuple(
     name for name, service in services.SERVICES.items() if service.with_up is WithUp.ALWAYS
 )
 """The services that every installation has."""
+WITHOUT_RUNNER: Final = tuple(name for name in SERVICES if not services.SERVICES[name].runs_jobs)
 UP: Final = "up"
 """In place of a service: all services but the runner in one process, as `admit up` has them."""
 STREAMS: Final = tuple(stream.name for stream in streams.all_streams())
