@@ -153,7 +153,7 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
     result. Instances with equal free resources are counted as one group, so the computation for
     thousands of pods takes no longer than for a few.
     """
-    groups = [(one, _counted(one.needs)) for one in pods if one.pods]
+    groups = [(pod, _counted(pod.needs)) for pod in pods if pod.pods]
     for one, needs in groups:
         for resource, much in needs.items():
             has = machine.get(resource, 0)

@@ -156,11 +156,14 @@ class WorkerComparer:
         """Compares workers with requests once. Raises Away if the engine does not answer."""
         before = await stored_requests(self._bus, self._providers)
         workers = await self._engine.workers()
-        self._others.log(one.installation for one in workers)
+        self._others.log(worker.installation for worker in workers)
         mine: dict[str, list[ListedWorker]] = {}
-        for one in workers:
-            if one.installation == self._installation and one.provisioning_class in self._providers:
-                mine.setdefault(one.request_id, []).append(one)
+        for worker in workers:
+            if (
+                worker.installation == self._installation
+                and worker.provisioning_class in self._providers
+            ):
+                mine.setdefault(worker.request_id, []).append(worker)
         for name, status in before.values():
             booked = mine.get(status.id, [])
             # The store of requests was read before the list of the engine's containers, so a worker

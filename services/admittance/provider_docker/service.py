@@ -91,9 +91,9 @@ class DockerReconciler:
         """Serves the provisioning classes and compares workers with requests, until cancelled.
         Raises the error of the first task that fails."""
         async with task_group() as tasks:
-            for one in self._providers.values():
-                service = ProviderService(one, self._bus, self._settings)
-                tasks.create_task(service.run(self._stop), name=one.name)
+            for provider in self._providers.values():
+                service = ProviderService(provider, self._bus, self._settings)
+                tasks.create_task(service.run(self._stop), name=provider.name)
             tasks.create_task(self._comparer.run(), name="compare")
             tasks.create_task(self._comparer.listen(), name="events")
 

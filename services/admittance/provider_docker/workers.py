@@ -181,7 +181,7 @@ def _whole_number(text: str) -> int:
 
 def details_of(room: EngineCapacity, workers: Sequence[WorkerSpec]) -> dict[str, str]:
     """The details of a provisioned request, which `missing_containers` reads."""
-    names = ",".join(one.name for one in workers)
+    names = ",".join(worker.name for worker in workers)
     return {HOST_DETAIL: room.host, CONTAINERS_DETAIL: names}
 
 

@@ -121,7 +121,7 @@ class ObjectWatch:
     async def _list(self) -> str:
         manifests, version = await self._cluster.list(REQUESTS, self._namespace, self._selector)
         self._answered()
-        found = {seen.id: seen for one in manifests if (seen := seen_of(one)) is not None}
+        found = {seen.id: seen for manifest in manifests if (seen := seen_of(manifest)) is not None}
         self.listing = True
         try:
             for id in self.seen.keys() - found.keys():

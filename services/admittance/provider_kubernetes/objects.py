@@ -231,7 +231,7 @@ def _seen_of(manifest: Mapping[str, Any]) -> Seen | None:
         uid=metadata["uid"],
         version=str(metadata.get("resourceVersion", "")),
         deleting=bool(metadata.get("deletionTimestamp")),
-        conditions={one.type: one for one in conditions},
+        conditions={condition.type: condition for condition in conditions},
         details={str(key): str(value) for key, value in details.items()},
     )
 

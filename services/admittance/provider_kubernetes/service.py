@@ -91,9 +91,9 @@ class KubernetesReconciler:
         error of the first task that fails."""
         services = [
             asyncio.create_task(
-                ProviderService(one, self._bus, self._settings).run(stop), name=one.name
+                ProviderService(provider, self._bus, self._settings).run(stop), name=provider.name
             )
-            for one in self._providers.values()
+            for provider in self._providers.values()
         ]
         seconds = min(RIGHTS_SECONDS, self._kube.sweep_seconds)
         works = (self._objects.run(), self._sweeper.run(), self._rights.run(seconds))

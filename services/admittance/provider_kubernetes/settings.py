@@ -197,7 +197,9 @@ def _is_base64(value: object) -> bool:
 
 def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
     entries = document.get(f"{kind}s")
-    known = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+    known = (
+        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
     for one in known:
         if one.get("name") == name:
             found = one.get(kind) or {}

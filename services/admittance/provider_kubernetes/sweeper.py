@@ -174,7 +174,7 @@ class ObjectSweeper:
         seen = list(self._watch.seen.values())
         wanted = objects.selector(self._installation)
         requests, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
-        await self._find_deleted(seen, {one["metadata"]["uid"] for one in requests})
+        await self._find_deleted(seen, {request["metadata"]["uid"] for request in requests})
         mine = [
             one for one in self._watch.seen.values() if one.provisioning_class in self._providers
         ]

@@ -147,7 +147,7 @@ class Ledger:
             for name in self._without_pool
             for one in self._without_pool[name]
         }
-        return {one.pool.provisioning_class for one in self.pools.values()} | booked - {""}
+        return {known.pool.provisioning_class for known in self.pools.values()} | booked - {""}
 
     # Bookings. ----------------------------------------------------------------------------
 

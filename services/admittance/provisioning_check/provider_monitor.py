@@ -107,7 +107,7 @@ class ProviderMonitor:
             conditions = check.status.conditions if check.status is not None else ()
             config = self._core.observed.config_of(check.metadata.name)
             if config is not None and any(
-                one.reason == reasons.PROVIDER_DOWN for one in conditions
+                condition.reason == reasons.PROVIDER_DOWN for condition in conditions
             ):
                 self._heartbeats.expect(config.provisioning_class_name, now)
         subscription = await self._bus.nc.listen(f"{ALIVE_PROVISIONING}*", self.on_heartbeat)
@@ -188,7 +188,7 @@ class ProviderMonitor:
             part = records[start : start + AT_ONCE]
             queries = [encode(ProviderQuery(id=one.spec.id)) for one in part]
             replies = await asyncio.gather(
-                *(self._bus.request(subject, one, ANSWER_SECONDS) for one in queries),
+                *(self._bus.request(subject, query, ANSWER_SECONDS) for query in queries),
                 return_exceptions=True,
             )
             answers: list[ProvisioningStatus] = []
@@ -238,7 +238,7 @@ def status_of(record: Record, reply: ProviderReply) -> ProvisioningStatus | None
     kind = PROVISIONING_FACTS.get(reply.status)
     if kind is None or not issubclass(kind, ProvisioningStatus):
         return None
-    if why := too_deep("podSetUpdates", [one.tolerations for one in reply.pod_set_updates]):
+    if why := too_deep("podSetUpdates", [update.tolerations for update in reply.pod_set_updates]):
         raise Undecodable(why)
     replied = msgspec.to_builtins(reply)
     fields = {name: value for name, value in replied.items() if name not in ("status", "known")}

@@ -27,7 +27,9 @@ def _load() -> Run:
 def _metrics() -> Sequence[Definition]:
     from admittance.scheduler.service import QUEUE_GAUGES, AttemptMetrics
 
-    attempts = [one for metric in AttemptMetrics().metrics for one in metric.definitions]
+    attempts = [
+        definition for metric in AttemptMetrics().metrics for definition in metric.definitions
+    ]
     return [*QUEUE_GAUGES, *attempts]
 
 

@@ -40,7 +40,7 @@ def _metrics() -> Sequence[Definition]:
     from admittance.telemetry.span_metrics import SpanMetrics
 
     spans = SpanMetrics().metrics(lambda: 0, lambda: 0)
-    return [one for metric in spans for one in metric.definitions]
+    return [definition for metric in spans for definition in metric.definitions]
 
 
 SERVICE = Service(

@@ -116,8 +116,10 @@ class LogReader:
             request = Events(workload=workload.name, also=names, family=True, after=after)
             page = await self._ask(subject, request, EventsReply)
             found += [
-                LoggedFact(one.sequence, one.time, one.subject, bytes(one.data), one.trace)
-                for one in page.entries
+                LoggedFact(
+                    entry.sequence, entry.time, entry.subject, bytes(entry.data), entry.trace
+                )
+                for entry in page.entries
             ]
             if page.complete or page.covered() <= after:
                 return found

@@ -48,8 +48,8 @@ def sdk_span(span: Span, resource: Resource) -> ReadableSpan:
         parent=parent,
         resource=resource,
         attributes=span.attributes,
-        events=[_event(one) for one in span.events],
-        links=[_link(one) for one in span.links],
+        events=[_event(event) for event in span.events],
+        links=[_link(link) for link in span.links],
         kind=KINDS[span.kind],
         status=SdkStatus(STATUSES[span.status], span.message or None)
         if span.status is Status.ERROR

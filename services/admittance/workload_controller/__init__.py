@@ -31,7 +31,9 @@ def _metrics() -> Sequence[Definition]:
     from admittance.workload_controller.usage.log_retention import LOG_BOUND, LOG_BYTES
     from admittance.workload_controller.workload_metrics import CHECK_ACTIVE, WorkloadMetrics
 
-    counted = [one for metric in WorkloadMetrics().metrics for one in metric.definitions]
+    counted = [
+        definition for metric in WorkloadMetrics().metrics for definition in metric.definitions
+    ]
     return [*counted, CHECK_ACTIVE, LOG_BYTES, LOG_BOUND]
 
 

@@ -82,7 +82,11 @@ class CheckpointWriter:
     async def _is_due(self) -> bool:
         # A checkpoint beyond the last applied fact is not valid: the log ends before it, as after a
         # restore from a backup.
-        made = [one for one in await checkpoints(self._bus) if one.through <= self._through()]
+        made = [
+            checkpoint
+            for checkpoint in await checkpoints(self._bus)
+            if checkpoint.through <= self._through()
+        ]
         newest = made[-1] if made else None
         facts = self._through() - (newest.through if newest is not None else 0)
         if facts <= 0:

@@ -111,7 +111,7 @@ class CommitWriter:
             commit = fold(controller, rest, now, controller.errors)
             record_errors(controller)
             letters = self._letters.of(commit.dead, clock.monotonic()) if commit.dead else []
-            bad = [UnusableDelivery(_delivery(one.logged), one.reason) for one in letters]
+            bad = [UnusableDelivery(_delivery(letter.logged), letter.reason) for letter in letters]
             await publish_dead_letters(self._bus, SERVICE, bad)
             await publish_messages(self._bus, commit.notes)
             messages, unsure = await self._put(commit, now)

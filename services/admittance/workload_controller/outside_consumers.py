@@ -243,7 +243,7 @@ def _numbered(name: str) -> str:
     """The consumer's name without generation and number, which consumers that runners of earlier
     versions made have at their ends."""
     stem, *numbers = name.rsplit("-", 2)
-    return stem if len(numbers) == 2 and all(one.isdecimal() for one in numbers) else ""
+    return stem if len(numbers) == 2 and all(number.isdecimal() for number in numbers) else ""
 
 
 def _floor(info: Mapping[str, Any]) -> int:
@@ -256,8 +256,8 @@ def _floor(info: Mapping[str, Any]) -> int:
 def _claims_of(namespaces: Sequence[str]) -> list[str]:
     """The subjects that the consumer of a runner reads in the bucket of claims; the secret of
     message ids is not among them. ``namespaces`` empty: all."""
-    spaces = [token(one) for one in namespaces] or ["*"]
-    return [*(f"$KV.{CLAIMS}.{one}.*.*" for one in spaces), f"$KV.{CLAIMS}._runner.*"]
+    spaces = [token(namespace) for namespace in namespaces] or ["*"]
+    return [*(f"$KV.{CLAIMS}.{space}.*.*" for space in spaces), f"$KV.{CLAIMS}._runner.*"]
 
 
 class _Missing(Exception):

@@ -88,7 +88,8 @@ async def follow_manifests(
 
     async def learn_all(entries: Sequence[Entry]) -> None:
         learned = [
-            load_entry(controller, one.key, one.value, one.revision, one.headers) for one in entries
+            load_entry(controller, entry.key, entry.value, entry.revision, entry.headers)
+            for entry in entries
         ]
         tell_unreadable(controller)
         said = [one for one in learned if one is not None]

@@ -222,14 +222,14 @@ class WorkloadMetrics:
         if stats is None or head(after).role == VARIANT:
             return
         counted = {(e.reason, e.underlying_cause): e.count for e in (old.evictions if old else ())}
-        for one in stats.evictions:
-            more = one.count - counted.get((one.reason, one.underlying_cause), 0)
+        for eviction in stats.evictions:
+            more = eviction.count - counted.get((eviction.reason, eviction.underlying_cause), 0)
             if more > 0:
                 place = _place(controller, before, after)
-                reason, cause = _counted_as(one)
+                reason, cause = _counted_as(eviction)
                 self.evicted.add(place, reason, cause, amount=more)
                 self.lifecycle.evicted(place, reason, cause, before, after)
-                if one.count == more:
+                if eviction.count == more:
                     labels = (place.cluster_queue, reason, cause, place.priority_class)
                     self.evicted_once.add(labels)
 
