@@ -8,6 +8,7 @@ import pytest
 from admittance.cli.commands.program import invoke
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import Context
+from support.in_process import Admit
 
 DEAD = "nats://127.0.0.1:1"
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="groups are for a runner that is root")
@@ -27,10 +28,7 @@ def add(folder: Path, *words: str) -> int:
 
 
 def test_users_of_the_server_of_the_current_context_are_shown_by_default(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admit: Admit
 ) -> None:
     add(folder, "backup", "ada")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -39,20 +37,14 @@ def test_users_of_the_server_of_the_current_context_are_shown_by_default(
     )
     monkeypatch.delenv("ADMIT_AUTH_DIR")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    capsys.readouterr()
     # The credentials file is not in the folder of users: the folder is unknown.
-    assert invoke(["auth", "list"]) == 1
-    assert f"{tmp_path}/data/admittance/auth does not exist" in capsys.readouterr().err
+    assert f"{tmp_path}/data/admittance/auth does not exist" in admit.err(1, "auth", "list")
     contexts.write(os.environ, Context(name="local", url=DEAD, creds=str(folder / "ada.creds")))
-    assert invoke(["auth", "list", "-o", "name"]) == 0
-    assert capsys.readouterr().out == "ada\n"
+    assert admit.out("auth", "list", "-o", "name") == "ada\n"
 
 
 def test_users_of_the_folder_of_the_credentials_go_before_those_of_the_context(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admit: Admit
 ) -> None:
     other = tmp_path / "other"
     assert invoke(["auth", "init", str(other)]) == 0
@@ -65,89 +57,71 @@ def test_users_of_the_folder_of_the_credentials_go_before_those_of_the_context(
     assert rule in (other / "run-as").read_text()
     assert not (folder / "run-as").exists()
     monkeypatch.setenv("ADMIT_AUTH_DIR", str(folder))
-    assert invoke(["auth", "run-as"]) == 0
-    assert f"no rules in {folder}/run-as" in capsys.readouterr().err
+    assert f"no rules in {folder}/run-as" in admit.err(0, "auth", "run-as")
 
 
-def test_list_shows_role_purpose_and_expiry(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_shows_role_purpose_and_expiry(folder: Path, admit: Admit) -> None:
     add(folder, "user", "ada", "-n", "team-a", "-n", "team-b", "--expires", "30d")
     add(folder, "check", "budget", "--controller", "example.com/budget")
-    capsys.readouterr()
-    assert invoke(["auth", "list"]) == 0
-    _, ada, budget = capsys.readouterr().out.splitlines()
+    _, ada, budget = admit.out("auth", "list").splitlines()
     assert ada.split()[:4] == ["ada", "owner", "OUT", "team-a,team-b"]
     assert "in 29d" in ada or "in 30d" in ada
     assert budget.split() == ["budget", "check", "OUT", "example.com/budget", "never"]
-    assert invoke(["auth", "list", "-o", "json"]) == 0
-    assert '"controller": "example.com/budget"' in capsys.readouterr().out
+    assert '"controller": "example.com/budget"' in admit.out("auth", "list", "-o", "json")
 
 
 def test_without_a_file_the_credentials_get_the_name_of_the_user(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, admit: Admit
 ) -> None:
     monkeypatch.chdir(folder.parent)
-    assert invoke(["auth", "add", "backup", "saver"]) == 0
-    assert "credentials in saver.creds" in capsys.readouterr().out
+    assert "credentials in saver.creds" in admit.out("auth", "add", "backup", "saver")
     assert (folder.parent / "saver.creds").stat().st_mode & 0o777 == 0o600
-    capsys.readouterr()
-    assert invoke(["auth", "add", "backup", "../saver"]) == 2
-    assert "the user's name '../saver' may not have /" in capsys.readouterr().err
+    assert "the user's name '../saver' may not have /" in admit.err(
+        2, "auth", "add", "backup", "../saver"
+    )
 
 
-def test_show_groups_subjects_by_purpose(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_groups_subjects_by_purpose(folder: Path, admit: Admit) -> None:
     add(folder, "runner", "first")
-    capsys.readouterr()
-    assert invoke(["auth", "show", "first"]) == 0
-    shown = capsys.readouterr().out
+    shown = admit.out("auth", "show", "first")
     assert "  to claim what it starts:\n    $KV.admittance_claims.*.*.*\n" in shown
     assert "because only services write the heartbeats of instances:" in shown
     assert "  to answer requests:\n    _INBOX.>\n    _R_.>\n" in shown
 
 
-def test_any_workload_is_a_right_that_is_given_by_name(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_any_workload_is_a_right_that_is_given_by_name(folder: Path, admit: Admit) -> None:
     add(folder, "user", "ada", "-n", "team-a")
     add(folder, "user", "ben", "-n", "team-a", "--any-workload")
-    capsys.readouterr()
-    invoke(["auth", "list"])
-    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]]
+    rows = [line.split()[:2] for line in admit.out("auth", "list").splitlines()[1:]]
     assert rows == [["ada", "owner"], ["ben", "user"]]
     assert "# role: owner" in (folder.parent / "ada.creds").read_text()
 
 
-def test_rule_of_a_user_comes_and_goes_with_the_user(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rule_of_a_user_comes_and_goes_with_the_user(folder: Path, admit: Admit) -> None:
     uid = str(os.geteuid() or 65534)
     rules = folder / "run-as"
     assert add(folder, "user", "ada", "-n", "team-a", "--unix", uid) == 0
     assert invoke(["auth", "run-as", f"namespace:team-b={uid}"]) == 0
     assert rules.stat().st_mode & 0o777 == 0o600
-    capsys.readouterr()
-    invoke(["auth", "run-as"])
-    assert capsys.readouterr().out == f"user:ada={uid}\nnamespace:team-b={uid}\n"
-    assert invoke(["auth", "revoke", "ada"]) == 0
-    assert f"removed the rule user:ada={uid} from {rules}" in capsys.readouterr().out
+    assert admit.out("auth", "run-as") == f"user:ada={uid}\nnamespace:team-b={uid}\n"
+    assert f"removed the rule user:ada={uid} from {rules}" in admit.out("auth", "revoke", "ada")
     assert invoke(["auth", "run-as", "namespace:team-b", "--remove"]) == 0
     assert not [line for line in rules.read_text().splitlines() if not line.startswith("#")]
     # A rule from before is not given to a new user without a word.
     invoke(["auth", "run-as", f"user:eve={uid}"])
-    add(folder, "user", "eve", "-n", "team-a")
-    assert f"a rule from before is for its jobs: user:eve={uid}" in capsys.readouterr().err
+    said = admit(
+        "auth", "add", "user", "eve", "-n", "team-a", "-o", str(folder.parent / "eve.creds")
+    )
+    assert f"a rule from before is for its jobs: user:eve={uid}" in said.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a folder of another Unix user")
 def test_rule_that_the_runner_of_another_unix_user_cannot_follow_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, admit: Admit
 ) -> None:
     os.chown(folder, 65534, 65534)
-    capsys.readouterr()
     for rule in ("user:ada=12", "@root", "*=5-9"):
-        assert invoke(["auth", "run-as", rule]) == 2
-        refused = capsys.readouterr().err
+        refused = admit.err(2, "auth", "run-as", rule)
         assert "only a runner that is root can start jobs as other Unix users" in refused
     assert invoke(["auth", "run-as", "user:ada=65534"]) == 0
     assert (folder / "run-as").stat().st_uid == 65534
@@ -155,10 +129,7 @@ def test_rule_that_the_runner_of_another_unix_user_cannot_follow_is_refused(
 
 @pytest.mark.parametrize("how", [[], ["--jwt"]], ids=["nkeys", "jwt"])
 def test_configuration_of_an_earlier_version_is_written_again(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    how: list[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admit: Admit, how: list[str]
 ) -> None:
     monkeypatch.setenv("ADMIT_NATS_URL", DEAD)
     folder = tmp_path / "users"
@@ -166,9 +137,8 @@ def test_configuration_of_an_earlier_version_is_written_again(
     config = folder / "auth.conf"
     current = config.read_text()
     config.write_text("# of an earlier version\n")
-    capsys.readouterr()
-    assert invoke(["auth", "reload", "--dir", str(folder)]) == 0
-    shown = capsys.readouterr()
+    shown = admit("auth", "reload", "--dir", str(folder))
+    assert shown.status == 0
     assert shown.out == f"written: {config}\n"
     assert "takes effect when the server starts" in shown.err
     assert ("run `admit auth renew` before" in shown.err) == ("--jwt" in how)
@@ -193,16 +163,12 @@ def test_configuration_of_an_earlier_version_is_written_again(
     ],
 )
 def test_check_says_which_rule_allows(
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    status: int,
-    sentence: str,
+    folder: Path, admit: Admit, words: list[str], status: int, sentence: str
 ) -> None:
     add(folder, "user", "ada", "-n", "team-a")
-    capsys.readouterr()
-    assert invoke(["auth", "check", *words, "--as", "ada"]) == status
-    assert sentence in capsys.readouterr().out
+    said = admit("auth", "check", *words, "--as", "ada")
+    assert said.status == status
+    assert sentence in said.out
 
 
 @pytest.mark.parametrize(
@@ -235,31 +201,21 @@ def test_check_says_which_rule_allows(
     ],
 )
 def test_wrong_call_is_one_line(
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    status: int,
-    sentence: str,
+    folder: Path, admit: Admit, words: list[str], status: int, sentence: str
 ) -> None:
-    capsys.readouterr()
     more = ["-o", str(folder.parent / "new")] if words[0] == "add" else []
-    assert invoke(["auth", *words, *more]) == status
-    found = capsys.readouterr().err
-    assert sentence in found
-    assert found.count("\n") == 1
+    [line] = admit.err(status, "auth", *words, *more).splitlines()
+    assert sentence in line
 
 
-def test_users_with_nkeys_need_no_renewal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_users_with_nkeys_need_no_renewal(folder: Path, admit: Admit) -> None:
     add(folder, "backup", "saver")
-    capsys.readouterr()
-    assert invoke(["auth", "renew", "--all"]) == 0
-    said = capsys.readouterr()
+    said = admit("auth", "renew", "--all")
+    assert said.status == 0
     assert (said.out, len(said.err.splitlines())) == ("", 1)
     assert said.err.startswith("nothing to renew: users with NKeys have the permissions")
-    assert invoke(["auth", "renew", "nobody"]) == 1
-    assert "there is no user nobody" in capsys.readouterr().err
-    assert invoke(["auth", "revoke", "saver", "--older"]) == 2
-    assert "have NKeys and no JWTs" in capsys.readouterr().err
+    assert "there is no user nobody" in admit.err(1, "auth", "renew", "nobody")
+    assert "have NKeys and no JWTs" in admit.err(2, "auth", "revoke", "saver", "--older")
 
 
 @pytest.mark.parametrize(
@@ -274,14 +230,13 @@ def test_users_with_nkeys_need_no_renewal(folder: Path, capsys: pytest.CaptureFi
     ],
 )
 def test_options_of_a_renewal_that_contradict_each_other_are_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    folder: Path, admit: Admit, words: list[str], said: str
 ) -> None:
-    assert invoke(["auth", "renew", *words]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {said}")
+    assert admit.err(2, "auth", "renew", *words).startswith(f"error: {said}")
 
 
 def test_a_renewed_jwt_goes_into_the_file_at_hand_or_alone_into_one_to_send(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admit: Admit
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADMIT_AUTH_DIR", "auth")
@@ -292,9 +247,8 @@ def test_a_renewed_jwt_goes_into_the_file_at_hand_or_alone_into_one_to_send(
     late = ("add", "user", "old", "-n", "a", "--expires", "0.001s")
     assert invoke(["auth", *late]) == 0
     old = {name: Path(name).read_text() for name in ("ada.creds", "far.creds", "old.creds")}
-    capsys.readouterr()
-    assert invoke(["auth", "renew", "--all"]) == 0
-    said = capsys.readouterr()
+    said = admit("auth", "renew", "--all")
+    assert said.status == 0
     assert said.out == (
         "renewed ada (owner): credentials in ada.creds\n"
         "renewed ben (owner): JWT in ben.jwt; `admit auth renew --jwt ben.jwt -o FILE` puts it "
@@ -303,16 +257,17 @@ def test_a_renewed_jwt_goes_into_the_file_at_hand_or_alone_into_one_to_send(
     assert said.err.startswith("older JWTs stay valid")
     assert Path("ada.creds").read_text() != old["ada.creds"]
     assert Path("old.creds").read_text() == old["old.creds"]
-    assert invoke(["auth", "renew", "old"]) == 2
-    assert "old has expired" in capsys.readouterr().err
-    assert invoke(["auth", "renew", "--jwt", "ben.jwt", "-o", "ada.creds"]) == 1
-    assert "ada.creds is of the user ada" in capsys.readouterr().err
-    assert invoke(["auth", "renew", "--jwt", "ben.jwt", "-o", "far.creds"]) == 0
-    assert capsys.readouterr().out == "renewed ben: credentials in far.creds\n"
+    assert "old has expired" in admit.err(2, "auth", "renew", "old")
+    assert "ada.creds is of the user ada" in admit.err(
+        1, "auth", "renew", "--jwt", "ben.jwt", "-o", "ada.creds"
+    )
+    assert (
+        admit.out("auth", "renew", "--jwt", "ben.jwt", "-o", "far.creds")
+        == "renewed ben: credentials in far.creds\n"
+    )
     assert Path("ben.jwt").read_text().strip() in Path("far.creds").read_text()
-    assert invoke(["auth", "revoke", "ada", "--older"]) == 0
-    assert capsys.readouterr().out == "revoked the older JWTs of ada (owner)\n"
-    assert invoke(["auth", "revoke", "old", "--older"]) == 0
-    assert "old has no older JWT" in capsys.readouterr().err
-    assert invoke(["auth", "list", "-o", "name"]) == 0
-    assert capsys.readouterr().out == "ada\nben\nold\n"
+    assert (
+        admit.out("auth", "revoke", "ada", "--older") == "revoked the older JWTs of ada (owner)\n"
+    )
+    assert "old has no older JWT" in admit.err(0, "auth", "revoke", "old", "--older")
+    assert admit.out("auth", "list", "-o", "name") == "ada\nben\nold\n"

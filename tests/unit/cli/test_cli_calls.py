@@ -13,13 +13,14 @@ import pytest
 
 from admittance.api.workload import QUEUE_LABEL, Job, Workload
 from admittance.cli.commands import program
-from admittance.cli.commands.program import ERRORS_MAX, invoke
+from admittance.cli.commands.program import ERRORS_MAX
 from admittance.cli.support.files import documents
 from admittance.cli.support.options import Call, Output, UrlFrom, outer_call, run, settle
 from admittance.cli.up import up
 from admittance.cli.up.options import Options
 from admittance.client.errors import BadInput
 from admittance.client.requests.submissions import stem, suffix
+from support.in_process import Admit
 
 FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
 QUEUE = """\
@@ -34,6 +35,12 @@ spec:
       resources:
       - {name: cpu, nominalQuota: 1.5.2Gi}
 """
+
+
+NO_SERVER = (
+    "error: nothing listens at nats://127.0.0.1:1: start `admit up`, or name your server with "
+    "--nats URL\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -125,14 +132,10 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("completion tcsh", "tcsh", id="an unknown shell"),
     ],
 )
-def test_wrong_input_is_one_line_and_status_2(
-    arguments: str, why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert invoke(arguments.split()) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    [line] = captured.err.splitlines()
-    assert line.startswith("error: ")
+def test_wrong_input_is_one_line_and_status_2(arguments: str, why: str, admit: Admit) -> None:
+    said = admit(*arguments.split())
+    [line] = said.err.splitlines()
+    assert (said.status, said.out, line[:7]) == (2, "", "error: ")
     assert re.search(why, line), line
 
 
@@ -155,142 +158,110 @@ def test_wrong_input_is_one_line_and_status_2(
         pytest.param("doctor", id="doctor"),
     ],
 )
-def test_without_a_server_one_line_names_the_remedy(
-    arguments: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert invoke(arguments.split()) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    errors = captured.err.splitlines()
-    assert errors == [
-        "error: nothing listens at nats://127.0.0.1:1: start `admit up`, "
-        "or name your server with --nats URL"
-    ]
+def test_without_a_server_one_line_names_the_remedy(arguments: str, admit: Admit) -> None:
+    assert admit(*arguments.split()) == (1, "", NO_SERVER)
 
 
-def test_all_problems_of_all_files_are_shown_before_any_apply(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_problems_of_all_files_are_shown_before_any_apply(tmp_path: Path, admit: Admit) -> None:
     (tmp_path / "a.yaml").write_text(f"{FLAVOR}---\n---\n{QUEUE}")
     (tmp_path / "b.yaml").write_text("kind: [")
     (tmp_path / "c.txt").write_text("no manifest")
-    assert invoke(["apply", "-f", str(tmp_path)]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    quantity, yaml = captured.err.splitlines()
+    said = admit("apply", "-f", str(tmp_path))
+    quantity, yaml = said.err.splitlines()
+    assert (said.status, said.out) == (2, "")
     assert f"{tmp_path}/a.yaml: document 3 (ClusterQueue cq)" in quantity
     assert "nominalQuota" in quantity
     assert "1.5.2Gi" in quantity
     assert f"{tmp_path}/b.yaml" in yaml
 
 
-def test_thousands_of_errors_are_counted_and_not_all_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "texts", "last"),
+    [
+        pytest.param("apply", [], "no .yaml, .yml or .json file in this folder", id="no manifest"),
+        pytest.param("apply", [FLAVOR, FLAVOR], "the same object is in", id="one object twice"),
+        pytest.param(
+            "apply",
+            ["---\n".join(["{kind: Oops}\n"] * (ERRORS_MAX + 1_234))],
+            "error: and 1,234 more like these",
+            id="thousands of errors",
+        ),
+        pytest.param(
+            "submit",
+            [FLAVOR],
+            "objects of the kind ResourceFlavor are not submitted; use `admit apply`",
+            id="a queue is not submitted",
+        ),
+        pytest.param(
+            "submit",
+            ["{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: a}, spec: {}}"],
+            "objects of the kind RayJob are not run; submit a batch/v1 Job, or a Workload with a "
+            "pod set for each kind of pod",
+            id="a job of another group is not submitted",
+        ),
+    ],
+)
+def test_manifests_that_cannot_be_sent_are_refused_with_the_reason(
+    tmp_path: Path, admit: Admit, command: str, texts: list[str], last: str
 ) -> None:
-    (tmp_path / "many.yaml").write_text("---\n".join(["{kind: Oops}\n"] * (ERRORS_MAX + 1_234)))
-    assert invoke(["apply", "-f", str(tmp_path)]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == ERRORS_MAX + 1
-    assert lines[-1] == "error: and 1,234 more like these"
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.yaml").write_text(text)
+    lines = admit.err(2, command, "-f", str(tmp_path)).splitlines()
+    assert last in lines[-1]
+    assert len(lines) in (1, ERRORS_MAX + 1)
 
 
-def test_an_object_in_two_files_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        pytest.param("--version", 0, "admit ", id="the version"),
+        pytest.param("", 2, "Usage: admit ", id="all commands, without one"),
+        pytest.param("submit --help", 0, "Usage: admit submit ", id="the help of a command"),
+        pytest.param("completion bash", 0, "_admit_completion() {", id="a completion script"),
+        pytest.param(
+            "token example.com/budget train.7", 0, "example_com=2Fbudget\ntrain_7\n", id="tokens"
+        ),
+    ],
+)
+def test_answers_without_a_server_go_to_standard_output(
+    arguments: str, status: int, said: str, admit: Admit
 ) -> None:
-    for name in ("a.yaml", "b.yaml"):
-        (tmp_path / name).write_text(FLAVOR)
-    assert invoke(["apply", "-f", str(tmp_path / "a.yaml"), "-f", str(tmp_path / "b.yaml")]) == 2
-    assert "the same object is in" in capsys.readouterr().err
+    answer = admit(*arguments.split())
+    assert answer.out.startswith(said)
+    assert (answer.status, answer.err) == (status, "")
 
 
-def test_a_folder_without_manifests_is_an_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert invoke(["apply", "-f", str(tmp_path)]) == 2
-    assert "no .yaml, .yml or .json file" in capsys.readouterr().err
-
-
-def test_a_queue_is_not_submitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.yaml").write_text(FLAVOR)
-    assert invoke(["submit", "-f", str(tmp_path / "a.yaml")]) == 2
-    assert "objects of the kind ResourceFlavor are not submitted; use `admit apply`" in (
-        capsys.readouterr().err
-    )
-
-
-def test_a_job_of_another_group_is_not_submitted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a.yaml").write_text(
-        "{apiVersion: ray.io/v1, kind: RayJob, metadata: {name: a}, spec: {}}"
-    )
-    assert invoke(["submit", "-f", str(tmp_path / "a.yaml")]) == 2
-    assert (
-        "objects of the kind RayJob are not run; submit a batch/v1 Job, or a Workload with a pod "
-        "set for each kind of pod" in capsys.readouterr().err
-    )
-
-
-def test_a_token_is_printed_for_every_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["token", "example.com/budget", "train.7"]) == 0
-    assert capsys.readouterr().out == "example_com=2Fbudget\ntrain_7\n"
-
-
-def test_a_completion_script_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["completion", "bash"]) == 0
-    assert "_ADMIT_COMPLETE" in capsys.readouterr().out
-
-
-def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("admit ")
-
-
-def test_help_has_status_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["submit", "--help"]) == 0
-    captured = capsys.readouterr()
-    assert "Usage: admit submit" in captured.out
-    assert captured.err == ""
-
-
-def test_a_call_without_a_command_shows_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke([]) == 2
-    captured = capsys.readouterr()
-    assert "Usage: admit" in captured.out
-    assert captured.err == ""
-
-
-def test_a_bug_is_one_line_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        pytest.param(
+            ZeroDivisionError("of course"),
+            "ZeroDivisionError: of course; this is a bug, ADMIT_DEBUG=1 shows where",
+            id="a bug",
+        ),
+        pytest.param(
+            PermissionError(13, "Permission denied", "/closed/x"),
+            "cannot read /closed/x: Permission denied",
+            id="a path that may not be looked for",
+        ),
+    ],
+)
+def test_an_unexpected_error_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, admit: Admit, raised: Exception, said: str
 ) -> None:
     def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError("of course")
+        raise raised
 
     monkeypatch.delenv("ADMIT_DEBUG", raising=False)
     monkeypatch.setattr(program, "outer_call", broken)
-    assert invoke(["doctor"]) == 1
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ZeroDivisionError: of course; this is a bug")
-
-
-def test_a_path_that_may_not_be_looked_for_is_no_bug(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", "/closed/x")
-
-    monkeypatch.delenv("ADMIT_DEBUG", raising=False)
-    monkeypatch.setattr(program, "outer_call", refused)
-    assert invoke(["doctor"]) == 1
-    assert capsys.readouterr().err == "error: cannot read /closed/x: Permission denied\n"
+    assert admit("doctor") == (1, "", f"error: {said}\n")
 
 
 # Global options. ------------------------------------------------------------------------
 
 
-def test_arguments_after_two_hyphens_belong_to_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["submit", "-q", "x", "--", "true", "--nats", "no url at all"]) == 1
-    assert "nothing listens at nats://127.0.0.1:1" in capsys.readouterr().err
+def test_arguments_after_two_hyphens_belong_to_the_job(admit: Admit) -> None:
+    assert admit.err(1, "submit", "-q", "x", "--", "true", "--nats", "no url") == NO_SERVER
 
 
 def test_options_after_the_command_win_over_those_before_it() -> None:
@@ -388,12 +359,9 @@ def test_a_command_interrupted_before_it_starts_is_closed(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("namespace", ["*", ">", "../../x", "a.b", "A", "_", "a b", "a\n"])
-def test_a_namespace_that_no_namespace_can_have_is_refused(
-    namespace: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_namespace_that_no_namespace_can_have_is_refused(namespace: str, admit: Admit) -> None:
     for call in (("-n", namespace, "get", "workloads"), ("get", "workloads", "-n", namespace)):
-        assert invoke([*call, "--nats", "nats://127.0.0.1:1"]) == 2
-        assert capsys.readouterr().err.startswith("error: -n/--namespace: ")
+        assert admit.err(2, *call).startswith("error: -n/--namespace: ")
 
 
 def test_a_queue_beside_a_file_is_that_of_all_its_workloads(tmp_path: Path) -> None:
@@ -408,8 +376,8 @@ def test_a_queue_beside_a_file_is_that_of_all_its_workloads(tmp_path: Path) -> N
     for name, text in kinds.items():
         (tmp_path / f"{name}.yaml").write_text(text)
     for queue, want in (("other", ["other", "other"]), (None, ["own", "own"])):
-        found = [one.manifest for one in documents([str(tmp_path)], "default", queue)]
-        assert [queue_of(one) for one in found] == want
+        read = documents([str(tmp_path)], "default", queue)
+        assert [queue_of(document.manifest) for document in read] == want
 
 
 def queue_of(manifest: object) -> str:

@@ -12,6 +12,7 @@ from admittance.cli.auth import compose
 from admittance.cli.commands.program import invoke
 from admittance.runtime.nats.connection_options import URL_VARIABLE
 from admittance.runtime.nats_server.auth_store import AuthStore
+from support.in_process import Admit
 
 
 @pytest.fixture
@@ -28,10 +29,10 @@ def init(folder: Path) -> int:
 
 
 def test_each_container_gets_a_file_that_its_unix_user_alone_reads(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, admit: Admit
 ) -> None:
-    assert init(folder) == 0
-    assert f"credentials of the admin: {folder}/admin.creds" in capsys.readouterr().out
+    said = admit.out("auth", "init", "--compose", str(folder))
+    assert f"credentials of the admin: {folder}/admin.creds" in said
     users = AuthStore(folder / "server").users
     files = list((folder / "containers").iterdir())
     assert {path.stem for path in files} == {user.name for user in users}
@@ -67,7 +68,7 @@ def test_second_call_keeps_users_and_keys_and_makes_what_is_missing(folder: Path
 
 
 def test_class_and_unix_user_of_providers_are_those_of_the_settings(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, admit: Admit
 ) -> None:
     monkeypatch.setenv("ADMIT_AWS_CLASS", "my-class")
     monkeypatch.setenv("ADMIT_KUBE_USER", str(os.geteuid()))
@@ -76,18 +77,16 @@ def test_class_and_unix_user_of_providers_are_those_of_the_settings(
     kubernetes = folder / "containers" / "provider-kubernetes.creds"
     assert kubernetes.stat().st_uid == os.geteuid()
     monkeypatch.setenv("ADMIT_KUBE_USER", "ada")
-    assert init(folder) == 1
-    assert "ADMIT_KUBE_USER='ada' is not the number of a Unix user" in capsys.readouterr().err
+    refused = admit.err(1, "auth", "init", "--compose", str(folder))
+    assert "ADMIT_KUBE_USER='ada' is not the number of a Unix user" in refused
 
 
 def test_unix_user_without_the_right_is_told_what_to_run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, admit: Admit
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
-    assert init(folder) == 1
-    error = capsys.readouterr().err
-    assert error.strip() == (
+    assert admit.err(1, "auth", "init", "--compose", str(folder)) == (
         f"error: only root can give files to the containers' Unix user {compose.CONTAINER_UID}: "
-        "run `docker compose run --rm auth`"
+        "run `docker compose run --rm auth`\n"
     )
     assert not folder.exists()

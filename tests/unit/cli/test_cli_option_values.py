@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.cli.commands.program import invoke
+from support.in_process import Admit
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,13 @@ from admittance.cli.commands.program import invoke
     ],
 )
 def test_a_value_that_would_count_as_another_is_refused(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    options: list[str], said: str, admit: Admit
 ) -> None:
-    assert invoke(["submit", *options, "--", "true"]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {said}")
+    assert admit.err(2, "submit", *options, "--", "true").startswith(f"error: {said}")
 
 
-def test_an_option_for_commands_is_refused_beside_a_file(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_option_for_commands_is_refused_beside_a_file(admit: Admit) -> None:
     for option in (["--cpu", "1"], ["--anyway"], ["--count", "2"], ["--max-time", "5m"]):
-        assert invoke(["submit", "-f", "x.yaml", *option]) == 2
-        assert "leave out the other options, except -q" in capsys.readouterr().err
+        assert "leave out the other options, except -q" in admit.err(
+            2, "submit", "-f", "x.yaml", *option
+        )

@@ -16,10 +16,7 @@ HEAD = "apiVersion: admittance.dev/v1\nkind: MachinePool\n"
 
 
 def a_pool(
-    *machines: str,
-    spec: str = "",
-    metadata: str = "{name: rack}",
-    of: str = "rack.example.com",
+    *machines: str, spec: str = "", metadata: str = "{name: rack}", of: str = "rack.example.com"
 ) -> str:
     spec = f"provisioningClassName: {of}, machines: [{', '.join(machines)}]{spec}"
     return f"{HEAD}metadata: {metadata}\nspec: {{{spec}}}\n"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.commands.program import invoke
 from admittance.cli.system import replay
+from support.in_process import Admit
 
 
 def put(folder: Path, name: str, **more: Any) -> str:
@@ -25,27 +25,24 @@ NOTHING = {"step": 0, "cycles": 0, "workloads": {}, "usage": {}, "trace": []}
 
 
 def test_each_scenario_is_one_line_in_the_order_of_the_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, admit: Admit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = [put(tmp_path, name) for name in ("b", "a", "c")]
     for crowd in (3, 100):  # by several processes, and by one
         monkeypatch.setattr(replay, "PARALLEL_MIN", crowd)
-        assert invoke(["replay", *files]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = admit.out("replay", *files).splitlines()
         assert [json.loads(line) for line in lines] == [
             {"name": name, "expected": [NOTHING]} for name in ("b", "a", "c")
         ]
 
 
-def test_a_bad_scenario_does_not_stop_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_scenario_does_not_stop_the_others(tmp_path: Path, admit: Admit) -> None:
     half = tmp_path / "half.json.gz"
     half.write_bytes(b"\x1f\x8b\x08")
     odd = put(tmp_path, "odd", steps=[{"explode": True}])
     files = [str(tmp_path / "nowhere"), str(tmp_path), str(half), odd, put(tmp_path, "good")]
-    assert invoke(["replay", *files]) == 2
-    out, err = capsys.readouterr()
+    status, out, err = admit("replay", *files)
+    assert status == 2
     assert [json.loads(line)["name"] for line in out.splitlines()] == ["good"]
     lines = err.splitlines()
     assert len(lines) == 4
@@ -64,33 +61,28 @@ def test_a_bad_scenario_does_not_stop_the_others(
         assert why in line
 
 
-def test_answers_are_written_to_the_chosen_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_are_written_to_the_chosen_folder(tmp_path: Path, admit: Admit) -> None:
     out = tmp_path / "deep" / "out"
     (tmp_path / "again").mkdir()
     files = [put(tmp_path, "a"), put(tmp_path / "again", "a")]
-    assert invoke(["replay", *files, "--out", str(out)]) == 2
-    told = capsys.readouterr()
+    told = admit("replay", *files, "--out", str(out))
+    assert told.status == 2
     assert told.out == ""
     assert "is a scenario a, too" in told.err
     assert json.loads((out / "a.json").read_text()) == {"name": "a", "expected": [NOTHING]}
 
 
-def test_differences_to_expected_answers_are_shown_with_check(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_differences_to_expected_answers_are_shown_with_check(tmp_path: Path, admit: Admit) -> None:
     wrong = {**NOTHING, "workloads": {"w": {"state": "Pending"}}}
     same, other = put(tmp_path, "same", expected=[NOTHING]), put(tmp_path, "o", expected=[wrong])
-    assert invoke(["replay", same, other]) == 0
-    capsys.readouterr()
-    assert invoke(["replay", same, "--check"]) == 0
-    assert capsys.readouterr().out == "agree 1/1 scenarios\n"
-    assert invoke(["replay", same, other, "--check"]) == 1
-    first, last = capsys.readouterr().out.splitlines()
+    assert len(admit.out("replay", same, other).splitlines()) == 2
+    assert admit.out("replay", same, "--check") == "agree 1/1 scenarios\n"
+    said = admit("replay", same, other, "--check")
+    assert said.status == 1
+    first, last = said.out.splitlines()
     assert first.startswith("o: step 0, workload w: expected")
     assert last == "agree 1/2 scenarios"
-    assert invoke(["replay", put(tmp_path, "none"), "--check"]) == 2
+    assert "nothing to check" in admit.err(2, "replay", put(tmp_path, "none"), "--check")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +97,12 @@ def test_differences_to_expected_answers_are_shown_with_check(
         pytest.param(["replay", "x", "--out", "/dev/null/x"], id="a place that cannot be"),
     ],
 )
-def test_wrong_arguments_of_replay_are_one_line(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert invoke(arguments) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+def test_wrong_arguments_of_replay_are_one_line(arguments: list[str], admit: Admit) -> None:
+    assert len(admit.err(2, *arguments).splitlines()) == 1
 
 
-def test_scenarios_have_one_format(capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["replay", "x.json", "-o", "yaml"]) == 2
-    assert capsys.readouterr().err == "error: scenarios are answered in JSON: leave out -o yaml\n"
+def test_scenarios_have_one_format(admit: Admit) -> None:
+    assert (
+        admit.err(2, "replay", "x.json", "-o", "yaml")
+        == "error: scenarios are answered in JSON: leave out -o yaml\n"
+    )

@@ -1,4 +1,4 @@
-"""A provider without its package names the package and how to install it."""
+"""A provider without its package or its setting names what is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from admittance.provider_docker.engine import Engine
+from admittance.provider_docker.engine import DockerSettings, Engine
 from admittance.provider_kubernetes.cluster import connect
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.errors import SetupError
@@ -17,6 +17,13 @@ def test_provider_docker_names_its_missing_package(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(SetupError, match=r"admittance\[docker\]"):
         Engine.check()
+
+
+def test_provider_docker_names_its_missing_setting() -> None:
+    with pytest.raises(SetupError) as refused:
+        DockerSettings.from_env({})
+    said = "ADMIT_DOCKER_IMAGE is not set: it names the image of the workers"
+    assert str(refused.value) == said
 
 
 def test_provider_kubernetes_names_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
