@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.api.configuration import Configuration
-from admittance.api.reading.manifest import ManifestError, accept
 from admittance.api.workload import PARENT_VARIANT
-from admittance.control.manifest_changes import planned_writes, warnings_about
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import config_of
@@ -19,7 +17,7 @@ from admittance.scheduling.state.queue import in_order
 from admittance.workload.change import with_spec
 from admittance.workload.conditions import is_true
 from admittance.workload.family_info import allowed_flavors
-from admittance.workload.limits import Limits, limits_of
+from admittance.workload.limits import limits_of
 from admittance.workload.stored import encode, head, owner_of
 from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
 
@@ -176,84 +174,6 @@ def test_a_variant_gets_another_name_when_its_name_is_in_use() -> None:
 # Configuration. -----------------------------------------------------------------------------
 
 
-def a_queue(concurrent: Any, **spec: Any) -> dict[str, Any]:
-    flavors = [
-        {"name": name, "resources": [{"name": "cpu", "nominalQuota": 4}]} for name in ("f", "g")
-    ]
-    group = {"coveredResources": ["cpu"], "flavors": flavors}
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ClusterQueue",
-        "metadata": {"name": "cq"},
-        "spec": {"resourceGroups": [group], "concurrentAdmission": concurrent, **spec},
-    }
-
-
-def policy(*explicit: dict[str, Any], **constraints: str) -> dict[str, Any]:
-    constraints.setdefault("mode", "UpgradeOnly")
-    said: dict[str, Any] = {"migrationConstraints": constraints}
-    return {**said, "explicitVariants": list(explicit)} if explicit else said
-
-
-REFUSED = [
-    pytest.param(
-        policy(*(variant(f"v{number}", "f") for number in range(17))),
-        "explicitVariants", id="seventeen variants",
-    ),
-    pytest.param(
-        policy(variant("v", "f"), variant("v", "g")), "explicitVariants[1].name", id="a name twice"
-    ),
-    pytest.param({"migrationConstraints": {}}, "migrationConstraints.mode", id="no mode"),
-    pytest.param(policy(mode="Always"), "migrationConstraints.mode", id="a mode that is none"),
-    pytest.param(
-        policy(mode="NoMigration", minFlavor="f"), "minFlavor", id="minFlavor with NoMigration"
-    ),
-    pytest.param(
-        policy(variant("v", "f"), minFlavor="f"), "minFlavor", id="minFlavor with explicit ones"
-    ),
-    pytest.param(policy(minFlavor="h"), "minFlavor", id="minFlavor that is not on offer"),
-    pytest.param(policy(minVariant="v"), "minVariant", id="minVariant without explicit ones"),
-    pytest.param(
-        policy(variant("v", "f"), minVariant="w"), "minVariant", id="minVariant that is unknown"
-    ),
-    pytest.param(
-        policy({"name": "v", "allowedResourceFlavors": []}),
-        "explicitVariants[0].allowedResourceFlavors", id="no flavor",
-    ),
-    pytest.param(
-        policy(variant("v", "h")), "allowedResourceFlavors[0]", id="a flavor that is not on offer"
-    ),
-    pytest.param(
-        policy(variant("v", "f", createDelaySeconds=-1)), "createDelaySeconds",
-        id="a delay below zero",
-    ),
-    pytest.param(
-        policy(variant("v", "f", deleteDelaySeconds=-1)), "deleteDelaySeconds",
-        id="a patience below zero",
-    ),
-    pytest.param(policy(variant("Fast", "f")), "explicitVariants[0].name", id="capitals in a name"),
-]  # fmt: skip
-
-
-@scenario("D30")
-@pytest.mark.parametrize(("concurrent", "field"), REFUSED)
-def test_an_invalid_policy_is_refused_with_the_name_of_the_field(
-    concurrent: Any, field: str
-) -> None:
-    with pytest.raises(ManifestError) as refused:
-        accept(a_queue(concurrent))
-    assert field in str(refused.value)
-
-
-@scenario("D20")
-def test_a_strict_fifo_queue_has_no_families() -> None:
-    with pytest.raises(ManifestError) as refused:
-        accept(a_queue(policy(), queueingStrategy="StrictFIFO"))
-    assert "spec.queueingStrategy" in str(refused.value)
-    assert "concurrentAdmission" in str(refused.value)
-    accept(a_queue(policy(), queueingStrategy="BestEffortFIFO"))
-
-
 @scenario("D32")
 def test_a_regular_workload_gets_only_what_it_may_have() -> None:
     cores = FamilyCores()
@@ -308,15 +228,6 @@ def test_with_the_gate_off_workloads_are_regular_and_apply_warns() -> None:
     assert [head(cores.stored(name)).role for name in ("j", "k")] == ["regular", "regular"]
     assert not cores.family_watch
     assert (cores.on("j"), cores.on("k"), cores.used()) == ("reservation", "on-demand", "4/4")
-    queue = accept(a_queue(policy())).manifest
-    (planned,) = planned_writes(cores.controller.objects, [queue], now=cores.now)
-    (warning,) = [
-        one for one in warnings_about(planned, cores.controller) if "concurrentAdmission" in one
-    ]
-    assert "spec.concurrentAdmission" in warning
-    assert "ConcurrentAdmission" in warning
-    cores.controller.queues.limits = Limits()
-    assert "concurrentAdmission" not in str(warnings_about(planned, cores.controller))
 
 
 @scenario("D34")

@@ -7,6 +7,7 @@ import pytest
 from simulation.hunting.hunt import Part, check, parts_of_suite
 
 
+@pytest.mark.scenario("D25")
 @pytest.mark.parametrize("part", parts_of_suite("families", "exclusive"), ids=str)
 def test_whatever_fails_every_promise_is_kept(part: Part) -> None:
     check(part)

@@ -19,7 +19,7 @@ from admittance.api.queues import (
 from admittance.api.reading.manifest import read
 from admittance.family import ActivityReason
 
-PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"
+PAGE = Path(__file__).parents[3] / "docs" / "concurrent-admission.md"
 
 
 def table(mark: str) -> list[list[str]]:
@@ -119,6 +119,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.scenario("D20", "D30")
 @pytest.mark.parametrize(("wrote", "answer"), lines_of("refused"))
 def test_what_cannot_work_is_refused_in_these_words(wrote: str, answer: str) -> None:
     with pytest.raises(ManifestError) as caught:
