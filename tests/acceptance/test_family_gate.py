@@ -59,15 +59,6 @@ def test_a_job_evicted_later_competes_as_a_regular_workload() -> None:
     assert (cores.on(), cores.phases("j", "p")) == ("reservation", ["Admitted", "Admitted"])
 
 
-def test_a_waiting_family_becomes_a_regular_workload() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
-    cores.job()
-    switch(cores)
-    assert (role(cores), cores.variants()) == ("regular", {})
-    cores.done("o1")
-    assert (cores.on(), cores.used()) == ("on-demand", "4/4")
-
-
 def test_a_waiting_parent_without_variants_becomes_a_regular_workload() -> None:
     cores = cores_with_families(TWO)
     cores.job(step_by_step=True)

@@ -13,7 +13,6 @@ from admittance.api.workload import PARENT_VARIANT
 from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import config_of
-from admittance.scheduling.state.queue import in_order
 from admittance.workload.change import with_spec
 from admittance.workload.conditions import is_true
 from admittance.workload.family_info import allowed_flavors
@@ -51,13 +50,6 @@ def test_a_parent_is_in_no_queue_and_counts_once() -> None:
     pending = cores.scheduler.pending(PendingQuery())
     assert pending.total == 1
     assert [row.name for row in pending.rows] == ["j"]
-
-
-@scenario("D2")
-def test_a_variant_gets_its_own_flavor_though_a_better_one_is_free() -> None:
-    cores = cores_with_families(ONE, explicit=[variant("cheap", "spot")])
-    cores.job()
-    assert cores.row() == Row("spot", "cheap", 0, 1, "0/0/4")
 
 
 @scenario("D2")
@@ -129,33 +121,6 @@ def test_the_parent_lists_all_of_its_variants() -> None:
     assert (rows["on-demand"].active, rows["on-demand"].why) == (False, "lowerThanAdmitted")
 
 
-@scenario("D18")
-def test_a_waiting_parent_explains_each_variant() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
-    cores.job()
-    cores.advance(5)
-    told = cores.message("j", "QuotaReserved")
-    assert "reservation" in told
-    assert "on-demand" in told
-
-
-@scenario("D19")
-def test_names_at_the_limit_are_cut_and_differ() -> None:
-    name = "j" * 250
-    long = {"f" * 60 + "-a": 4, "f" * 60 + "-b": 4}
-    cores = cores_with_families(long)
-    cores.job(name)
-    found = [one.metadata.name for one in cores.variants(name).values()]
-    assert len(set(found)) == 2
-    assert all(len(one) <= 253 and "-variant-" in one for one in found)
-    assert cores.on(name) == "f" * 60 + "-a"
-    again = cores_with_families(long)
-    again.job(name)
-    uids = cores.stored(name).metadata.uid, again.stored(name).metadata.uid
-    if uids[0] == uids[1]:
-        assert [one.metadata.name for one in again.variants(name).values()] == found
-
-
 @scenario("D19")
 def test_a_variant_gets_another_name_when_its_name_is_in_use() -> None:
     cores = cores_with_families(TWO, foreign={"r1": "reservation"})
@@ -183,14 +148,6 @@ def test_a_regular_workload_gets_only_what_it_may_have() -> None:
     cores.job("x", allowed=["on-demand"])
     cores.advance(3600)
     assert cores.phases("w", "x") == ["Admitted", "Pending"]
-
-
-@scenario("D32")
-def test_a_parent_has_only_the_variants_that_it_may_have() -> None:
-    cores = cores_with_families(ONE)
-    cores.job(allowed=["on-demand", "spot"])
-    assert list(cores.variants()) == ["on-demand", "spot"]
-    assert cores.row() == Row("on-demand", "on-demand", 0, 1, "0/4/0")
 
 
 @scenario("D32")
@@ -259,28 +216,6 @@ def test_a_new_flavor_is_a_new_variant_of_each_family() -> None:
     cores.go()
     assert list(cores.variants()) == ["reservation", "on-demand", "spot"]
     assert cores.row() == Row("spot", "reservation on-demand spot", 0, 1, "4/4/4")
-
-
-@scenario("D5")
-def test_a_new_flavor_that_policy_does_not_want_is_an_inactive_variant() -> None:
-    cores = cores_with_families(TWO)
-    cores.job()
-    cores.offer({**TWO, "spot": 4})
-    cores.go()
-    assert cores.why()["spot"] == "lowerThanAdmitted"
-    assert cores.row() == Row("reservation", "reservation", 0, 1, "4/0/0")
-
-
-@scenario("D5")
-def test_a_removed_flavor_removes_its_variant() -> None:
-    cores = cores_with_families(ONE, foreign={"r1": "reservation"})
-    cores.job()
-    assert cores.on() == "on-demand"
-    cores.offer({"reservation": 4, "on-demand": 4})
-    cores.go()
-    assert list(cores.variants()) == ["reservation", "on-demand"]
-    assert not cores.has("j-variant-spot")
-    assert cores.lived() == [("started", 0)]
 
 
 @scenario("D5")
@@ -355,24 +290,6 @@ def test_a_changed_floor_counts_at_once() -> None:
 
 
 @scenario("D5")
-def test_a_waiting_workload_becomes_a_family_when_its_queue_allows_it() -> None:
-    cores = FamilyCores()
-    cores.offer(TWO)
-    cores.job("r1", allowed=["reservation"])
-    cores.job("j", allowed=["reservation"])
-    cores.job("k", 9)
-    assert cores.phases("r1", "j", "k") == ["Admitted", "Pending", "Pending"]
-    cores.policy()
-    cores.go()
-    roles = [head(cores.stored(name)).role for name in ("r1", "j", "k")]
-    assert roles == ["regular", "parent", "parent"]
-    assert list(cores.variants("j")) == ["reservation"]
-    assert list(cores.variants("k")) == ["reservation", "on-demand"]
-    cores.done("r1")
-    assert cores.on("j") == "reservation"
-
-
-@scenario("D5")
 def test_a_running_workload_becomes_a_family_when_it_waits_again() -> None:
     cores = FamilyCores()
     cores.offer(TWO, preemption=LOWER)
@@ -412,23 +329,6 @@ def test_without_the_policy_a_waiting_family_is_regular_and_a_job_runs_on() -> N
 
 
 @scenario("D22")
-def test_a_deactivated_parent_deactivates_its_variants() -> None:
-    cores = cores_with_families(TWO, explicit=[variant("reservation"), variant("on-demand")])
-    cores.job()
-    cores.at(60)
-    cores.publish(facts.Deactivated, "j")
-    cores.go()
-    assert cores.phase("j") == "Deactivated"
-    assert cores.row() == Row("", "", 0, 1, "0/0")
-    assert set(cores.why().values()) == {"parent"}
-    cores.at(120)
-    cores.publish(facts.Activated, "j")
-    cores.go()
-    assert cores.row() == Row("reservation", "reservation", 0, 2, "4/0")
-    assert cores.lived() == [("started", 0), ("stopped", 60), ("started", 120)]
-
-
-@scenario("D22")
 def test_a_reactivated_parent_restarts_the_delays() -> None:
     explicit = [variant("reservation"), variant("on-demand", createDelaySeconds=100)]
     cores = cores_with_families(TWO, explicit=explicit, foreign={"r1": "reservation"})
@@ -442,15 +342,6 @@ def test_a_reactivated_parent_restarts_the_delays() -> None:
     assert cores.row() == Row("", "reservation", 0, 0, "4/0")
     cores.at(300)
     assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
-
-
-@scenario("D22")
-def test_a_change_of_the_parent_reaches_its_variants() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    cores.publish(facts.Reprioritized, "j", priority=42)
-    cores.go()
-    assert {head(one).priority for one in cores.variants().values()} == {42}
 
 
 @scenario("D22")
@@ -530,16 +421,6 @@ def test_a_held_parent_has_no_competing_variant_until_its_release(judged: bool) 
     assert cores.on() == "on-demand"
 
 
-@scenario("D22")
-def test_a_parent_that_runs_cannot_be_held() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    cores.publish(facts.Held, "j")
-    assert cores.settled[cores.sequence].outcome == "refused"
-    cores.go()
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
-
-
 @scenario("D18", "D22")
 def test_the_job_starts_with_the_updates_of_the_admitted_variant_s_checks() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["quick"]}
@@ -554,18 +435,6 @@ def test_the_job_starts_with_the_updates_of_the_admitted_variant_s_checks() -> N
     first, second = (one.pod_sets[0] for one in told)
     assert (first.labels, first.node_selector) == ({"from": "quick"}, {"kind": "on-demand"})
     assert (second.labels, second.node_selector) == ({"from": "slow"}, {})
-
-
-@scenario("D22")
-def test_a_variant_deleted_by_a_user_is_created_again() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    cores.publish(facts.Deleted, "j-variant-reservation")
-    cores.go()
-    cores.advance(60)
-    assert list(cores.variants()) == ["reservation", "on-demand"]
-    cores.done("r1")
-    assert cores.on() == "reservation"
 
 
 @scenario("D22")
@@ -601,18 +470,6 @@ def test_facts_for_parents_do_not_affect_a_variant(fact: Any, tag: str) -> None:
     assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
     cores.done("r1")
     assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
-
-
-@scenario("D22")
-def test_variants_without_a_stored_parent_are_deleted() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation", "o1": "on-demand"})
-    cores.job()
-    cores.by_hand("j", None)
-    cores.go()
-    assert not any(map(cores.has, ("j-variant-reservation", "j-variant-on-demand")))
-    cores.job()
-    cores.done("o1")
-    assert cores.on() == "on-demand"
 
 
 @scenario("D22")
@@ -669,64 +526,3 @@ def test_a_family_counts_as_one() -> None:
     assert (queue.pending, queue.reserving, queue.admitted) == (0, 3, 3)
     assert (local.pending, local.reserving, local.admitted) == (0, 3, 3)
     assert sum(cores.tallied(since).lifecycle.admitted.clusters.values.values()) == 1
-
-
-@scenario("D24")
-def test_a_family_with_several_reservations_counts_as_one_pending_job() -> None:
-    checks = {name: [f"check-{name}"] for name in ONE}
-    cores = cores_with_families(ONE, checks=checks)
-    cores.job()
-    assert cores.reserved() == "reservation on-demand spot"
-    reply = cores.scheduler.queues(Queues())
-    for row in (*reply.cluster_queues, *reply.local_queues):
-        assert (row.pending, row.reserving, row.admitted) == (1, 0, 0)
-    cores.judge("j-variant-spot", "check-spot", "Ready")
-    assert cores.reserved() == "reservation on-demand"
-    reply = cores.scheduler.queues(Queues())
-    for row in (*reply.cluster_queues, *reply.local_queues):
-        assert (row.pending, row.reserving, row.admitted) == (0, 1, 1)
-
-
-@scenario("D26")
-def test_siblings_are_listed_together_the_best_first() -> None:
-    cores = FamilyCores()
-    cores.offer(ONE)
-    for name, flavor in FULL.items():
-        cores.job(name, int(ONE[flavor]), allowed=[flavor])
-    cores.edit_queue(stopPolicy="Hold")
-    cores.policy()
-    for name in ("a", "x", "b", "y", "c"):
-        regular = name in "xy"
-        pods = [pods_of(4, least=2)] if regular else None
-        cores.job(name, pods=pods)
-    roles = {name: head(cores.stored(name)).role for name in "axbyc"}
-    assert roles == {"a": "parent", "x": "regular", "b": "parent", "y": "regular", "c": "parent"}
-    cores.edit_queue(stopPolicy="None")
-    cores.go()
-    first = families_of(cores, ["reservation", "on-demand", "spot"])
-    cores.offer({"spot": 8, "reservation": 4, "on-demand": 4})
-    cores.go()
-    assert families_of(cores, ["spot", "reservation", "on-demand"]) == first
-
-
-def pods_of(count: int, least: int) -> dict[str, Any]:
-    container = {"name": "c", "command": ["true"], "resources": {"requests": {"gpu": "1"}}}
-    template = {"spec": {"containers": [container]}}
-    return {"name": "main", "count": count, "minCount": least, "template": template}
-
-
-def families_of(cores: FamilyCores, tags: list[str]) -> list[str]:
-    """The workloads that wait, in order: families by their parent's name. Siblings stand side by
-    side, in the order of their tags."""
-    order = [member.key[1] for member in in_order(cores.scheduler._state.queues["cq"])]
-    found: list[str] = []
-    while order:
-        name, middle, _ = order[0].partition("-variant-")
-        if middle:
-            assert order[:3] == [f"{name}-variant-{tag}" for tag in tags]
-            del order[:3]
-        else:
-            del order[0]
-        found.append(name)
-    assert sorted(found) == ["a", "b", "c", "x", "y"]
-    return found

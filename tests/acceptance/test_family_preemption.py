@@ -10,8 +10,6 @@ import pytest
 
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
-from admittance.family import Sibling, to_open
-from support.builders import NOON
 from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
 
 scenario = pytest.mark.scenario
@@ -187,14 +185,6 @@ def test_the_next_gate_opens_when_its_holder_is_out(how: str) -> None:
 
 
 @scenario("D21")
-def test_no_gate_opens_while_a_better_one_has_not_been_looked_at() -> None:
-    new = Sibling("new", 0, evaluated=False)
-    blocked = Sibling("blocked", 1, evaluated=True, blocked=True)
-    assert to_open([new, blocked], None, NOON) == ""
-    assert to_open([blocked, new._replace(place=2)], None, NOON) == "blocked"
-
-
-@scenario("D21")
 def test_a_better_one_that_is_new_is_looked_at_before_any_gate_opens() -> None:
     cores = cores_with_families(TWO, foreign=FULL, preemption=LOWER)
     cores.job("h", allowed=["reservation"], priority=1000)
@@ -246,16 +236,3 @@ def test_the_better_variant_preempts_first_despite_the_queue_s_policy(when: str)
     cores.job(priority=100)
     assert cores.on() == "a"
     assert cores.preempted() == [("x", "j-variant-a")]
-
-
-@scenario("D29")
-@pytest.mark.parametrize("when", ["TryNextFlavor", "MayStopSearch"])
-def test_between_variants_borrowing_is_not_weighed(when: str) -> None:
-    cores = FamilyCores()
-    cores.offer({"a": 8, "b": 8})
-    cores.queue("lender", cohort="all", resourceGroups=cores.offered["resourceGroups"])
-    fungibility = {"whenCanBorrow": when}
-    cores.offer({"a": 0, "b": 8}, cohortName="all", flavorFungibility=fungibility)
-    cores.policy()
-    cores.job()
-    assert cores.on() == "a"

@@ -3,6 +3,7 @@ docs/spec/lifecycle.md#4.6, #4.7, #7.4."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from admittance.api.configuration import Configuration, RequeuingStrategy, WaitForPodsReady
 from admittance.events import facts
+from admittance.events.base import Fact
 from admittance.events.requests import Queues
 from admittance.scheduling.state.config import Config, FairSharing, config_of
 from admittance.workload.conditions import find
@@ -50,17 +52,6 @@ def test_it_moves_to_the_better_flavor_that_came_free() -> None:
     assert causes == ["FlavorMigration"]
 
 
-@scenario("D7")
-def test_it_does_not_move_to_less_than_the_floor() -> None:
-    foreign = {"r1": "reservation", "o1": "on-demand"}
-    cores = cores_with_families(THREE, floor="reservation", foreign=foreign)
-    cores.job()
-    cores.at(100)
-    cores.done("o1")
-    cores.at(86_400)
-    assert cores.row() == Row("spot", "reservation spot", 0, 1, "4/0/4")
-
-
 @scenario("D6")
 def test_quota_for_a_migrating_variant_goes_to_no_other_workload() -> None:
     cores = cores_with_families(TWO, foreign={"r1": "reservation"})
@@ -96,43 +87,6 @@ def test_a_job_that_never_reports_its_stop_moves_after_the_drain_timeout() -> No
     assert "ForcedRelease" in cores.noted("j")
 
 
-@scenario("D6", "D17")
-def test_a_family_starts_over_when_the_next_variant_loses_its_quota() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    cores.stubborn.add("j")
-    cores.at(100)
-    cores.done("r1")
-    cores.offer({"reservation": 0, "on-demand": 4})
-    cores.at(130)
-    cores.stop("j")
-    cores.go()
-    assert cores.row() == Row("on-demand", "reservation on-demand", 1, 2, "0/4")
-    assert cores.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
-
-
-@scenario("D6", "D17")
-@pytest.mark.parametrize("checked", [True, False], ids=["reserved", "promised"])
-def test_a_family_starts_over_when_the_next_variant_is_deactivated(checked: bool) -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"}, checks=SLOW if checked else {})
-    if checked:
-        cores.judge("r1", "slow", "Ready")
-    cores.job()
-    cores.stubborn.add("j")
-    cores.at(100)
-    cores.done("r1")
-    if checked:
-        cores.judge(BETTER, "slow", "Ready")
-    assert cores.phase("j") == "Evicting"
-    cores.publish(facts.Deactivated, BETTER)
-    cores.go()
-    cores.at(130)
-    cores.stop("j")
-    cores.go()
-    assert cores.row() == Row("on-demand", "on-demand", 1, 2, "0/4")
-    assert cores.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
-
-
 def in_the_middle(*, explicit: bool = False, **more: Any) -> FamilyCores:
     """The job stops for the reservation, and takes its time; it began on-demand."""
     tags = [variant("reservation"), variant("on-demand")] if explicit else []
@@ -151,74 +105,73 @@ def stopped(cores: FamilyCores) -> None:
     cores.go()
 
 
-@scenario("D6", "D17")
-@pytest.mark.parametrize("stop", ["Hold", "HoldAndDrain"])
-def test_a_queue_stopped_during_a_swap_starts_no_variant(stop: str) -> None:
-    cores = in_the_middle()
-    cores.edit_queue(stopPolicy=stop)
-    cores.go()
-    stopped(cores)
-    assert (cores.on(), cores.used()) == ("", "0/0")
-    cores.at(200)
-    cores.edit_queue(stopPolicy="None")
-    cores.go()
-    assert cores.on() == "reservation"
-    assert cores.lived() == [("started", 0), ("stopped", 130), ("started", 200)]
+Change = Callable[[FamilyCores], None]
+EXPLICIT = [variant("reservation"), variant("on-demand")]
 
 
-@scenario("D5", "D6")
-def test_a_swap_is_undone_when_its_target_is_no_longer_allowed() -> None:
-    cores = in_the_middle(explicit=True)
-    cores.offer({"reservation": 4, "on-demand": 4, "spot": 4})
+def no_more_allowed(cores: FamilyCores) -> None:
+    cores.offer({**TWO, "spot": 4})
     cores.policy(explicit=[variant("reservation", "spot"), variant("on-demand")])
+
+
+@scenario("D5", "D6", "D17")
+@pytest.mark.parametrize(
+    ("change", "on", "active", "used"),
+    [
+        pytest.param(
+            lambda cores: cores.offer({"reservation": 0, "on-demand": 4}),
+            "on-demand", "reservation on-demand", "0/4", id="the target loses its quota",
+        ),
+        pytest.param(
+            lambda cores: cores.publish(facts.Deactivated, BETTER),
+            "on-demand", "on-demand", "0/4", id="the target is deactivated",
+        ),
+        pytest.param(
+            lambda cores: cores.offer({"on-demand": 4}),
+            "on-demand", "on-demand", "4", id="the target's flavor is removed",
+        ),
+        pytest.param(
+            no_more_allowed, "spot", "reservation", "0/0/4", id="the target may not have its flavor"
+        ),
+        pytest.param(
+            lambda cores: cores.offer({"reservation": 4}),
+            "reservation", "reservation", "4", id="the source's flavor is removed",
+        ),
+        pytest.param(
+            lambda cores: cores.policy("NoMigration", explicit=EXPLICIT),
+            "reservation", "reservation", "4/0", id="the mode changes",
+        ),
+        pytest.param(
+            lambda cores: cores.edit_queue(concurrentAdmission=None),
+            "reservation", "", "4/0", id="the policy is removed",
+        ),
+        pytest.param(
+            lambda cores: cores.edit_queue(stopPolicy="Hold"),
+            "", "reservation on-demand", "0/0", id="the queue is held",
+        ),
+    ],
+)  # fmt: skip
+def test_a_change_during_a_swap_leaves_the_job_with_the_best_that_is_left(
+    change: Change, on: str, active: str, used: str
+) -> None:
+    cores = in_the_middle(explicit=change is no_more_allowed)
+    change(cores)
     cores.go()
     stopped(cores)
-    assert cores.flavors_of("j-variant-reservation") <= {"spot"}
-    assert cores.on() == "spot"
-
-
-@scenario("D5", "D6")
-def test_the_policy_can_be_removed_during_a_swap() -> None:
-    cores = in_the_middle()
-    cores.edit_queue(concurrentAdmission=None)
-    cores.go()
-    stopped(cores)
-    assert head(cores.stored("j")).role == "regular"
-    assert cores.on() == "reservation"
-    assert cores.variants() == {}
-    cores.at(200)
-    cores.policy()
-    cores.done("j")
-    assert cores.used() == "0/0"
-
-
-@scenario("D5", "D6")
-def test_a_changed_mode_during_a_swap_leaves_the_job_with_quota() -> None:
-    cores = in_the_middle()
-    cores.policy("NoMigration")
-    cores.go()
-    stopped(cores)
-    assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
-
-
-@scenario("D5", "D6")
-@pytest.mark.parametrize("gone", ["reservation", "on-demand"])
-def test_a_flavor_can_be_removed_during_a_swap(gone: str) -> None:
-    cores = in_the_middle()
-    left = {flavor: much for flavor, much in TWO.items() if flavor != gone}
-    cores.offer(left)
-    cores.go()
-    stopped(cores)
-    (on,) = left
-    assert (cores.on(), cores.active(), cores.used()) == (on, on, "4")
-    assert cores.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
+    assert (cores.on(), cores.active(), cores.used()) == (on, active, used)
+    again = [("started", 130)] if on else []
+    assert cores.lived() == [("started", 0), ("stopped", 130), *again]
 
 
 @scenario("D6", "D22")
-def test_the_job_can_finish_during_a_swap() -> None:
+@pytest.mark.parametrize("fact", [facts.Finished, facts.Deleted])
+def test_a_family_that_ends_during_a_swap_leaves_its_quota_to_others(fact: type[Fact]) -> None:
     cores = in_the_middle()
-    cores.done("j")
-    assert cores.phase("j") == "Finished"
+    cores.publish(fact, "j")
+    cores.go()
+    if fact is facts.Deleted:
+        stopped(cores)
+        assert not any(map(cores.has, ("j", BETTER, WORSE)))
     assert cores.used() == "0/0"
     cores.job("k")
     assert cores.on("k") == "reservation"
@@ -237,24 +190,6 @@ def test_a_family_starts_over_when_the_reserved_variant_is_preempted() -> None:
     stopped(cores)
     assert cores.on() == "on-demand"
     assert cores.lived() == [("started", 0), ("stopped", 130), ("started", 130)]
-
-
-@scenario("D6", "D22")
-def test_a_parent_deleted_during_a_swap_leaves_no_variant() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    cores.stubborn.add("j")
-    cores.at(100)
-    cores.done("r1")
-    assert cores.phase("j") == "Evicting"
-    cores.publish(facts.Deleted, "j")
-    cores.go()
-    cores.stop("j")
-    cores.go()
-    assert not any(map(cores.has, ("j", BETTER, WORSE)))
-    assert cores.used() == "0/0"
-    cores.job("k")
-    assert cores.on("k") == "reservation"
 
 
 def fair() -> FamilyCores:
@@ -293,23 +228,6 @@ def test_while_the_better_one_is_judged_the_job_runs_and_the_share_counts_once()
     assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
     assert share(cores) == once
     assert cores.lived() == [("started", 0), ("stopped", 600), ("started", 600)]
-
-
-@scenario("D15")
-def test_an_admitted_one_with_checks_runs_until_the_better_one_is_through() -> None:
-    checks = {"reservation": ["slow"], "on-demand": ["quick"]}
-    cores = cores_with_families(TWO, checks=checks)
-    cores.job()
-    assert cores.reserved() == "reservation on-demand"
-    cores.at(10)
-    cores.judge(WORSE, "quick", "Ready")
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
-    cores.at(609)
-    assert cores.lived() == [("started", 10)]
-    cores.at(610)
-    cores.judge(BETTER, "slow", "Ready")
-    assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
-    assert cores.withdrawn("quick", WORSE)
 
 
 @scenario("D15")
@@ -354,21 +272,6 @@ def test_a_better_one_that_is_put_off_tries_again_after_its_delay() -> None:
     cores.judge(BETTER, "slow", "Ready")
     assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
     assert cores.lived() == [("started", 0), ("stopped", 160), ("started", 160)]
-
-
-@scenario("D16")
-def test_a_delayed_variant_does_not_delay_its_siblings() -> None:
-    cores = cores_with_families(
-        TWO, checks={**SLOW, "on-demand": ["quick"]}, foreign={"x": "on-demand"}
-    )
-    cores.judge("x", "quick", "Ready")
-    cores.job()
-    cores.judge(BETTER, "slow", "Retry", after=600)
-    cores.at(10)
-    cores.done("x")
-    assert cores.reserved() == "on-demand"
-    cores.judge(WORSE, "quick", "Ready")
-    assert cores.on() == "on-demand"
 
 
 @scenario("D6", "D15")
@@ -552,17 +455,6 @@ def test_a_stopped_queue_stops_the_job_if_it_drains_and_all_start_as_new(drains:
         assert cores.lived() == [("started", 0), ("stopped", 1000), ("started", 2000)]
 
 
-@scenario("D17")
-def test_a_lost_node_starts_the_family_over() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    cores.at(100)
-    admitted = cores.stored("j").status.admitted_revision
-    cores.publish(facts.Stopped, "j", revision=admitted, reason="NodeFailures")
-    cores.go()
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 2, "4/4")
-
-
 # Traps. -------------------------------------------------------------------------------------
 
 
@@ -579,19 +471,6 @@ def test_a_variant_left_for_a_better_one_can_be_admitted_again() -> None:
     assert cores.row() == Row("spot", "reservation on-demand spot", 1, 3, "4/4/4")
     requeued = find(cores.stored("j-variant-spot"), "Requeued")
     assert requeued is None or requeued.status == "True"
-
-
-@scenario("D23")
-def test_a_rejected_variant_stays_inactive_while_none_is_admitted() -> None:
-    cores = cores_with_families(TWO, checks=SLOW, foreign={"x": "on-demand"})
-    cores.job()
-    cores.judge(BETTER, "slow", "Rejected")
-    for _ in range(10):
-        cores.advance(600)
-        assert (cores.active(), cores.phase("j")) == ("on-demand", "Pending")
-    assert len(cores.requests("slow")) == 1
-    cores.done("x")
-    assert cores.on() == "on-demand"
 
 
 def patient(limit: int | None = None, **more: Any) -> FamilyCores:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from admittance.cli.show import sections
-from admittance.events import facts
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.workload.phase import phase
 from admittance.workload.waiting_reason import reason_of
@@ -81,14 +80,6 @@ def test_explain_describe_and_the_stored_parent_show_the_same_wait() -> None:
     assert (row.name, row.reason, row.message) == ("j", "Backoff", reply.message)
 
 
-def test_a_shorter_delay_of_one_variant_shortens_the_familys_wait() -> None:
-    cores = asked_twice()
-    cores.judge(BETTER, "quick", "Retry", after=600)
-    cores.judge(WORSE, "slow", "Retry", after=300)
-    cores.judge(BETTER, "quick", "Retry", after=60)
-    assert requeue_at(cores) == noon(1)
-
-
 def test_a_family_does_not_wait_for_a_rejected_variant_and_says_why() -> None:
     cores = asked_twice()
     cores.judge(BETTER, "quick", "Rejected", message="over budget")
@@ -127,21 +118,3 @@ def test_a_family_with_delayed_variants_waits_for_the_first() -> None:
     )
     cores.at(60)
     assert (cores.phase("j"), requeue_at(cores)) == ("Pending", None)
-
-
-def test_a_parent_that_becomes_regular_waits_for_no_variant() -> None:
-    cores = asked_twice()
-    cores.judge(BETTER, "quick", "Retry", after=600)
-    cores.judge(WORSE, "slow", "Retry", after=300)
-    cores.edit_queue(concurrentAdmission=None)
-    cores.go()
-    assert requeue_at(cores) is None
-    assert cores.phase("j") != "Backoff"
-
-
-def test_a_deactivated_family_has_no_timer() -> None:
-    cores = asked_twice()
-    cores.judge(BETTER, "quick", "Retry", after=600)
-    cores.judge(WORSE, "slow", "Retry", after=300)
-    cores.publish(facts.Deactivated, "j")
-    assert (cores.phase("j"), requeue_at(cores)) == ("Deactivated", None)

@@ -49,27 +49,6 @@ def test_a_migration_to_the_reservation_frees_all_bookings(cores: FamilyCapacity
     assert len(cores.ids()) == 1
 
 
-def test_it_takes_the_reservation_that_comes_before_its_capacity(
-    cores: FamilyCapacityCores,
-) -> None:
-    cores.done("r1")
-    assert (cores.on(), cores.starts("j")) == ("reservation", 1)
-    assert (set(cores.freed), cores.records()) == (set(cores.ids()), [])
-    cores.provisioned()
-    assert (cores.on(), cores.booked) == ("reservation", set())
-
-
-def test_a_failed_request_is_retried_while_the_reservation_is_awaited(
-    cores: FamilyCapacityCores,
-) -> None:
-    cores.fails()
-    assert cores.used() == "4/0"
-    cores.advance(60)
-    assert [one.attempt for one in cores.wanted] == [1, 2]
-    cores.provisioned()
-    assert (cores.on(), cores.starts("j")) == ("spot", 1)
-
-
 def test_revoked_capacity_ends_the_variant_and_its_booking(cores: FamilyCapacityCores) -> None:
     cores.provisioned()
     cores.provider(CapacityRevoked, message="sold")

@@ -34,62 +34,6 @@ def where(house: FamilyController, name: str = "j") -> str:
     return str(phase(house.get(name), house.now))
 
 
-def test_preempted_from_outside_it_starts_over_as_if_it_were_new() -> None:
-    house = running("b").assign("a").verdict("a", "slow", "Rejected")
-    assert house.get(A).status.stopped_by == "Rejected"
-    assert house.active() == "b"
-    house.preempt("b").stop()
-    assert house.active() == "abc"
-    assert house.get(A).status.stopped_by == ""
-    assert where(house) == "Pending"
-    status = house.get().status
-    assert (status.family_start, status.first_admitted_at) == (house.now, None)
-    assert not any(one.status.admission for one in house.variants())
-
-
-@pytest.mark.scenario("D31")
-@pytest.mark.parametrize(
-    ("gone", "back"),
-    [
-        pytest.param(lambda house: house.preempt("b"), True, id="preempted: all start over"),
-        pytest.param(
-            lambda house: house.verdict("b", "odd", "Retry", requeue_after_seconds=60),
-            False,
-            id="a check says Retry: a rejected variant stays inactive",
-        ),
-    ],
-)
-def test_a_variant_rejected_by_a_check_returns_only_with_the_family(
-    gone: Callable[[FamilyController], FamilyController], *, back: bool
-) -> None:
-    house = running("b").assign("a").verdict("a", "slow", "Rejected")
-    gone(house)
-    house.stop()
-    assert house.active() == ("abc" if back else "bc")
-
-
-def test_a_variant_stopped_by_its_user_is_not_activated_by_policy() -> None:
-    house = running("b").happens(facts.Deactivated(namespace="ns", name=A))
-    assert house.get(A).status.stopped_by == "User"
-    house.preempt("b").stop()
-    assert house.active() == "bc"
-    house.happens(facts.Activated(namespace="ns", name=A, reason="race"))
-    assert (house.active(), house.reason) == ("bc", "PolicyMovedOn")
-    house.happens(facts.Activated(namespace="ns", name=A))
-    assert house.active() == "abc"
-
-
-def test_a_retry_stops_the_job_and_only_that_variant_waits() -> None:
-    house = running("b").verdict("b", "odd", "Retry", requeue_after_seconds=60)
-    assert house.condition("Evicted") == "True: VariantEvicted"
-    assert house.condition("Evicted", B) == "True: AdmissionCheck"
-    house.stop()
-    assert where(house, B) == "Backoff"
-    assert (where(house), where(house, A), where(house, C)) == ("Pending",) * 3
-    house.assign("c")
-    assert house.starts == [("j", "b"), ("j", "c")]
-
-
 def test_a_rejection_is_no_new_start_and_the_siblings_race() -> None:
     house = running("b")
     first = house.get().status.first_admitted_at
@@ -103,17 +47,6 @@ def test_a_rejection_is_no_new_start_and_the_siblings_race() -> None:
     assert house.active() == "ac"
 
 
-def test_the_parent_is_rejected_when_every_variant_is() -> None:
-    house = FamilyController(("a", "b"), checks=CHECKS).family().assign("a").assign("b")
-    house.verdict("a", "slow", "Rejected")
-    assert where(house) == "Pending"
-    house.verdict("b", "odd", "Rejected")
-    assert where(house) == "Rejected"
-    assert ("rejected", "j") in house.published
-    house.happens(facts.Activated(**J))
-    assert (where(house), house.active()) == ("Pending", "ab")
-
-
 def test_the_last_variant_to_be_rejected_may_be_the_running_one() -> None:
     house = FamilyController(("a", "b"), checks=CHECKS).family().assign("a").assign("b")
     house.verdict("a", "slow", "Rejected").verdict("b", "odd").confirm("b")
@@ -125,29 +58,6 @@ def test_the_last_variant_to_be_rejected_may_be_the_running_one() -> None:
 
 
 PODS = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30), backoff_limit=1))
-
-
-def test_pods_not_ready_in_time_evict_parent_and_variant_with_backoff() -> None:
-    """Trap c."""
-    house = running("c", PODS).due("pods-ready")
-    for name in ("j", C):
-        assert house.condition("Evicted", name) == "True: PodsReadyTimeout"
-    house.stop()
-    assert where(house) == "Backoff"
-    assert [where(house, one) for one in (A, B, C)] == ["Pending"] * 3
-    house.assign("c")
-    assert house.get(C).status.admission is None
-    house.due("requeue")
-    assert where(house) == "Pending"
-    house.assign("c")
-    assert house.starts == [("j", "c"), ("j", "c")]
-    assert house.get().status.requeue_state is not None
-    # Once too often.
-    house.due("pods-ready").stop()
-    assert where(house) == "Deactivated"
-    assert house.active() == ""
-    house.happens(facts.Activated(**J))
-    assert house.active() == "abc"
 
 
 ENDS: dict[str, Callable[[FamilyController], FamilyController]] = {
@@ -186,93 +96,11 @@ def test_a_siblings_delay_and_retry_count_stay_unless_the_family_is_as_new(end: 
     assert retries(house, A, "slow") == 2
 
 
-def test_a_siblings_retry_count_stays_while_its_checks_are_pending() -> None:
-    house = running("b", PODS).assign("a").verdict("a", "slow", "Retry", requeue_after_seconds=5)
-    house.due("requeue", A).assign("a")
-    assert where(house, A) == "QuotaReserved"
-    house.due("pods-ready").stop()
-    assert (where(house, A), retries(house, A, "slow")) == ("Pending", 1)
-
-
-def test_pods_that_are_ready_are_so_on_the_variant_too() -> None:
-    house = running("c")
-    revision = house.get().status.admitted_revision
-    house.happens(facts.PodsReady(**J, revision=revision))
-    assert house.condition("PodsReady", C) == "True: Started"
-    house.happens(facts.PodsNotReady(**J, revision=revision))
-    assert house.condition("PodsReady", C) == "False: WaitForRecovery"
-
-
-def test_a_drained_queue_takes_all_and_lets_them_race_when_it_runs_again() -> None:
-    house = running("b").assign("a")
-    house.edit_queue(stopPolicy="HoldAndDrain")
-    assert house.condition("Evicted") == "True: ClusterQueueStopped"
-    assert house.condition("Evicted", B) == "True: ClusterQueueStopped"
-    assert house.get(A).status.admission is None
-    house.stop()
-    assert house.condition("QuotaReserved") == "False: Suspended"
-    house.edit_queue(stopPolicy=None)
-    assert where(house) == "Pending"
-    assert [where(house, one) for one in (A, B, C)] == ["Pending"] * 3
-    house.assign("c")
-    assert house.starts == [("j", "b"), ("j", "c")]
-
-
-def test_a_lost_job_starts_over_at_once() -> None:
-    house = running("c")
-    revision = house.get().status.admitted_revision
-    house.happens(facts.Stopped(**J, revision=revision, reason="NodeFailures"))
-    assert house.get(C).status.admission is None
-    assert (where(house), house.active()) == ("Pending", "abc")
-
-
-def test_a_parent_that_is_turned_off_takes_all_its_variants_with_it() -> None:
-    house = running("b").assign("a").happens(facts.Deactivated(**J))
-    assert house.active() == ""
-    assert house.get(A).status.admission is None
-    assert house.condition("Evicted", B) == "True: Deactivated"
-    assert house.get(B).status.admission is not None
-    house.stop()
-    assert where(house) == "Deactivated"
-    house.later(5).happens(facts.Activated(**J))
-    assert house.active() == "abc"
-    assert house.get().status.family_start == house.now
-
-
 def test_turned_on_again_while_the_job_still_stops() -> None:
     house = running("b").happens(facts.Deactivated(**J)).happens(facts.Activated(**J))
     assert where(house) == "Evicting"
     house.stop()
     assert (where(house), house.active()) == ("Pending", "abc")
-
-
-def test_a_held_family_is_not_tried() -> None:
-    house = FamilyController(checks=CHECKS).family().assign("a").happens(facts.Held(**J))
-    assert house.active() == ""
-    assert house.get(A).status.admission is None
-    house.happens(facts.Released(**J))
-    assert house.active() == "abc"
-
-
-def test_a_variant_left_by_a_migration_can_be_admitted_again() -> None:
-    """Trap a: FlavorMigration leaves Requeued False, and something has to turn it True."""
-    house = running("c").assign("a").verdict("a", "slow").confirm("a").stop()
-    assert house.condition("Requeued", C).startswith("False")
-    house.preempt("a").stop()
-    assert house.condition("Requeued", C) == "True: Reactivated"
-    house.assign("c")
-    assert house.starts == [("j", "c"), ("j", "a"), ("j", "c")]
-
-
-def test_a_variant_deleted_by_hand_stops_the_job_first() -> None:
-    house = running("c").happens(facts.Deleted(namespace="ns", name=C))
-    assert house.is_there(C)
-    assert house.condition("Evicted") == "True: VariantEvicted"
-    house.stop()
-    assert not house.is_there(C)
-    assert house.active() == "ab"
-    house.happens(*house.variant_facts())
-    assert house.active() == "abc"
 
 
 def test_a_variant_deleted_by_hand_is_gone_when_its_job_finishes() -> None:
@@ -308,12 +136,6 @@ def test_no_flavor_for_one_variant_is_not_the_reason_of_the_family(
     assert house.condition("QuotaReserved") == expected
 
 
-def test_a_variant_stopped_by_its_user_lets_the_others_compete() -> None:
-    house = running("c").happens(facts.Deactivated(namespace="ns", name=C)).stop()
-    assert where(house) == "Pending"
-    assert house.active() == "ab"
-
-
 def test_a_variant_has_no_times_of_a_job() -> None:
     house = running("c", PODS)
     around = house.controller.queues
@@ -321,24 +143,6 @@ def test_a_variant_has_no_times_of_a_job() -> None:
     house.preempt("c")
     assert due_times(house.get(C), house.now, around) == {}
     assert "drain" in due_times(house.get(), house.now, around)
-
-
-def test_a_job_that_never_reports_its_stop_is_released_by_timeout() -> None:
-    house = running("c").preempt("c").due("drain")
-    assert (where(house), house.active()) == ("Pending", "abc")
-    assert house.get(C).status.admission is None
-    assert any(
-        isinstance(one, facts.Noted) and one.reason == "ForcedRelease" for one in house.facts
-    )
-
-
-def test_an_eviction_of_the_variant_is_published_for_the_parent() -> None:
-    house = running("c").preempt("c")
-    told = [one for one in house.facts if isinstance(one, facts.Evicted)]
-    assert [(one.name, one.reason, one.underlying_cause) for one in told] == [
-        ("j", "VariantEvicted", "Preempted")
-    ]
-    assert told[0].preempted_by is not None
 
 
 def test_a_finished_variant_may_be_deleted_when_it_is_read_again() -> None:

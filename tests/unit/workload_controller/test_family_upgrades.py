@@ -4,14 +4,12 @@ docs/spec/lifecycle.md#4.6."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from admittance.control.batch import fold
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
-from admittance.workload.conditions import find
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import an_admission
 from support.cores.family_controller import UPGRADE, FamilyController
@@ -32,14 +30,6 @@ def promised() -> FamilyController:
     return FamilyController().family().assign("c").later(60).assign("a", source="c")
 
 
-def test_the_running_sibling_is_untouched_until_the_checks_have_passed() -> None:
-    house = FamilyController(checks=CHECKS).family().assign("c")
-    before = house.revision_of(C)
-    house.assign("a").verdict("a", "slow")
-    assert house.revision_of(C) == before
-    assert house.condition("Admitted") == "True: Admitted"
-
-
 def test_both_are_in_one_commit_with_their_parent() -> None:
     house = FamilyController(checks=CHECKS).family().assign("c").assign("a").verdict("a", "slow")
     confirmed = house.logged_fact(facts.Confirmed(**house.decided(A)))
@@ -49,24 +39,6 @@ def test_both_are_in_one_commit_with_their_parent() -> None:
     assert names[-1] == "j"
     assert len({put.group for put in commit.puts}) == 1
     assert commit.puts[0].group
-
-
-@pytest.mark.parametrize("begin", [moving, promised])
-def test_it_moves_once_the_job_has_stopped(begin: Callable[[], FamilyController]) -> None:
-    house = begin()
-    assert house.get().status.migrating_to == A
-    assert house.condition("Evicted", C) == "True: FlavorMigration"
-    assert house.starts == [("j", "c")]
-    first = house.get().status.first_admitted_at
-    house.later(1).stop()
-    status = house.get().status
-    assert house.starts == [("j", "c"), ("j", "a")]
-    assert (status.admitted_variant, status.migrating_to) == (A, "")
-    assert status.first_admitted_at == first
-    assert status.family_start is None
-    assert house.active() == "a"
-    assert house.get(C).status.admission is None
-    assert house.get(A).status.promised is None
 
 
 @pytest.mark.parametrize("begin", [moving, promised])
@@ -80,51 +52,6 @@ def test_a_source_flavor_removed_and_restored_during_a_move_competes(
     house.offer(("c", "a", "b"), CHECKS if begin is moving else None)
     assert house.active() == "ca"
     assert house.condition("Requeued", C).startswith("True")
-
-
-def test_promised_quota_is_not_a_reservation() -> None:
-    house = promised()
-    assert house.condition("QuotaReserved", A) == "False: WaitingForPreemptedWorkloads"
-    reserved = find(house.get(A), "QuotaReserved")
-    assert reserved is not None
-    assert reserved.message == "Pending the migration of 1 workload(s)"
-    assert house.get(A).status.admission is None
-    assert house.get(A).status.promised is not None
-
-
-@pytest.mark.parametrize("begin", [moving, promised])
-def test_a_migration_continues_when_no_stop_is_reported_in_time(
-    begin: Callable[[], FamilyController],
-) -> None:
-    house = begin().due("drain")
-    assert house.starts == [("j", "c"), ("j", "a")]
-
-
-@pytest.mark.parametrize("begin", [moving, promised])
-@pytest.mark.parametrize(
-    "lost",
-    [
-        pytest.param(lambda h: h.happens(facts.Deactivated(namespace="ns", name=A)), id="stopped"),
-        pytest.param(lambda h: h.happens(facts.Deleted(namespace="ns", name=A)), id="deleted"),
-        pytest.param(lambda h: h.offer(("b", "c"), None), id="its flavor is gone, and families"),
-        pytest.param(lambda h: h.edit_queue(stopPolicy="Hold"), id="the queue is held"),
-    ],
-)
-def test_a_migration_without_its_target_starts_the_family_over(
-    begin: Callable[[], FamilyController], lost: Callable[[FamilyController], Any]
-) -> None:
-    house = begin()
-    lost(house)
-    house.stop()
-    assert house.starts == [("j", "c")]
-    assert house.get().status.admitted_variant == ""
-    assert not any(one.status.admission or one.status.promised for one in house.variants())
-
-
-def test_a_migration_ends_when_a_check_rejects_its_target() -> None:
-    house = moving().verdict("a", "slow", "Rejected").stop()
-    assert house.starts == [("j", "c")]
-    assert house.active() == "bc"
 
 
 def test_a_migration_ends_when_a_late_retry_delays_its_target() -> None:
@@ -145,35 +72,6 @@ def test_a_migration_ends_when_a_late_retry_delays_its_target() -> None:
     house.later(1).stop()
     assert house.condition("Admitted") == "False: NoReservation"
     assert house.active() == "betterworse"
-
-
-def test_preempted_meanwhile() -> None:
-    house = moving().preempt("a").stop()
-    assert house.starts == [("j", "c")]
-    assert house.active() == "abc"
-
-
-@pytest.mark.parametrize("begin", [moving, promised])
-@pytest.mark.parametrize(
-    "end",
-    [
-        pytest.param(lambda h: h.happens(facts.Deleted(**J)).stop(), id="the parent is deleted"),
-        pytest.param(lambda h: h.happens(facts.Finished(**J)), id="the job ends first"),
-    ],
-)
-def test_the_end_in_the_middle_of_it(
-    begin: Callable[[], FamilyController], end: Callable[[FamilyController], FamilyController]
-) -> None:
-    assert end(begin()).workloads() == []
-
-
-@pytest.mark.parametrize("begin", [moving, promised])
-def test_turned_off_in_the_middle_of_it(begin: Callable[[], FamilyController]) -> None:
-    house = begin().happens(facts.Deactivated(**J)).stop()
-    assert house.starts == [("j", "c")]
-    assert house.active() == ""
-    house.happens(facts.Activated(**J))
-    assert house.active() == "abc"
 
 
 def test_a_decision_on_an_old_sibling_revision_is_void_and_forgotten() -> None:
@@ -201,24 +99,6 @@ def test_a_worse_variant_is_never_reserved_beside_a_better_one() -> None:
     assert house.get(C).status.admission is None
 
 
-def test_two_that_are_confirmed_at_once_are_never_both_admitted() -> None:
-    checks = {"a": ("slow",), "b": ("odd",)}
-    house = FamilyController(checks=checks).family().assign("a").assign("b")
-    house.verdict("a", "slow").verdict("b", "odd")
-    both = [facts.Confirmed(**house.decided(one)) for one in (A, B)]
-    house.happens(*both)
-    assert house.get().status.admitted_variant == A
-    assert house.get(B).status.admission is None
-
-
-def test_the_job_gets_the_pod_set_updates_of_its_variants_checks() -> None:
-    house = FamilyController(checks=CHECKS).family().assign("c").assign("a")
-    zone = PodSetUpdate(name="main", labels={"zone": "z"})
-    house.verdict("a", "slow", pod_set_updates=(zone,)).confirm("a").stop()
-    admitted = [one for one in house.facts if isinstance(one, facts.Admitted)]
-    assert [dict(one.pod_sets[0].labels) for one in admitted] == [{}, {"zone": "z"}]
-
-
 def test_a_migration_is_counted_once() -> None:
     tally = WorkloadMetrics()
     house = FamilyController()
@@ -227,16 +107,6 @@ def test_a_migration_is_counted_once() -> None:
     assert tally.evicted.clusters.values == {("cq", "FlavorMigration", "", ""): 1}
     assert tally.lifecycle.admitted.clusters.values == {("cq", ""): 2}
     assert tally.migrations.values == {("cq", "c", "a"): 1}
-
-
-def test_promised_quota_is_revoked_when_quota_is_cut_meanwhile() -> None:
-    house = promised()
-    house.happens(facts.Revoked(**house.decided(A), reason="QuotaChanged", message="2 cpu less"))
-    assert house.condition("QuotaReserved", A) == "False: QuotaChanged"
-    assert house.get(A).status.promised is None
-    house.stop()
-    assert house.starts == [("j", "c")]
-    assert house.active() == "abc"
 
 
 def test_pod_set_updates_that_contradict_the_flavor_reject_the_variant() -> None:
@@ -248,9 +118,3 @@ def test_pod_set_updates_that_contradict_the_flavor_reject_the_variant() -> None
     assert house.starts == [("j", "c")]
     assert house.get(A).status.stopped_by == "Rejected"
     assert house.active() == "bc"
-
-
-def test_promised_quota_ends_with_its_variant() -> None:
-    house = promised().happens(facts.Deactivated(namespace="ns", name=A))
-    assert house.condition("Evicted") == "True: VariantEvicted"
-    assert house.get(A).status.promised is None
