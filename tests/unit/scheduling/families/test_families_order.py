@@ -9,6 +9,7 @@ from support.cores.family_scheduler import FamilyScheduler, full
 from support.cores.stepped_scheduler import groups
 
 
+@pytest.mark.scenario("D26")
 def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue()
@@ -27,6 +28,7 @@ def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
     ]
 
 
+@pytest.mark.scenario("D26")
 def test_a_swap_of_the_queues_flavors_swaps_siblings() -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue()
