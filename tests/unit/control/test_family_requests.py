@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from admittance.events import facts
-from admittance.events.shapes import PendingPreemption, PlannedVictim
+from admittance.events.shapes import PendingPreemption, PlannedVictim, Refusal
 from admittance.family import PREEMPTION_TIMEOUT
 from admittance.workload.family_info import gate_of
 from admittance.workload.stored import head
@@ -17,14 +17,14 @@ from support.builders import a_manifest
 from support.cores.family_controller import FamilyController
 from support.cores.family_cores import cores_with_families
 
-J = {"namespace": "ns", "name": "j"}
+J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
 VICTIM = PlannedVictim(namespace="ns", name="v", uid="v", reason="InClusterQueue")
 
 
 @pytest.mark.scenario("D32")
 def test_a_parent_without_any_flavor_left_reports_that() -> None:
-    allowed = {"admissionConstraints": {"allowedResourceFlavors": ["z"]}}
+    allowed: dict[str, Any] = {"admissionConstraints": {"allowedResourceFlavors": ["z"]}}
     house = FamilyController().submit(**allowed)
     assert house.condition("QuotaReserved") == "False: NoMatchingFlavor"
     house.offer(("a", "z"))
@@ -43,7 +43,7 @@ def test_a_parent_lists_its_variants_and_why_it_waits() -> None:
         (C, "c", True, "race"),
     ]
     house.assign("a")
-    refusal = facts.Refusal(reason="WaitingForQuota", message="4 cpu short in b")
+    refusal = Refusal(reason="WaitingForQuota", message="4 cpu short in b")
     house.happens(facts.Refused(**house.decided(B), refusal=refusal), facts.Aggregated(**J))
     assert house.condition("QuotaReserved") == "False: WaitingForQuota"
     told = next(c.message for c in house.get().status.conditions if c.type == "QuotaReserved")

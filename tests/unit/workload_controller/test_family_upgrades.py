@@ -4,6 +4,7 @@ docs/spec/lifecycle.md#4.6."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
