@@ -123,14 +123,14 @@ class Faults:
                 world.services[name].silence()
                 world.kernel.after(fault.seconds, lambda: self._resume(process))
             case "partition" | "mute":
-                mute, deaf = world.rng.choice(((True, True), (True, False), (False, True)))
+                outgoing, incoming = world.rng.choice(((True, True), (True, False), (False, True)))
                 if fault.kind == "mute":
-                    mute, deaf = True, False
+                    outgoing, incoming = True, False
                 resets = world.rng.random() < 0.3
-                if mute or resets:
+                if outgoing or resets:
                     world.services[name].silence()
                 for wire in wires:
-                    wire.silence(fault.seconds, out=mute, back=deaf)
+                    wire.silence(fault.seconds, out=outgoing, back=incoming)
                     if resets:
                         wire.lose()
                 self._silence_when_lost(process, fault.seconds)

@@ -43,8 +43,8 @@ accounts {{
     jetstream: enabled
     users: [
       {{user: admit, password: "{SECRET}"}}
-      {{user: mute, password: secret, permissions: {{publish: ["admit.>"]}}}}
-      {{user: deaf, password: secret, permissions: {{subscribe: ["admit.>"]}}}}
+      {{user: publisher, password: secret, permissions: {{publish: ["admit.>"]}}}}
+      {{user: subscriber, password: secret, permissions: {{subscribe: ["admit.>"]}}}}
       {{user: blind, password: secret, permissions: {{publish: ["$JS.API.INFO"]}}}}
       {{user: reader, password: secret, permissions: {{publish: ["$JS.API.>"]}}}}
       {{user: reading, password: secret, permissions: {{
@@ -89,9 +89,9 @@ async def test_each_refusal_of_credentials_says_what_to_do(
     )
     error = await refusal(guarded.url("secret"))
     assert f"nats://***@{at} refuses these credentials: check the token in the URL" == str(error)
-    error = await refusal(guarded.url("mute:secret"))
+    error = await refusal(guarded.url("publisher:secret"))
     assert "may not publish to $JS.API.INFO: give this user the permissions" in str(error)
-    error = await refusal(guarded.url("deaf:secret"))
+    error = await refusal(guarded.url("subscriber:secret"))
     assert "may not subscribe to _inbox." in str(error)
     error = await refusal(guarded.url("bare:secret"))
     assert "has no JetStream for this account" in str(error)

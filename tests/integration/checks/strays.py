@@ -83,29 +83,27 @@ class Stray:
         await self.bus.nc.publish(self.subject(asked), data)
 
 
-class Silent(Stray):
+def answering(**fields: Any) -> type[Stray]:
+    """A controller whose verdicts have these fields."""
+
+    class Answering(Stray):
+        async def on_requested(self, asked: Said) -> None:
+            await self.say(asked, **fields)
+
+    return Answering
+
+
+class NeverAnswers(Stray):
     async def on_requested(self, asked: Said) -> None:
         pass
 
 
-class Forgetful(Stray):
-    """Sends the same cycle every time."""
-
-    async def on_requested(self, asked: Said) -> None:
-        await self.say(asked, cycle=1)
-
-
-class Inventive(Stray):
-    async def on_requested(self, asked: Said) -> None:
-        await self.say(asked, state="Approved")
-
-
-class Garbled(Stray):
+class SendsNoJson(Stray):
     async def on_requested(self, asked: Said) -> None:
         await self.put(asked, b"{'state': 'Ready'}")
 
 
-class Deaf(Stray):
+class JudgesAfterWithdrawal(Stray):
     """Continues to judge when its request is withdrawn."""
 
     async def on_requested(self, asked: Said) -> None:
@@ -113,35 +111,23 @@ class Deaf(Stray):
         await self.say(asked)
 
 
-class Stubborn(Stray):
+class AnswersWithdrawals(Stray):
     """Sends its verdict again when the request is withdrawn."""
 
     async def on_withdrawn(self, asked: Said) -> None:
         await self.say(asked)
 
 
-class Hoarding(Stray):
+class NeverAcknowledges(Stray):
     acknowledges = False
 
 
-class Unescaped(Stray):
+class LeavesNamesUnescaped(Stray):
     def subject(self, asked: Said) -> str:
         return f"admit.check.reported.example_com=2Fstray.{asked['namespace']}.{asked['name']}"
 
 
-class Impatient(Stray):
-    """Asks for a negative delay."""
-
-    async def on_requested(self, asked: Said) -> None:
-        await self.say(asked, state="Retry", requeueAfterSeconds=-5)
-
-
-class Endless(Stray):
-    async def on_requested(self, asked: Said) -> None:
-        await self.say(asked, state="Retry", requeueAfterSeconds=10_000_000_000)
-
-
-class Doubting(Stray):
+class ChangesItsVerdict(Stray):
     """Sends another verdict each time it gets a request for the same workload."""
 
     def __init__(self, bus: Bus) -> None:
@@ -154,7 +140,7 @@ class Doubting(Stray):
         await self.say(asked, state="Ready" if first else "Retry")
 
 
-class Dropping(Stray):
+class DropsLateRetries(Stray):
     """Stops judging at every withdrawal, whatever the reason."""
 
     async def on_requested(self, asked: Said) -> None:
@@ -163,7 +149,7 @@ class Dropping(Stray):
             await self.say(asked, state="Retry", requeueAfterSeconds=60)
 
 
-class Strict(Stray):
+class EndsAtUnknownFields(Stray):
     """Dies of unknown parameters and fields."""
 
     dead = False
@@ -174,7 +160,7 @@ class Strict(Stray):
             await self.say(asked)
 
 
-class Overwhelmed(Stray):
+class TenASecond(Stray):
     """Handles at most ten requests a second."""
 
     def __init__(self, bus: Bus) -> None:
@@ -187,20 +173,13 @@ class Overwhelmed(Stray):
             await self.say(asked)
 
 
-class Chatty(Stray):
+class RepeatsVerdicts(Stray):
     async def on_requested(self, asked: Said) -> None:
         for _ in range(30):
             await self.say(asked, message="still fine")
 
 
-class Overreaching(Stray):
-    """Adds to a pod set that does not exist."""
-
-    async def on_requested(self, asked: Said) -> None:
-        await self.say(asked, podSetUpdates=[{"name": "workers", "labels": {"a": "b"}}])
-
-
-class Breathless(Stray):
+class SendsWrongHeartbeats(Stray):
     """Sends invalid heartbeats."""
 
     async def on_requested(self, asked: Said) -> None:
@@ -208,7 +187,7 @@ class Breathless(Stray):
         await self.say(asked)
 
 
-class Listening(Stray):
+class PlainSubscription(Stray):
     """Has no fault, and uses a plain subscription instead of the durable."""
 
     listens = "subscription"

@@ -76,59 +76,41 @@ async def test_the_late_retry_of_the_sdk_is_reported(bus: Bus, nats_server: Test
 async def test_a_controller_without_sdk_and_durable_can_pass(
     bus: Bus, nats_server: TestServer
 ) -> None:
-    async with at_work(strays.Listening, nats_server.url):
+    async with at_work(strays.PlainSubscription, nats_server.url):
         report = await tried(bus, nats_server.url)
     assert details_by_case(report, FAILED) == {}
     assert "plain subscription" in details_by_case(report, NOT_APPLICABLE)["acknowledges"]
 
 
+FAULTS: list[tuple[Any, str, str]] = [
+    (strays.NeverAnswers, "answers", "no message within"),
+    (strays.answering(cycle=1), "names", "sent cycle 1; the request has 7"),
+    (strays.answering(state="Approved"), "state", "'Approved'"),
+    (strays.SendsNoJson, "json", "not JSON"),
+    (strays.JudgesAfterWithdrawal, "withdrawn", "after the request was withdrawn"),
+    (strays.AnswersWithdrawals, "withdrawn", "sent Ready"),
+    (strays.NeverAcknowledges, "acknowledges", "not acknowledged"),
+    (strays.LeavesNamesUnescaped, "subject", "answers_1"),
+    (strays.answering(state="Retry", requeueAfterSeconds=-5), "delay", "-5 s, which is negative"),
+    (strays.answering(state="Retry", requeueAfterSeconds=10**10), "delay", "seven days"),
+    (strays.ChangesItsVerdict, "twice", "Ready, then Retry"),
+    (strays.DropsLateRetries, "late-retry", "sent no Retry"),
+    (strays.EndsAtUnknownFields, "unknown-parameters", "did not answer any more"),
+    (strays.TenASecond, "flood", "of 200"),
+    (strays.RepeatsVerdicts, "repeats", " times for one cycle"),
+    (
+        strays.answering(podSetUpdates=[{"name": "workers", "labels": {"a": "b"}}]),
+        "updates",
+        "'workers'",
+    ),
+    (strays.SendsWrongHeartbeats, "heartbeat", "I am well"),
+]
+"""A program with the fault, the rule that names it, and a part of the report."""
+
+
 @pytest.mark.parametrize(
     ("make", "case", "sentence"),
-    [
-        pytest.param(strays.Silent, "answers", "no message within", id="one that never answers"),
-        pytest.param(
-            strays.Forgetful, "names", "sent cycle 1; the request has 7", id="a wrong cycle"
-        ),
-        pytest.param(strays.Inventive, "state", "'Approved'", id="a state that does not exist"),
-        pytest.param(strays.Garbled, "json", "not JSON", id="JSON that is none"),
-        pytest.param(
-            strays.Deaf,
-            "withdrawn",
-            "after the request was withdrawn",
-            id="judging on when withdrawn",
-        ),
-        pytest.param(
-            strays.Stubborn, "withdrawn", "sent Ready", id="Ready as an answer to a withdrawal"
-        ),
-        pytest.param(
-            strays.Hoarding, "acknowledges", "not acknowledged", id="one that never acknowledges"
-        ),
-        pytest.param(
-            strays.Unescaped, "subject", "answers_1", id="names that are not escaped in subjects"
-        ),
-        pytest.param(strays.Impatient, "delay", "-5 s, which is negative", id="a negative delay"),
-        pytest.param(strays.Endless, "delay", "seven days", id="a delay of three centuries"),
-        pytest.param(
-            strays.Doubting, "twice", "Ready, then Retry", id="two minds about one request"
-        ),
-        pytest.param(
-            strays.Dropping, "late-retry", "sent no Retry", id="a late Retry that is dropped"
-        ),
-        pytest.param(
-            strays.Strict,
-            "unknown-parameters",
-            "did not answer any more",
-            id="dying of unknown parameters",
-        ),
-        pytest.param(strays.Overwhelmed, "flood", "of 200", id="lost in a flood"),
-        pytest.param(
-            strays.Chatty, "repeats", " times for one cycle", id="saying it again and again"
-        ),
-        pytest.param(
-            strays.Overreaching, "updates", "'workers'", id="adding to a pod set that is not there"
-        ),
-        pytest.param(strays.Breathless, "heartbeat", "I am well", id="unreadable heartbeats"),
-    ],
+    [pytest.param(*fault, id=f"{fault[1]}: {fault[2]}") for fault in FAULTS],
 )
 async def test_each_fault_is_reported(
     bus: Bus, nats_server: TestServer, make: Callable[[Bus], Stray], case: str, sentence: str

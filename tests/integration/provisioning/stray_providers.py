@@ -83,30 +83,40 @@ class StrayProvider(Stray):
         await self.bus.nc.publish(subject, data)
 
 
-class Plain(StrayProvider):
+class PlainSubscription(StrayProvider):
     """Makes no mistake, but receives requests by a plain subscription instead of the durable."""
 
     listens = "subscription"
 
 
-class Mute(StrayProvider):
+def saying(**fields: Any) -> type[StrayProvider]:
+    """A provider whose statuses have these fields."""
+
+    class Saying(StrayProvider):
+        async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
+            await super().say(asked, word, **{**more, **fields})
+
+    return Saying
+
+
+class NeverAnswers(StrayProvider):
     async def provide(self, asked: Said) -> None:
         pass
 
 
-class Promising(StrayProvider):
+class OnlyAccepts(StrayProvider):
     """Accepts, and that is that."""
 
     async def provide(self, asked: Said) -> None:
         await self.say(asked, "accepted")
 
 
-class Mumbling(StrayProvider):
+class SendsNoJson(StrayProvider):
     async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
         await self.put_word(asked, word, b"{'id': 7}")
 
 
-class Nameless(StrayProvider):
+class LeavesIdOut(StrayProvider):
     """Leaves the id out."""
 
     async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
@@ -114,52 +124,20 @@ class Nameless(StrayProvider):
         await self.put_word(asked, word, json.dumps(said).encode())
 
 
-class Mistaken(StrayProvider):
-    """Says an id of its own."""
-
-    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
-        await super().say(asked, word, **{**more, "id": f"mine/{asked['name']}/1/1"})
-
-
-class Inventing(StrayProvider):
+class SendsUnknownWord(StrayProvider):
     """Says a word that does not exist."""
 
     async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
         await super().say(asked, "ready" if word == "provisioned" else word, **more)
 
 
-class Unescaping(StrayProvider):
+class LeavesNamesUnescaped(StrayProvider):
     async def put_word(self, asked: Said, word: str, data: bytes) -> None:
         subject = f"admit.provisioning.{word}.{TOKEN}.{asked['namespace']}.{asked['name']}"
         await self.bus.nc.publish(subject, data)
 
 
-class Numbing(StrayProvider):
-    """Details that are no text."""
-
-    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
-        await super().say(asked, word, **{**more, "details": {"machine": 7}})
-
-
-class Verbose(StrayProvider):
-    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
-        details = {f"detail-{number}": "x" for number in range(65)}
-        await super().say(asked, word, **{**more, "details": details})
-
-
-class Adding(StrayProvider):
-    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
-        await super().say(asked, word, **more, podSetUpdates=[{"name": "workers"}])
-
-
-class Hurried(StrayProvider):
-    """Wants a delay where nothing failed."""
-
-    async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
-        await super().say(asked, word, **{**more, "retryAfter": 5})
-
-
-class Counting(StrayProvider):
+class SendsLowerNumbers(StrayProvider):
     """Its numbers fall."""
 
     async def provide(self, asked: Said) -> None:
@@ -167,7 +145,7 @@ class Counting(StrayProvider):
         await self.say(asked, seq=1)
 
 
-class Backward(StrayProvider):
+class AcceptsAfterProviding(StrayProvider):
     """Accepts what it has provided."""
 
     async def provide(self, asked: Said) -> None:
@@ -175,7 +153,7 @@ class Backward(StrayProvider):
         await self.say(asked, "accepted")
 
 
-class Doubting(StrayProvider):
+class RefusesItsOwnBooking(StrayProvider):
     """Finds no room for what it has booked itself."""
 
     async def provide(self, asked: Said) -> None:
@@ -185,7 +163,7 @@ class Doubting(StrayProvider):
             await super().provide(asked)
 
 
-class Greedy(StrayProvider):
+class BooksAgain(StrayProvider):
     """Books again when a request is delivered again."""
 
     def book(self, asked: Said) -> None:
@@ -193,7 +171,7 @@ class Greedy(StrayProvider):
         self.booked[asked["id"]] = self.numbers[""]
 
 
-class Hogging(StrayProvider):
+class BooksAgainSilently(StrayProvider):
     """Books again, and publishes no status of the second booking."""
 
     async def provide(self, asked: Said) -> None:
@@ -209,7 +187,7 @@ class Hogging(StrayProvider):
             del self.booked[one]
 
 
-class Forgetting(StrayProvider):
+class KnowsOnlyWorkloads(StrayProvider):
     """Knows requests by their workload."""
 
     def __init__(self, bus: Bus) -> None:
@@ -223,7 +201,7 @@ class Forgetting(StrayProvider):
                 await super().provide(asked)
 
 
-class Protesting(StrayProvider):
+class FailsUnknownCancellations(StrayProvider):
     """Fails what is taken back and unknown."""
 
     async def on_withdrawn(self, asked: Said) -> None:
@@ -232,7 +210,7 @@ class Protesting(StrayProvider):
         await super().on_withdrawn(asked)
 
 
-class Deafened(StrayProvider):
+class WorksOnAfterCancellation(StrayProvider):
     """Acknowledges a cancellation, but still works on the request."""
 
     takes = 0.6
@@ -241,14 +219,14 @@ class Deafened(StrayProvider):
         self.booked.pop(asked["id"], None)
 
 
-class Trusting(StrayProvider):
+class ForgetsCancellations(StrayProvider):
     """Forgets what was taken back."""
 
     async def on_withdrawn(self, asked: Said) -> None:
         self.booked.pop(asked["id"], None)
 
 
-class Keeping(StrayProvider):
+class FreesNothing(StrayProvider):
     """Frees nothing."""
 
     async def on_withdrawn(self, asked: Said) -> None:
@@ -258,7 +236,7 @@ class Keeping(StrayProvider):
             await super().on_withdrawn(asked)
 
 
-class Refusing(StrayProvider):
+class RetriesWrongParameters(StrayProvider):
     """Fails for now what it will never understand."""
 
     async def provide(self, asked: Said) -> None:
@@ -268,11 +246,7 @@ class Refusing(StrayProvider):
             await super().provide(asked)
 
 
-class Careless(StrayProvider):
-    """Takes any parameters."""
-
-
-class Strict(StrayProvider):
+class EndsAtUnknownFields(StrayProvider):
     """Dies of fields that it does not know."""
 
     dead = False
@@ -283,12 +257,12 @@ class Strict(StrayProvider):
             await super().provide(asked)
 
 
-class Timeless(StrayProvider):
+class IgnoresDeadlines(StrayProvider):
     async def is_late(self, asked: Said) -> bool:
         return False
 
 
-class Fragile(StrayProvider):
+class EndsAtGarbage(StrayProvider):
     """Ends at the first thing that it cannot read."""
 
     dead = False
@@ -303,7 +277,7 @@ class Fragile(StrayProvider):
             super().on_asked(data)
 
 
-class Overwhelmed(StrayProvider):
+class LosesMoreThanTen(StrayProvider):
     """Loses what comes while it has ten to do."""
 
     under_way = 0
@@ -317,17 +291,17 @@ class Overwhelmed(StrayProvider):
         await super().provide(asked)
 
 
-class Chattering(StrayProvider):
+class RepeatsStatuses(StrayProvider):
     async def provide(self, asked: Said) -> None:
         for _ in range(30):
             await super().provide(asked)
 
 
-class Hoarding(StrayProvider):
+class NeverAcknowledges(StrayProvider):
     acknowledges = False
 
 
-class Gasping(StrayProvider):
+class SendsWrongHeartbeats(StrayProvider):
     """Its heartbeats are no heartbeats."""
 
     async def provide(self, asked: Said) -> None:
@@ -335,7 +309,7 @@ class Gasping(StrayProvider):
         await super().provide(asked)
 
 
-class Lying(StrayProvider):
+class KnowsEveryRequest(StrayProvider):
     """Knows every request, and all of them are provisioned."""
 
     async def run(self) -> None:
@@ -347,7 +321,7 @@ class Lying(StrayProvider):
         await super().run()
 
 
-class Sharing(StrayProvider):
+class OneMessageIdForAll(StrayProvider):
     """Gives all its statuses the same id."""
 
     async def put_word(self, asked: Said, word: str, data: bytes) -> None:

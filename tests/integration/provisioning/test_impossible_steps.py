@@ -78,13 +78,13 @@ async def test_a_step_that_cannot_succeed_does_not_block_others(bus: Bus) -> Non
     records = [a_record(number) for number in range(4)]
     spec = records[0].spec
     broken = replace(records[0], spec=replace(spec, id="u\r\nX: 1/c/0/1"))
-    nobodys = replace(records[1], spec=replace(spec, provisioning_class_name=""))
+    without_class = replace(records[1], spec=replace(spec, provisioning_class_name=""))
     large = replace(records[2], status=replace(records[2].status, message="x" * 2_000_000))
     good = records[3]
     never = [
         tell(5, CheckVerdict("Retry", "for ever", after=2**40)),
         Step(RequestSlot("ns", "w0000", "c"), fact=cancelled_fact(broken)),
-        Step(RequestSlot("ns", "w0001", "c"), fact=requested_fact(nobodys)),
+        Step(RequestSlot("ns", "w0001", "c"), fact=requested_fact(without_class)),
         Step(
             RequestSlot("ns", "w0002", "c"),
             Write(large.metadata.name, large, 0),

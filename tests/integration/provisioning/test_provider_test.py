@@ -111,90 +111,63 @@ async def test_the_pool_provider_passes_the_conformance_kit(
     assert "frees" in details_by_case(report, PASSED)
 
 
-@pytest.mark.parametrize("make", [StrayProvider, strays.Plain], ids=["durable", "subscription"])
+@pytest.mark.parametrize(
+    "make", [StrayProvider, strays.PlainSubscription], ids=["durable", "subscription"]
+)
 async def test_a_provider_without_the_helper_passes(
     bus: Bus, nats_server: TestServer, make: Callable[[Bus], StrayProvider]
 ) -> None:
     async with at_work(make, nats_server.url):
         report = await tried(bus, nats_server.url, room=2)
     assert details_by_case(report, FAILED) == {}
-    if make is strays.Plain:
+    if make is strays.PlainSubscription:
         assert "plain subscription" in details_by_case(report, NOT_APPLICABLE)["acknowledges"]
+
+
+FAULTS: list[tuple[Any, str, str]] = [
+    (strays.NeverAnswers, "answers", "no message within"),
+    (strays.OnlyAccepts, "answers", "sent accepted"),
+    (strays.SendsNoJson, "json", "not JSON"),
+    (strays.LeavesIdOut, "json", "left out id"),
+    (strays.saying(id="mine/w/1/1"), "names", "sent id 'mine/"),
+    (strays.SendsUnknownWord, "subject", ".ready."),
+    (strays.LeavesNamesUnescaped, "subject", "answers_1"),
+    (strays.saying(details={"machine": 7}), "details", "at `$.details"),
+    (
+        strays.saying(details={f"detail-{number}": "x" for number in range(65)}),
+        "details",
+        "65 details",
+    ),
+    (strays.saying(podSetUpdates=[{"name": "workers"}]), "updates", "'workers'"),
+    (strays.saying(retryAfter=5), "delay", "only failed can have one"),
+    (strays.SendsLowerNumbers, "seq", "seq 1 after Accepted"),
+    (strays.AcceptsAfterProviding, "order", "accepted after Provisioned"),
+    (strays.OneMessageIdForAll, "message-id", "have the id mine"),
+    (strays.RefusesItsOwnBooking, "twice", "provisioned, then failed"),
+    (strays.BooksAgain, "twice", "booked twice"),
+    (strays.BooksAgainSilently, "frees", "1 of 2 requests"),
+    (strays.KnowsOnlyWorkloads, "attempt", "/2 within"),
+    (strays.FailsUnknownCancellations, "unknown-id", "sent failed"),
+    (strays.WorksOnAfterCancellation, "cancelled", "never freed"),
+    (strays.ForgetsCancellations, "overtaken", "never freed"),
+    (strays.FreesNothing, "frees", "no other request got its capacity"),
+    (strays.RetriesWrongParameters, "unknown-parameters", "retryable: false"),
+    (StrayProvider, "wrong-parameters", "sent provisioned"),
+    (strays.EndsAtUnknownFields, "unknown-fields", "did not answer any more"),
+    (strays.IgnoresDeadlines, "deadline", "an hour after"),
+    (strays.EndsAtGarbage, "garbage", "did not answer any more"),
+    (strays.LosesMoreThanTen, "burst", "of 20"),
+    (strays.RepeatsStatuses, "repeats", "times for one request"),
+    (strays.NeverAcknowledges, "acknowledges", "not acknowledged"),
+    (strays.SendsWrongHeartbeats, "heartbeat", "I am well"),
+    (strays.KnowsEveryRequest, "query", "known: true"),
+]
+"""A program with the fault, the rule that names it, and a part of the report."""
 
 
 @pytest.mark.parametrize(
     ("make", "case", "sentence"),
-    [
-        pytest.param(strays.Mute, "answers", "no message within", id="one that never answers"),
-        pytest.param(
-            strays.Promising, "answers", "sent accepted", id="one that accepts and never provides"
-        ),
-        pytest.param(strays.Mumbling, "json", "not JSON", id="JSON that is none"),
-        pytest.param(strays.Nameless, "json", "left out id", id="an answer without the id"),
-        pytest.param(strays.Mistaken, "names", "sent id 'mine/", id="an id of its own"),
-        pytest.param(strays.Inventing, "subject", ".ready.", id="a word that does not exist"),
-        pytest.param(
-            strays.Unescaping, "subject", "answers_1", id="names that are not escaped in subjects"
-        ),
-        pytest.param(strays.Numbing, "details", "at `$.details", id="details that are no text"),
-        pytest.param(strays.Verbose, "details", "65 details", id="too many details"),
-        pytest.param(
-            strays.Adding, "updates", "'workers'", id="adding to a pod set that is not there"
-        ),
-        pytest.param(
-            strays.Hurried, "delay", "only failed can have one", id="a delay of what has not failed"
-        ),
-        pytest.param(strays.Counting, "seq", "seq 1 after Accepted", id="numbers that fall"),
-        pytest.param(
-            strays.Backward, "order", "accepted after Provisioned", id="accepting after providing"
-        ),
-        pytest.param(strays.Sharing, "message-id", "have the id mine", id="one id for all it says"),
-        pytest.param(
-            strays.Doubting, "twice", "provisioned, then failed", id="two minds about one request"
-        ),
-        pytest.param(strays.Greedy, "twice", "booked twice", id="other details the second time"),
-        pytest.param(
-            strays.Hogging, "frees", "1 of 2 requests", id="booking again without telling it"
-        ),
-        pytest.param(
-            strays.Forgetting, "attempt", "/2 within", id="requests known by their workload"
-        ),
-        pytest.param(
-            strays.Protesting, "unknown-id", "sent failed", id="complaints about unknown ids"
-        ),
-        pytest.param(
-            strays.Deafened, "cancelled", "never freed", id="providing what was taken back"
-        ),
-        pytest.param(
-            strays.Trusting, "overtaken", "never freed", id="not minding what was taken back"
-        ),
-        pytest.param(
-            strays.Keeping, "frees", "no other request got its capacity", id="freeing nothing"
-        ),
-        pytest.param(
-            strays.Refusing,
-            "unknown-parameters",
-            "retryable: false",
-            id="failing for now what never changes",
-        ),
-        pytest.param(strays.Careless, "wrong-parameters", "sent provisioned", id="taking anything"),
-        pytest.param(
-            strays.Strict, "unknown-fields", "did not answer any more", id="dying of unknown fields"
-        ),
-        pytest.param(
-            strays.Timeless, "deadline", "an hour after", id="providing after the deadline"
-        ),
-        pytest.param(strays.Fragile, "garbage", "did not answer any more", id="dying of garbage"),
-        pytest.param(strays.Overwhelmed, "burst", "of 20", id="lost in a burst"),
-        pytest.param(
-            strays.Chattering, "repeats", "times for one request", id="saying it again and again"
-        ),
-        pytest.param(
-            strays.Hoarding, "acknowledges", "not acknowledged", id="one that never acknowledges"
-        ),
-        pytest.param(strays.Gasping, "heartbeat", "I am well", id="unreadable heartbeats"),
-        pytest.param(strays.Lying, "query", "known: true", id="knowing an unknown request"),
-    ],
+    [pytest.param(*fault, id=f"{fault[1]}: {fault[2]}") for fault in FAULTS],
 )
 async def test_a_fault_of_a_provider_is_named(
     bus: Bus,

@@ -332,11 +332,11 @@ async def test_a_cancellation_that_hits_a_bug_is_redelivered(
     requester: CapacityRequester, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("admittance.providers.request_worker.AGAIN_SECONDS", 0.05)
-    cancel, stumbled = StatusStore.cancel, asyncio.Event()
+    cancel, failed = StatusStore.cancel, asyncio.Event()
 
     async def once(self: StatusStore, about: dict[str, Any]) -> StoredStatus | None:
-        if not stumbled.is_set():
-            stumbled.set()
+        if not failed.is_set():
+            failed.set()
             raise LookupError("a bug")
         return await cancel(self, about)
 

@@ -54,24 +54,6 @@ async def test_an_admitted_job_is_started_ready_and_finished(testbed: RunnerTest
     assert output(testbed, pod="main-1") == "hello from 1\n"
 
 
-async def test_a_failing_job_finishes_with_pod_and_exit_code(testbed: RunnerTestbed) -> None:
-    async with testbed.runner():
-        await testbed.admit("train", "exit 3")
-        finished = await testbed.wait_for_fact("finished", "train")
-    assert not finished.succeeded
-    assert finished.message == "pod main-0 failed: exit code 3"
-
-
-async def test_an_image_without_a_command_fails_to_start_and_says_what_to_do(
-    testbed: RunnerTestbed,
-) -> None:
-    async with testbed.runner():
-        await testbed.admit("train", "", containers=[{"name": "c", "image": "busybox"}])
-        finished = await testbed.wait_for_fact("finished", "train")
-    assert (finished.succeeded, finished.reason) == (False, "FailedToStart")
-    assert "--executor docker" in finished.message
-
-
 HOSTILE = {
     "folder": {"workingDir": "\0"},
     "reference": {"env": [{"name": "A", "valueFrom": {"fieldRef": "x"}}]},
@@ -136,17 +118,6 @@ async def test_a_workload_that_is_evicted_before_its_claim_never_starts(
         assert output(testbed) == ""
 
 
-async def test_a_late_fact_of_an_ended_admission_starts_no_job(testbed: RunnerTestbed) -> None:
-    async with testbed.runner():
-        admitted = await testbed.admitted("train")
-        await testbed.put("train", admitted, "Admitted", "Finished", admitted_revision=admitted)
-        await testbed.say_admitted("train", admitted, "echo ran")
-        await testbed.admit("marker", "true")
-        await testbed.wait_for_fact("finished", "marker")
-        assert await testbed.said("finished", "train") is None
-        assert output(testbed) == ""
-
-
 async def test_an_eviction_right_behind_the_admission_stops_the_job(testbed: RunnerTestbed) -> None:
     async with testbed.runner():
         for number in range(10):
@@ -163,17 +134,6 @@ async def test_an_eviction_of_a_job_that_is_not_running_is_answered_at_once(
         revision = await testbed.put("train", 0, "QuotaReserved", "Evicted")
         await testbed.say_evicted("train", revision)
         assert (await testbed.wait_for_fact("stopped", "train")).revision == revision
-
-
-async def test_a_fact_that_arrives_twice_starts_one_job(testbed: RunnerTestbed) -> None:
-    async with testbed.runner():
-        revision = await testbed.admit("train", "echo once; sleep 0.3")
-        await testbed.say_admitted("train", revision, "echo once; sleep 0.3")
-        await testbed.wait_for_fact("finished", "train")
-        await testbed.say_admitted("train", revision, "echo once; sleep 0.3")
-        await testbed.admit("marker", "true")
-        await testbed.wait_for_fact("finished", "marker")
-    assert output(testbed).count("once") == 1
 
 
 async def test_an_old_admission_on_the_log_is_not_started_by_a_new_runner(
@@ -279,13 +239,6 @@ async def test_a_failed_pod_that_runs_again_is_on_the_log_and_in_the_answer(
         assert (said.failed, said.waiting, pod.pod, pod.left) == (1, 1, "main-0", 5)
         assert said.message == "pod main-0 failed: exit code 3; retry 1 of 6 in 10 s"
     assert abs((fact.retries.pods[0].at - retries.pods[0].at).total_seconds()) < 1
-
-
-async def test_two_runners_do_not_share_a_folder(testbed: RunnerTestbed) -> None:
-    async with testbed.runner():
-        with pytest.raises(SetupError, match="another runner"):
-            async with testbed.runner():
-                pass
 
 
 async def test_an_unknown_executor_is_one_clear_line(

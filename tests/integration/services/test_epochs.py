@@ -213,13 +213,13 @@ async def test_a_domain_that_is_lost_again_and_again_is_taken_after_a_pause(bus:
     beating.cancel()
 
 
-class Mute(Bus):
+class LosesHeartbeats(Bus):
     """A bus on which heartbeats get lost."""
 
-    mute = False
+    loses = False
 
     async def publish(self, message: Outgoing, *, timeout: float = 10.0) -> int:
-        if self.mute and "._alive." in message.subject:
+        if self.loses and "._alive." in message.subject:
             raise Unavailable("no answer")
         return await super().publish(message, timeout=timeout)
 
@@ -228,10 +228,10 @@ async def test_an_instance_without_heartbeats_takes_no_domain(
     bus: Bus, nats_server: TestServer
 ) -> None:
     """After a pause of the server every key has run out, and each would believe the others dead."""
-    mute = await Mute.connect(nats_server.url, name="mute")
-    assert isinstance(mute, Mute)
-    leader = LeaderElector(mute, "scheduler", "leader", ttl_seconds=1)
-    standby = LeaderElector(mute, "scheduler", "standby", ttl_seconds=1)
+    lossy = await LosesHeartbeats.connect(nats_server.url, name="lossy")
+    assert isinstance(lossy, LosesHeartbeats)
+    leader = LeaderElector(lossy, "scheduler", "leader", ttl_seconds=1)
+    standby = LeaderElector(lossy, "scheduler", "standby", ttl_seconds=1)
     beating = [asyncio.create_task(leader.run())]
     try:
         await within(leader.watching.wait())
@@ -240,10 +240,10 @@ async def test_an_instance_without_heartbeats_takes_no_domain(
         await within(standby.watching.wait())
         assert await standby.take(["queue-a"], barrier=False) == []
         assert standby.lease.led("queue-a")
-        mute.mute = True
+        lossy.loses = True
         await until(lambda: not standby.lease.led("queue-a"))
         assert await standby.take(["queue-a"], barrier=False) == []
-        mute.mute = False
+        lossy.loses = False
         while not standby.lease.led("queue-a"):
             await within(standby.changed.wait())
             standby.changed.clear()
@@ -257,7 +257,7 @@ async def test_an_instance_without_heartbeats_takes_no_domain(
     finally:
         for task in beating:
             await cancel_and_wait(task)
-        await mute.close()
+        await lossy.close()
 
 
 class Unread(Bus):
@@ -281,24 +281,24 @@ async def test_a_standby_without_news_of_leaders_does_not_wait_forever(
     await unread.close()
 
 
-class Hard(Bus):
-    """Of hearing: no question is answered once it is deaf."""
+class Unanswered(Bus):
+    """A bus on which no request is answered while ``is_silent``."""
 
-    deaf = False
+    is_silent = False
     unanswered = 0
 
     async def api(self, what: str, *args: Any, **more: Any) -> dict[str, Any]:
-        if self.deaf:
+        if self.is_silent:
             self.unanswered += 1
-            raise Unavailable("deaf")
+            raise Unavailable("no answer")
         return await super().api(what, *args, **more)
 
 
 async def test_a_taken_domain_gets_its_barrier_although_another_was_faster(
     bus: Bus, nats_server: TestServer
 ) -> None:
-    mine = await Hard.connect(nats_server.url, name="mine")
-    assert isinstance(mine, Hard)
+    mine = await Unanswered.connect(nats_server.url, name="mine")
+    assert isinstance(mine, Unanswered)
     leading = LeaderElector(mine, "scheduler", "me", ttl_seconds=5)
     beating = asyncio.create_task(leading.run())
     await within(leading.watching.wait())
@@ -306,7 +306,7 @@ async def test_a_taken_domain_gets_its_barrier_although_another_was_faster(
     leading.lease.lost("queue-c")
     await take_epoch(bus, "queue-b", "me-too", expected=0)
     leading._known.add("queue-b")  # as read before: without a leader
-    mine.deaf = True
+    mine.is_silent = True
     with suppress(Unavailable):
         await leading.take(["queue-b", "queue-c"], barrier=True)
     assert len(await read_messages(bus, ["admit.lease.barrier.queue-c"])) == 2
@@ -318,20 +318,20 @@ async def test_an_epoch_that_could_not_be_read_is_read_again(
     bus: Bus, nats_server: TestServer
 ) -> None:
     """Such as its own, whose acknowledgement was lost: no instance would lead the domain."""
-    mine = await Hard.connect(nats_server.url, name="mine")
-    assert isinstance(mine, Hard)
+    mine = await Unanswered.connect(nats_server.url, name="mine")
+    assert isinstance(mine, Unanswered)
     leading = LeaderElector(mine, "scheduler", "me", ttl_seconds=5)
     following = asyncio.create_task(leading.run())
     await within(leading.watching.wait())
     await take_epoch(bus, "queue-a", "me-too", expected=0)
     leading.lease.alive("me-too")
     assert await leading.take(["queue-a"], barrier=False) == []
-    mine.deaf = True
+    mine.is_silent = True
     epoch = await take_epoch(bus, "queue-a", "me", expected=leading.lease.known("queue-a"))
     with pytest.raises(Unavailable):
         await leading.lost("queue-a")
     await until(lambda: mine.unanswered >= 2)
-    mine.deaf = False
+    mine.is_silent = False
     await until(lambda: leading.lease.known("queue-a") == epoch)
     assert await leading.take(["queue-a"], barrier=False) == ["queue-a"]
     following.cancel()

@@ -61,7 +61,7 @@ class CheckBehavior(NamedTuple):
     """Adds something to the pods, which another check may contradict."""
     long: float = 0.0
     """Takes more than `LONG` seconds."""
-    stubborn: float = 0.0
+    repeats_retry: float = 0.0
     """Says Retry without a delay, whatever it is asked."""
 
 
@@ -128,7 +128,7 @@ class CheckReplica(Replica):
         if await self.pause(delay):
             await asyncio.sleep(rng.random())
             return Ready("so")
-        if rng.random() < behavior.stubborn:
+        if rng.random() < behavior.repeats_retry:
             return Retry("so")
         match kind:
             case "rejected":

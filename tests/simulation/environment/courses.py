@@ -1,4 +1,4 @@
-"""How jobs go: how long, how well, when their pods are ready, and whether they hear."""
+"""How jobs go: how long, how well, when their pods are ready, and whether they stop."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 class Course(NamedTuple):
     """One job. ``ready``: seconds until its pods are ready; ``flaps``: seconds after which they are
-    not, any more, and ready again. ``deaf``: told to stop, it runs on to its own end. ``mute``:
-    told to stop, it stops, and its shim hangs."""
+    not, any more, and ready again. ``ignores_stop``: told to stop, it runs on to its own end.
+    ``hangs``: told to stop, it stops, and its shim hangs."""
 
     seconds: float
     succeeds: bool = True
     ready: float = 0.0
     flaps: tuple[float, float] | None = None
-    deaf: bool = False
-    mute: bool = False
+    ignores_stop: bool = False
+    hangs: bool = False
 
 
 class Courses(NamedTuple):
@@ -26,8 +26,8 @@ class Courses(NamedTuple):
     slow: float = 0.0
     """Its pods are ready late, perhaps too late."""
     flapping: float = 0.0
-    deaf: float = 0.0
-    mute: float = 0.0
+    ignores_stop: float = 0.0
+    hangs: float = 0.0
 
     def draw(self, rng: Random, *, calm: bool) -> Course:
         """The next job's. ``calm``: it does what is asked of it."""
@@ -39,4 +39,6 @@ class Courses(NamedTuple):
         if rng.random() < self.flapping:
             first = rng.random() * 4.0
             course = course._replace(flaps=(first, first + rng.random() * 12.0))
-        return course._replace(deaf=rng.random() < self.deaf, mute=rng.random() < self.mute)
+        return course._replace(
+            ignores_stop=rng.random() < self.ignores_stop, hangs=rng.random() < self.hangs
+        )

@@ -378,7 +378,7 @@ class Shim:
         if not self._why:
             self._why = why
             within = min(within, self.spec.grace)
-            if not self._course.deaf:
+            if not self._course.ignores_stop:
                 self._machine.after(0.0, STOP_SECONDS, lambda: self.end(why))
         if within < inf:
             kernel.after(within, lambda: self.end(self._why))
@@ -388,7 +388,7 @@ class Shim:
         if not self.over:
             self.over = True
             self._machine.on_end(self.spec.key, kind)
-            if self._why == "stopped" and self._course.mute:
+            if self._why == "stopped" and self._course.hangs:
                 self.hangs_since = self._machine.loop.now
             else:
                 self._tell_end(kind)

@@ -101,7 +101,7 @@ async def _take_without_barrier(self: LeaderElector, domains: Any, *, barrier: b
     return await _take(self, domains, barrier=False)
 
 
-class _Forgetful(Workloads):
+class _WithoutFacts(Workloads):
     """Workloads that do not know which facts they hold."""
 
     def get(self, key: str) -> VersionedWorkload:
@@ -109,7 +109,7 @@ class _Forgetful(Workloads):
         return known if known is NOTHING else known._replace(fact=0)
 
 
-def _settle_load_in_silence(self: Controller, *args: Any, **named: Any) -> list[str]:
+def _settle_load_without_publishing(self: Controller, *args: Any, **named: Any) -> list[str]:
     for key in _settle_load(self, *args, **named):
         self.outbox_published(key)
     return []
@@ -135,7 +135,7 @@ async def _take_all(self: Claims, keys: Sequence[str], *, again: bool = False) -
     return [Claim(ClaimState.HELD, self._runner, 0) for _ in keys]
 
 
-def _usurped(rng: Random) -> Scenario:
+def _replaced_leaders(rng: Random) -> Scenario:
     """Schedulers die and return at once, with decisions on their way to a slow leader."""
     faults = []
     for after in range(15, 160, 8):
@@ -145,7 +145,7 @@ def _usurped(rng: Random) -> Scenario:
     return contested(rng)._replace(faults=faults, skews={})
 
 
-def _fallen(rng: Random) -> Scenario:
+def _restarted_leaders(rng: Random) -> Scenario:
     """The workload-controller dies again and again, and returns at once."""
     faults = [
         Fault(after + rng.randint(0, 10), "leader", "kill", 0.05, rng.random() * 0.005)
@@ -184,7 +184,9 @@ def _without_rounds(workload: StoredWorkload | None, fact: Any, at: TransitionCo
     return transition(workload, fact, at)
 
 
-def _without_frost(workload: StoredWorkload | None, fact: Any, at: TransitionContext) -> Change:
+def _without_frozen_rows(
+    workload: StoredWorkload | None, fact: Any, at: TransitionContext
+) -> Change:
     change = transition(workload, fact, at)
     if not isinstance(fact, CheckReported) or change.workload is None or workload is None:
         return change
@@ -209,7 +211,7 @@ def _unpaced(*given: Any) -> tuple[Any, Any]:
     return workload, want
 
 
-def _forgetful(rng: Random) -> Scenario:
+def _losing_timers(rng: Random) -> Scenario:
     return checked(rng)._replace(lost_timers=(4.0, 8.0, 16.0, 32.0))
 
 
@@ -271,7 +273,7 @@ _RUNS_TWICE: Final = "runs on .* and starts on"
 def _hanging(rng: Random) -> Scenario:
     """Long jobs, and runners that end in order while the shims of their jobs hang."""
     faults = [Fault(10 * n, rng.choice(("r-a", "r-b")), "kill", 1.0, 0.0) for n in range(1, 20)]
-    courses = Courses(lengths=(15.0,), mute=1.0)
+    courses = Courses(lengths=(15.0,), hangs=1.0)
     return checked(rng)._replace(courses=courses, faults=faults)
 
 
@@ -286,13 +288,16 @@ MUTATIONS: Final = {
         6,
     ),
     "a new leader would not know what its predecessor handed out": Mutation(
-        (Patch(LeaderElector, "take", _take_without_barrier),), _usurped, _OVER_QUOTA, 16
+        (Patch(LeaderElector, "take", _take_without_barrier),), _replaced_leaders, _OVER_QUOTA, 16
     ),
     "facts read again after a crash would be applied twice": Mutation(
-        (Patch(controller, "Workloads", _Forgetful),), _fallen, "fact .* after|went from", 2
+        (Patch(controller, "Workloads", _WithoutFacts),),
+        _restarted_leaders,
+        "fact .* after|went from",
+        2,
     ),
-    "what a fallen leader had to say would never be said": Mutation(
-        (Patch(Controller, "settle_load", _settle_load_in_silence),),
+    "messages of a killed leader would never be published": Mutation(
+        (Patch(Controller, "settle_load", _settle_load_without_publishing),),
         preempting,
         "was never said",
         14,
@@ -328,7 +333,10 @@ MUTATIONS: Final = {
         54,
     ),
     "delays would be lost with the rows that hold them": Mutation(
-        (Patch(*_TRANSITION, _without_frost),), checked, "no row says so|went while it waits", 2
+        (Patch(*_TRANSITION, _without_frozen_rows),),
+        checked,
+        "no row says so|went while it waits",
+        2,
     ),
     "a runner that says nothing would hold quota forever": Mutation(
         (Patch(*_TRANSITION, _without_drain), Patch(run_checks, "HUNG_SECONDS", inf)),
@@ -357,7 +365,7 @@ MUTATIONS: Final = {
             # Also set again without effect at their time.
             Patch(Schedules, "next_overdue_at", lambda _: None),
         ),
-        _forgetful,
+        _losing_timers,
         "waits|stuck|never comes to rest|reserved forever",
         2,
     ),

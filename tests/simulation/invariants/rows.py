@@ -33,7 +33,7 @@ def broken(
     if before is not None:
         found += _rows(key, before, after, effects)
     if before is not None and head(after).role != PARENT:
-        found += _frost(before, after, around)
+        found += _frozen_rows(before, after, around)
         if head(before).role != PARENT:
             found += _rejected(before, after)
     if reserved(after):
@@ -114,7 +114,7 @@ def _is_off_by_check(workload: StoredWorkload) -> bool:
     )
 
 
-def _frost(before: StoredWorkload, after: StoredWorkload, around: Manifests) -> Iterator[str]:
+def _frozen_rows(before: StoredWorkload, after: StoredWorkload, around: Manifests) -> Iterator[str]:
     """What a check evicts keeps its rows until its wait is over, whatever else changes. 2.3."""
     evicted = find(after, Type.EVICTED)
     if (

@@ -75,15 +75,15 @@ def checked(rng: Random, kind: Callable[[Random], CheckedQueues] = CheckedQueues
             demands=rng.choice((0.0, 1.0)),
             foreign=0.05,
             updates=rng.choice((0.0, 0.5)),
-            stubborn=rng.choice((0.0, 0.0, 0.0, 0.9)),
+            repeats_retry=rng.choice((0.0, 0.0, 0.0, 0.9)),
         ),
         outages=outages,
         lost_timers=(rng.random() * 40.0,) if rng.random() < 0.2 else (),
         courses=Courses(
             slow=rng.choice((0.0, 0.4)),
             flapping=rng.choice((0.0, 0.3)),
-            deaf=rng.choice((0.0, 0.2)),
-            mute=rng.choice((0.0, 0.2)),
+            ignores_stop=rng.choice((0.0, 0.2)),
+            hangs=rng.choice((0.0, 0.2)),
         ),
     )
 

@@ -81,8 +81,8 @@ def families(rng: Random) -> Scenario:
             lengths=(2.0, 12.0, 25.0),
             slow=rng.choice((0.0, 0.3)),
             flapping=rng.choice((0.0, 0.2)),
-            deaf=rng.choice((0.0, 0.2)),
-            mute=rng.choice((0.0, 0.2)),
+            ignores_stop=rng.choice((0.0, 0.2)),
+            hangs=rng.choice((0.0, 0.2)),
         ),
     )
 
@@ -140,8 +140,8 @@ def exclusive(rng: Random) -> Scenario:
         ),
         courses=Courses(
             lengths=(12.0, 25.0) if not long else (25.0, 500.0),
-            deaf=rng.choice((0.0, 0.2)),
-            mute=rng.choice((0.0, 0.2)),
+            ignores_stop=rng.choice((0.0, 0.2)),
+            hangs=rng.choice((0.0, 0.2)),
         ),
     )
 

@@ -34,7 +34,7 @@ async def failing(seconds: float = 1.0) -> str:
     raise ValueError(f"after {seconds}")
 
 
-async def stubborn() -> str:
+async def ignores_cancellation() -> str:
     try:
         await asyncio.sleep(9)
     except asyncio.CancelledError:
@@ -80,7 +80,7 @@ async def gathers(told: list[Any]) -> None:
         await asyncio.gather(gone, value())
     outcomes = await asyncio.gather(gone, value(), return_exceptions=True)
     told.append([type(outcome) for outcome in outcomes])
-    parts = [asyncio.ensure_future(value(9)), asyncio.ensure_future(stubborn())]
+    parts = [asyncio.ensure_future(value(9)), asyncio.ensure_future(ignores_cancellation())]
     whole = asyncio.gather(*parts)
     await asyncio.sleep(1)
     told.append([whole.cancel(), whole.done()])
