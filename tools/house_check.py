@@ -285,6 +285,8 @@ def advice(root: Path) -> list[str]:
         if riddles[riddle]:
             said.append(f"`{riddle}` is bound {riddles[riddle]} times: name the value")
     for class_name, places in sorted(homes.items()):
+        if class_name.startswith("_"):
+            continue
         packages = Counter(place.rpartition(".")[0] for place in places)
         if max(packages.values()) > 1:
             said.append(f"{class_name} is a class of {' and of '.join(sorted(places))}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.api.pod_requests import Transformation
+from admittance.api.pod_requests import ResourceTransformation
 from admittance.scheduling.state.requests import Shapes
 from conformance.tables import cases, needs_data
 
@@ -22,7 +22,7 @@ def test_a_pending_workload_requests_what_kueue_counts(case: dict[str, Any]) -> 
         pytest.skip("what an admitted workload holds is in its status")
     options = given.get("infoOptions") or {}
     transformations = [
-        Transformation(
+        ResourceTransformation(
             one["input"],
             one.get("strategy", "Retain") != "Replace",
             one.get("multiplyBy", ""),

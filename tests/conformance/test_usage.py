@@ -21,7 +21,7 @@ from admittance.scheduling.fairsharing.usage import (
     to_billionths,
     weighted_sum,
 )
-from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing
 from conformance.differences import CONSUMED
 from conformance.tables import START, Given, cases, needs_data, read, time_of
 
@@ -32,11 +32,11 @@ RECONCILED = [
 ]
 
 
-def sharing(given: Mapping[str, Any] | None) -> AdmissionFairSharing | None:
+def sharing(given: Mapping[str, Any] | None) -> UsageFairSharing | None:
     """The configuration of a case."""
     if given is None:
         return None
-    return AdmissionFairSharing(
+    return UsageFairSharing(
         usage_half_life_time=timedelta(seconds=float(seconds(given["usageHalfLifeTime"]))),
         usage_sampling_interval=timedelta(seconds=float(seconds(given["usageSamplingInterval"]))),
         resource_weights=given.get("resourceWeights", {}),
@@ -76,7 +76,7 @@ def by_usage(given: dict[str, Any], config: Config) -> Given:
 )
 def test_usage_weighs_as_much_as_in_kueue(case: dict[str, Any]) -> None:
     given = case["given"]
-    config = AdmissionFairSharing(resource_weights=given.get("resWeights", {}))
+    config = UsageFairSharing(resource_weights=given.get("resWeights", {}))
     amounts = used(given.get("consumed", {}))
     add(amounts, used(given.get("penalty", {})))
     want = case["want"].get("usage", 0)
@@ -230,7 +230,7 @@ def test_victims_of_the_local_queue_that_used_more_come_first() -> None:
             for one in case["given"]["candidates"]
         ],
     }
-    config = Config(preemption=True, admission_fair_sharing=AdmissionFairSharing())
+    config = Config(preemption=True, admission_fair_sharing=UsageFairSharing())
     world = by_usage(told, config)
     queue = world.queue(own)
     assert queue.lanes is not None

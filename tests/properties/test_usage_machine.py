@@ -17,12 +17,12 @@ from admittance.scheduling.fairsharing.usage import (
     remaining_fraction,
     weighted_sum,
 )
-from admittance.scheduling.state.config import AdmissionFairSharing, Config
+from admittance.scheduling.state.config import Config, UsageFairSharing
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 from support.examples import examples
 
 MINUTE = timedelta(minutes=1)
-SHARING = AdmissionFairSharing(
+SHARING = UsageFairSharing(
     usage_half_life_time=timedelta(minutes=20), usage_sampling_interval=timedelta(minutes=5)
 )
 LOCALS = ("a", "b", "c")

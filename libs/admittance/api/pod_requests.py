@@ -244,7 +244,7 @@ def effective(
     return {resource: max(0, whole(number)) for resource, number in total.items()}
 
 
-class Transformation(NamedTuple):
+class ResourceTransformation(NamedTuple):
     """Counts one resource of pods as other resources, for example GPUs as credits. Source:
     docs/spec/scheduling.md#1.6, Kueue's ``resources.transformations``.
 
@@ -259,10 +259,10 @@ class Transformation(NamedTuple):
     outputs: tuple[tuple[str, str], ...]
 
 
-def transformations_of(resources: Resources) -> tuple[Transformation, ...]:
+def transformations_of(resources: Resources) -> tuple[ResourceTransformation, ...]:
     """The transformations of a deployment's configuration."""
     return tuple(
-        Transformation(
+        ResourceTransformation(
             one.input,
             one.strategy != "Replace",
             one.multiply_by,
@@ -273,7 +273,7 @@ def transformations_of(resources: Resources) -> tuple[Transformation, ...]:
 
 
 def transformed(
-    requests: Mapping[str, int], transformations: Sequence[Transformation]
+    requests: Mapping[str, int], transformations: Sequence[ResourceTransformation]
 ) -> dict[str, int]:
     """Returns the requests of one pod after transformations, in accounting units.
 
@@ -299,7 +299,7 @@ def transformed(
     return counted
 
 
-def _factor(transformation: Transformation, requests: Mapping[str, int]) -> Fraction:
+def _factor(transformation: ResourceTransformation, requests: Mapping[str, int]) -> Fraction:
     """How often the outputs of the transformation count for these requests of one pod."""
     name, by = transformation.input, transformation.multiply_by
     factor = _value(name, requests[name])
@@ -309,7 +309,7 @@ def _factor(transformation: Transformation, requests: Mapping[str, int]) -> Frac
 def uncharged(
     requests: Mapping[str, int],
     exclude: Sequence[str],
-    transformations: Sequence[Transformation],
+    transformations: Sequence[ResourceTransformation],
     covered: Container[str] | None = None,
 ) -> dict[str, str]:
     """Returns each resource that one pod requests and for which no quota is charged, with the

@@ -19,7 +19,7 @@ CAPACITY: Final = "provisioningrequest"
 """
 
 
-class Kind(NamedTuple):
+class ObjectKind(NamedTuple):
     """A kind of object. ``key``: the first token of the bucket keys of its objects; ``manifest``:
     the ``kind`` field of a manifest.
     """
@@ -70,9 +70,9 @@ class Kind(NamedTuple):
         return f"{self.key}.{token(name)}"
 
 
-def _ours(name: str) -> Kind:
+def _ours(name: str) -> ObjectKind:
     known = kinds.KINDS[name]
-    return Kind(name, known.plural, known.short, known.prefix, known.namespaced, known.group)
+    return ObjectKind(name, known.plural, known.short, known.prefix, known.namespaced, known.group)
 
 
 WORKLOAD: Final = _ours("Workload")
@@ -86,7 +86,7 @@ PRIORITY_CLASS: Final = _ours("WorkloadPriorityClass")
 POD_PRIORITY_CLASS: Final = _ours("PriorityClass")
 PROVISIONING: Final = _ours("ProvisioningRequestConfig")
 NAMESPACE: Final = _ours("Namespace")
-REQUEST: Final = Kind(
+REQUEST: Final = ObjectKind(
     "ProvisioningRequest",
     "provisioningrequests",
     ("pr", "provreq"),
@@ -95,7 +95,7 @@ REQUEST: Final = Kind(
     group="autoscaling.x-k8s.io",
 )
 """The kind of capacity requests, which the provisioning check creates; users do not apply them."""
-MACHINE_POOL: Final = Kind(
+MACHINE_POOL: Final = ObjectKind(
     "MachinePool",
     "machinepools",
     ("mp",),
@@ -136,7 +136,7 @@ def is_namespaced(key: str) -> bool | None:
     return _NAMESPACED.get(key)
 
 
-def _spellings(kind: Kind) -> set[str]:
+def _spellings(kind: ObjectKind) -> set[str]:
     bare = {kind.singular, kind.plural, *kind.short}
     if not kind.group:
         return bare
@@ -146,7 +146,7 @@ def _spellings(kind: Kind) -> set[str]:
 _BY_NAME: Final = {name: kind for kind in KINDS for name in _spellings(kind)}
 
 
-def kind_named(typed: str) -> Kind:
+def kind_named(typed: str) -> ObjectKind:
     """The kind that the typed word means. Raises BadInput, with a list of all kinds, for an unknown
     word."""
     found = _BY_NAME.get(typed.lower())
@@ -161,7 +161,7 @@ def kind_named(typed: str) -> Kind:
     raise BadInput(f'no kind "{typed}"; there are {known}, and foreign ones as kind.group')
 
 
-def foreign(manifest: str, group: str) -> Kind:
+def foreign(manifest: str, group: str) -> ObjectKind:
     """A kind of a foreign API group; objects of such a kind are stored unchanged. ``manifest`` may
     be the kind's plural.
     """
@@ -169,10 +169,10 @@ def foreign(manifest: str, group: str) -> Kind:
     key = token(f"{singular}.{group}")
     stems = [singular[: -len(end)] for end in ("s", "es") if singular.endswith(end)]
     others = tuple(token(f"{stem}.{group}") for stem in stems if stem)
-    return Kind(manifest, f"{singular}s", (singular,), key, group=group, other_keys=others)
+    return ObjectKind(manifest, f"{singular}s", (singular,), key, group=group, other_keys=others)
 
 
-def kind_of_manifest(kind: str, group: str) -> Kind:
+def kind_of_manifest(kind: str, group: str) -> ObjectKind:
     """The kind that a manifest states in ``kind`` and in the group of ``apiVersion``."""
     found = _BY_NAME.get(kind.lower())
     if found is not None and (found.group == group or not group):
@@ -180,7 +180,7 @@ def kind_of_manifest(kind: str, group: str) -> Kind:
     return foreign(kind, group)
 
 
-def target(typed: str, name: str | None) -> tuple[Kind, str | None]:
+def target(typed: str, name: str | None) -> tuple[ObjectKind, str | None]:
     """Kind and name from two words, or from the one word ``kind/name``."""
     word, slash, inline = typed.partition("/")
     if slash:
@@ -192,7 +192,7 @@ def target(typed: str, name: str | None) -> tuple[Kind, str | None]:
     return kind_named(typed), name
 
 
-def object_named(word: str, spelled: str) -> tuple[Kind, str]:
+def object_named(word: str, spelled: str) -> tuple[ObjectKind, str]:
     """Kind and name from ``kind/name``. ``spelled``: how the program names the argument. Raises
     BadInput."""
     if "/" not in word:

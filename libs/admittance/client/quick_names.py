@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from admittance.client.kinds import Kind
+from admittance.client.kinds import ObjectKind
 from admittance.events.names import BadToken, plain
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 
@@ -31,7 +31,7 @@ STREAM: Final = "KV_admittance"
 
 
 def names(
-    url: str, kind: Kind, namespace: str, start: str, access: ConnectionOptions = NO_OPTIONS
+    url: str, kind: ObjectKind, namespace: str, start: str, access: ConnectionOptions = NO_OPTIONS
 ) -> list[str]:
     """Names of objects of the kind that begin with start, sorted; empty on failure. Without a
     login, the result may include the name of an object that was deleted within the last hour.

@@ -118,7 +118,7 @@ class UserRequest(NamedTuple):
     manifest_size: int = 0
 
 
-class Refusal(NamedTuple):
+class FlowRefusal(NamedTuple):
     """Why a request is refused. ``reason``: a fixed word, by which refusals are counted.
     ``description``: the sentence for the user."""
 
@@ -157,7 +157,7 @@ class FlowControl:
         self._entering = QueueCounts()
         self._rates: dict[str, tuple[float, float]] = {}
 
-    def arrive(self, request: UserRequest, now: float) -> Refusal | None:
+    def arrive(self, request: UserRequest, now: float) -> FlowRefusal | None:
         """Lets the request wait for its turn; returns the refusal if the request is refused.
         ``now``: seconds of a clock that never goes back."""
         refusal = next(self._refusals(request, now), None)
@@ -231,18 +231,18 @@ class FlowControl:
 
     # Limits. ------------------------------------------------------------------------
 
-    def _refusals(self, request: UserRequest, now: float) -> Iterator[Refusal]:
+    def _refusals(self, request: UserRequest, now: float) -> Iterator[FlowRefusal]:
         limits, namespace = self._limits, request.namespace
         most = limits.max_manifest_bytes
         if request.manifest_size > most:
-            yield Refusal(
+            yield FlowRefusal(
                 TOO_LARGE,
                 reasons.MANIFEST_TOO_LARGE,
                 f"the manifest has {request.manifest_size:,} bytes, {most:,} are allowed",
             )
         beside = request.size - request.manifest_size
         if beside > FACT_BYTES_MAX:
-            yield Refusal(
+            yield FlowRefusal(
                 TOO_LARGE,
                 reasons.MESSAGE_TOO_LARGE,
                 f"the message has {beside:,} bytes beside a manifest, "
@@ -254,27 +254,27 @@ class FlowControl:
             self._bytes[namespace] + _weight(request) > WAITING_BYTES_MAX
             or self._all_bytes + _weight(request) > ALL_WAITING_BYTES_MAX
         ):
-            yield Refusal(
+            yield FlowRefusal(
                 TOO_MANY,
                 reasons.TOO_MANY_WAITING,
                 f"too many requests of namespace {namespace} wait to be stored: send it again",
             )
         if limits.max_per_second_per_namespace and not self._has_rate(namespace, now):
             rate = limits.max_per_second_per_namespace
-            yield Refusal(
+            yield FlowRefusal(
                 TOO_MANY,
                 reasons.RATE_EXCEEDED,
                 f"namespace {namespace} changes workloads more than {rate:g} times a second: "
                 "send it again",
             )
 
-    def _pending_refusals(self, request: UserRequest) -> Iterator[Refusal]:
+    def _pending_refusals(self, request: UserRequest) -> Iterator[FlowRefusal]:
         limits, namespace, queue = self._limits, request.namespace, request.queue
         most = limits.max_pending_per_namespace
         if most:
             now = self._pending.in_namespace(namespace) + self._entering.in_namespace(namespace)
             if now >= most:
-                yield Refusal(
+                yield FlowRefusal(
                     CONFLICT,
                     reasons.NAMESPACE_FULL,
                     f"namespace {namespace} has {now:,} pending workloads, {most:,} are allowed: "
@@ -285,7 +285,7 @@ class FlowControl:
             now = self._pending.in_queue(namespace, queue)
             now += self._entering.in_queue(namespace, queue)
             if now >= most:
-                yield Refusal(
+                yield FlowRefusal(
                     CONFLICT,
                     reasons.LOCAL_QUEUE_FULL,
                     f"LocalQueue {namespace}/{queue} has {now:,} pending workloads, {most:,} are "

@@ -35,7 +35,7 @@ CHECK_REQUESTS_UNREAD_MAX = 1_000
 """With more unread requests than this, the check controller is reported as not running."""
 
 
-async def _listed(bus: Link, kind: kinds.Kind) -> list[BucketObject] | None:
+async def _listed(bus: Link, kind: kinds.ObjectKind) -> list[BucketObject] | None:
     """All objects of the kind; None if the workload-controller, which lists them for a login of a
     person, does not answer: another finding reports that."""
     try:

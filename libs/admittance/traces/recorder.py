@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from admittance.traces.spans import Attribute, Kind, LoggedFact, Span, SpanEvent, SpanLink, Status
+from admittance.traces.spans import (
+    Attribute,
+    Kind,
+    LoggedFact,
+    Span,
+    SpanEvent,
+    SpanLink,
+    Status,
+)
 
 EVENTS_MAX: Final = 100
 """The most events that one span keeps; later events of the span are only counted."""

@@ -21,7 +21,7 @@ class LogSize(NamedTuple):
     last: int
 
 
-class LogReader(NamedTuple):
+class LogConsumer(NamedTuple):
     """A consumer of the log with unread or unacknowledged messages. ``floor``: it needs no message
     up to this sequence."""
 
@@ -38,7 +38,7 @@ class Removal(NamedTuple):
 
 
 def removal(
-    size: LogSize, bound: int, removed: int, needed: int, readers: Iterable[LogReader]
+    size: LogSize, bound: int, removed: int, needed: int, readers: Iterable[LogConsumer]
 ) -> Removal:
     """What may be removed from the log. ``removed``: facts up to this sequence are removed already.
     ``needed``: the first sequence that the sums of usage or the workload-controller still need."""

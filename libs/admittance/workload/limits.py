@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.configuration import GATES, Configuration
 from admittance.api.limits import VARIANTS_MAX
-from admittance.api.pod_requests import Transformation, transformations_of
+from admittance.api.pod_requests import ResourceTransformation, transformations_of
 from admittance.api.problems import Problem
 from admittance.api.units import seconds
 from admittance.api.validation.pods_ready import FIELD, WAIT_FOR_PODS_READY, timeouts_of
@@ -60,7 +60,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     pacing_max: timedelta = timedelta(0)
     pods_ready_max: timedelta = timedelta(hours=2)
     exclude_resource_prefixes: tuple[str, ...] = ()
-    transformations: tuple[Transformation, ...] = ()
+    transformations: tuple[ResourceTransformation, ...] = ()
     ignores_undeclared: bool = False
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*", re.ASCII)
 """The characters that nats-server allows in a key of a bucket."""
 
-RUNNER: Final = kinds.Kind("Runner", "runners", ("runner",), "_runner", group="")
+RUNNER: Final = kinds.ObjectKind("Runner", "runners", ("runner",), "_runner", group="")
 """Not an object, so that no other command takes it."""
 LATER: Final = (
     "the provisioning-check cancels it once it runs; `admit doctor` shows whether it runs"
@@ -78,7 +78,7 @@ async def _each(
     return status
 
 
-async def _delete_target(bus: Link, target: tuple[kinds.Kind, str]) -> None:
+async def _delete_target(bus: Link, target: tuple[kinds.ObjectKind, str]) -> None:
     kind, name = target
     if kind is kinds.WORKLOAD:
         await _delete_workload(bus, name)
@@ -168,7 +168,7 @@ async def _delete_unreadable(bus: Link, found: BucketObject) -> None:
     output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")
 
 
-async def _delete_object(bus: Link, kind: kinds.Kind, name: str) -> None:
+async def _delete_object(bus: Link, kind: kinds.ObjectKind, name: str) -> None:
     reply = await requests.applying.delete_object(bus, kind, name)
     done = reply.outcome == "deleted"
     output.outcome(f"{kind.qualified}/{name}", "deleted" if done else "deleting")
@@ -183,7 +183,7 @@ async def _delete_runner(bus: Link, name: str) -> None:
     output.outcome(f"runner/{name}", "deleted")
 
 
-def _target(word: str) -> tuple[kinds.Kind, str | None]:
+def _target(word: str) -> tuple[kinds.ObjectKind, str | None]:
     """The kind and the name in ``KIND`` or ``KIND/NAME``; only here a runner is a kind. Raises
     BadInput."""
     typed, slash, name = word.partition("/")
@@ -192,7 +192,7 @@ def _target(word: str) -> tuple[kinds.Kind, str | None]:
     return kinds.target(word, None)
 
 
-def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.Kind, str]]:
+def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.ObjectKind, str]]:
     """``KIND NAME…`` or ``KIND/NAME…`` as kinds and names. Raises BadInput."""
     if "/" in typed:
         targets = []

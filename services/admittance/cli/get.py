@@ -122,7 +122,7 @@ async def get(
 
 
 def selection(
-    kind: kinds.Kind,
+    kind: kinds.ObjectKind,
     *,
     labels: Sequence[str],
     states: Sequence[str],
@@ -144,7 +144,7 @@ def selection(
 
 
 async def _show_one(
-    call: Call, bus: Link, kind: kinds.Kind, name: str, *, all_namespaces: bool
+    call: Call, bus: Link, kind: kinds.ObjectKind, name: str, *, all_namespaces: bool
 ) -> None:
     from admittance.cli.show import lists
 
@@ -162,7 +162,7 @@ async def _show_one(
 async def _show_list(
     call: Call,
     bus: Link,
-    kind: kinds.Kind,
+    kind: kinds.ObjectKind,
     chosen: Selection,
     queue: str | None,
     within: str | None,
@@ -207,7 +207,9 @@ async def _show_pending(
     pending.show(call, found, namespace)
 
 
-async def _watch(call: Call, kind: kinds.Kind, wanted: str | None, within: str | None) -> None:
+async def _watch(
+    call: Call, kind: kinds.ObjectKind, wanted: str | None, within: str | None
+) -> None:
     """Prints objects and their changes until interrupted."""
     from admittance.cli.show import lists
 

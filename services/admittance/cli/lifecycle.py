@@ -158,7 +158,7 @@ async def deny(call: Call, name: str, check: str | None, message: str, user: str
 async def _give_verdict(
     call: Call, name: str, check: str | None, message: str, user: str | None, *, approve: bool
 ) -> None:
-    spelled = requests.changes.Spelling("--check ", "--message", "--as")
+    spelled = requests.changes.VerdictWords("--check ", "--message", "--as")
     requests.changes.check_message(message, spelled.message)
     async with link(call) as bus:
         given = await requests.changes.give_verdict(

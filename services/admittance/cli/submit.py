@@ -157,14 +157,14 @@ def _wish(
 
 async def _of_command(bus: Link, wish: CommandOptions, anyway: bool) -> Workload:
     """The workload of a command."""
-    spelled = requests.submissions.Spelling("-q", "-n", "--anyway")
+    spelled = requests.submissions.SubmissionWords("-q", "-n", "--anyway")
     workload = await requests.submissions.workload_of_command(bus, wish, spelled=spelled)
     await refuse_misfit(bus, workload, anyway=anyway, spelled=spelled)
     return workload
 
 
 async def refuse_misfit(
-    bus: Link, workload: Workload, *, anyway: bool, spelled: requests.submissions.Spelling
+    bus: Link, workload: Workload, *, anyway: bool, spelled: requests.submissions.SubmissionWords
 ) -> None:
     """Raises RequestFailed if the queue does not exist or can never hold the workload, unless
     ``anyway``. Warns about requests for which no quota is charged, and about an inactive queue.

@@ -13,7 +13,13 @@ from typing import Final
 
 import structlog
 
-from admittance.provider_docker.engine import STEPS, Away, Denied, DockerSettings, Engine
+from admittance.provider_docker.engine import (
+    STEPS,
+    DockerSettings,
+    Engine,
+    EngineDenied,
+    EngineUnavailable,
+)
 from admittance.provider_docker.workers import (
     HOST_DETAIL,
     ListedWorker,
@@ -113,10 +119,10 @@ class WorkerComparer:
             pause = self._docker.sweep_seconds
             try:
                 await self.compare()
-            except Away as error:
+            except EngineUnavailable as error:
                 self._reasons.begin(ENGINE, str(error))
                 pause = min(pause, AGAIN_SECONDS)
-            except Denied as error:
+            except EngineDenied as error:
                 self._reasons.begin(ENGINE, f"the engine does not list its containers: {error}")
             except AdmittanceError as error:
                 log.warning("comparison_failed", reason=str(error))
@@ -188,7 +194,7 @@ class WorkerComparer:
         log.info("orphan", id=orphan.request_id, container=orphan.name)
         try:
             await self._engine.remove(orphan.container)
-        except Denied as error:
+        except EngineDenied as error:
             log.warning("worker_not_removed", container=orphan.name, reason=str(error))
 
     async def _revoke(self, name: str, status: StoredStatus, reason: str) -> None:

@@ -30,11 +30,11 @@ LOG_LINES: Final = 3
 T = TypeVar("T")
 
 
-class Away(Exception):
+class EngineUnavailable(Exception):
     """The container engine does not answer, or its answer is not valid."""
 
 
-class Denied(Exception):
+class EngineDenied(Exception):
     """The container engine refused a call; the text is the engine's message. ``code``: the HTTP
     status of the engine's answer."""
 
@@ -43,12 +43,12 @@ class Denied(Exception):
         self.code = code
 
 
-STEPS: Final = ObjectSteps("provider-docker", (Away, Denied))
+STEPS: Final = ObjectSteps("provider-docker", (EngineUnavailable, EngineDenied))
 
 
 class Engine:
-    """The container engine that the environment names. All calls to the engine raise Away if it
-    does not answer, and Denied if it refuses the call.
+    """The container engine that the environment names. All calls to the engine raise
+    EngineUnavailable if it does not answer, and EngineDenied if it refuses the call.
     """
 
     def __init__(self, settings: DockerSettings) -> None:
@@ -120,7 +120,7 @@ class Engine:
         """
         try:
             await self._call(lambda api: api.remove_container(container, v=True, force=True))
-        except Denied as error:
+        except EngineDenied as error:
             # 404 and 409: the container does not exist any more, or is being removed.
             if error.code not in (404, 409):
                 raise
@@ -129,7 +129,7 @@ class Engine:
         """The last lines of the container's log; "" if the log cannot be read."""
         try:
             lines = await self._call(lambda api: api.logs(container, tail=LOG_LINES))
-        except (Away, Denied):
+        except (EngineUnavailable, EngineDenied):
             return ""
         return str(lines.decode(errors="replace")).strip() if isinstance(lines, bytes) else ""
 
@@ -171,11 +171,11 @@ class Engine:
             code = error.response.status_code if error.response is not None else 500
             message = str(error.explanation or error)
             if code >= 500 and not _is_permanent(message):
-                raise Away(message) from error
-            raise Denied(code, message) from error
+                raise EngineUnavailable(message) from error
+            raise EngineDenied(code, message) from error
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             self._client = None
-            raise Away(error_sentence(error)) from error
+            raise EngineUnavailable(error_sentence(error)) from error
 
 
 def error_sentence(error: Exception) -> str:

@@ -15,10 +15,16 @@ import structlog
 
 from admittance.lease import service_domain
 from admittance.provider_docker.comparer import ENGINE, WorkerComparer
-from admittance.provider_docker.engine import STEPS, Away, Denied, DockerSettings, Engine
+from admittance.provider_docker.engine import (
+    STEPS,
+    DockerSettings,
+    Engine,
+    EngineDenied,
+    EngineUnavailable,
+)
 from admittance.provider_docker.workers import (
     ListedWorker,
-    NoRoom,
+    NoWorkers,
     PodGroup,
     WorkerSpec,
     details_of,
@@ -108,7 +114,7 @@ class DockerReconciler:
         """Starts all workers of the request; if one worker fails to start, removes all of them."""
         wanted = [PodGroup(one.name, one.count, one.requests) for one in request.pod_sets]
         workers = workers_of(request.id, wanted)
-        if isinstance(workers, NoRoom):
+        if isinstance(workers, NoWorkers):
             return Failed(workers.message, retryable=workers.ever)
         accepted = Accepted(f"{len(workers)} workers are being started")
         if request.last is None and not await request.say(accepted):
@@ -118,7 +124,7 @@ class DockerReconciler:
             while True:
                 try:
                     return await self._book(request, workers)
-                except Away as error:
+                except EngineUnavailable as error:
                     self._reasons.begin(ENGINE, str(error))
                 # The engine did not answer; a comparison of workers with requests succeeds once the
                 # engine answers again.
@@ -145,7 +151,7 @@ class DockerReconciler:
                 *(self._start(worker, request) for worker in new), return_exceptions=True
             )
             for outcome in outcomes:
-                if isinstance(outcome, Denied):
+                if isinstance(outcome, EngineDenied):
                     await self._remove(self._of(request.id, await self._engine.workers(request.id)))
                     return Failed(str(outcome), retryable=outcome.code != 400)
                 if outcome is not None:

@@ -73,7 +73,7 @@ class EngineCapacity(NamedTuple):
     memory: int
 
 
-class NoRoom(NamedTuple):
+class NoWorkers(NamedTuple):
     """Why no workers are booked for a request. ``ever``: whether there may be room after other
     requests have ended.
     """
@@ -82,7 +82,7 @@ class NoRoom(NamedTuple):
     ever: bool
 
 
-def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec, ...] | NoRoom:
+def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec, ...] | NoWorkers:
     """Returns one worker container for each pod, with a name derived from the request; or why no
     engine can run such containers.
     """
@@ -94,7 +94,7 @@ def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec,
             message = (
                 f"pods of {one.pod_set} need {', '.join(foreign)}, which containers cannot have"
             )
-            return NoRoom(message, ever=False)
+            return NoWorkers(message, ever=False)
         cpu, memory = one.needs.get("cpu", 0), one.needs.get("memory", 0)
         plain = _UNSAFE.sub("-", one.pod_set)[:40]
         found += (
@@ -118,7 +118,7 @@ def lack_of_room(
     listed: Collection[ListedWorker],
     room: EngineCapacity,
     workers_max: int,
-) -> NoRoom | None:
+) -> NoWorkers | None:
     """Why the engine has no room for the workers beside the running workers of other requests; None
     if there is room."""
     others = [one for one in listed if one.request_id != request_id and one.runs]
@@ -130,7 +130,7 @@ def lack_of_room(
     for what, needed, used, most in sums:
         if needed + used > most:
             message = f"{room.host} has {most - used} of {most} {what} left, {needed} are needed"
-            return NoRoom(message, ever=needed <= most)
+            return NoWorkers(message, ever=needed <= most)
     return None
 
 

@@ -30,7 +30,7 @@ of the cluster have other texts.
 _TEMPORARY: Final = ("exceeded quota", "because it is being terminated")
 
 
-class Away(Exception):
+class ClusterUnavailable(Exception):
     """The API server does not answer, or asks to repeat the call. ``after``: how many seconds the
     API server asks to wait.
     """
@@ -40,11 +40,11 @@ class Away(Exception):
         self.after = after
 
 
-class Unauthorized(Away):
+class Unauthorized(ClusterUnavailable):
     """The API server does not accept the credentials, for instance an expired token."""
 
 
-class Denied(Exception):
+class ClusterDenied(Exception):
     """The API server refused a call permanently; the text is the server's message. ``code``: the
     HTTP status of the answer."""
 
@@ -67,7 +67,7 @@ class Right(NamedTuple):
         return f"{self.verb} {self.kind} in {self.namespace or 'all namespaces'}"
 
 
-class Forbidden(Denied):
+class Forbidden(ClusterDenied):
     """The API server refused a call because the provider lacks a right that an administrator can
     grant. The request for capacity is not at fault.
     """
@@ -77,41 +77,43 @@ class Forbidden(Denied):
         self.right = right
 
 
-class TemporarilyDenied(Denied):
+class TemporarilyDenied(ClusterDenied):
     """The API server refused the call because the namespace has used up its quota or is being
     deleted. The same call may succeed later.
     """
 
 
-class Exists(Denied):
+class Exists(ClusterDenied):
     """The cluster has an object with the wanted name already."""
 
 
-class Missing(Denied):
+class Missing(ClusterDenied):
     """The cluster has no object with the wanted name, or does not know the kind of the object."""
 
 
-class Outdated(Denied):
+class Outdated(ClusterDenied):
     """The resource version from which a watch starts has expired, so the objects must be listed
     again."""
 
 
 def event_of(line: str) -> tuple[str, dict[str, Any]]:
-    """The event type and the object in a line of a watch's answer. Raises Outdated or Away if the
-    line reports an error or is not valid.
+    """The event type and the object in a line of a watch's answer. Raises Outdated or
+    ClusterUnavailable if the line reports an error or is not valid.
     """
     try:
         event = msgspec.json.decode(line, type=dict[str, Any])
         kind, about = str(event["type"]), event["object"]
     except (msgspec.MsgspecError, KeyError) as error:
-        raise Away(f"the API server sent an invalid event of a watch: {error}") from None
+        raise ClusterUnavailable(
+            f"the API server sent an invalid event of a watch: {error}"
+        ) from None
     if kind != "ERROR":
         return kind, about
     code = about.get("code", 0)
     message = str(about.get("message", ""))
     if code == 410 or about.get("reason") in ("Expired", "Gone"):
         raise Outdated(410, "Expired", message)
-    raise Away(message)
+    raise ClusterUnavailable(message)
 
 
 def error_of(response: httpx.Response, right: Right) -> Exception:
@@ -131,12 +133,14 @@ def error_of(response: httpx.Response, right: Right) -> Exception:
     # With the codes 408 and 425 the API server asks to repeat the call.
     if code >= 500 or code in (408, 425, 429):
         after = response.headers.get("Retry-After", "")
-        return Away(f"HTTP {code}: {message}", float(after) if after.isdecimal() else None)
+        return ClusterUnavailable(
+            f"HTTP {code}: {message}", float(after) if after.isdecimal() else None
+        )
     if code == 403 and _LACKS_A_RIGHT.search(message):
         return Forbidden(code, reason, message, right)
     if code == 403 and any(words in message for words in _TEMPORARY):
         return TemporarilyDenied(code, reason, message)
-    kind = {404: Missing, 409: Exists}.get(code, Denied)
+    kind = {404: Missing, 409: Exists}.get(code, ClusterDenied)
     return kind(code, reason, message)
 
 
@@ -155,7 +159,7 @@ soon after that time.
 NEEDED: Final = (
     "provider-kubernetes needs the package lightkube: pip install 'admittance[kubernetes]'"
 )
-STEPS: Final = ObjectSteps("provider-kubernetes", (Away, Denied))
+STEPS: Final = ObjectSteps("provider-kubernetes", (ClusterUnavailable, ClusterDenied))
 
 
 class Cluster:
@@ -172,7 +176,8 @@ class Cluster:
 
     async def get(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
         """Returns the object of this kind with the name ``name``. Raises Missing if the cluster has
-        no such object, Denied if it refuses the call, Away if it does not answer."""
+        no such object, ClusterDenied if it refuses the call, ClusterUnavailable if it does not
+        answer."""
         right = Right("get", kind, namespace)
         return await self._call("GET", _path(kind, namespace, name), right)
 
@@ -226,8 +231,8 @@ class Cluster:
                 return found, str(metadata.get("resourceVersion", ""))
 
     async def has(self, right: Right) -> bool:
-        """Whether the cluster grants the right to the provider. Raises Denied if the API server
-        refuses to answer the question.
+        """Whether the cluster grants the right to the provider. Raises ClusterDenied if the API
+        server refuses to answer the question.
         """
         attributes = {
             "verb": right.verb,
@@ -270,7 +275,9 @@ class Cluster:
                     if line.strip():
                         yield event_of(line)
         except (httpx.TransportError, httpx.StreamError) as error:
-            raise Away(f"no answer from the API server {self.server}: {_text_of(error)}") from error
+            raise ClusterUnavailable(
+                f"no answer from the API server {self.server}: {_text_of(error)}"
+            ) from error
         except _login_errors() as error:
             raise Unauthorized(f"cannot log in to the API server: {_text_of(error)}") from error
 
@@ -297,7 +304,7 @@ class Cluster:
                     headers={"Content-Type": patch} if body is not None else None,
                 )
             except httpx.TransportError as error:
-                raise Away(
+                raise ClusterUnavailable(
                     f"no answer from the API server {self.server}: {_text_of(error)}"
                 ) from error
             except _login_errors() as error:
@@ -307,7 +314,9 @@ class Cluster:
         try:
             found = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise Away(f"the API server {self.server} did not answer with JSON: {error}") from None
+            raise ClusterUnavailable(
+                f"the API server {self.server} did not answer with JSON: {error}"
+            ) from None
         return found
 
 

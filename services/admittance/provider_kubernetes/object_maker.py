@@ -21,9 +21,9 @@ from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import (
     REQUESTS,
     TEMPLATES,
-    Away,
     Cluster,
-    Denied,
+    ClusterDenied,
+    ClusterUnavailable,
     Exists,
     Forbidden,
     Missing,
@@ -91,7 +91,7 @@ class ClusterRights(MissingRights):
                 pause = backoff.next()
                 try:
                     answer = await run_to_completion(function(*arguments))
-                except Away as error:
+                except ClusterUnavailable as error:
                     wait = error.after if error.after is not None else pause
                     reason = str(error)
                     if isinstance(error, Unauthorized):
@@ -122,10 +122,10 @@ class ClusterRights(MissingRights):
     async def _is_granted(self, right: Right) -> bool:
         try:
             return await self._cluster.has(right)
-        except Away as error:
+        except ClusterUnavailable as error:
             log.warning("rights_unknown", reason=str(error))
             return False
-        except Denied:
+        except ClusterDenied:
             # The API server refuses to say whether the provider has the right. A request that waits
             # for the right will find out; if no request waits, the provider assumes that it has the
             # right again.
@@ -134,10 +134,10 @@ class ClusterRights(MissingRights):
     async def _is_logged_in(self) -> bool:
         try:
             await self._cluster.has(Right("get", REQUESTS, ""))
-        except Away as error:
+        except ClusterUnavailable as error:
             log.warning("rights_unknown", reason=str(error))
             return False
-        except Denied:
+        except ClusterDenied:
             pass
         return True
 
@@ -177,7 +177,7 @@ class ObjectMaker:
                 await self._adopt(identity, one.name, adoption, on_wait)
         except (NameTaken, TemporarilyDenied) as error:
             return Failed(str(error))
-        except Denied as error:
+        except ClusterDenied as error:
             if isinstance(error, Missing) and not error.reason:
                 # A 404 without an API status means that the cluster lacks the kind
                 # ProvisioningRequest, which `object_watch` reports.

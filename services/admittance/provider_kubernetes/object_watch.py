@@ -18,9 +18,9 @@ from admittance.backoff import Backoff
 from admittance.provider_kubernetes.cluster import (
     REQUESTS,
     STEPS,
-    Away,
     Cluster,
-    Denied,
+    ClusterDenied,
+    ClusterUnavailable,
     Outdated,
     Unauthorized,
 )
@@ -103,10 +103,10 @@ class ObjectWatch:
                 log.info("watch_outdated", reason=str(error))
                 self._version = None
                 await self._wait(PAUSE_MIN)
-            except Away as error:
+            except ClusterUnavailable as error:
                 patience = 0.0 if isinstance(error, Unauthorized) else self._away_seconds
                 await self._wait_for_server(str(error), patience, error.after)
-            except Denied as error:
+            except ClusterDenied as error:
                 # The provider lacks a right, or the cluster lacks the kind ProvisioningRequest: an
                 # administrator has to add what is missing.
                 await self._wait_for_server(f"{self._cluster.server}: {error}", 0.0, None)

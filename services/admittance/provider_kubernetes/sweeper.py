@@ -13,7 +13,14 @@ from typing import Any, Final
 import structlog
 
 from admittance.provider_kubernetes import objects
-from admittance.provider_kubernetes.cluster import REQUESTS, STEPS, TEMPLATES, Away, Cluster, Denied
+from admittance.provider_kubernetes.cluster import (
+    REQUESTS,
+    STEPS,
+    TEMPLATES,
+    Cluster,
+    ClusterDenied,
+    ClusterUnavailable,
+)
 from admittance.provider_kubernetes.object_maker import ObjectMaker
 from admittance.provider_kubernetes.object_watch import ObjectWatch
 from admittance.provider_kubernetes.objects import Seen, end_of
@@ -88,7 +95,7 @@ class ObjectSweeper:
                 await self._sweep()
                 if not self._others_logged:
                     await self._log_others()
-            except (AdmittanceError, Away, Denied) as error:
+            except (AdmittanceError, ClusterUnavailable, ClusterDenied) as error:
                 log.warning("sweep_failed", reason=str(error))
                 await asyncio.sleep(AGAIN_SECONDS)
             except Exception as error:
@@ -148,7 +155,7 @@ class ObjectSweeper:
         log.info("orphan", id=seen.id, name=seen.name)
         try:
             await self._maker.delete(seen.id, seen.namespace)
-        except Denied as error:
+        except ClusterDenied as error:
             log.error("not_deleted", id=seen.id, reason=str(error))
 
     async def _log_others(self) -> None:
@@ -197,7 +204,7 @@ class ObjectSweeper:
         name, uid = metadata["name"], metadata["uid"]
         try:
             await self._cluster.delete(TEMPLATES, metadata["namespace"], name, uid)
-        except Denied as error:
+        except ClusterDenied as error:
             # The sweep continues after the error, because templates in other namespaces can still
             # be deleted.
             log.error("not_deleted", template=name, reason=str(error))

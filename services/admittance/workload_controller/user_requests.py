@@ -23,7 +23,7 @@ from admittance.api.configuration import UserLimits
 from admittance.api.workload import Kept
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
-from admittance.control.flow_control import CONFLICT, WRONG, FlowControl, Refusal, UserRequest
+from admittance.control.flow_control import CONFLICT, WRONG, FlowControl, FlowRefusal, UserRequest
 from admittance.control.people import not_owned
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import facts, reasons
@@ -163,26 +163,26 @@ class UserRequests:
         try:
             fact = decode(named, data)
         except Undecodable as error:
-            self._refuse(answer_to, Refusal(WRONG, "Undecodable", str(error)), named)
+            self._refuse(answer_to, FlowRefusal(WRONG, "Undecodable", str(error)), named)
             return
         if isinstance(fact, facts.Submitted) and fact.uid:
             # With the uid of an earlier workload, verdicts and capacity of that workload would
             # count for this one.
-            self._refuse(answer_to, Refusal(WRONG, reasons.UID_GIVEN, UID_GIVEN), named)
+            self._refuse(answer_to, FlowRefusal(WRONG, reasons.UID_GIVEN, UID_GIVEN), named)
             return
         person = user_of(named)
         if rights and (why := not_owned(person, fact, self._controller.workloads.get)):
             # The fact is judged again when it is applied: until then the name may get another
             # owner.
-            self._refuse(answer_to, Refusal(CONFLICT, reasons.NOT_OWNER, why), named)
+            self._refuse(answer_to, FlowRefusal(CONFLICT, reasons.NOT_OWNER, why), named)
             return
         if isinstance(fact, facts.Submitted) and (
             unstarted := self._runners.refusal(person, fact.namespace, fact.workload)
         ):
-            self._refuse(answer_to, Refusal(CONFLICT, reasons.NO_RUNNER, str(unstarted)), named)
+            self._refuse(answer_to, FlowRefusal(CONFLICT, reasons.NO_RUNNER, str(unstarted)), named)
             return
         if isinstance(fact, facts.Verdict) and (why := self._unfit(fact)):
-            self._refuse(answer_to, Refusal(CONFLICT, reasons.NO_APPROVAL, why), named)
+            self._refuse(answer_to, FlowRefusal(CONFLICT, reasons.NO_APPROVAL, why), named)
             return
         request = _request(identity, user, verb, fact, len(data))
         refusal = self._flow.arrive(request, clock.monotonic())
@@ -232,7 +232,7 @@ class UserRequests:
             # again.
             log.warning("user_fact_unknown", subject=message.subject, error=str(outcome))
 
-    def _refuse(self, reply: str, refusal: Refusal, subject: str) -> None:
+    def _refuse(self, reply: str, refusal: FlowRefusal, subject: str) -> None:
         if self._metrics is not None:
             self._metrics.refused_requests.add((refusal.reason,))
         if self._throttle.due(clock.monotonic()):

@@ -15,7 +15,12 @@ import pytest
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_docker.comparer import GATHER_SECONDS
-from admittance.provider_docker.engine import Away, Denied, DockerSettings, Engine
+from admittance.provider_docker.engine import (
+    DockerSettings,
+    Engine,
+    EngineDenied,
+    EngineUnavailable,
+)
 from admittance.provider_docker.service import DockerReconciler
 from admittance.provider_docker.workers import EngineCapacity, ListedWorker, WorkerSpec
 from admittance.providers.builtin import CLASS as CLASS_LABEL
@@ -44,7 +49,7 @@ class CountingEngine(Engine):
     def _count(self, name: str) -> None:
         self.calls[name] += 1
         if self.away:
-            raise Away("connection refused")
+            raise EngineUnavailable("connection refused")
 
     async def room(self) -> EngineCapacity:
         self._count("room")
@@ -68,7 +73,7 @@ class CountingEngine(Engine):
     async def remove(self, container: str) -> None:
         self._count("remove")
         if container in self.stuck:
-            raise Denied(403, "the container is stuck")
+            raise EngineDenied(403, "the container is stuck")
         self.there.pop(container, None)
         self.heard()
 

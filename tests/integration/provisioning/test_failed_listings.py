@@ -13,7 +13,7 @@ import pytest
 from admittance.provider_aws.ec2 import Ec2, Ec2Error
 from admittance.provider_aws.reservations import Reservation
 from admittance.provider_aws.service import LISTINGS_MAX, AwsReconciler, AwsSettings
-from admittance.provider_docker.engine import Denied, DockerSettings, Engine
+from admittance.provider_docker.engine import DockerSettings, Engine, EngineDenied
 from admittance.provider_docker.service import DockerReconciler
 from admittance.provider_docker.workers import ListedWorker
 from admittance.provider_kubernetes.cluster import Cluster
@@ -119,7 +119,9 @@ async def test_a_refused_list_makes_the_class_inactive_until_it_is_answered(
     reconciler, lists = listed
     is_docker = isinstance(reconciler, DockerReconciler)
     asked = lists.asked
-    lists.error = Denied(403, "not today") if is_docker else Ec2Error("Later", "not today", 500)
+    lists.error = (
+        EngineDenied(403, "not today") if is_docker else Ec2Error("Later", "not today", 500)
+    )
     await until(lambda: "not today" in reconciler.trouble)
     assert lists.asked - asked >= (1 if is_docker else LISTINGS_MAX)
     lists.error = None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.api.pod_requests import Transformation, transformed, uncharged
+from admittance.api.pod_requests import ResourceTransformation, transformed, uncharged
 from admittance.api.problems import ManifestError
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.reading.manifest import accept
@@ -19,8 +19,8 @@ GPU, COUNT, CREDITS = "v.test/gpu", "v.test/count", "v.test/credits"
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 
-def replaced(*outputs: tuple[str, str], by: str = "", source: str = GPU) -> Transformation:
-    return Transformation(source, False, by, outputs)
+def replaced(*outputs: tuple[str, str], by: str = "", source: str = GPU) -> ResourceTransformation:
+    return ResourceTransformation(source, False, by, outputs)
 
 
 def test_a_multiplier_that_the_pod_does_not_request_counts_once() -> None:
@@ -52,7 +52,7 @@ def test_a_multiplier_that_the_pod_does_not_request_counts_once() -> None:
             None,
             {GPU: "it counts as v.test/credits: all outputs", COUNT: "by nothing"},
         ),
-        ({GPU: 4}, (), [Transformation(GPU, True, "", ())], None, {}),
+        ({GPU: 4}, (), [ResourceTransformation(GPU, True, "", ())], None, {}),
         ({GPU: 4, "cpu": 1}, (), [], {"cpu"}, {GPU: "does not cover it"}),
         ({GPU: 4}, (), [replaced((CREDITS, "5"))], {GPU}, {GPU: "credits: the ClusterQueue does"}),
         ({GPU: 4}, (), [replaced((CREDITS, "5"))], {CREDITS}, {}),
@@ -62,7 +62,7 @@ def test_a_multiplier_that_the_pod_does_not_request_counts_once() -> None:
 def test_a_request_without_quota_is_named_with_the_reason(
     requests: dict[str, int],
     exclude: tuple[str, ...],
-    transformations: list[Transformation],
+    transformations: list[ResourceTransformation],
     covered: set[str] | None,
     expected: dict[str, str],
 ) -> None:
@@ -80,7 +80,7 @@ names = st.sampled_from(NAMES)
     exclude=st.lists(st.sampled_from(("a/", "b/x", "c")), max_size=2),
     transformations=st.lists(
         st.builds(
-            Transformation,
+            ResourceTransformation,
             names,
             st.booleans(),
             st.one_of(st.just(""), names),
@@ -96,7 +96,7 @@ names = st.sampled_from(NAMES)
 def test_every_request_is_charged_or_named(
     requests: dict[str, int],
     exclude: list[str],
-    transformations: list[Transformation],
+    transformations: list[ResourceTransformation],
     covered: set[str] | None,
 ) -> None:
     kept = {name: each for name, each in requests.items() if not name.startswith(tuple(exclude))}

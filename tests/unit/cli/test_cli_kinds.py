@@ -29,7 +29,7 @@ from admittance.telemetry import variables
         pytest.param("ns", kinds.NAMESPACE, id="a kind without a group"),
     ],
 )
-def test_a_kind_is_found_by_every_name_it_has(typed: str, want: kinds.Kind) -> None:
+def test_a_kind_is_found_by_every_name_it_has(typed: str, want: kinds.ObjectKind) -> None:
     assert kinds.kind_named(typed) is want
 
 
@@ -68,7 +68,7 @@ def test_keys_are_those_of_the_bucket() -> None:
     ],
 )
 def test_kind_and_name_come(
-    words: tuple[str, str | None], want: tuple[kinds.Kind, str | None]
+    words: tuple[str, str | None], want: tuple[kinds.ObjectKind, str | None]
 ) -> None:
     assert kinds.target(*words) == want
 

@@ -10,7 +10,7 @@ from admittance.provider_docker.engine import CLASS, DockerSettings
 from admittance.provider_docker.workers import (
     EngineCapacity,
     ListedWorker,
-    NoRoom,
+    NoWorkers,
     PodGroup,
     WorkerSpec,
     details_of,
@@ -82,7 +82,7 @@ def test_limits_below_the_minimum_of_engines_are_raised() -> None:
 def test_a_resource_that_containers_cannot_have_fails_permanently() -> None:
     found = workers_of("a", [PodGroup("main", 1, {"nvidia.com/gpu": 1, "pods": 1})])
 
-    assert isinstance(found, NoRoom)
+    assert isinstance(found, NoWorkers)
     assert (found.ever, "nvidia.com/gpu" in found.message) == (False, True)
 
 

@@ -345,9 +345,9 @@ async def test_a_function_of_a_provider_that_raises_is_a_fault_and_is_called_aga
 @pytest.mark.parametrize(
     ("steps", "error"),
     [
-        (docker_engine.STEPS, docker_engine.Away("away")),
-        (docker_engine.STEPS, docker_engine.Denied(500, "no")),
-        (kubernetes_cluster.STEPS, kubernetes_cluster.Away("away")),
+        (docker_engine.STEPS, docker_engine.EngineUnavailable("away")),
+        (docker_engine.STEPS, docker_engine.EngineDenied(500, "no")),
+        (kubernetes_cluster.STEPS, kubernetes_cluster.ClusterUnavailable("away")),
         (kubernetes_cluster.STEPS, kubernetes_cluster.Missing(404, "", "no")),
         (ec2.STEPS, ec2.Ec2Error("Unavailable", "no")),
         (ledger.STEPS, Superseded("another one leads")),

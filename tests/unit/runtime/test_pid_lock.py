@@ -18,7 +18,7 @@ def test_a_locked_file_names_its_holder_until_it_is_closed(
     if written is not None:
         pid_lock.write_pid(first, 123456)
         pid_lock.write_pid(first, written)
-    with pytest.raises(pid_lock.Held) as held:
+    with pytest.raises(pid_lock.LockHeld) as held:
         pid_lock.lock(tmp_path / "lock")
     assert held.value.pid == named
     os.close(first)

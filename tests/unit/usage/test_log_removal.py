@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.usage.retention import LogReader, LogSize, Removal, removal
+from admittance.usage.retention import LogConsumer, LogSize, Removal, removal
 
 MIB = 1 << 20
 FULL = LogSize(bytes=120 * MIB, messages=120_000, first=1, last=120_000)
@@ -21,12 +21,12 @@ FULL = LogSize(bytes=120 * MIB, messages=120_000, first=1, last=120_000)
         pytest.param({"needed": 30_001}, Removal(30_000), id="not what sums need"),
         pytest.param({"needed": 1}, Removal(0), id="nothing is summed"),
         pytest.param(
-            {"readers": [LogReader("check-a", 50_000), LogReader("check-b", 20_000)]},
+            {"readers": [LogConsumer("check-a", 50_000), LogConsumer("check-b", 20_000)]},
             Removal(20_000, "check-b"),
             id="not what a reader has not read",
         ),
         pytest.param(
-            {"bound": 50 * MIB, "readers": [LogReader("check-b", 20_000)]},
+            {"bound": 50 * MIB, "readers": [LogConsumer("check-b", 20_000)]},
             Removal(80_000),
             id="at twice the bound no reader is waited for",
         ),

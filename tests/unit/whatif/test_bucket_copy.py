@@ -15,7 +15,7 @@ from admittance.events.requests import Delete
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
 from admittance.events.whatif import Simulate, SimulateReply, WouldWait, joined_reply
-from admittance.scheduling.state.config import AdmissionFairSharing, Config
+from admittance.scheduling.state.config import Config, UsageFairSharing
 from admittance.whatif import bucket_copy as copies
 from admittance.whatif import simulate as whole
 from admittance.whatif.bucket_copy import BucketCopy
@@ -161,7 +161,7 @@ def test_a_workload_that_waits_for_a_time_keeps_waiting() -> None:
 
 
 def test_consumed_usage_of_local_queues_counts() -> None:
-    config = Config(admission_fair_sharing=AdmissionFairSharing(usage_half_life_time=timedelta(1)))
+    config = Config(admission_fair_sharing=UsageFairSharing(usage_half_life_time=timedelta(1)))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     queue = a_queue("cq", cpu={"spot": 0}, admissionScope=scope)
     town = StoredSystem(queue, a_local("greedy", "cq"), a_local("modest", "cq"), config=config)

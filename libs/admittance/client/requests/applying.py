@@ -16,7 +16,7 @@ from admittance.client.errors import (
     NotFound,
     Refused,
 )
-from admittance.client.kinds import Kind
+from admittance.client.kinds import ObjectKind
 from admittance.client.requests import changes, submissions, warnings
 from admittance.client.requests.families import refuse_variant
 from admittance.client.requests.link import Link
@@ -92,18 +92,20 @@ async def apply_all(link: Link, given: Manifests, namespace: str) -> list[Applie
     return applied
 
 
-def spelled(kind: Kind) -> str:
+def spelled(kind: ObjectKind) -> str:
     """The kind as requests to the workload-controller name it."""
     return f"{kind.singular}.{kind.group}" if kind.is_foreign else kind.manifest
 
 
-async def deletion(link: Link, kind: Kind, name: str, namespace: str = "") -> Delete:
+async def deletion(link: Link, kind: ObjectKind, name: str, namespace: str = "") -> Delete:
     """The request to delete an existing object. Raises NotFound."""
     found = await find(link, kind, name, namespace)
     return Delete(kind=spelled(kind), namespace=found.namespace, name=name)
 
 
-async def delete_object(link: Link, kind: Kind, name: str, namespace: str = "") -> DeleteReply:
+async def delete_object(
+    link: Link, kind: ObjectKind, name: str, namespace: str = ""
+) -> DeleteReply:
     """Deletes an object other than a workload: the outcome is deleted or deferred. Raises NotFound,
     and Refused if the object is kept."""
     request = await deletion(link, kind, name, namespace)

@@ -136,7 +136,7 @@ def fact_about(found: BucketObject, kind: type[Fact], **fields: Any) -> Fact:
 # Verdicts of people. --------------------------------------------------------------------
 
 
-class Spelling(NamedTuple):
+class VerdictWords(NamedTuple):
     """How the program names the arguments of a verdict."""
 
     check: str = "check="
@@ -144,10 +144,10 @@ class Spelling(NamedTuple):
     user: str = "user"
 
 
-IN_PYTHON: Final = Spelling()
+IN_PYTHON: Final = VerdictWords()
 
 
-class Verdict(NamedTuple):
+class GivenVerdict(NamedTuple):
     """A verdict that was given. ``found``: the workload before it, of a parent its variant."""
 
     found: BucketObject
@@ -185,8 +185,8 @@ async def give_verdict(
     check: str | None,
     message: str,
     user: str | None,
-    spelled: Spelling = IN_PYTHON,
-) -> Verdict:
+    spelled: VerdictWords = IN_PYTHON,
+) -> GivenVerdict:
     """Approves or denies a check. Raises NotFound, and Refused if no verdict is possible."""
     # `verdict_message` is imported late: its imports take time, and most programs need none.
     from admittance.control.people import verdict_message
@@ -226,7 +226,7 @@ async def give_verdict(
         raise Refused(
             f'workload "{name}" was not {word}: it changed meanwhile ({why})', reason=reply.reason
         )
-    return Verdict(found, row.name, state)
+    return GivenVerdict(found, row.name, state)
 
 
 def variant_with_check(family: Family, check: str | None, now: datetime) -> BucketObject:

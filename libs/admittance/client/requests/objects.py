@@ -14,7 +14,7 @@ import msgspec
 
 from admittance.client import kinds
 from admittance.client.errors import BadInput, NotFound, RequestFailed
-from admittance.client.kinds import Kind
+from admittance.client.kinds import ObjectKind
 from admittance.client.requests.link import Link
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import BROKEN
@@ -138,7 +138,7 @@ async def lookup_all(link: Link, pattern: str) -> list[BucketObject]:
     return [object_of(one) for one in entries]
 
 
-async def find(link: Link, kind: Kind, name: str, namespace: str = "") -> BucketObject:
+async def find(link: Link, kind: ObjectKind, name: str, namespace: str = "") -> BucketObject:
     """The object of that kind and name. ``namespace``: "" is the namespace of the link. Raises
     NotFound."""
     if not name:
@@ -151,7 +151,7 @@ async def find(link: Link, kind: Kind, name: str, namespace: str = "") -> Bucket
 
 
 async def find_all(
-    link: Link, kind: Kind, namespace: str | None
+    link: Link, kind: ObjectKind, namespace: str | None
 ) -> tuple[list[BucketObject], list[str]]:
     """All readable objects of a kind, sorted by name, and the keys of the objects that cannot be
     read. ``namespace``: None is all namespaces."""
@@ -189,7 +189,7 @@ class Change:
 
 
 async def changes(
-    link: Link, kind: Kind, name: str | None, namespace: str | None
+    link: Link, kind: ObjectKind, name: str | None, namespace: str | None
 ) -> AsyncGenerator[list[Entry]]:
     """Yields the entries of the present objects, then those of every change, in batches by
     revision; a deleted object has no value. ``name``: None is all objects of the kind;
@@ -210,7 +210,7 @@ async def changes(
 
 
 async def watch(
-    link: Link, kind: Kind, name: str | None, namespace: str | None
+    link: Link, kind: ObjectKind, name: str | None, namespace: str | None
 ) -> AsyncGenerator[Change]:
     """Yields the present objects, then every change; the arguments are those of `changes`."""
     seen: dict[str, BucketObject] = {}
@@ -250,7 +250,7 @@ NAMESPACES_MAX: Final = 5
 """The greatest number of namespaces that the error about a missing object names."""
 
 
-async def not_found(link: Link, kind: Kind, name: str, space: str) -> NotFound:
+async def not_found(link: Link, kind: ObjectKind, name: str, space: str) -> NotFound:
     """The error that the object does not exist in the namespace. The error names the
     server, and other namespaces that have such an object, if the login may look into them."""
     where, hint = "", ""
@@ -265,7 +265,7 @@ async def not_found(link: Link, kind: Kind, name: str, space: str) -> NotFound:
     return NotFound(f'{kind.qualified} "{name}" not found{where} at {link.shown_url}{hint}')
 
 
-async def _namespaces_with(link: Link, kind: Kind, name: str) -> list[str]:
+async def _namespaces_with(link: Link, kind: ObjectKind, name: str) -> list[str]:
     """The first namespaces that have an object of this kind and name; empty for a login that may
     not look into all namespaces."""
     prefix = f"$KV.{BUCKET}."

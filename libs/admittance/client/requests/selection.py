@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from admittance.api.names import label_key_error, label_value_error
 from admittance.client import kinds
 from admittance.client.errors import BadInput
-from admittance.client.kinds import Kind
+from admittance.client.kinds import ObjectKind
 from admittance.client.requests.objects import BucketObject, field
 from admittance.events import reasons
 from admittance.workload.conditions import Type, find
@@ -54,7 +54,7 @@ class Selection(NamedTuple):
 
 
 def selection(
-    kind: Kind,
+    kind: ObjectKind,
     *,
     labels: Sequence[str],
     states: Sequence[str],
@@ -113,7 +113,7 @@ def _state(typed: str, spelled: str) -> str:
 
 
 def select(
-    kind: Kind, found: Sequence[BucketObject], chosen: Selection, now: datetime
+    kind: ObjectKind, found: Sequence[BucketObject], chosen: Selection, now: datetime
 ) -> tuple[list[BucketObject], int]:
     """The objects of a list in order, and how many the limit leaves out.
 

@@ -35,7 +35,7 @@ from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry
 
 
-class Spelling(NamedTuple):
+class SubmissionWords(NamedTuple):
     """How the program names the arguments of a submission."""
 
     queue: str = "queue"
@@ -43,7 +43,7 @@ class Spelling(NamedTuple):
     anyway: str = "anyway=True"
 
 
-IN_PYTHON: Final = Spelling()
+IN_PYTHON: Final = SubmissionWords()
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
 """The default requests of a submitted command without requests, for resources that the queue
@@ -100,7 +100,7 @@ def check_container(
 
 
 async def workload_of_command(
-    link: Link, options: CommandOptions, namespace: str = "", spelled: Spelling = IN_PYTHON
+    link: Link, options: CommandOptions, namespace: str = "", spelled: SubmissionWords = IN_PYTHON
 ) -> Workload:
     """The workload for these options, with defaults for the queue and the requests.
 
@@ -165,7 +165,7 @@ def _name_part(text: str) -> str:
     return plain[:40].strip("-") or "workload"
 
 
-async def _only_queue(link: Link, namespace: str, spelled: Spelling) -> str:
+async def _only_queue(link: Link, namespace: str, spelled: SubmissionWords) -> str:
     """The only LocalQueue of the namespace. Raises NotFound if there is none, BadInput if there
     are several.
     """
@@ -270,7 +270,7 @@ def _has_no_queue(reply: FitReply) -> bool:
     return not reply.cluster_queue or reply.reason == reasons.NO_SUCH_QUEUE
 
 
-def refusal(reply: FitReply, spelled: Spelling = IN_PYTHON) -> str:
+def refusal(reply: FitReply, spelled: SubmissionWords = IN_PYTHON) -> str:
     """The error for a command that is not submitted, with what its workload would wait for."""
     if _has_no_queue(reply):
         until = "the queue is created"
@@ -299,7 +299,7 @@ async def _newest(link: Link, namespace: str) -> int:
 
 
 async def refuse_misfit(
-    link: Link, workload: Workload, *, anyway: bool = False, spelled: Spelling = IN_PYTHON
+    link: Link, workload: Workload, *, anyway: bool = False, spelled: SubmissionWords = IN_PYTHON
 ) -> FitReply | None:
     """Raises NotFound if the queue does not exist, and Refused if it can never hold the workload,
     unless ``anyway``. Returns the scheduler's answer; None if the scheduler does not answer."""
@@ -319,7 +319,7 @@ async def refuse_misfit(
 
 
 async def _refuse_unknown_flavors(
-    link: Link, workload: Workload, cluster_queue: str, spelled: Spelling
+    link: Link, workload: Workload, cluster_queue: str, spelled: SubmissionWords
 ) -> None:
     """Raises Refused if the workload allows only flavors that the ClusterQueue does not have.
     ``cluster_queue``: "" if the scheduler does not know the LocalQueue."""

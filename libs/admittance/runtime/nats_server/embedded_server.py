@@ -211,7 +211,7 @@ class EmbeddedServer:
             own_folder(self.data_dir)
             (self.data_dir / "nats").mkdir(exist_ok=True)
             self._lock = pid_lock.lock(self.data_dir / "lock")
-        except pid_lock.Held as held:
+        except pid_lock.LockHeld as held:
             raise SetupError(
                 f"another `admit up` (pid {held.pid}) uses {self.data_dir}: "
                 "end it, or choose another folder with --data-dir"

@@ -10,7 +10,7 @@ from typing import Final
 UNKNOWN: Final = "unknown"
 
 
-class Held(Exception):
+class LockHeld(Exception):
     """Another process has the lock. ``pid``: as the file names it, or `UNKNOWN`."""
 
     def __init__(self, pid: str) -> None:
@@ -20,14 +20,14 @@ class Held(Exception):
 
 def lock(path: Path) -> int:
     """Locks the file, which is made if it does not exist, for as long as the returned descriptor is
-    open in any process. Raises Held, and OSError if the file cannot be opened or locked."""
+    open in any process. Raises LockHeld, and OSError if the file cannot be opened or locked."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
         os.close(descriptor)
-        raise Held(pid or UNKNOWN) from None
+        raise LockHeld(pid or UNKNOWN) from None
     except OSError:
         os.close(descriptor)
         raise

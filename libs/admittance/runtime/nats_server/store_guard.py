@@ -60,7 +60,7 @@ def lock_store(folder: Path) -> int:
     inherit. Raises SetupError if a server has the lock, and OSError."""
     try:
         return pid_lock.lock(folder / STORE_LOCK)
-    except pid_lock.Held as held:
+    except pid_lock.LockHeld as held:
         raise SetupError(
             f"a nats-server (pid {held.pid}) of an earlier start still uses the streams of "
             f"{folder}: end it, then start again"

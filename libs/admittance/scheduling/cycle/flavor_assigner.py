@@ -21,7 +21,7 @@ from admittance.scheduling.state.assignment import (
     PodSetPlace,
 )
 from admittance.scheduling.state.flavor_plan import FlavorPlan, Group, Option
-from admittance.scheduling.state.requests import PodSetNeeds, RequestShape
+from admittance.scheduling.state.requests import PodSetRequests, RequestShape
 from admittance.scheduling.state.shared_quota import FamilyQuota
 
 # Plain ints compare faster than members of the enumeration, and the scan of flavors is the
@@ -247,7 +247,7 @@ def _scan(
     plan: FlavorPlan,
     group: Group,
     shape: RequestShape,
-    ps: PodSetNeeds,
+    ps: PodSetRequests,
     amounts: list[tuple[str, int]],
     result: Assignment,
     first: int,
@@ -290,7 +290,9 @@ def _scan(
     return (*best, -1 if index >= last else index)
 
 
-def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: Assignment) -> bool:
+def _is_eligible(
+    option: Option, shape: RequestShape, ps: PodSetRequests, result: Assignment
+) -> bool:
     kind, reason = reasons.NO_MATCHING_FLAVOR, ""
     if not option.exists:
         reason = f"flavor {option.flavor} not found"
@@ -327,7 +329,7 @@ def _is_eligible(option: Option, shape: RequestShape, ps: PodSetNeeds, result: A
     return False
 
 
-def _is_avoided(option: Option, ps: PodSetNeeds, avoided: frozenset[Choice]) -> bool:
+def _is_avoided(option: Option, ps: PodSetRequests, avoided: frozenset[Choice]) -> bool:
     return (ps.name, option.flavor) in avoided or any(name in avoided for _, name in option.checks)
 
 
@@ -352,7 +354,7 @@ def _room(
     option: Option,
     resource: str,
     amount: int,
-    ps: PodSetNeeds,
+    ps: PodSetRequests,
     result: Assignment,
     oracle: Oracle | None = None,
 ) -> tuple[int, int]:

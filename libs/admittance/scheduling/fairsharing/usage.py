@@ -1,7 +1,7 @@
 """Computes the consumed usage of a LocalQueue over time. Source: `docs/spec/scheduling.md#7.4`.
 
 Past consumption decays with a half-life. Workloads add consumption from the reservation of their
-quota on, or from their admission on (`AdmissionFairSharing.from_reservation`), so that under a
+quota on, or from their admission on (`UsageFairSharing.from_reservation`), so that under a
 constant load the consumption approaches that load. At that moment each workload adds an entry
 penalty at once, its consumption of one sampling interval: without penalties one LocalQueue could
 take all quota between two samplings.
@@ -31,7 +31,7 @@ WHOLE: Final = ("memory", "ephemeral-storage", "hugepages-")
 """Resources that are counted in bytes and shown without fractions."""
 
 
-class AdmissionFairSharing(msgspec.Struct, frozen=True, kw_only=True):
+class UsageFairSharing(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of usage-based fair sharing: workloads of LocalQueues that used less are tried
     first.
 
@@ -53,7 +53,7 @@ def to_billionths(resource: str, amount: int) -> int:
     return amount * (CPU_MILLI if resource == "cpu" else NANO)
 
 
-def remaining_fraction(config: AdmissionFairSharing, seconds: float) -> float:
+def remaining_fraction(config: UsageFairSharing, seconds: float) -> float:
     """Returns the fraction of a past consumption that still counts ``seconds`` later."""
     if seconds <= 0:
         return 1.0
@@ -61,7 +61,7 @@ def remaining_fraction(config: AdmissionFairSharing, seconds: float) -> float:
     return 0.5 ** (seconds / half_life) if half_life > 0 else 0.0
 
 
-def reached_fraction(config: AdmissionFairSharing, seconds: float) -> float:
+def reached_fraction(config: UsageFairSharing, seconds: float) -> float:
     """Returns the fraction of a constant load that the consumption has reached ``seconds`` after
     the load began; always 0 without a half-life."""
     if config.usage_half_life_time.total_seconds() <= 0:
@@ -69,7 +69,7 @@ def reached_fraction(config: AdmissionFairSharing, seconds: float) -> float:
     return 1.0 - remaining_fraction(config, seconds)
 
 
-def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nanos:
+def penalty_of(config: UsageFairSharing, amounts: Mapping[str, int]) -> Nanos:
     """Returns the entry penalty that the admission of a workload with these amounts adds to its
     LocalQueue's consumption."""
     share = reached_fraction(config, config.usage_sampling_interval.total_seconds())
@@ -77,7 +77,7 @@ def penalty_of(config: AdmissionFairSharing, amounts: Mapping[str, int]) -> Nano
     return {resource: much for resource, much in found.items() if much}
 
 
-def weighted_sum(config: AdmissionFairSharing, amounts: Mapping[str, int], weight: float) -> float:
+def weighted_sum(config: UsageFairSharing, amounts: Mapping[str, int], weight: float) -> float:
     """Returns the number by which a LocalQueue is compared with others: the weighted sum of its
     consumption, in whole units, divided by its weight. Infinite for weight 0: the workloads of such
     a LocalQueue are always tried last."""
@@ -120,7 +120,7 @@ class Account:
         "weight",
     )
 
-    def __init__(self, config: AdmissionFairSharing, weight: float, since: datetime) -> None:
+    def __init__(self, config: UsageFairSharing, weight: float, since: datetime) -> None:
         self.config = config
         self.weight = weight
         self.consumed: Nanos = {}

@@ -25,7 +25,7 @@ from admittance.scheduling.fairsharing.usage import (
     status_of,
     to_billionths,
 )
-from admittance.scheduling.state.config import AdmissionFairSharing
+from admittance.scheduling.state.config import UsageFairSharing
 from admittance.scheduling.state.equivalence import Key, Lane, Lanes
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
@@ -90,7 +90,7 @@ class Accounts:
 
     def __init__(
         self,
-        config: AdmissionFairSharing,
+        config: UsageFairSharing,
         catalog: Catalog,
         queues: Mapping[str, Queue],
         workloads: Mapping[Key, Mapping[WorkloadInfo, None]],

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from admittance.api.configuration import FINAL_SHARE, GATES, INITIAL_SHARE, Configuration
-from admittance.api.pod_requests import Transformation, transformations_of
+from admittance.api.pod_requests import ResourceTransformation, transformations_of
 from admittance.api.units import seconds
-from admittance.scheduling.fairsharing.usage import AdmissionFairSharing
+from admittance.scheduling.fairsharing.usage import UsageFairSharing
 
-__all__ = ["FINAL_SHARE", "INITIAL_SHARE", "AdmissionFairSharing", "Config", "config_of"]
+__all__ = ["FINAL_SHARE", "INITIAL_SHARE", "Config", "UsageFairSharing", "config_of"]
 
 
 class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +62,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     requeuing_timestamp: str = "Eviction"
     quota_check_strategy: str = "BlockUndeclared"
     exclude_resource_prefixes: tuple[str, ...] = ()
-    transformations: tuple[Transformation, ...] = ()
+    transformations: tuple[ResourceTransformation, ...] = ()
     refusals_per_call: int = 256
     idle_cycles: int = 10
     preemption: bool = True
     fair_sharing: FairSharing | None = None
-    admission_fair_sharing: AdmissionFairSharing | None = None
+    admission_fair_sharing: UsageFairSharing | None = None
     partial_admission: bool = True
     preemption_loops: PreemptionLoops | None = PreemptionLoops()
     concurrent_admission: bool = True
@@ -103,7 +103,7 @@ def config_of(configuration: Configuration) -> Config:
         transformations=transformations_of(resources),
         fair_sharing=_shares(fair.preemption_strategies) if fair and fair.enable else None,
         admission_fair_sharing=(
-            AdmissionFairSharing(
+            UsageFairSharing(
                 usage_half_life_time=timedelta(seconds=float(seconds(usage.usage_half_life_time))),
                 usage_sampling_interval=timedelta(
                     seconds=float(seconds(usage.usage_sampling_interval))

@@ -15,7 +15,7 @@ import msgspec
 
 from admittance.api import pod_requests as spec_needs
 from admittance.api.meta import Toleration
-from admittance.api.pod_requests import Transformation, transformed, uncharged
+from admittance.api.pod_requests import ResourceTransformation, transformed, uncharged
 from admittance.api.pods import NodeSelectorTerm
 from admittance.quota.cell import times
 
@@ -26,7 +26,7 @@ _CACHED_BYTES_MAX: Final = 32 * 1024 * 1024
 example if it has thousands of tolerations."""
 
 
-class PodSetNeeds(msgspec.Struct, frozen=True, gc=False):
+class PodSetRequests(msgspec.Struct, frozen=True, gc=False):
     """What one pod set of a workload requests, and the constraints on its nodes.
 
     ``requests``: each resource with the amount that one pod requests, in accounting units.
@@ -53,7 +53,9 @@ class RequestShape:
 
     __slots__ = ("__weakref__", "allowed", "is_flexible", "pod_sets", "totals")
 
-    def __init__(self, pod_sets: tuple[PodSetNeeds, ...], allowed: frozenset[str] | None) -> None:
+    def __init__(
+        self, pod_sets: tuple[PodSetRequests, ...], allowed: frozenset[str] | None
+    ) -> None:
         self.allowed = allowed
         self.pod_sets = pod_sets
         self.totals = tuple(
@@ -131,7 +133,7 @@ class Shapes:
     """
 
     def __init__(
-        self, exclude: Sequence[str] = (), transformations: Sequence[Transformation] = ()
+        self, exclude: Sequence[str] = (), transformations: Sequence[ResourceTransformation] = ()
     ) -> None:
         self._exclude = tuple(exclude)
         self._transformations = tuple(transformations)
@@ -188,7 +190,7 @@ class Shapes:
         read = spec_needs.needs(b'{"podSets":' + pod_sets + b"}")
         return self._intern(
             tuple(
-                PodSetNeeds(
+                PodSetRequests(
                     ps.name,
                     ps.count,
                     ps.min_count,
@@ -213,7 +215,7 @@ class Shapes:
         return tuple((resource, max(0, amount)) for resource, amount in sorted(counted.items()))
 
     def _intern(
-        self, pod_sets: tuple[PodSetNeeds, ...], allowed: frozenset[str] | None
+        self, pod_sets: tuple[PodSetRequests, ...], allowed: frozenset[str] | None
     ) -> RequestShape:
         key = (pod_sets, allowed)
         shape = self._interned.get(key)

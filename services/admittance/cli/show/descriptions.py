@@ -209,7 +209,7 @@ async def show_cohort(bus: Link, name: str) -> None:
     _show_object(kinds.COHORT, found, {}, clock.now(), tree)
 
 
-async def show_object(bus: Link, kind: kinds.Kind, found: BucketObject) -> None:
+async def show_object(bus: Link, kind: kinds.ObjectKind, found: BucketObject) -> None:
     """Prints an object that is no workload, with its live counters or bookings."""
     counters = await lists.live_counters(bus, kind, [found])
     [found] = await lists.with_bookings(bus, kind, [found])
@@ -217,7 +217,7 @@ async def show_object(bus: Link, kind: kinds.Kind, found: BucketObject) -> None:
 
 
 def _show_object(
-    kind: kinds.Kind,
+    kind: kinds.ObjectKind,
     found: BucketObject,
     counters: tables.Counters,
     now: datetime,

@@ -12,7 +12,7 @@ from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import Table
 from admittance.client import kinds
 from admittance.client.errors import BadInput, RequestFailed
-from admittance.client.kinds import Kind
+from admittance.client.kinds import ObjectKind
 from admittance.client.requests import objects
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject
@@ -26,7 +26,9 @@ QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
 TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
-async def with_bookings(bus: Link, kind: Kind, found: list[BucketObject]) -> list[BucketObject]:
+async def with_bookings(
+    bus: Link, kind: ObjectKind, found: list[BucketObject]
+) -> list[BucketObject]:
     """Adds to each MachinePool the bookings of its machines; returns other objects unchanged."""
     if kind is not kinds.MACHINE_POOL:
         return found
@@ -44,7 +46,7 @@ async def variants_of(bus: Link, found: BucketObject) -> list[BucketObject]:
     return [one.found for one in (await family_of(bus, found)).variants]
 
 
-async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[BucketObject]:
+async def find_all(bus: Link, kind: ObjectKind, namespace: str | None) -> list[BucketObject]:
     """All readable objects of a kind, sorted by name; namespace None: of all namespaces.
 
     Prints a warning about objects that cannot be read."""
@@ -53,20 +55,22 @@ async def find_all(bus: Link, kind: Kind, namespace: str | None) -> list[BucketO
     return readable
 
 
-def readable(kind: Kind, found: Sequence[BucketObject]) -> list[BucketObject]:
+def readable(kind: ObjectKind, found: Sequence[BucketObject]) -> list[BucketObject]:
     """The objects that can be decoded; prints a warning for each object that cannot be decoded."""
     aside = sorted(one.key for one in found if not one.is_readable())
     _warn_of_unreadable(kind, aside)
     return [one for one in found if one.key not in aside]
 
 
-def _warn_of_unreadable(kind: Kind, aside: Sequence[str]) -> None:
+def _warn_of_unreadable(kind: ObjectKind, aside: Sequence[str]) -> None:
     if aside:
         many = f"{len(aside)} {kind.plural}, such as {aside[0]}," if len(aside) > 1 else aside[0]
         output.warn(f"{many} cannot be read: see `admit doctor`")
 
 
-async def live_counters(bus: Link, kind: Kind, found: Sequence[BucketObject]) -> tables.Counters:
+async def live_counters(
+    bus: Link, kind: ObjectKind, found: Sequence[BucketObject]
+) -> tables.Counters:
     """The scheduler's counters (such as pending workloads) of the found queues. If the scheduler
     does not answer, prints a warning and returns no counters.
     """
@@ -88,7 +92,7 @@ async def live_counters(bus: Link, kind: Kind, found: Sequence[BucketObject]) ->
 
 
 async def waiting_reasons(
-    call: Call, bus: Link, kind: Kind, found: Sequence[BucketObject], within: str | None
+    call: Call, bus: Link, kind: ObjectKind, found: Sequence[BucketObject], within: str | None
 ) -> tables.Reasons:
     """Why workloads wait, from the scheduler. The reasons in stored workloads are older than the
     scheduler's, and do not mention an inactive queue.
@@ -108,7 +112,7 @@ async def waiting_reasons(
     return {(row.namespace, row.name): (row.reason, row.message) for row in reply.rows}
 
 
-def shown(kind: Kind, found: BucketObject, counters: tables.Counters) -> dict[str, Any]:
+def shown(kind: ObjectKind, found: BucketObject, counters: tables.Counters) -> dict[str, Any]:
     """The object as JSON and YAML output shows it."""
     if kind is kinds.WORKLOAD:
         return shown_workload(found)
@@ -124,7 +128,7 @@ def shown(kind: Kind, found: BucketObject, counters: tables.Counters) -> dict[st
 
 def show(
     call: Call,
-    kind: Kind,
+    kind: ObjectKind,
     found: Sequence[BucketObject],
     counters: tables.Counters,
     *,
@@ -163,7 +167,7 @@ def as_list(values: Sequence[Any]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": list(values)}
 
 
-def show_deletions(kind: kinds.Kind, batch: list[Entry], *, shown: bool) -> None:
+def show_deletions(kind: kinds.ObjectKind, batch: list[Entry], *, shown: bool) -> None:
     """Prints one line for each deletion in a batch of changes; nothing if no object has been
     printed yet (``shown``).
     """
@@ -174,7 +178,7 @@ def show_deletions(kind: kinds.Kind, batch: list[Entry], *, shown: bool) -> None
 
 def show_changes(
     call: Call,
-    kind: kinds.Kind,
+    kind: kinds.ObjectKind,
     found: list[BucketObject],
     counters: tables.Counters,
     widths: list[int],

@@ -19,7 +19,7 @@ from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of, pairs
 from admittance.client import kinds
 from admittance.client.errors import RequestFailed
-from admittance.client.kinds import Kind
+from admittance.client.kinds import ObjectKind
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
 from admittance.client.times import span, stamp
@@ -68,7 +68,7 @@ def _usage(found: BucketObject) -> PoolUsage | None:
 
 
 async def with_bookings(
-    bus: Link, kind: Kind, found: Sequence[BucketObject], now: datetime
+    bus: Link, kind: ObjectKind, found: Sequence[BucketObject], now: datetime
 ) -> list[BucketObject]:
     """Adds bookings to MachinePools; returns objects of other kinds unchanged.
 

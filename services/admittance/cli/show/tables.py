@@ -11,7 +11,7 @@ from admittance.cli.show.variant_tree import Line, arranged
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
 from admittance.cli.support.times import age
 from admittance.client import kinds
-from admittance.client.kinds import Kind
+from admittance.client.kinds import ObjectKind
 from admittance.client.requests.objects import BucketObject, conditions_of, field
 from admittance.client.requests.selection import duration_seconds, started_at
 from admittance.client.times import span
@@ -32,7 +32,7 @@ NO_REASONS: Final[Reasons] = MappingProxyType({})
 
 
 def table(
-    kind: Kind,
+    kind: ObjectKind,
     found: Sequence[BucketObject],
     now: datetime,
     counters: Counters,

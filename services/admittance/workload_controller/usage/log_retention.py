@@ -31,7 +31,7 @@ from admittance.runtime.telemetry.findings import NOTE, OK, WRONG, size_of
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import gauge
 from admittance.runtime.telemetry.object_faults import faults
-from admittance.usage.retention import PATIENCE, LogReader, LogSize, removal
+from admittance.usage.retention import PATIENCE, LogConsumer, LogSize, removal
 from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.usage.summarizer import SERVICE, UsageSummarizer
 
@@ -112,9 +112,9 @@ class LogRetention:
         state = (await self._bus.api(f"STREAM.INFO.{STREAM}"))["state"]
         return LogSize(state["bytes"], state["messages"], state["first_seq"], state["last_seq"])
 
-    async def _readers(self) -> list[LogReader]:
+    async def _readers(self) -> list[LogConsumer]:
         return [
-            LogReader(str(info["name"]), _floor(info))
+            LogConsumer(str(info["name"]), _floor(info))
             for info in await list_consumers(self._bus, STREAM)
             if not str(info["name"]).startswith(f"{SERVICE}-")
             and (info.get("num_pending") or info.get("num_ack_pending"))

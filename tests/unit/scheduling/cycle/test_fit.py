@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.pod_requests import Transformation
+from admittance.api.pod_requests import ResourceTransformation
 from admittance.events.whatif import Fit, FitReply
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_workload_are_an_error(scheduler: SteppedScheduler) ->
         (Config(exclude_resource_prefixes=("v.test/",)), "excludeResourcePrefixes excludes it"),
         (Config(quota_check_strategy="IgnoreUndeclared"), "the ClusterQueue does not cover it"),
         (
-            Config(transformations=(Transformation("v.test/gpu", False, "", ()),)),
+            Config(transformations=(ResourceTransformation("v.test/gpu", False, "", ()),)),
             "its transformation replaces it by nothing",
         ),
     ],

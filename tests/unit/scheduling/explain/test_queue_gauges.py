@@ -10,7 +10,7 @@ from typing import Any
 
 from admittance.events.shapes import ConsumedUsage
 from admittance.scheduling.explain.queue_gauges import GAUGES
-from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing
 from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
@@ -92,7 +92,7 @@ def test_a_reservation_that_waits_for_checks_is_no_usage() -> None:
 
 
 def test_the_usage_that_orders_local_queues_is_shown() -> None:
-    config = AdmissionFairSharing(usage_half_life_time=timedelta(hours=1))
+    config = UsageFairSharing(usage_half_life_time=timedelta(hours=1))
     scheduler = SteppedScheduler(Config(admission_fair_sharing=config))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
     scheduler.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="9"))

@@ -22,12 +22,12 @@ from admittance.scheduling.fairsharing.usage import (
     remaining_fraction,
     weighted_sum,
 )
-from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing, config_of
+from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing, config_of
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 
 HOUR = timedelta(hours=1)
-HALF_AN_HOUR = AdmissionFairSharing(usage_half_life_time=timedelta(minutes=30))
-FORGETFUL = AdmissionFairSharing()
+HALF_AN_HOUR = UsageFairSharing(usage_half_life_time=timedelta(minutes=30))
+FORGETFUL = UsageFairSharing()
 
 
 def cpus(number: float) -> dict[str, int]:
@@ -39,7 +39,7 @@ def a_scheduler(
     *,
     quota: str = "4",
     as_kueue: bool = False,
-    settings: AdmissionFairSharing = HALF_AN_HOUR,
+    settings: UsageFairSharing = HALF_AN_HOUR,
     **spec: Any,
 ) -> SteppedScheduler:
     """A ClusterQueue by usage, with LocalQueues a, b and zero, which has no weight."""
@@ -113,7 +113,7 @@ def test_without_a_half_life_usage_is_not_kept() -> None:
 
 
 def test_an_admission_costs_one_sampling_interval_of_its_use() -> None:
-    config = AdmissionFairSharing(
+    config = UsageFairSharing(
         usage_half_life_time=timedelta(minutes=5), usage_sampling_interval=timedelta(minutes=5)
     )
     assert penalty_of(config, cpus(4)) == cpus(2)
@@ -136,7 +136,7 @@ def test_a_late_start_event_counts_from_the_time_of_the_start() -> None:
 
 
 def test_resources_count_with_their_configured_weights() -> None:
-    config = AdmissionFairSharing(resource_weights={"cpu": 0.5, "gpu": 10})
+    config = UsageFairSharing(resource_weights={"cpu": 0.5, "gpu": 10})
     amounts = {"cpu": 2 * NANO, "gpu": NANO, "memory": 3 * NANO}
     assert weighted_sum(config, amounts, 1.0) == 14.0
     assert weighted_sum(config, amounts, 2.0) == 7.0

@@ -12,7 +12,7 @@ from admittance.scheduling.cycle.decisions import victims_text
 from admittance.scheduling.cycle.recheck import exceeds_quota
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.fairsharing.usage import Account
-from admittance.scheduling.state.config import AdmissionFairSharing, Config, FairSharing
+from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing
 from admittance.scheduling.state.workload_info import Victim
 from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler
@@ -400,7 +400,7 @@ def test_uncounted_quota_moves_with_its_queue(fair: FamilyScheduler) -> None:
 
 USAGE_BASED: dict[str, Any] = {
     "config": Config(
-        admission_fair_sharing=AdmissionFairSharing(
+        admission_fair_sharing=UsageFairSharing(
             usage_half_life_time=timedelta(hours=1), usage_sampling_interval=timedelta(minutes=5)
         )
     ),
