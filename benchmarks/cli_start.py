@@ -54,11 +54,11 @@ def command_of(words: Sequence[str]) -> list[str]:
 
 def environment(url: str, tree: Path | None, byte_code: str) -> dict[str, str]:
     """The variables of a command. ``byte_code``: the folder where Python keeps byte code."""
-    found = {**os.environ, "ADMIT_NATS_URL": url, "PYTHONPYCACHEPREFIX": byte_code}
-    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    variables = {**os.environ, "ADMIT_NATS_URL": url, "PYTHONPYCACHEPREFIX": byte_code}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
     if tree is not None:
-        found["PYTHONPATH"] = f"{tree / 'libs'}:{tree / 'services'}"
-    return found
+        variables["PYTHONPATH"] = f"{tree / 'libs'}:{tree / 'services'}"
+    return variables
 
 
 class ProcessCost(NamedTuple):
@@ -86,16 +86,16 @@ def measured(
     url: str, rounds: int, tree: Path | None, byte_code: str
 ) -> dict[str, list[ProcessCost]]:
     """What every command takes in every round, after a round that writes byte code."""
-    found: dict[str, list[ProcessCost]] = {}
+    costs: dict[str, list[ProcessCost]] = {}
     for number in range(rounds + 1):
         if number == 1:
-            found.clear()
+            costs.clear()
         for where, label in ((None, ""), *(((tree, "against: "),) if tree else ())):
             environ = environment(url, where, byte_code)
             runs = {"libraries": [sys.executable, "-c", LIBRARIES]}
             runs |= {name: command_of(words) for name, words in COMMANDS.items()}
             for name, command in runs.items():
-                found.setdefault(label + name, []).append(run_and_time(command, environ))
+                costs.setdefault(label + name, []).append(run_and_time(command, environ))
             for name, line in COMPLETIONS.items():
                 asked = {
                     **environ,
@@ -103,8 +103,8 @@ def measured(
                     "COMP_WORDS": line,
                     "COMP_CWORD": str(len(line.split()) - 1),
                 }
-                found.setdefault(label + name, []).append(run_and_time(command_of([]), asked))
-    return found
+                costs.setdefault(label + name, []).append(run_and_time(command_of([]), asked))
+    return costs
 
 
 @contextmanager
@@ -139,13 +139,13 @@ def main() -> None:
         for number in range(WORKLOADS):
             words = ["submit", "-q", "research", "--name", f"start-{number}", "--cpu", "4"]
             run_and_time(command_of([*words, "--", "true"]), environ)
-        found = measured(url, chosen.rounds, chosen.against, byte_code)
+        costs = measured(url, chosen.rounds, chosen.against, byte_code)
     medians = {
         name: {
-            "wall": round(statistics.median(one.wall for one in each)),
-            "cpu": round(statistics.median(one.cpu for one in each)),
+            "wall": round(statistics.median(cost.wall for cost in each)),
+            "cpu": round(statistics.median(cost.cpu for cost in each)),
         }
-        for name, each in found.items()
+        for name, each in costs.items()
     }
     lines = [f"{'':40} {'wall':>6} {'cpu':>6}   ms, medians of {chosen.rounds}"]
     lines += [f"{name:40} {row['wall']:6} {row['cpu']:6}" for name, row in medians.items()]

@@ -19,7 +19,7 @@ import msgspec
 
 from admittance.bench import generator
 from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.bench.run import Find
+from admittance.bench.run import Find, delay
 from admittance.bench.system import Meter, ProcessUse
 from admittance.client.requests.link import Link
 from admittance.events.codec import encode
@@ -67,17 +67,14 @@ class Delays(NamedTuple):
 
     def told(self, what: str) -> str:
         """One line."""
+        fired, back = delay(self.fired), delay(self.back)
         return (
-            f"{what}, {len(self.back)} workloads: back after p50 {_at(self.back, 50):.0f} ms, "
-            f"p99 {_at(self.back, 99):.0f} ms, at most {self.back[-1]:.0f} ms; all within "
+            f"{what}, {len(self.back)} workloads: back after p50 {back.p50:.0f} ms, "
+            f"p99 {back.p99:.0f} ms, at most {self.back[-1]:.0f} ms; all within "
             f"{self.took:.2f} s, due over {self.over:.2f} s; the timer fired after p50 "
-            f"{_at(self.fired, 50):.0f} ms, p99 {_at(self.fired, 99):.0f} ms; "
+            f"{fired.p50:.0f} ms, p99 {fired.p99:.0f} ms; "
             f"{sum(d < 0 for d in self.back)} too early"
         )
-
-
-def _at(values: list[float], percent: int) -> float:
-    return values[min(len(values) - 1, len(values) * percent // 100)]
 
 
 def bench_plan(count: int) -> BenchPlan:

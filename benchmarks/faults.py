@@ -30,115 +30,96 @@ class Faults:
     def __init__(
         self, fleet: Fleet, bus: Bus, chance: random.Random, *, scale: float = 1.0
     ) -> None:
-        self._fleet = fleet
-        self._servers = fleet.servers
+        self.fleet = fleet
+        self.servers = fleet.servers
+        self.chance = chance
         self._bus = bus
-        self._chance = chance
         self._scale = scale
 
     def every(self) -> list[Fault]:
         """One of each kind."""
-        return [self.of(kind) for kind in self._kinds()]
+        return [self.of(kind) for kind in kinds_on(self.servers.size)]
 
     def of(self, kind: str) -> Fault:
         """The fault of that kind."""
-        seconds, begin = self._kinds()[kind]
-        return Fault(kind, seconds * self._scale, begin)
+        seconds, begin = KINDS[kind]
+        return Fault(kind, seconds * self._scale, lambda: begin(self))
 
-    def _kinds(self) -> Mapping[str, tuple[float, Callable[[], Awaitable[Mend]]]]:
-        kinds = {
-            LEADER_KILLED: (10.0, self._kill_leader),
-            FOLLOWER_KILLED: (10.0, self._kill_follower),
-            LEADER_PAUSED: (5.0, self._pause_leader),
-            FOLLOWER_PAUSED: (5.0, self._pause_follower),
-            QUORUM_KILLED: (15.0, self._kill_quorum),
-            QUORUM_PAUSED: (10.0, self._pause_quorum),
-            ALL_KILLED: (1.0, self._kill_all),
-            SERVICE_KILLED: (0.0, self._kill_service),
-            SERVICE_PAUSED: (10.0, self._pause_service),
-            SERVICES_KILLED: (0.0, self._kill_services),
-        }
-        return {kind: kinds[kind] for kind in kinds_on(self._servers.size)}
+    async def leader(self) -> int:
+        """The server that leads the log; any if it is not known."""
+        leader = await self.servers.stream_leader(self._bus, subjects.STREAM)
+        return leader if leader is not None else self.chance.choice(self.servers.up)
 
-    # Servers. -----------------------------------------------------------------------------
+    async def follower(self) -> int:
+        """A server that does not lead the log."""
+        leader = await self.leader()
+        return self.chance.choice([number for number in self.servers.up if number != leader])
 
-    async def _leader(self) -> int:
-        leader = await self._servers.stream_leader(self._bus, subjects.STREAM)
-        return leader if leader is not None else self._chance.choice(self._servers.up)
+    def most(self) -> list[int]:
+        """So many servers that the rest is no majority."""
+        return self.chance.sample(self.servers.up, self.servers.size // 2 + 1)
 
-    async def _follower(self) -> int:
-        leader = await self._leader()
-        return self._chance.choice([number for number in self._servers.up if number != leader])
+    def service(self) -> str:
+        """An instance of a service."""
+        return self.chance.choice(self.fleet.instances)
 
-    async def _kill_leader(self) -> Mend:
-        return await self._kill([await self._leader()])
-
-    async def _kill_follower(self) -> Mend:
-        return await self._kill([await self._follower()])
-
-    async def _kill_quorum(self) -> Mend:
-        return await self._kill(self._most())
-
-    async def _kill_all(self) -> Mend:
-        return await self._kill(self._servers.up)
-
-    async def _pause_leader(self) -> Mend:
-        return self._pause([await self._leader()])
-
-    async def _pause_follower(self) -> Mend:
-        return self._pause([await self._follower()])
-
-    async def _pause_quorum(self) -> Mend:
-        return self._pause(self._most())
-
-    def _most(self) -> list[int]:
-        return self._chance.sample(self._servers.up, self._servers.size // 2 + 1)
-
-    async def _kill(self, numbers: Sequence[int]) -> Mend:
-        await asyncio.gather(*map(self._servers.kill, numbers))
+    async def kill(self, numbers: Sequence[int]) -> Mend:
+        """Kills servers."""
+        await asyncio.gather(*map(self.servers.kill, numbers))
 
         async def mend() -> None:
-            await self._servers.start(*numbers)
+            await self.servers.start(*numbers)
 
         return mend
 
-    def _pause(self, numbers: Sequence[int]) -> Mend:
+    async def pause(self, numbers: Sequence[int]) -> Mend:
+        """Pauses servers."""
         for number in numbers:
-            self._servers.pause(number)
+            self.servers.pause(number)
 
         async def mend() -> None:
             for number in numbers:
-                self._servers.resume(number)
+                self.servers.resume(number)
 
         return mend
 
-    # Services. ----------------------------------------------------------------------------
-
-    async def _kill_service(self) -> Mend:
-        return await self._kill_named([self._chance.choice(self._fleet.instances)])
-
-    async def _kill_services(self) -> Mend:
-        return await self._kill_named(self._fleet.instances)
-
-    async def _kill_named(self, names: Sequence[str]) -> Mend:
-        names = [name for name in names if self._fleet.runs(name)]
+    async def kill_services(self, names: Sequence[str]) -> Mend:
+        """Kills instances, unless a fault has killed them already."""
+        names = [name for name in names if self.fleet.runs(name)]
         for name in names:
-            await self._fleet.kill(name)
+            await self.fleet.kill(name)
 
         async def mend() -> None:
             for name in names:
-                await self._fleet.start(name)
+                await self.fleet.start(name)
 
         return mend
 
-    async def _pause_service(self) -> Mend:
-        name = self._chance.choice(self._fleet.instances)
-        self._fleet.pause(name)
+    async def pause_service(self) -> Mend:
+        """Pauses an instance."""
+        name = self.service()
+        self.fleet.pause(name)
 
         async def mend() -> None:
-            self._fleet.resume(name)
+            self.fleet.resume(name)
 
         return mend
+
+
+async def _kill_leader(faults: Faults) -> Mend:
+    return await faults.kill([await faults.leader()])
+
+
+async def _kill_follower(faults: Faults) -> Mend:
+    return await faults.kill([await faults.follower()])
+
+
+async def _pause_leader(faults: Faults) -> Mend:
+    return await faults.pause([await faults.leader()])
+
+
+async def _pause_follower(faults: Faults) -> Mend:
+    return await faults.pause([await faults.follower()])
 
 
 LEADER_KILLED: Final = "kill -9 of the server that leads the log"
@@ -147,23 +128,24 @@ LEADER_PAUSED: Final = "pause of the server that leads the log"
 FOLLOWER_PAUSED: Final = "pause of another server"
 QUORUM_KILLED: Final = "kill -9 of two servers (no quorum)"
 QUORUM_PAUSED: Final = "pause of two servers (no quorum)"
-ALL_KILLED: Final = "kill -9 of all servers"
-SERVICE_KILLED: Final = "kill -9 of a service"
-SERVICE_PAUSED: Final = "pause of a service"
-SERVICES_KILLED: Final = "kill -9 of all services"
 
-KINDS: Final = (
-    LEADER_KILLED,
-    FOLLOWER_KILLED,
-    LEADER_PAUSED,
-    FOLLOWER_PAUSED,
-    QUORUM_KILLED,
-    QUORUM_PAUSED,
-    ALL_KILLED,
-    SERVICE_KILLED,
-    SERVICE_PAUSED,
-    SERVICES_KILLED,
-)
+KINDS: Final[Mapping[str, tuple[float, Callable[[Faults], Awaitable[Mend]]]]] = {
+    LEADER_KILLED: (10.0, _kill_leader),
+    FOLLOWER_KILLED: (10.0, _kill_follower),
+    LEADER_PAUSED: (5.0, _pause_leader),
+    FOLLOWER_PAUSED: (5.0, _pause_follower),
+    QUORUM_KILLED: (15.0, lambda faults: faults.kill(faults.most())),
+    QUORUM_PAUSED: (10.0, lambda faults: faults.pause(faults.most())),
+    "kill -9 of all servers": (1.0, lambda faults: faults.kill(faults.servers.up)),
+    "kill -9 of a service": (0.0, lambda faults: faults.kill_services([faults.service()])),
+    "pause of a service": (10.0, Faults.pause_service),
+    "kill -9 of all services": (
+        0.0,
+        lambda faults: faults.kill_services(faults.fleet.instances),
+    ),
+}
+"""By the name in the table of the documentation: the seconds until the repair, and what begins the
+fault."""
 OF_SEVERAL: Final = frozenset({FOLLOWER_KILLED, FOLLOWER_PAUSED, QUORUM_KILLED, QUORUM_PAUSED})
 """The faults that a single server cannot have, or that are another one there."""
 ONE_SERVER: Final = frozenset({LEADER_KILLED, FOLLOWER_KILLED, LEADER_PAUSED, FOLLOWER_PAUSED})

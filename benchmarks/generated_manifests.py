@@ -128,15 +128,15 @@ def _is_usual(given: Any, usual: Usual) -> bool:
 def _struct(
     struct: type[msgspec.Struct], rng: random.Random, depth: int, chance: float
 ) -> dict[str, Any]:
-    found = {}
+    fields = {}
     for field in struct_type(struct).fields:
         if field.encode_name in SYSTEM and depth == 0:
             continue
         rules = rules_at(field.type)
         needed = field.required or rules.extra.get("required") or field.encode_name == "spec"
         if needed or (depth < DEPTH_MAX and rng.random() < chance):
-            found[field.encode_name] = _value(field.type, rng, depth + 1, chance)
-    return found
+            fields[field.encode_name] = _value(field.type, rng, depth + 1, chance)
+    return fields
 
 
 def _value(kind: inspect.Type, rng: random.Random, depth: int, chance: float) -> Any:

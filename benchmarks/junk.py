@@ -124,12 +124,12 @@ def _places(value: Any, path: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         items = list(enumerate(value))
     else:
         return []
-    found = []
+    places = []
     for step, inner in items:
-        found.append((*path, step))
+        places.append((*path, step))
         if len(path) < 8:
-            found += _places(inner, (*path, step))
-    return found
+            places += _places(inner, (*path, step))
+    return places
 
 
 # Headers. -------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def headers(chance: random.Random, *, bucket: bool) -> dict[str, str]:
     if chance.random() < 0.7:
         return {}
     number = str(chance.choice((0, 1, 7, 10**15, "x", "9" * 25, -1)))
-    found: list[dict[str, str]] = [
+    choices: list[dict[str, str]] = [
         {"traceparent": chance.choice(("x", "00-" + "1" * 32 + "-" + "2" * 16 + "-01", "z" * 900))},
         {"Nats-Msg-Id": f"guess-{chance.randrange(50)}"},
         {"Admit-Fact": number},
@@ -157,12 +157,12 @@ def headers(chance: random.Random, *, bucket: bool) -> dict[str, str]:
         {"Nats-Schedule": "@at 2001-01-01T00:00:00Z", "Nats-Schedule-Target": "admit.timer.due.x"},
     ]
     if bucket:
-        found += [
+        choices += [
             {"KV-Operation": chance.choice(("DEL", "PURGE", "x"))},
             {"KV-Operation": "DEL", "Admit-Fact": number},
             {"Nats-TTL": chance.choice(("1s", "2s", "1h"))},
         ]
-    return chance.choice(found)
+    return chance.choice(choices)
 
 
 # Subjects and keys. ---------------------------------------------------------------------
@@ -279,9 +279,9 @@ def random_publication(
 ) -> Junk:
     """One publication that ``permitted`` lets pass."""
     while True:
-        found = _draw(chance, corpus, names, domains)
-        if permitted(found):
-            return found
+        drawn = _draw(chance, corpus, names, domains)
+        if permitted(drawn):
+            return drawn
 
 
 def _draw(
