@@ -34,9 +34,11 @@ async def apply(call: Call, file: Sequence[str]) -> int:
 
     documents = files.documents(file, call.namespace)
     files.warn_about(documents)
-    runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
-    objects = [one for one in documents if not isinstance(one.manifest, Workload | Job)]
-    submissions = [submission_of(one) for one in runs]
+    runs = [document for document in documents if isinstance(document.manifest, Workload | Job)]
+    objects = [
+        document for document in documents if not isinstance(document.manifest, Workload | Job)
+    ]
+    submissions = [submission_of(run) for run in runs]
     async with link(call) as bus:
         sizes = [len(one.raw) for one in objects]
         foreign = [await _apply_part(bus, part) for part in requests.applying.parts(objects, sizes)]

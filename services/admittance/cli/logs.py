@@ -68,25 +68,25 @@ class Writer:
         """Writes the new output of the pods. Says on standard error what of it is missing."""
         from admittance.runtime.telemetry.findings import size_of
 
-        self._names.update(one.pod for one in pods)
-        for one in pods:
-            if one.cut:
+        self._names.update(pod.pod for pod in pods)
+        for pod in pods:
+            if pod.cut:
                 note(
-                    f"{one.pod}: {size_of(one.cut)} of its output before this are not kept: the "
+                    f"{pod.pod}: {size_of(pod.cut)} of its output before this are not kept: the "
                     "runner keeps the newest output (--output-limit)"
                 )
-            if one.short:
-                note(f"{one.pod}: its lines are too long to count from the end, so this is less")
-            if not one.text:
+            if pod.short:
+                note(f"{pod.pod}: its lines are too long to count from the end, so this is less")
+            if not pod.text:
                 continue
-            text = self._half.pop(one.pod, "") + one.text
+            text = self._half.pop(pod.pod, "") + pod.text
             if self._plain:
                 sys.stdout.write(text)
                 continue
             *lines, rest = text.split("\n")
-            self._say(one.pod, lines)
+            self._say(pod.pod, lines)
             if rest:
-                self._half[one.pod] = rest
+                self._half[pod.pod] = rest
         sys.stdout.flush()
 
     def end(self) -> None:

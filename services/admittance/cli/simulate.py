@@ -53,7 +53,7 @@ async def simulate(
     told = {warning for document in documents for warning in document.warnings}
     whole = call.output in (Output.JSON, Output.YAML)
     most = limit if limit is not None else ALL if whole else ROWS
-    workloads = [one.workload for one in submissions]
+    workloads = [submission.workload for submission in submissions]
     async with link(call) as bus:
         request = Simulate(
             objects=tuple(msgspec.Raw(raw) for raw in (*objects, *map(encode, workloads))),
@@ -65,7 +65,7 @@ async def simulate(
         reply = await requests.applying.simulate(bus, request)
         notes = await _unstarted(bus, submissions)
         for warning in await requests.warnings.engines(
-            bus, [(one.subject, one.workload) for one in submissions]
+            bus, [(submission.subject, submission.workload) for submission in submissions]
         ):
             output.warn(warning)
     reply = msgspec.structs.replace(reply, warnings=(*reply.warnings, *notes))
@@ -73,13 +73,13 @@ async def simulate(
         raise BadInput(*reply.problems)
     if reply.error:
         raise RequestFailed(reply.error)
-    for one in reply.results:
-        simulations.complain(one, told)
+    for result in reply.results:
+        simulations.complain(result, told)
     for warning in reply.warnings:
         output.warn(warning)
     if not output.show_value(simulations.shown(reply), call.output):
         simulations.show(reply, wide=call.output is Output.WIDE)
-    return int(any(one.outcome == "refused" for one in reply.results))
+    return int(any(result.outcome == "refused" for result in reply.results))
 
 
 async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
@@ -93,8 +93,8 @@ async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
     if not bus.user:
         return []
     notes: list[str] = []
-    for one in submissions[: requests.warnings.ASKED_MAX]:
-        workload = one.workload
+    for submission in submissions[: requests.warnings.ASKED_MAX]:
+        workload = submission.workload
         asked = Runners(workload=msgspec.Raw(encode(workload)), user=bus.user)
         try:
             reply = await bus.ask(
@@ -103,9 +103,8 @@ async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
         except RequestFailed:
             break
         if reply.why:
-            notes.append(
-                f"{one.subject}: its submission would be refused: {reply.why}: {reply.advice}"
-            )
+            why = f"{reply.why}: {reply.advice}"
+            notes.append(f"{submission.subject}: its submission would be refused: {why}")
     return notes
 
 
@@ -114,6 +113,8 @@ def _parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Submission
     from admittance.api.workload import Job, Workload
     from admittance.cli.submit import submission_of
 
-    runs = [one for one in documents if isinstance(one.manifest, Workload | Job)]
-    objects = [one.raw for one in documents if not isinstance(one.manifest, Workload | Job)]
-    return objects, [submission_of(one) for one in runs]
+    runs = [document for document in documents if isinstance(document.manifest, Workload | Job)]
+    objects = [
+        document.raw for document in documents if not isinstance(document.manifest, Workload | Job)
+    ]
+    return objects, [submission_of(run) for run in runs]

@@ -183,7 +183,7 @@ def _from_files(paths: Sequence[str], namespace: str, queue: str | None) -> list
     from admittance.cli.support import files
 
     documents = files.documents(paths, namespace, queue)
-    submissions = [_runnable(one) for one in documents]
+    submissions = [_runnable(document) for document in documents]
     files.warn_about(documents)
     return submissions
 
@@ -225,7 +225,7 @@ async def submit_all(
     A refused submission makes the exit status 1; all other submissions are made.
     """
     submissions, status = await _of_known_classes(bus, submissions)
-    submitted = [requests.submissions.submitted(one.workload) for one in submissions]
+    submitted = [requests.submissions.submitted(submission.workload) for submission in submissions]
     sequences = await bus.publish_all(submitted)
     accepted = []
     for number, (one, fact) in enumerate(zip(submissions, submitted, strict=True)):
@@ -310,7 +310,8 @@ async def _of_known_classes(
     """The submissions without those that name a missing priority class, each of which gets an
     error, and the exit status. Raises RequestFailed if the command line names a missing class."""
     asked = {
-        requests.priority_classes.named_class(one.workload): one.workload for one in submissions
+        requests.priority_classes.named_class(submission.workload): submission.workload
+        for submission in submissions
     }
     missing = {
         named: await requests.priority_classes.missing_class(bus, one)
@@ -354,8 +355,8 @@ async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: f
 
     status = 0
     deadline = None if timeout is None else clock.monotonic() + timeout
-    for one in submissions:
-        meta = one.workload.metadata
+    for submission in submissions:
+        meta = submission.workload.metadata
         left = None if deadline is None else max(0.0, deadline - clock.monotonic())
         with output.Progress(meta.name) as progress:
             last: list[Phase] = []
@@ -372,13 +373,13 @@ async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: f
             output.error(f'workload "{meta.name}" failed: {why}')
             status = status or requests.waits.exit_status(workload)
         else:
-            output.outcome(one.subject, "finished")
+            output.outcome(submission.subject, "finished")
     return status
 
 
 def _note_jobs_continue(submissions: Sequence[Submission]) -> None:
     """Prints that only the wait was interrupted, and that the jobs continue."""
-    names = ", ".join(one.workload.metadata.name for one in submissions[:NAMED_MAX])
+    names = ", ".join(submission.workload.metadata.name for submission in submissions[:NAMED_MAX])
     more = f" and {len(submissions) - NAMED_MAX} more" if len(submissions) > NAMED_MAX else ""
     goes = "continues" if len(submissions) == 1 else "continue"
     first = submissions[0].workload.metadata.name

@@ -74,19 +74,19 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
         data = bytes(one.data)
         spans += builder.feed(LoggedFact(one.sequence, one.time, one.subject, data, one.trace))
     spans += builder.open_spans(namespace, name)
-    of = [one for one in spans if "admittance.uid" in one.attributes]
+    of = [span for span in spans if "admittance.uid" in span.attributes]
     roots = [one for one in of if one.attributes["admittance.workload"] == name]
     if not roots:
         return []
     # A submission that was refused because the workload exists has a trace of its own.
     roots = [
-        one for one in roots if one.attributes.get("admittance.reason") != reasons.ALREADY_EXISTS
+        root for root in roots if root.attributes.get("admittance.reason") != reasons.ALREADY_EXISTS
     ] or roots
     kept = {max(roots, key=lambda one: one.start).span_id}
     # `spans` has no fixed order: ended spans come before their parents, open spans after them. So
     # the loop below searches for children until none is found.
-    pending = [one for one in spans if one.span_id not in kept]
-    found = [one for one in spans if one.span_id in kept]
+    pending = [span for span in spans if span.span_id not in kept]
+    found = [span for span in spans if span.span_id in kept]
     while inside := [one for one in pending if one.parent_id in kept]:
         found += inside
         kept |= {one.span_id for one in inside}

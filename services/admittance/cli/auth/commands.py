@@ -59,7 +59,7 @@ def _users(ctx: click.Context, _start: str) -> Sequence[str]:
     except (BadInput, AdmittanceError):
         return []
     given = ctx.params.get("names") or ()
-    return [one.name for one in users if one.name not in given]
+    return [user.name for user in users if user.name not in given]
 
 
 known_user = argument("NAME", "The name of the user.", complete=_users)

@@ -57,9 +57,9 @@ async def renew(
         return
     written: list[NewJwt] = []
     try:
-        for one in store.new_jwts([user.name for user in wanted]):
-            _write(one, file or _default_file(one.user.name))
-            written.append(one)
+        for jwt in store.new_jwts([user.name for user in wanted]):
+            _write(jwt, file or _default_file(jwt.user.name))
+            written.append(jwt)
     finally:
         if written:
             store.note_renewed(written)

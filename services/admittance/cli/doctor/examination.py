@@ -40,8 +40,8 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
     """All findings about the installation at the server of the link. ``every``: of many unreadable
     entries all, not only the first."""
     answers = await health_answers(bus.bus, seconds=HEALTH_SECONDS)
-    replies = [one.reply for one in answers]
-    found = without_repeats(one for reply in replies for one in reply.findings)
+    replies = [answer.reply for answer in answers]
+    found = without_repeats(finding for reply in replies for finding in reply.findings)
     infos = await stream_infos(bus.bus)
     monitored = await servers.monitor_findings(options.monitors)
     log = await consumers.consumers_of_log(bus.bus)

@@ -74,7 +74,9 @@ def away_findings(
 ) -> list[Finding]:
     """A finding for each announced runner that does not answer, unless the finding about its
     consumer says so."""
-    answering = {one.details.get("runner", "") for one in replies if one.service == RUNNER.name}
+    answering = {
+        reply.details.get("runner", "") for reply in replies if reply.service == RUNNER.name
+    }
     reported = {runner_of(info) for info in consumers if is_of_absent_runner(info)}
     return [
         note(
@@ -91,7 +93,7 @@ def away_findings(
 
 
 def _answers(replies: Iterable[HealthReply]) -> bool:
-    return any(one.service == RUNNER.name for one in replies)
+    return any(reply.service == RUNNER.name for reply in replies)
 
 
 def runner_finding(waiting: Sequence[str]) -> Finding:
@@ -111,7 +113,7 @@ def runner_finding(waiting: Sequence[str]) -> Finding:
 async def _waiting(bus: Link) -> list[str]:
     """The admitted workloads that have not started, each as namespace and name."""
     queues = await bus.ask("queues", Queues(), QueuesReply)
-    if not any(one.admitted for one in queues.cluster_queues):
+    if not any(queue.admitted for queue in queues.cluster_queues):
         return []
     now = clock.now()
     admissions = {

@@ -27,12 +27,12 @@ def service_findings(replies: Sequence[HealthReply]) -> list[Finding]:
     jobs, about which `runners.runner_findings` reports."""
     lines = []
     for name, service in SERVICES.items():
-        mine = [one for one in replies if one.service == name]
+        mine = [reply for reply in replies if reply.service == name]
         if not mine and service.with_up is WithUp.ALWAYS and not service.runs_jobs:
             absent = service.if_missing
             lines.append(note(name, absent) if absent else _missing(name))
         lines += map(instance_finding, mine)
-    lines += [instance_finding(one) for one in replies if one.service not in SERVICES]
+    lines += [instance_finding(reply) for reply in replies if reply.service not in SERVICES]
     return lines
 
 
@@ -82,10 +82,10 @@ def double_findings(replies: Iterable[HealthReply]) -> list[Finding]:
     """
     leaders: dict[str, set[str]] = {}
     names: Counter[tuple[str, str]] = Counter()
-    for one in replies:
-        names[one.service, one.instance] += 1
-        for domain in one.leads:
-            leaders.setdefault(domain, set()).add(one.instance)
+    for reply in replies:
+        names[reply.service, reply.instance] += 1
+        for domain in reply.leads:
+            leaders.setdefault(domain, set()).add(reply.instance)
     return [
         *(
             wrong(

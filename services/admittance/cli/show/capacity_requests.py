@@ -113,7 +113,7 @@ def _pods(one: PodSetToProvision) -> tuple[str, ...]:
 
 def notes_of(record: Record) -> list[str]:
     """The answers of the provider to this request that did not count, each with its time."""
-    return [f"{stamp(one.time)}  {one.text}" for one in record.status.notes]
+    return [f"{stamp(note.time)}  {note.text}" for note in record.status.notes]
 
 
 def show(record: Record, now: datetime, silent: Collection[str] = ()) -> None:

@@ -108,7 +108,7 @@ def _show_workload(
     meta = workload.metadata
     status = workload.status
     shown_phase = str(phase(workload, now))
-    members = [one.workload for one in family.variants] if family is not None else []
+    members = [variant.workload for variant in family.variants] if family is not None else []
     output.facts(
         [
             ("Name", found.name),
@@ -118,7 +118,12 @@ def _show_workload(
             ("Submitted by", status.submitted_by),
             ("Labels", pairs(meta.labels)),
             ("Annotations", pairs(meta.annotations)),
-            ("Part of", ", ".join(f"{one.kind} {one.name}" for one in meta.owner_references)),
+            (
+                "Part of",
+                ", ".join(
+                    f"{reference.kind} {reference.name}" for reference in meta.owner_references
+                ),
+            ),
             ("Queue", spec.queue_name),
             ("Priority", str(spec.priority or 0)),
             ("Phase", shown_phase),

@@ -315,7 +315,7 @@ def _took(one: Taken) -> str:
 def _planned(plan: PendingPreemption) -> str:
     if not plan.victims:
         return "needs no preemption any more"
-    named = ", ".join(f"{one.namespace}/{one.name}" for one in plan.victims[:VICTIMS_MAX])
+    named = ", ".join(f"{victim.namespace}/{victim.name}" for victim in plan.victims[:VICTIMS_MAX])
     if (more := len(plan.victims) - VICTIMS_MAX) > 0:
         named += f" and {more} more"
     return f"preempts now: {named}" if plan.issued else f"will preempt: {named}"

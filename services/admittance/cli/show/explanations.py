@@ -95,7 +95,9 @@ def _show(
     for line in place(reply, now):
         output.say(line)
     members = {one.found.name: one for one in family.variants} if family is not None else {}
-    _details(found.workload(), reply, now, variants=[one.workload for one in members.values()])
+    _details(
+        found.workload(), reply, now, variants=[member.workload for member in members.values()]
+    )
     # The variants of a finished parent wait for nothing.
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
         from admittance.cli.show import variants
@@ -140,7 +142,7 @@ def _details(
         table("Would be preempted", going_table(reply.outlook.victims, now))
     listed("Preemption does not help", barriers(reply.flavors))
     if workload is not None:
-        inactive = {one.name: one.inactive for one in reply.checks if one.state != "Ready"}
+        inactive = {check.name: check.inactive for check in reply.checks if check.state != "Ready"}
         table("Checks", sections.check_table(workload, now, inactive))
         if attempt := sections.next_attempt(workload, now, variants):
             output.say(f"\n{' ' * indent}Next attempt not before {attempt}")
@@ -262,17 +264,17 @@ def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
         "WHY",
     )
     rows: list[tuple[str, ...]] = []
-    for one in verdicts:
-        why = sentence(one.reason, _message(one)) or NOTHING
-        fits = "yes" if one.fits else "no"
-        flavor = one.flavor or NOTHING
-        if not one.rooms:
-            resources = ",".join(one.resources) or NOTHING
+    for verdict in verdicts:
+        why = sentence(verdict.reason, _message(verdict)) or NOTHING
+        fits = "yes" if verdict.fits else "no"
+        flavor = verdict.flavor or NOTHING
+        if not verdict.rooms:
+            resources = ",".join(verdict.resources) or NOTHING
             blank = (NOTHING,) * 6
-            rows.append((one.pod_set, flavor, resources, *blank, fits, why))
-        for at, room in enumerate(one.rooms):
+            rows.append((verdict.pod_set, flavor, resources, *blank, fits, why))
+        for at, room in enumerate(verdict.rooms):
             shown = (fits, why) if not at else ("", "")
-            rows.append((one.pod_set, flavor, room.resource, *_numbers(room), *shown))
+            rows.append((verdict.pod_set, flavor, room.resource, *_numbers(room), *shown))
     return Table(columns, rows)
 
 
@@ -320,15 +322,15 @@ def holder_table(holders: Sequence[Holder]) -> Table:
     )
     rows = [
         (
-            f"{one.namespace}/{one.name}",
-            one.cluster_queue,
-            one.flavor,
-            f"{amount_text(one.resource, one.amount)} {one.resource}",
-            str(one.priority),
-            "yes" if one.borrowed else "no",
-            "stopping" if one.leaving else one.spared_by or "candidate",
+            f"{holder.namespace}/{holder.name}",
+            holder.cluster_queue,
+            holder.flavor,
+            f"{amount_text(holder.resource, holder.amount)} {holder.resource}",
+            str(holder.priority),
+            "yes" if holder.borrowed else "no",
+            "stopping" if holder.leaving else holder.spared_by or "candidate",
         )
-        for one in holders
+        for holder in holders
     ]
     return Table(columns, rows)
 
@@ -337,8 +339,8 @@ def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
     """Lines that say for each flavor why preemption does not help."""
     found = [
         f"{bar.resource} in flavor {bar.flavor}: {bar.message} ({bar.rule})"
-        for one in verdicts
-        for bar in one.barriers
+        for verdict in verdicts
+        for bar in verdict.barriers
     ]
     return tuple(dict.fromkeys(found))
 

@@ -43,7 +43,7 @@ async def variants_of(bus: Link, found: BucketObject) -> list[BucketObject]:
         return []
     from admittance.client.requests.families import family_of
 
-    return [one.found for one in (await family_of(bus, found)).variants]
+    return [variant.found for variant in (await family_of(bus, found)).variants]
 
 
 async def find_all(bus: Link, kind: ObjectKind, namespace: str | None) -> list[BucketObject]:

@@ -137,7 +137,7 @@ def row(found: BucketObject) -> tuple[str, ...]:
         str(field(plain, "spec", "provisioningClassName", default=NOTHING)),
         *_counts(usage.counts if usage is not None else None, _total(machines)),
         wrong(found)
-        or ",".join(f"{one.get('name', '?')}={one.get('count', 1)}" for one in machines)
+        or ",".join(f"{machine.get('name', '?')}={machine.get('count', 1)}" for machine in machines)
         or NOTHING,
         f"{kept} s" if kept else "until freed",
     )
@@ -145,7 +145,7 @@ def row(found: BucketObject) -> tuple[str, ...]:
 
 def _total(machines: Sequence[Mapping[str, Any]]) -> str:
     """The number of machines that the pool's manifest states."""
-    counts = [one.get("count", 1) for one in machines]
+    counts = [machine.get("count", 1) for machine in machines]
     return str(sum(count for count in counts if isinstance(count, int)))
 
 
@@ -185,12 +185,13 @@ def kind_table(found: BucketObject) -> Table:
     counted = usage.kinds if usage is not None else {}
     rows = [
         (
-            one.name,
-            *_counts(counted.get(one.name)),
-            pairs({name: render(name, much) for name, much in one.resources.items()}) or NOTHING,
-            pairs(one.labels) or NOTHING,
+            machine.name,
+            *_counts(counted.get(machine.name)),
+            pairs({name: render(name, much) for name, much in machine.resources.items()})
+            or NOTHING,
+            pairs(machine.labels) or NOTHING,
         )
-        for one in machines
+        for machine in machines
     ]
     return Table((Column("KIND"), *COUNTED, Column("EACH HAS"), Column("LABELS")), rows)
 
@@ -202,7 +203,7 @@ def booking_table(found: BucketObject, now: datetime) -> Table:
     )
     usage = _usage(found)
     bookings = usage.bookings if usage is not None else ()
-    return Table(columns, [_booking(one, now) for one in bookings])
+    return Table(columns, [_booking(booking, now) for booking in bookings])
 
 
 def _booking(one: Booking, now: datetime) -> tuple[str, ...]:

@@ -63,7 +63,9 @@ def pod_sets(plain: Mapping[str, Any]) -> Table:
 
 def _requests(containers: Sequence[Mapping[str, Any]]) -> str:
     """The sums of the containers' requests, as text."""
-    each = [pairs(field(one, "resources", "requests", default={})) for one in containers]
+    each = [
+        pairs(field(container, "resources", "requests", default={})) for container in containers
+    ]
     return " + ".join(asked for asked in each if asked)
 
 
@@ -293,9 +295,10 @@ def next_attempt(
     )
     if head(workload).role == PARENT and not is_false(workload, Type.REQUEUED):
         first = [
-            head(one).variant
-            for one in variants
-            if one.status.requeue_state is not None and one.status.requeue_state.requeue_at == until
+            head(variant).variant
+            for variant in variants
+            if variant.status.requeue_state is not None
+            and variant.status.requeue_state.requeue_at == until
         ]
         cause = f"variant {', '.join(first)}" if first else "the first of its variants"
     left = f"in {span((until - now).total_seconds())}" if until > now else "by now"
@@ -330,10 +333,10 @@ def retry_lines(retries: PodRetries | None, now: datetime) -> tuple[str, ...]:
     if retries is None:
         return ()
     lines = [f"pods failed {retries_text(retries)}"]
-    for one in retries.pods:
-        seconds = max(0.0, (one.at - now).total_seconds())
-        left = "" if one.left is None else f"; {one.left:,} retries left after it"
-        lines.append(f"{one.pod} runs again at {stamp(one.at)} (in {span(seconds)}){left}")
+    for pod in retries.pods:
+        seconds = max(0.0, (pod.at - now).total_seconds())
+        left = "" if pod.left is None else f"; {pod.left:,} retries left after it"
+        lines.append(f"{pod.pod} runs again at {stamp(pod.at)} (in {span(seconds)}){left}")
     if (more := retries.waiting - len(retries.pods)) > 0:
         lines.append(f"{more:,} more pods wait longer")
     return tuple(lines)

@@ -64,7 +64,7 @@ def show(reply: SimulateReply, *, wide: bool) -> None:
 
 def results(rows: Sequence[Applied]) -> Iterator[str]:
     """Lines with the outcome of each changed object, and the number of unchanged objects."""
-    changed = [one for one in rows if one.outcome not in ("unchanged", "refused")]
+    changed = [row for row in rows if row.outcome not in ("unchanged", "refused")]
     for one in changed[:OBJECTS_MAX]:
         name = f"{one.namespace}/{one.name}" if one.namespace else one.name
         # An object in use is deleted after the objects that use it.
@@ -72,7 +72,7 @@ def results(rows: Sequence[Applied]) -> Iterator[str]:
         yield f"{one.kind.lower()} {name} would be {word}"
     if len(changed) > OBJECTS_MAX:
         yield f"… and {len(changed) - OBJECTS_MAX:,} more objects"
-    same = sum(one.outcome == "unchanged" for one in rows)
+    same = sum(row.outcome == "unchanged" for row in rows)
     if same:
         yield f"{same:,} {'object is' if same == 1 else 'objects are'} unchanged"
 
@@ -112,16 +112,16 @@ def evicted(rows: Sequence[WouldBeEvicted]) -> Table:
         columns,
         [
             (
-                f"{one.namespace}/{one.name}",
-                one.cluster_queue or NOTHING,
-                str(one.priority),
-                "its job" if one.ran else "its reservation",
-                when(one.after),
-                _cause(one),
-                standing_text(one.then, gone="gone"),
-                one.message or NOTHING,
+                f"{row.namespace}/{row.name}",
+                row.cluster_queue or NOTHING,
+                str(row.priority),
+                "its job" if row.ran else "its reservation",
+                when(row.after),
+                _cause(row),
+                standing_text(row.then, gone="gone"),
+                row.message or NOTHING,
             )
-            for one in rows
+            for row in rows
         ],
     )
 
@@ -141,16 +141,16 @@ def starting(rows: Sequence[WouldStart]) -> Table:
         columns,
         [
             (
-                f"{one.namespace}/{one.name}",
-                one.local_queue or NOTHING,
-                one.admission.cluster_queue,
-                flavors(one.admission),
-                when(one.after),
-                _note(one),
-                standing_text(one.otherwise, gone="is not there"),
-                str(one.priority),
+                f"{row.namespace}/{row.name}",
+                row.local_queue or NOTHING,
+                row.admission.cluster_queue,
+                flavors(row.admission),
+                when(row.after),
+                _note(row),
+                standing_text(row.otherwise, gone="is not there"),
+                str(row.priority),
             )
-            for one in rows
+            for row in rows
         ],
     )
 
@@ -176,15 +176,15 @@ def waiting(rows: Sequence[WouldWait]) -> Table:
         columns,
         [
             (
-                f"{one.namespace}/{one.name}",
-                one.local_queue or NOTHING,
-                one.cluster_queue or NOTHING,
-                str(one.position) if one.position else NOTHING,
-                sentence(one.reason, one.message),
-                standing_text(one.otherwise, gone="is not there"),
-                str(one.priority),
+                f"{row.namespace}/{row.name}",
+                row.local_queue or NOTHING,
+                row.cluster_queue or NOTHING,
+                str(row.position) if row.position else NOTHING,
+                sentence(row.reason, row.message),
+                standing_text(row.otherwise, gone="is not there"),
+                str(row.priority),
             )
-            for one in rows
+            for row in rows
         ],
     )
 

@@ -37,7 +37,7 @@ class Placed(NamedTuple):
 
 def tree_of(spans: Sequence[Span]) -> list[Placed]:
     """The spans in the order of the tree; spans of one parent in the order of their start times."""
-    known = {one.span_id for one in spans}
+    known = {span.span_id for span in spans}
     inside: dict[str, list[Span]] = {}
     for one in spans:
         inside.setdefault(one.parent_id if one.parent_id in known else "", []).append(one)
@@ -138,7 +138,7 @@ def detail(span: Span) -> str:
         case "eviction":
             parts = [sentence(get("underlying_cause") or get("reason"), get("message"))]
         case "run":
-            parts = [span.message, *(_ready(one, span.start) for one in span.events)]
+            parts = [span.message, *(_ready(event, span.start) for event in span.events)]
         case _:
             parts = [why]
     return ", ".join(part for part in parts if part)
@@ -156,7 +156,7 @@ def _preempts(victims: str) -> str:
 
 def _last(events: Sequence[SpanEvent], name: str) -> str:
     """Reason and message of the last of a span's events that has that name."""
-    found = next((one.attributes for one in reversed(events) if one.name == name), {})
+    found = next((event.attributes for event in reversed(events) if event.name == name), {})
     first = _text(found.get("admittance.reason") or found.get("admittance.state"))
     return sentence(first, _text(found.get("admittance.message")))
 

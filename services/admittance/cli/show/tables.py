@@ -73,7 +73,7 @@ def _row(
     own = {"NAME": found.name, "AGE": age(found.created(), now)}
     counted = counters.get((found.namespace, found.name))
     others = iter(cells(found.plain(), counted))
-    return tuple(own[one.title] if one.title in own else next(others) for one in columns)
+    return tuple(own[column.title] if column.title in own else next(others) for column in columns)
 
 
 def wait_of(workload: StoredWorkload, now: datetime) -> str:
@@ -96,8 +96,8 @@ def flavors_of(workload: StoredWorkload) -> str:
 def admission_text(admission: Admission) -> str:
     """The admission as text, like ``cluster-queue: main on spot``."""
     pods = ", ".join(
-        f"{one.name} on {'+'.join(dict.fromkeys(one.flavors.values())) or 'nothing'}"
-        for one in admission.pod_set_assignments
+        f"{assignment.name} on {'+'.join(dict.fromkeys(assignment.flavors.values())) or 'nothing'}"
+        for assignment in admission.pod_set_assignments
     )
     return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
 
@@ -213,7 +213,7 @@ def _check(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
 
 def _topology(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
     levels = field(plain, "spec", "levels", default=())
-    return (",".join(str(one.get("nodeLabel")) for one in levels) or NOTHING,)
+    return (",".join(str(level.get("nodeLabel")) for level in levels) or NOTHING,)
 
 
 def _cohort(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:

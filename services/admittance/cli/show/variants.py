@@ -110,19 +110,19 @@ def variant_table(family: Family, now: datetime) -> Table:
     )
     wishes = family.wishes(now)
     rows = []
-    for one in family.variants:
-        workload = one.workload
+    for variant in family.variants:
+        workload = variant.workload
         reason, message = reason_of(workload, now)
         rows.append(
             (
-                one.tag or NOTHING,
+                variant.tag or NOTHING,
                 "yes" if head(workload).active else "no",
                 str(phase(workload, now)),
                 age(phase_since(workload, now), now),
                 reserved_text(workload),
                 gate_text(workload, now),
-                activity_text(family, one, wishes.get(one.found.name), now),
-                one.found.name,
+                activity_text(family, variant, wishes.get(variant.found.name), now),
+                variant.found.name,
                 sentence(reason, message) or NOTHING,
             )
         )
@@ -180,12 +180,12 @@ def check_table(family: Family, now: datetime) -> Table:
     """The table of the checks of all active variants; a parent has no checks of its own."""
     rows: list[tuple[str, ...]] = []
     columns: tuple[Column, ...] = ()
-    for one in family.variants:
-        if not head(one.workload).active:
+    for variant in family.variants:
+        if not head(variant.workload).active:
             continue
-        table = sections.check_table(one.workload, now)
+        table = sections.check_table(variant.workload, now)
         columns = (Column("VARIANT"), *table.columns)
-        rows += [(one.tag, *row) for row in table.rows]
+        rows += [(variant.tag, *row) for row in table.rows]
     return Table(columns, rows)
 
 
@@ -197,7 +197,7 @@ def parent_facts(family: Family, now: datetime) -> Iterator[tuple[str, str]]:
         yield "Family", policy_text(family.rules)
     else:
         yield "Family", f"variants: {count}; its queue has no policy for families any more"
-    tags = {one.found.name: one.tag for one in family.variants}
+    tags = {variant.found.name: variant.tag for variant in family.variants}
     if status.admitted_variant:
         when = find(family.parent, Type.ADMITTED)
         held = f", for {age(when.last_transition_time, now)}" if when is not None else ""
@@ -242,13 +242,13 @@ def migrations(parent: StoredWorkload) -> int:
 
 def next_change(family: Family, now: datetime) -> str:
     """The family's next change that comes by time alone, and when; "" if there is none."""
-    states = [variant_state(one.workload) for one in family.variants]
+    states = [variant_state(variant.workload) for variant in family.variants]
     moment = changes_next(family.state, states, family.rules, now)
     if moment is None:
         return ""
     before = desired_variants(family.state, states, family.rules, now)
     after = desired_variants(family.state, states, family.rules, moment)
-    tags = {one.found.name: one.tag for one in family.variants}
+    tags = {variant.found.name: variant.tag for variant in family.variants}
     turned = ", ".join(
         f"{tags.get(name, name)} {'becomes' if before[name].active != wish.active else 'stays'} "
         f"{'active' if wish.active else 'inactive'} ({wish.why})"

@@ -87,7 +87,7 @@ def _files(path: Path) -> list[Path]:
 
 def machine_pool_problems(documents: Iterable[Document]) -> list[str]:
     """The problems of the MachinePools among the documents, one line each."""
-    return [line for one in documents for line in _machine_pool_problems(one)]
+    return [line for document in documents for line in _machine_pool_problems(document)]
 
 
 def _machine_pool_problems(document: Document) -> list[str]:

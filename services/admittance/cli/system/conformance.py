@@ -231,8 +231,8 @@ def show(report: KitReport, shape: Output) -> None:
     if output.show_value({**output.plain_of(report), "passed": report.passed}, shape):
         return
     if shape is Output.NAME:
-        for one in report.outcomes:
-            output.say(f"{one.case} {one.outcome}")
+        for outcome in report.outcomes:
+            output.say(f"{outcome.case} {outcome.outcome}")
         return
     output.show_table(Table(columns_of("CASE", "OUTCOME", "WHAT"), list(_rows(report))))
     output.say("")
@@ -241,9 +241,9 @@ def show(report: KitReport, shape: Output) -> None:
 
 def _rows(report: KitReport) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
-    for one in report.outcomes:
-        said = one.details or (one.title,)
-        rows.append((one.case, one.outcome, said[0]))
+    for outcome in report.outcomes:
+        said = outcome.details or (outcome.title,)
+        rows.append((outcome.case, outcome.outcome, said[0]))
         rows += [("", "", more) for more in said[1:]]
     return rows
 
@@ -267,8 +267,8 @@ def refuse_name(what: str, name: str, problems: Iterable[Problem]) -> None:
     """
     if not name:
         raise BadInput(f"{what} is empty")
-    for one in problems:
-        raise BadInput(f"{what}: {one.message}")
+    for problem in problems:
+        raise BadInput(f"{what}: {problem.message}")
 
 
 def parameters_of(path: Path | None) -> Any:

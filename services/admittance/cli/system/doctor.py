@@ -72,8 +72,8 @@ def _show_todo(lines: Sequence[Finding]) -> None:
     from admittance.doctor.finding import NOTE, WRONG
 
     for state in (NOTE, WRONG):
-        for one in lines:
-            if one.state == state and one.todo:
+        for line in lines:
+            if line.state == state and line.todo:
                 output.say("")
-                output.say(output.clean(f"{one.state}: {one.what}: {one.found}"))
-                output.say(output.clean(f"   do: {one.todo}"))
+                output.say(output.clean(f"{line.state}: {line.what}: {line.found}"))
+                output.say(output.clean(f"   do: {line.todo}"))

@@ -50,7 +50,7 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
         "from": {
             "revisions": revisions_needed(decision),
             "checkpoint": sources[-1].checkpoint,
-            "facts": sum(one.facts for one in sources),
+            "facts": sum(source.facts for source in sources),
             "workloads": found.workloads,
             "objects": found.objects,
             "decisionsOnTheirWay": found.inflight,
@@ -62,7 +62,7 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
     }
     if output.show_value(shown, call.output):
         return
-    facts = sum(one.facts for one in sources)
+    facts = sum(source.facts for source in sources)
     begin = f"checkpoint {sources[-1].checkpoint}" if sources[-1].checkpoint else "the first fact"
     output.say(
         f"decision {target.sequence}: {kind} {decision.namespace}/{decision.name} at revision "

@@ -54,7 +54,7 @@ class Lock:
 
     def _roles(self) -> list[tuple[str, str]]:
         services = [one for one in SERVICES.values() if one.with_up is not WithUp.NEVER]
-        found = [(self._user_of(one.name), one.role) for one in services]
+        found = [(self._user_of(service.name), service.role) for service in services]
         return [*found, (ADMIN, "admin"), (WATCH, "server-watch")]
 
     def _user_of(self, name: str) -> str:

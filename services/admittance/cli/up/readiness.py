@@ -75,7 +75,7 @@ async def _say_what_starts(bus: Bus, service: str, instance: str, serves: asynci
         lag = 0
         with suppress(*PASSING):
             answers = await health(bus, enough=(service, instance))
-            lag = max((one.lag for one in answers if one.service == service), default=0)
+            lag = max((answer.lag for answer in answers if answer.service == service), default=0)
         if serves.is_set():
             return
         seconds = round(clock.monotonic() - began)

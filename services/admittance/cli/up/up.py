@@ -192,7 +192,7 @@ def refuse_unused(call: Call) -> None:
 def refuse_unprotected(call: Call, insecure: bool) -> None:
     """Raises BadInput for a server that other machines reach and that demands no credentials."""
     try:
-        local = all(is_loopback(one.address) for one in read_urls(call.url))
+        local = all(is_loopback(url.address) for url in read_urls(call.url))
     except BadUrl:
         return  # `check_url` reports it.
     if local:
@@ -239,7 +239,7 @@ async def _prepared(
 def started_by(options: Options) -> list[Service]:
     """The services that `admit up` starts. Raises BadInput."""
     services = [one for one in SERVICES.values() if options.runner or not one.runs_jobs]
-    return [one for one in services if _starts(one)]
+    return [service for service in services if _starts(service)]
 
 
 def _starts(service: Service) -> bool:
