@@ -175,9 +175,11 @@ class AdmissionReader:
         while True:
             request = Events(workload=name, after=after)
             page = await self._ask(f"admit.api.events.{token(namespace)}", request, EventsReply)
-            for one in page.entries:
-                if one.subject == subject:
-                    said = StoredMessage(one.sequence, one.time, one.subject, bytes(one.data))
+            for entry in page.entries:
+                if entry.subject == subject:
+                    said = StoredMessage(
+                        entry.sequence, entry.time, entry.subject, bytes(entry.data)
+                    )
                     found = _admitted(said, fits) or found
             if page.complete or page.covered() <= after:
                 return found

@@ -166,7 +166,7 @@ def volume_limits(
     scratch folder the plans of the volumes beside it."""
     found = {}
     for name, plans in volumes.items():
-        limits = {one["name"]: one["limit"] for one in plans if one.get("limit")}
+        limits = {plan["name"]: plan["limit"] for plan in plans if plan.get("limit")}
         if limits:
             found[name + VOLUMES] = limits
     return found

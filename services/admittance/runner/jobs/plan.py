@@ -151,8 +151,11 @@ def _processes(containers: tuple[Container, ...], given: PodInputs) -> Processes
     for each in containers:
         mounts = given.mounts(each)
         # A variable names the folder that the container would see, so the subPath belongs to it.
-        inner = {one.variable: one.source for one in mounts if one.inner}
-        env = [*inner.items(), *((one.name, one.value) for one in given.variables(each))]
+        inner = {mount.variable: mount.source for mount in mounts if mount.inner}
+        env = [
+            *inner.items(),
+            *((variable.name, variable.value) for variable in given.variables(each)),
+        ]
         plans.append(
             ContainerPlan(
                 name=each.name,
@@ -222,7 +225,7 @@ def _assemble(
             PodInputs(
                 with_additions(template, pod_set),
                 inputs,
-                {one.name: one for one in volumes},
+                {volume.name: volume for volume in volumes},
                 budget,
             ),
         )

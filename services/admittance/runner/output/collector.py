@@ -127,7 +127,7 @@ class OutputCollector:
         """Collects the rest of the output of a pod that has ended, and closes its file."""
         self.drain(pod)
         files = self._pods.get(pod)
-        if files is not None and not any(one is files for one in self._pipes.values()):
+        if files is not None and not any(pipe is files for pipe in self._pipes.values()):
             self._close_part(files)
             files.newest = b""  # a run may have a million pods
 

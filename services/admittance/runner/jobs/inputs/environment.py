@@ -69,9 +69,9 @@ def variables(
     counts. Raises CannotRun if a value exists only in a cluster, or if the budget is used up."""
     found = []
     try:
-        for one in _variables(container, template, inputs):
-            budget.take(len(one.name) + len(one.value) + 1)
-            found.append(one)
+        for variable in _variables(container, template, inputs):
+            budget.take(len(variable.name) + len(variable.value) + 1)
+            found.append(variable)
     except CannotRun as error:
         raise CannotRun(f"container {container.name}: {error}") from error
     return found

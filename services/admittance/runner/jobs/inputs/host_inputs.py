@@ -129,7 +129,7 @@ class MachineInputs(NoInputs):
         try:
             found = sorted(one for one in folder.iterdir() if _KEY.fullmatch(one.name))
             files = [one for one in found if one.is_file()]
-            sizes = {str(one): one.stat().st_size for one in files}
+            sizes = {str(file): file.stat().st_size for file in files}
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -139,7 +139,7 @@ class MachineInputs(NoInputs):
         if sum(sizes.values()) > VALUE_MAX:
             raise CannotRun(f"{kind} {name} has more than {VALUE_MAX:,} bytes")
         self._sizes.update(sizes)
-        return {one.name: str(one) for one in files}
+        return {file.name: str(file) for file in files}
 
     def missing(self, kind: str, name: str) -> str:
         if not self._rules.env_files:

@@ -89,8 +89,8 @@ def volume_plans(
     used up."""
     mounts: dict[str, list[VolumeMount]] = {}
     for container in containers:
-        for one in container.volume_mounts:
-            mounts.setdefault(one.name, []).append(one)
+        for mount in container.volume_mounts:
+            mounts.setdefault(mount.name, []).append(mount)
     plans = []
     for volume in volumes:
         if volume.name in mounts:
@@ -104,12 +104,12 @@ def volume_plans(
 def _plan(volume: Volume, mounts: Sequence[VolumeMount], inputs: Inputs) -> VolumePlan:
     variable = variable_of(volume.name)
     try:
-        if any(one.sub_path_expr for one in mounts):
+        if any(mount.sub_path_expr for mount in mounts):
             raise CannotRun("the runner does not follow a subPathExpr")
         if volume.host_path is not None:
             host = inputs.host_path(volume.host_path.path, volume.host_path.type)
             return VolumePlan(name=volume.name, variable=variable, host=host)
-        folders = tuple(dict.fromkeys(one.sub_path for one in mounts if one.sub_path))
+        folders = tuple(dict.fromkeys(mount.sub_path for mount in mounts if mount.sub_path))
         if volume.config_map is not None:
             config = volume.config_map
             files = _files("ConfigMap", config.name, config.items, config.default_mode, inputs,
@@ -188,21 +188,21 @@ def variable_of(volume: str) -> str:
 def mounts_of(container: Container, plans: Mapping[str, VolumePlan], inputs: Inputs) -> list[Mount]:
     """What the container mounts. Raises CannotRun."""
     found = []
-    for one in container.volume_mounts:
-        plan = plans[one.name]
+    for mount in container.volume_mounts:
+        plan = plans[mount.name]
         source = f"$({plan.variable})"
-        if plan.host and one.sub_path:
+        if plan.host and mount.sub_path:
             # The path is checked again: a part of it may be a link to somewhere else.
-            source = literal(inputs.host_path(f"{plan.host}/{one.sub_path}", ""))
-        elif one.sub_path:
-            source = f"{source}/{literal(one.sub_path)}"
+            source = literal(inputs.host_path(f"{plan.host}/{mount.sub_path}", ""))
+        elif mount.sub_path:
+            source = f"{source}/{literal(mount.sub_path)}"
         found.append(
             Mount(
-                path=PurePosixPath(one.mount_path),
+                path=PurePosixPath(mount.mount_path),
                 source=source,
-                read_only=one.read_only or bool(plan.files),
+                read_only=mount.read_only or bool(plan.files),
                 variable=plan.variable,
-                inner=one.sub_path,
+                inner=mount.sub_path,
                 has_files=bool(plan.files),
             )
         )
@@ -213,7 +213,9 @@ def local_folder(working_dir: str, mounts: Sequence[Mount]) -> str:
     """The path of a working folder inside a volume, with references that the shim expands; "": the
     folder is in no volume."""
     path = PurePosixPath(working_dir)
-    inside = [one for one in mounts if path.is_relative_to(one.path) and ".." not in path.parts]
+    inside = [
+        mount for mount in mounts if path.is_relative_to(mount.path) and ".." not in path.parts
+    ]
     if not working_dir or not inside:
         return ""
     deepest = max(inside, key=lambda one: len(one.path.parts))
