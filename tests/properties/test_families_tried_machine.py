@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from admittance.events.facts import Assigned, Decision
+from admittance.events.facts import Decision
 from admittance.scheduling import families
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.scheduling.state.queue import age_key
@@ -72,7 +72,6 @@ class Families(RuleBasedStateMachine):
         self.scheduler.family_queue(
             mode=mode, flavors=dict.fromkeys(order, str(much)), checks=checks, **LOWER
         )
-        self.edited = self.scheduler.revision  # What was decided before is not taken.
         self.scheduler.follow()
 
     @rule(number=numbers, priority=st.integers(0, 1), cpu=st.integers(1, 4), age=st.integers(0, 2))
@@ -116,15 +115,6 @@ class Families(RuleBasedStateMachine):
         self._write(self.flying.pop(0), taken=taken)
 
     def _write(self, one: Decision, *, taken: bool) -> None:
-        """Accepted only if its workloads and the queues did not change since."""
-        source = one.migrates_from if isinstance(one, Assigned) else None
-        givers = list(one.preempts) if isinstance(one, Assigned) else []
-        about = [(one.namespace, one.name, one.revision)]
-        about += [(of.namespace, of.name, of.revision) for of in (source, *givers) if of]
-        taken = taken and one.seen >= self.edited
-        for namespace, name, revision in about:
-            member = self.world().workloads.get((namespace, name))
-            taken = taken and member is not None and member.revision == revision
         if taken:
             self.scheduler.apply(one)
         else:

@@ -184,6 +184,7 @@ class LocalSystem:
         fact = workload.status.log.fact if workload is not None else 0
         before = self.controller.workloads.get(key).workload
         self.revision += 1
+        self.sequence = max(self.sequence, fact)
         self.controller.workloads.keep(key, VersionedWorkload(workload, self.revision, fact))
         ended = workload is not None and is_true(workload, Type.FINISHED)
         self._written(key, before, workload, stored.encode(workload) if ended else None)

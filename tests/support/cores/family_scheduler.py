@@ -9,28 +9,23 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from msgspec.structs import replace
-
 from admittance.api.meta import OwnerReference
 from admittance.api.units import amount, render
 from admittance.api.workload import (
     FAMILY_GATE,
-    CheckState,
-    GateHolder,
     GatePosition,
     ReclaimablePod,
 )
 from admittance.events import facts
 from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.family import FamilyRules, desired_variants, rules_of
+from admittance.family import FamilyRules, rules_of
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import in_order
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
-from admittance.workload.conditions import Type, is_true
-from admittance.workload.family_info import parent_state, variant_state
-from admittance.workload.stored import PARENT, head
+from admittance.workload.phase import is_stopping
+from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head
 from simulation.invariants.reference_quota import Usage
 from support.builders import API, resource_groups
 from support.cores.family_queues import family_policy
@@ -195,26 +190,18 @@ class FamilyScheduler(SteppedScheduler):
         return name.removeprefix(f"{parent}-")
 
     def follow(self) -> None:
-        """Variants are turned on and off as policy wants it now."""
-        for parent in self.parents if self.follows else ():
-            stored = self.stored.get(parent)
-            if stored is None:
-                continue
-            states = [variant_state(self.stored[one]) for one in self.parents[parent]]
-            rules = rules_of(self.core.catalog.cluster_queues[head(stored).queue_name].spec)
-            wishes = desired_variants(parent_state(stored), states, rules, self.now)
-            for name, wish in wishes.items():
-                if head(self.stored[name]).active != wish.active:
-                    if not wish.active and self.stored[name].status.admission is not None:
-                        self.lose(name, "Deactivated")
-                    self.respec(name, active=wish.active)
+        """Variants are turned on and off as policy wants it now. Gates open by `opens` only."""
+        changes = (facts.Activated, facts.Deactivated)
+        for order in self.orders():
+            if self.follows and isinstance(order, changes):
+                self.hear(order)
 
     def later(self, seconds: float) -> None:
         """Lets so many seconds pass."""
         self.now += timedelta(seconds=seconds)
         self.core.wake(now=self.now)
 
-    # What the workload-controller writes. ---------------------------------------------------
+    # What the workload-controller hears. ----------------------------------------------------
 
     def cycle(self, *, confirm: bool = True) -> list[str]:
         decisions = self.core.cycle(now=self.now)
@@ -223,72 +210,84 @@ class FamilyScheduler(SteppedScheduler):
         self.preempted = [one for one in decisions if isinstance(one, Preempted)]
         self.told += self.preempted
         if confirm:
-            for one in self.decisions:
-                self.apply(one)
+            for decision in self.decisions:
+                self.apply(decision)
         return [one.name for one in self.decided]
 
-    def apply(self, one: Decision) -> None:
-        """Writes what follows from the decision."""
-        match one:
-            case Assigned():
-                for giver in one.preempts:
-                    self.lose(giver.name, "Preempted")
-                self._assign(one)
+    def apply(self, decision: Decision) -> None:
+        """The workload-controller hears the decision."""
+        self.hear(decision)
+        match decision:
             case facts.Confirmed():
-                self.confirmed.append(one.name)
-                self._admit_or_take_over(one.name)
-            case facts.Planned():
-                self.change(one.name, pending_preemption=one.pending_preemption)
-            case Preempted():
-                self.evict(one.name, "Preempted")
+                self.confirmed.append(decision.name)
             case facts.Revoked():
-                self.revoked.append(one.name)
-                self.evict(one.name, one.reason)
+                self.revoked.append(decision.name)
             case facts.Refused():
-                self.waiting.append(one)
-                conditions = {"QuotaReserved": (False, one.refusal.reason)}
-                if one.refusal.reason == "AdmissionGated":
-                    conditions["BlockedOnPreemptionGates"] = (True, "PreemptionGated")
-                self.change(one.name, conditions=conditions)
+                self.waiting.append(decision)
+        if not self.stubborn:
+            for name, workload in list(self.stored.items()):
+                if head(workload).role not in (PARENT, VARIANT) and is_stopping(workload):
+                    self.stops(name)
         self.follow()
 
-    def _assign(self, one: Assigned) -> None:
-        if one.migrates_from is not None:
-            self._begin_migration(one.name, one.migrates_from.name, one.admission)
-            return
-        checks = self.core.catalog.checks_to_pass(one.admission.cluster_queue, one.admission)
-        self.change(
-            one.name,
-            conditions={
-                "QuotaReserved": (True, "QuotaReserved"),
-                "Evicted": (False, "QuotaReserved"),
-                "Requeued": (True, "QuotaReserved"),
-            },
-            admission=one.admission,
-            pending_preemption=one.pending_preemption,
-            admission_checks=tuple(CheckState(name=name, state="Pending") for name in checks),
+    def evict(self, workload: str, reason: str, *, requeued: bool = True) -> None:
+        """The workload is preempted: it loses its quota at once, or when its job has stopped."""
+        member = self.member(workload)
+        queue = member.charge.queue if member.charge is not None else member.queue
+        assert queue is not None and queue.domain is not None
+        self.apply(
+            Preempted(
+                namespace="ns",
+                name=workload,
+                uid=member.uid,
+                revision=member.revision,
+                seen=self.revision,
+                domain=queue.domain.name,
+                reason=reason,
+                message="m",
+            )
         )
-        if not checks and one.pending_preemption is None:
-            self._admit_or_take_over(one.name)
 
-    def _admit_or_take_over(self, name: str) -> None:
-        """If another variant of its family runs, that one is stopped first."""
-        parent = self.parent_of(name)
-        running = self.stored[parent].status.admitted_variant if parent else ""
-        if running and running != name:
-            self._begin_migration(name, running, None)
-        else:
-            self.admit(name)
+    def stops(self, name: str) -> None:
+        """The job of the workload has stopped, or that of its parent."""
+        job = self.parent_of(name) or name
+        revision = self.workload(job).status.evicted_revision
+        self.hear(facts.Stopped(namespace="ns", name=job, revision=revision))
+        self.follow()
 
-    def _begin_migration(self, better: str, worse: str, promised: Admission | None) -> None:
-        """The worse one's job is being stopped, so that the better one takes over. ``promised``:
-        quota that is kept for it; None: it holds its reservation."""
-        self.change(worse, conditions={"Evicted": (True, "FlavorMigration")})
-        if promised is not None:
-            waits = {"QuotaReserved": (False, "WaitingForPreemptedWorkloads")}
-            self.change(better, conditions=waits, promised=promised)
-        stops = {"Evicted": (True, "VariantEvicted")}
-        self.change(self.parent_of(better), conditions=stops, migrating_to=better)
+    def workload(self, name: str) -> StoredWorkload:
+        """The workload as it is stored, with its own revision."""
+        workload = self.stored_workload("ns", name)
+        assert workload is not None
+        return workload
+
+    def passes(self, *names: str, state: str = "Ready") -> None:
+        """The controllers of all checks of these workloads report that state."""
+        for name in names:
+            status = self.stored[name].status
+            for row in status.admission_checks:
+                rules = self.controller.queues.check(row.name)
+                assert rules is not None
+                self.hear(
+                    facts.CheckReported(
+                        namespace="ns",
+                        name=name,
+                        check=row.name,
+                        controller=rules.controller,
+                        cycle=status.admission_cycle,
+                        state=state,
+                    )
+                )
+        self.follow()
+
+    def opens(self, name: str) -> None:
+        """The variant may preempt, and its siblings may not."""
+        self.hear(facts.Ungated(namespace="ns", name=name))
+
+    # What is written by hand. ---------------------------------------------------------------
+
+    def _open_gate(self, name: str) -> None:
+        self.change(name, preemption_gates=(GatePosition(name=FAMILY_GATE, position="Open"),))
 
     def admit(self, name: str) -> None:
         """It is admitted, and its parent with it."""
@@ -297,9 +296,8 @@ class FamilyScheduler(SteppedScheduler):
             "Admitted": (True, "Admitted"),
             "Evicted": (False, "QuotaReserved"),
         }
-        status = self.stored[name].status
-        admission = status.admission or status.promised
-        self.change(name, conditions=runs, admission=admission, promised=None)
+        admission = self.stored[name].status.admission
+        self.change(name, conditions=runs)
         parent = self.parent_of(name)
         if parent:
             self.change(
@@ -311,93 +309,20 @@ class FamilyScheduler(SteppedScheduler):
                 migrating_to="",
             )
 
-    def lose(self, name: str, reason: str, *, requeued: bool = True) -> None:
+    def lose(self, name: str, reason: str) -> None:
         """It holds nothing any more."""
-        parent = self.parent_of(name)
-        gates = self.stored[name].status.preemption_gates
-        holder = self.stored[parent].status.preemption_gate if parent else None
-        if holder is not None and holder.holder == name:
-            gates = ()
         self.change(
             name,
             conditions={
                 "QuotaReserved": (False, "Pending"),
                 "Admitted": (False, "NoReservation"),
                 "Evicted": (True, reason),
-                "Requeued": (requeued, reason),
+                "Requeued": (True, reason),
             },
             admission=None,
             promised=None,
-            admission_checks=(),
             pending_preemption=None,
-            preemption_gates=gates,
         )
-
-    def evict(self, workload: str, reason: str, *, requeued: bool = True) -> None:
-        """It loses its quota: at once, or when its job has stopped."""
-        if not is_true(self.stored[workload], Type.ADMITTED):
-            self.lose(workload, reason, requeued=requeued)
-            return
-        self.change(workload, conditions={"Evicted": (True, reason)})
-        parent = self.parent_of(workload)
-        if parent:
-            self.change(parent, conditions={"Evicted": (True, "VariantEvicted")}, migrating_to="")
-        elif not self.stubborn:
-            self.lose(workload, reason, requeued=requeued)
-
-    def stops(self, name: str) -> None:
-        """The job of the workload has stopped, or that of its parent: the next variant takes over,
-        or the family competes again."""
-        is_parent = head(self.stored[name]).role == PARENT
-        parent = name if is_parent else self.parent_of(name)
-        if not parent:
-            self.lose(name, "Preempted")
-            return
-        status = self.stored[parent].status
-        better = self.stored.get(status.migrating_to)
-        if better is not None and self.holds(status.migrating_to):
-            self.lose(status.admitted_variant, "FlavorMigration", requeued=False)
-            self.admit(status.migrating_to)
-        else:
-            self._reset(parent)
-        self.follow()
-
-    def _reset(self, parent: str) -> None:
-        self.lose(self.stored[parent].status.admitted_variant, "Preempted")
-        for name in list(self.stored):
-            if self.parent_of(name) == parent and self.stored[name].status.promised is not None:
-                self.change(name, promised=None)
-        self.change(
-            parent,
-            conditions={
-                "QuotaReserved": (False, "Pending"),
-                "Admitted": (False, "NoReservation"),
-                "Evicted": (True, "VariantEvicted"),
-                "Requeued": (True, "Preempted"),
-            },
-            admission=None,
-            preemption_gate=None,
-            admitted_variant="",
-            first_admitted_at=None,
-            migrating_to="",
-            family_start=self.now,
-        )
-
-    def passes(self, *names: str, state: str = "Ready") -> None:
-        """All checks of these workloads have that state."""
-        for name in names:
-            rows = self.stored[name].status.admission_checks
-            said = tuple(replace(one, state=state) for one in rows)
-            self.change(name, admission_checks=said)
-        self.follow()
-
-    def opens(self, name: str) -> None:
-        """The variant may preempt, and its siblings may not."""
-        self._open_gate(name)
-        self.change(self.parent_of(name), preemption_gate=GateHolder(holder=name, since=self.now))
-
-    def _open_gate(self, name: str) -> None:
-        self.change(name, preemption_gates=(GatePosition(name=FAMILY_GATE, position="Open"),))
 
     def reserve(self, name: str, queue: str, *flavors: Mapping[str, str]) -> None:
         """It holds quota, of these flavors per pod set."""

@@ -236,14 +236,14 @@ def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
     )
 
 
-def test_a_family_with_delayed_variants_only_waits_for_its_family() -> None:
+def test_a_family_waits_while_all_its_variants_are_delayed() -> None:
     scheduler = FamilyScheduler()
     both = [{**one, "createDelaySeconds": 100} for one in DELAYED]
     scheduler.family_queue(explicit=both, flavors={"best": "4", "mid": "4"})
     scheduler.family("a")
     scheduler.settle()
     found = scheduler.why("a")
-    assert found.reason == "WaitingForFamily"
+    assert found.reason == "Backoff"
     until = "inactive (createDelay) until 2026-01-01T12:01:40Z"
     assert found.message == f"fast: {until}; slow: {until}"
     assert len(found.unblocked_by) == 2

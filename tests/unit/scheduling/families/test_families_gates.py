@@ -79,7 +79,7 @@ def test_while_victims_stop_no_sibling_is_tried() -> None:
     scheduler.change("r-best", conditions={"Evicted": (True, "Preempted")})
     for _ in range(3):
         assert scheduler.cycle() == []
-    scheduler.evict("r-best", "Preempted")
+    scheduler.stops("r-best")
     assert scheduler.settle()[0] == "a-best"
 
 

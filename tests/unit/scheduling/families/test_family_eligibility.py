@@ -166,7 +166,7 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     assert scheduler.decisions == [], "it is on its way"
 
 
-def test_a_ready_variant_is_confirmed_after_the_job_stopped() -> None:
+def test_a_ready_variant_is_not_confirmed_while_the_job_stops() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
     scheduler.family_queue(checks={"best": ["slow"]})
@@ -181,8 +181,7 @@ def test_a_ready_variant_is_confirmed_after_the_job_stopped() -> None:
     scheduler.cycle()
     assert scheduler.decisions == []
     scheduler.stops("a")
-    scheduler.settle()
-    assert scheduler.admitted("a") == "best"
+    assert scheduler.cycle() == ["a-best"], "the whole family competes anew"
 
 
 def test_a_ready_variant_is_not_confirmed_against_policy() -> None:
@@ -234,7 +233,7 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
     assert scheduler.admission("a-best") is not None
     assert [one.name for one in scheduler.told] == ["r"]
     assert scheduler.admitted("a") == ""
-    scheduler.evict("r", "Preempted")
+    scheduler.stops("r")
     scheduler.settle()
     assert scheduler.admitted("a") == "mid", "from now on they race"
 
@@ -256,6 +255,10 @@ def test_free_quota_does_not_wake_a_variant_that_waits_for_its_family() -> None:
     scheduler.family_queue(mode="NoMigration")
     full(scheduler, best="4")
     scheduler.family("a")
+    scheduler.settle()
+    for name in ("a-best", "a-worst"):
+        scheduler.respec(name, active=True)
+        scheduler.change(name, conditions={"Requeued": (True, "Activated")})
     scheduler.settle()
     scheduler.core.flush("cq")
     scheduler.core.wake_due(now=scheduler.now)
