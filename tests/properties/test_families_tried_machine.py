@@ -77,7 +77,7 @@ class Families(RuleBasedStateMachine):
     @rule(number=numbers, priority=st.integers(0, 1), cpu=st.integers(1, 4), age=st.integers(0, 2))
     def comes(self, number: int, priority: int, cpu: int, age: int) -> None:
         name = f"f{number}"
-        if name not in self.scheduler.parents:
+        if name not in self.scheduler.stored:
             self.scheduler.family(name, cpu=str(cpu), priority=priority, age=age)
 
     @rule(number=numbers, priority=st.integers(0, 2), cpu=st.integers(1, 4))
@@ -94,7 +94,7 @@ class Families(RuleBasedStateMachine):
     @rule(number=numbers)
     def goes(self, number: int) -> None:
         name = f"f{number}"
-        for one in (*self.scheduler.parents.pop(name, ()), name):
+        for one in (*(f"{name}-{flavor}" for flavor in FLAVORS), name):
             if one in self.scheduler.stored:
                 self.scheduler.gone(one)
 
@@ -220,8 +220,8 @@ class Families(RuleBasedStateMachine):
                 self.scheduler.core.forget(*member.key, member.revision)
         for _ in range(20):
             self.scheduler.settle()
-            for name in list(self.scheduler.parents):
-                self.stops(int(name[1:]))
+            for number in range(4):
+                self.stops(number)
         assert not self.scheduler.core.has_work()
 
 

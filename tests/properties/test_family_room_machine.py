@@ -62,7 +62,7 @@ class Room(RuleBasedStateMachine):
         first: list[list[tuple[int, int, int]]],
     ) -> None:
         self.scheduler = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
-        self.scheduler.stubborn = True
+        self.scheduler.jobs_stop = False
         self.cut = False
         for flavor in ("r", "o", "s", "c"):
             self.scheduler.flavor(flavor)

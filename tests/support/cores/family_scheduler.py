@@ -1,6 +1,4 @@
-"""The scheduler's core with families: parents, their variants, and a stand-in for the services that
-store decisions and turn variants on and off, as far as the scheduler can see them.
-"""
+"""The scheduler's core with families: parents, their variants, and what the other cores write."""
 
 from __future__ import annotations
 
@@ -37,24 +35,21 @@ Pods = Sequence[tuple[int, Mapping[str, str]]]
 
 
 class FamilyScheduler(SteppedScheduler):
-    """Variants are named ``<parent>-<tag>``. A workload with checks stays reserved until they are
-    Ready (`passes`) and the scheduler confirms it; without checks it is admitted at once, or takes
-    over. Jobs of families stop by `stops` only; others at once, unless ``stubborn``.
+    """A system in memory whose workload-controller hears every decision at once. Workloads are
+    written by hand, and variants are named ``<parent>-<tag>``. Checks are Ready by `passes` only,
+    and gates open by `opens` only. Jobs of families stop by `stops` only, and other jobs at once,
+    unless ``jobs_stop`` is False.
 
-    ``follows``: after every write, the variants of `family` are turned on and off as policy wants
-    it. ``decisions``: of the last cycle. ``revoked``, ``confirmed``: the workloads of all such
+    ``decisions``: of the last cycle. ``revoked``, ``confirmed``: the workloads of all such
     decisions so far.
     """
 
     def __init__(self, config: Config | None = None) -> None:
         super().__init__(config)
-        self.follows = True
-        self.stubborn = False
+        self.jobs_stop = True
         self.decisions: list[Decision] = []
         self.revoked: list[str] = []
         self.confirmed: list[str] = []
-        self.parents: dict[str, list[str]] = {}
-        """Variants by parent, of those that policy turns on and off."""
 
     # Configuration. -------------------------------------------------------------------------
 
@@ -116,11 +111,9 @@ class FamilyScheduler(SteppedScheduler):
         pods = [(1, {"cpu": cpu, **more})]
         if parent_first:
             self._put_parent(name, queue, pods, priority, age)
-        self.parents[name] = []
         for tag in self.rules(queue).tags:
             if tags is None or tag.name in tags:
                 self._put_variant(name, queue, pods, priority, age, tag.name, tag.flavors)
-                self.parents[name].append(f"{name}-{tag.name}")
         if not parent_first:
             self._put_parent(name, queue, pods, priority, age)
         self.follow()
@@ -193,7 +186,7 @@ class FamilyScheduler(SteppedScheduler):
         """Variants are turned on and off as policy wants it now. Gates open by `opens` only."""
         changes = (facts.Activated, facts.Deactivated)
         for order in self.orders():
-            if self.follows and isinstance(order, changes):
+            if isinstance(order, changes):
                 self.hear(order)
 
     def later(self, seconds: float) -> None:
@@ -224,7 +217,7 @@ class FamilyScheduler(SteppedScheduler):
                 self.revoked.append(decision.name)
             case facts.Refused():
                 self.waiting.append(decision)
-        if not self.stubborn:
+        if self.jobs_stop:
             for name, workload in list(self.stored.items()):
                 if head(workload).role not in (PARENT, VARIANT) and is_stopping(workload):
                     self.stops(name)
@@ -358,6 +351,11 @@ class FamilyScheduler(SteppedScheduler):
             for one, much in zip(sets, counts, strict=False)
         )
         self.change(name, reclaimable_pods=pods)
+
+    def activate(self, name: str) -> None:
+        """Writes the variant as active, whatever the policy wants."""
+        self.respec(name, active=True)
+        self.change(name, conditions={"Requeued": (True, "Activated")})
 
     # Looking. -------------------------------------------------------------------------------
 

@@ -87,10 +87,10 @@ def test_a_stopping_parent_names_the_variant_that_continues() -> None:
 
 def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
     full(scheduler, mid="4")
     scheduler.family("a")
+    scheduler.activate("a-fast")
     scheduler.settle()
     found = scheduler.why("a-fast")
     assert (found.reason, found.message) == (
@@ -141,7 +141,6 @@ def test_a_parent_without_variants_is_explained() -> None:
 
 def test_a_variant_without_a_known_parent_is_explained() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue()
     scheduler.family("a")
     scheduler.gone("a")

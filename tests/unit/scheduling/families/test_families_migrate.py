@@ -79,7 +79,6 @@ def test_a_stored_migration_is_known_after_a_restart() -> None:
     again.family_queue()
     for name, stored in scheduler.stored.items():
         again.write("ns", name, stored)
-    again.parents = scheduler.parents
     again.submit("thief", "cq", "4")
     again.settle()
     assert again.flavors("thief") == [{"cpu": "worst"}]
@@ -229,7 +228,6 @@ def test_a_quota_cut_revokes_promised_quota() -> None:
 
 def test_variants_below_the_minimum_do_not_migrate() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue(floor="best")
     full(scheduler, best="4", mid="4")
     scheduler.family("a")

@@ -69,7 +69,6 @@ def test_family_members_are_linked_in_any_order_of_arrival(parent_first: bool) -
 
 def test_a_variant_without_its_parent_is_never_tried() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue()
     scheduler.family("a")
     scheduler.gone("a")

@@ -29,7 +29,6 @@ def test_the_best_that_fits_is_admitted() -> None:
 @pytest.mark.parametrize("mode", ["NoMigration", "UpgradeOnly"])
 def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False  # All of them stay turned on.
     scheduler.family_queue(mode=mode)
     scheduler.family("a")
     assert scheduler.cycle(confirm=False) == ["a-best"]
@@ -41,7 +40,6 @@ def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) ->
 
 def test_without_migration_no_active_variant_migrates() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue(mode="NoMigration")
     full(scheduler, best="4")
     scheduler.family("a")
@@ -53,7 +51,6 @@ def test_without_migration_no_active_variant_migrates() -> None:
 
 def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue(mode="NoMigration", flavors={"best": "8", "mid": "8"})
     for name in ("a", "b"):
         scheduler.family(name)
@@ -69,10 +66,10 @@ def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
 
 def test_a_variant_is_tried_only_after_its_delay() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue(explicit=EXPLICIT, flavors={"best": "4", "mid": "4"})
     full(scheduler, mid="4")
     scheduler.family("a")
+    scheduler.activate("a-fast")
     assert scheduler.settle() == []
     wake = scheduler.core.next_wake()
     assert wake is not None
@@ -109,7 +106,6 @@ def test_no_variant_is_tried_during_the_backoff() -> None:
 
 def test_a_variant_that_the_queue_does_not_have_is_not_tried() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue()
     full(scheduler, best="4", mid="4")
     scheduler.family("a")
@@ -154,7 +150,6 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     scheduler.family_queue(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
     scheduler.family("a")
     scheduler.settle()
-    scheduler.follows = False
     scheduler.passes("a-worst", "a-mid")
     assert scheduler.settle() == []
     assert scheduler.admitted("a") == "mid"
@@ -186,7 +181,6 @@ def test_a_ready_variant_is_not_confirmed_while_the_job_stops() -> None:
 
 def test_a_ready_variant_is_not_confirmed_against_policy() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.check("slow")
     scheduler.family_queue(mode="NoMigration", checks={"best": ["slow"]})
     scheduler.family("a")
@@ -251,14 +245,12 @@ def test_a_family_in_backoff_is_requeued_as_a_whole() -> None:
 
 def test_free_quota_does_not_wake_a_variant_that_waits_for_its_family() -> None:
     scheduler = FamilyScheduler()
-    scheduler.follows = False
     scheduler.family_queue(mode="NoMigration")
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
     for name in ("a-best", "a-worst"):
-        scheduler.respec(name, active=True)
-        scheduler.change(name, conditions={"Requeued": (True, "Activated")})
+        scheduler.activate(name)
     scheduler.settle()
     scheduler.core.flush("cq")
     scheduler.core.wake_due(now=scheduler.now)
@@ -309,7 +301,6 @@ def test_without_the_feature_gate_no_variant_is_tried() -> None:
     from admittance.scheduling.state.config import Config
 
     scheduler = FamilyScheduler(Config(concurrent_admission=False))
-    scheduler.follows = False
     scheduler.family_queue()
     scheduler.family("a")
     scheduler.submit("r", "cq", "1")

@@ -178,7 +178,7 @@ LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 def test_quota_held_by_both_variants_needs_both_as_victims() -> None:
     scheduler = with_slow_reservation(**LOWER)
     runs_on_demand_and_reserved_better(scheduler)
-    scheduler.stubborn = True
+    scheduler.jobs_stop = False
     scheduler.job("stranger", "q", [(1, {"cpu": "11"})], priority=9)
     scheduler.cycle()
     assert sorted(one.name for one in scheduler.preempted) == ["j-on-demand", "j-reservation"]
@@ -187,7 +187,7 @@ def test_quota_held_by_both_variants_needs_both_as_victims() -> None:
 def test_quota_held_by_one_variant_needs_one_victim() -> None:
     scheduler = with_slow_reservation(**LOWER)
     runs_on_demand_and_reserved_better(scheduler)
-    scheduler.stubborn = True
+    scheduler.jobs_stop = False
     scheduler.job("stranger", "q", [(1, {"gpu": "9"})], priority=9)
     scheduler.cycle()
     assert not scheduler.preempted, "no flavor has so many"
@@ -203,7 +203,7 @@ def test_a_sole_holder_is_preferred_to_two_shared_holders() -> None:
     scheduler.now += timedelta(minutes=1)
     scheduler.job("lone", "q", [(1, {"cpu": "10"})])
     scheduler.settle()
-    scheduler.stubborn = True
+    scheduler.jobs_stop = False
     scheduler.job("stranger", "q", [(1, {"cpu": "10"})], priority=9)
     scheduler.cycle()
     assert [one.name for one in scheduler.preempted] == ["lone"]
@@ -246,7 +246,7 @@ def test_a_plan_for_one_resource_leaves_the_family_the_other() -> None:
     scheduler.settle()
     scheduler.passes("r1")
     scheduler.settle()
-    scheduler.stubborn = True
+    scheduler.jobs_stop = False
     scheduler.open_family("j", "q", TAGS, PODS)
     scheduler.settle()
     pending = scheduler.stored["j-reservation"].status.pending_preemption
@@ -304,7 +304,7 @@ def test_a_quota_cut_that_evicts_takes_the_whole_family() -> None:
     scheduler = with_slow_reservation(onQuotaCut="evict")
     runs_on_demand_and_reserved_better(scheduler)
     cut(scheduler, "10", onQuotaCut="evict")
-    scheduler.stubborn = True
+    scheduler.jobs_stop = False
     scheduler.cycle()
     assert sorted(scheduler.revoked) == ["j-on-demand", "j-reservation"]
 
