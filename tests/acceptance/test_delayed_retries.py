@@ -119,7 +119,7 @@ def test_two_checks_wait_for_the_later_end(first: int, stopped: str) -> None:
     cores = a_reserved("c1", "c2")
     for check in ("c1", "c2"):
         cores.judge("w", check, "Ready")
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     cores.judge("w", "c1", "Retry", after=first)
     cores.advance(10)
     if stopped == "before the second":
@@ -174,7 +174,7 @@ def test_another_check_answers_after_the_eviction(state: str, stops: bool) -> No
     cores = a_reserved("c1", "c2")
     for check in ("c1", "c2"):
         cores.judge("w", check, "Ready")
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     cores.judge("w", "c1", "Retry", after=60)
     if stops:
         cores.stop("w")
@@ -500,7 +500,7 @@ def test_a_repeated_retry_keeps_the_wait_and_a_new_delay_restarts_it(after: int,
 def test_a_retry_during_another_eviction_holds_it_when_that_is_over(why: str, late: int) -> None:
     cores = a_reserved("c1", preemption=LOWER)
     cores.judge("w", "c1", "Ready")
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     cycle = cores.stored("w").status.admission_cycle
     queue, local = cores.spec("ClusterQueue", "cq"), cores.spec("LocalQueue", "cq", "ns")
     if why == "Preempted":

@@ -77,7 +77,7 @@ def test_a_swap_ends_when_the_gate_closes_and_the_job_gets_quota(checks: bool) -
         cores.judge("r1", "slow", "Ready")
     cores.policy()
     cores.job()
-    cores.stubborn.add("j")
+    cores.slow_jobs.add("j")
     cores.at(100)
     cores.done("r1")
     if checks:

@@ -365,7 +365,7 @@ def test_a_deleted_parent_deletes_its_variants(stopping: int) -> None:
     cores = cores_with_families(TWO, foreign={"r1": "reservation"})
     cores.job()
     if stopping:
-        cores.stubborn.add("j")
+        cores.slow_jobs.add("j")
     cores.at(60)
     cores.publish(facts.Deleted, "j")
     cores.go()

@@ -37,7 +37,7 @@ def variant(tag: str, *flavors: str) -> dict[str, Any]:
 @scenario("D4")
 def test_only_the_better_one_preempts() -> None:
     cores = cores_with_families(TWO, foreign=FULL, preemption=LOWER)
-    cores.stubborn.add("r1")
+    cores.slow_jobs.add("r1")
     cores.job(priority=100)
     assert cores.preempted() == [("r1", BETTER)]
     assert gates(cores) == {"reservation": "Open", "on-demand": "Closed"}
@@ -91,7 +91,7 @@ def test_the_better_one_is_worth_a_victim_though_the_worse_one_is_free(
     cores = cores_with_families(
         TWO, mode, foreign={"r1": "reservation"}, preemption=LOWER, belated=slow
     )
-    cores.stubborn.add("r1")
+    cores.slow_jobs.add("r1")
     cores.job(priority=100)
     assert cores.preempted() == [("r1", BETTER)]
     assert cores.on() == ""

@@ -56,7 +56,7 @@ def test_it_moves_to_the_better_flavor_that_came_free() -> None:
 def test_quota_for_a_migrating_variant_goes_to_no_other_workload() -> None:
     cores = cores_with_families(TWO, foreign={"r1": "reservation"})
     cores.job()
-    cores.stubborn.add("j")
+    cores.slow_jobs.add("j")
     cores.at(100)
     cores.finish("r1")
     cores.job("k", allowed=["reservation"])
@@ -77,7 +77,7 @@ def test_a_job_that_never_reports_its_stop_moves_after_the_drain_timeout() -> No
         TWO, foreign={"r1": "reservation"}, limits=Limits(drain=timedelta(seconds=60))
     )
     cores.job()
-    cores.stubborn.add("j")
+    cores.slow_jobs.add("j")
     cores.at(100)
     cores.done("r1")
     cores.at(159)
@@ -92,7 +92,7 @@ def in_the_middle(*, explicit: bool = False, **more: Any) -> FamilyCores:
     tags = [variant("reservation"), variant("on-demand")] if explicit else []
     cores = cores_with_families(TWO, explicit=tags, foreign={"r1": "reservation"}, **more)
     cores.job()
-    cores.stubborn.add("j")
+    cores.slow_jobs.add("j")
     cores.at(100)
     cores.done("r1")
     assert cores.phase("j") == "Evicting"
@@ -181,7 +181,7 @@ def test_a_family_that_ends_during_a_swap_leaves_its_quota_to_others(fact: type[
 def test_a_family_starts_over_when_the_reserved_variant_is_preempted() -> None:
     cores = cores_with_families(TWO, checks=SLOW, preemption=LOWER)
     cores.job()
-    cores.stubborn.add("j")
+    cores.slow_jobs.add("j")
     cores.at(100)
     cores.judge(BETTER, "slow", "Ready")
     assert cores.phase("j") == "Evicting"

@@ -160,7 +160,7 @@ def test_checks_race_and_the_first_wins(begin: Begin, stopping: int) -> None:
     cores.go()
     assert cores.row() == Row("b", "reservation b", 0, 1, "4/0/4/0")
     if stopping:
-        cores.stubborn.add("j")
+        cores.slow_jobs.add("j")
     cores.at(1200)
     cores.done("r1")
     if stopping:

@@ -80,7 +80,7 @@ def play(delay: int | None, admitted: bool, late: dict[int, list[Late]]) -> None
     """The steps with late verdicts after some of them; then all checks report Ready, and the
     workload must be admitted, unless a check rejected it."""
     cores = cores_with_queue(*CHECKS)
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     for number, _ in enumerate(steps(cores, delay, admitted=admitted)):
         for check, state, after, first in late.get(number, ()):
             cycle = {"cycle": 0} if first else {}
@@ -90,7 +90,7 @@ def play(delay: int | None, admitted: bool, late: dict[int, list[Late]]) -> None
 
 def ends_well(cores: TimedCores) -> None:
     """All checks report Ready from now on: the workload is admitted in the end, or was rejected."""
-    cores.stubborn.clear()
+    cores.slow_jobs.clear()
     for _ in range(6):
         cores.stop("w") if cores.phase("w") in ("Evicting", "Rejected", "Deactivated") else None
         cores.go()
@@ -143,7 +143,7 @@ class Chaos:
         self.cores.queue("cq", **self.a_queue())
         self.undecided: list[facts.Decision] = []
         self.others = 0
-        self.cores.stubborn.add("w")
+        self.cores.slow_jobs.add("w")
 
     def a_queue(
         self, nominal: str = "10", of_flavor: tuple[str, ...] = (), other: str = "", **more: Any
@@ -234,7 +234,7 @@ class Chaos:
     def stop(self) -> None:
         if self.cores.phase("w") in ("Evicting", "Rejected", "Deactivated"):
             self.cores.stop("w")
-            self.cores.stubborn.add("w")
+            self.cores.slow_jobs.add("w")
 
     def pods(self) -> None:
         if self.cores.phase("w") == "Admitted":

@@ -204,7 +204,7 @@ def test_a_booking_that_ends_during_a_preemption_counts_as_a_failure() -> None:
     cores.submit("low", "cq", "8")
     cores.go()
     cores.provisioned()
-    cores.stubborn.add("low")
+    cores.slow_jobs.add("low")
     cores.submit("w", "cq", "8", priority=1)
     cores.go()
     (mine,) = cores.ids("w")
@@ -468,7 +468,7 @@ def test_a_retry_of_another_check_cancels_the_request_at_once() -> None:
     cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=[CHECK, "other"])
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     cores.judge("w", "other", "Retry", after=30)
     assert gone(cores)
     cores.fails()  # A late failure does not extend the delay.
@@ -547,7 +547,7 @@ def a_preempted_off_spot(second: str) -> CapacityCores:
     cores.submit("w", "cq", "8")
     cores.go()
     assert cores.flavor("w") == "spot"
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     small = [dict(one) for one in offered["flavors"]]
     small[0]["resources"] = [{"name": "cpu", "nominalQuota": "0"}]
     cores.queue("cq", **{**spec, "resourceGroups": [{**offered, "flavors": small}]})

@@ -49,7 +49,7 @@ def test_victims_run_on_until_the_deferring_check_has_passed() -> None:
     cores.advance(3600)
     assert cores.phases("j", "v1", "v2") == ["QuotaReserved", "Admitted", "Admitted"]
     assert not cores.preempted()
-    cores.stubborn |= {"v1", "v2"}
+    cores.slow_jobs |= {"v1", "v2"}
     cores.judge("j", "c1", "Ready")
     assert cores.phases("j", "v1", "v2") == ["QuotaReserved", "Evicting", "Evicting"]
     assert cores.evicted_for("v1") == cores.evicted_for("v2") == ["Preempted"]
@@ -154,7 +154,7 @@ def test_where_all_are_anytime_victims_go_at_once_and_checks_judge_meanwhile(slo
     cores.submit("v1", "cq", "2", age=2)
     cores.submit("v2", "cq", "2", age=1)
     cores.go()
-    cores.stubborn |= {"v1", "v2"}
+    cores.slow_jobs |= {"v1", "v2"}
     cores.check("c1")
     cores.check("c2")
     spec = cores.spec("ClusterQueue", "cq")
@@ -302,7 +302,7 @@ def test_a_preempted_workload_loses_its_planned_preemption() -> None:
 @scenario("A12")
 def test_a_check_pending_again_does_not_stop_a_started_preemption() -> None:
     cores = a_town({"c1": AFTER})
-    cores.stubborn |= {"v1", "v2"}
+    cores.slow_jobs |= {"v1", "v2"}
     cores.judge("j", "c1", "Ready")
     cores.stop("v1")
     cores.judge("j", "c1", "Pending", message="looking again")

@@ -180,7 +180,7 @@ def test_several_checks_in_retry_are_listed_sorted_and_in_the_plural() -> None:
     cores.go()
     for check in ("a", "b"):
         cores.judge("w", check, "Ready")
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     cores.judge("w", "b", "Retry", after=60, message="second")
     assert 'AdmissionCheck in Retry state: "b" (second)' in cores.message("w", "Evicted")
     cores.judge("w", "a", "Retry", after=90, message="first")

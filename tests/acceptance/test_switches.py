@@ -373,7 +373,7 @@ def test_a_stopped_queue_gives_back_reservations_and_a_drained_one_evicts(
     for name in ("reserved", "admitted"):
         submitted(cores, name, "2")
     cores.judge("admitted", "c1", "Ready")
-    cores.stubborn.add("admitted")
+    cores.slow_jobs.add("admitted")
     cycle = cores.stored("reserved").status.admission_cycle
     stop(cores, where, policy)
     submitted(cores, "new", "2")
@@ -411,9 +411,9 @@ def test_a_stopped_queue_gives_back_reservations_and_a_drained_one_evicts(
 @pytest.mark.parametrize("where", ["ClusterQueue", "LocalQueue"])
 def test_a_ready_check_in_a_stopped_queue_admits_no_workload(where: str) -> None:
     cores = submitted(cores_with_queue("c1"))
-    cores.deaf = True
+    cores.announces_objects = False
     stop(cores, where, "Hold")
-    cores.deaf = False
+    cores.announces_objects = True
     cores.answer("w", "c1", "Ready")
     cores.go()
     assert cores.starts("w") == 0
@@ -443,7 +443,7 @@ def test_a_deactivated_workload_has_no_timer() -> None:
 @pytest.mark.parametrize("stopped", [False, True], ids=["while it stops", "after it stopped"])
 def test_an_eviction_keeps_its_reason_when_the_user_turns_it_off_then(stopped: bool) -> None:
     cores = submitted(cores_with_queue(preemption=LOWER))
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     submitted(cores, "high", priority=10)
     if stopped:
         cores.stop("w")
@@ -493,7 +493,7 @@ def test_deactivated_and_finished_workloads_stay_so_after_a_restart(ended: str) 
 def test_quota_is_freed_although_the_runner_never_answers() -> None:
     cores = submitted(cores_with_queue(preemption=LOWER))
     old = cores.stored("w").status.admitted_revision
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     submitted(cores, "high", priority=10)
     cores.advance(299.9)
     assert cores.phases("w", "high") == ["Evicting", "Pending"]
@@ -516,7 +516,7 @@ def test_quota_is_freed_although_the_runner_never_answers() -> None:
 def test_a_runner_that_answers_in_time_is_not_forced() -> None:
     cores = submitted(cores_with_queue("c1"))
     cores.judge("w", "c1", "Ready")
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     cores.judge("w", "c1", "Retry", after=600)
     cores.advance(299)
     cores.stop("w")
@@ -664,7 +664,7 @@ def test_any_evicted_workload_can_get_quota_again(
 ) -> None:
     cores = admitted()
     if stops == "late":
-        cores.stubborn.add("w")
+        cores.slow_jobs.add("w")
     evicted(cores)
     assert cores.evicted_for("w") == [reason]
     if stops == "late":
@@ -685,7 +685,7 @@ def test_a_workload_reactivated_while_its_job_stops_competes_again(
     evicted: Callable[[TimedCores], None], reason: str
 ) -> None:
     cores = admitted()
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     evicted(cores)
     assert cores.evicted_for("w") == [reason]
     assert cores.usage("cq") == 8_000
@@ -711,7 +711,7 @@ def test_a_workload_recovers_when_its_queue_stops_while_its_job_ends(
     evicted: Callable[[TimedCores], None], reason: str
 ) -> None:
     cores = admitted()
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     evicted(cores)
     if head(cores.stored("w")).active:
         cores.publish(facts.Deactivated, "w")
@@ -730,7 +730,7 @@ def test_the_drain_time_is_a_setting() -> None:
     assert limits.drain == timedelta(seconds=10)
     cores = submitted(cores_with_queue("c1", limits=limits))
     cores.judge("w", "c1", "Ready")
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     cores.judge("w", "c1", "Rejected")
     cores.advance(9.9)
     assert cores.usage("cq") == 8_000

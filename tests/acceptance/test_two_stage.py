@@ -243,7 +243,7 @@ def test_a_check_that_changes_its_mind_suspends_at_once_and_the_job_stops_first(
     if runs:
         cores.ready("w")
     cores.advance(100)
-    cores.stubborn.add("w")
+    cores.slow_jobs.add("w")
     more = {"after": 600} if verdict == "Retry" else {}
     cores.judge("w", "c1", verdict, message="over budget", **more)
     assert cores.phase("w") == ("Evicting" if verdict == "Retry" else "Rejected")

@@ -231,7 +231,7 @@ def test_a_rejection_during_an_eviction_is_not_lost() -> None:
         cores.go()
         cores.judge("w", "c1", "Ready")
         cores.judge("w", "c2", "Ready")
-        cores.stubborn.add("w")
+        cores.slow_jobs.add("w")
         cycle = cores.stored("w").status.admission_cycle
         if reason == "Retry":
             cores.judge("w", "c1", "Retry", after=60)

@@ -70,7 +70,7 @@ steps = st.one_of(
     st.tuples(st.just("submit"), names, st.sampled_from(QUEUES), st.sampled_from(["1", "2", "4"])),
     st.tuples(st.just("submit"), names, st.sampled_from(QUEUES), st.sampled_from(["3", HUGE])),
     st.tuples(st.just("priority"), names, st.integers(-2, 2)),
-    st.tuples(st.just("stubborn"), names),
+    st.tuples(st.just("slow to stop"), names),
     st.tuples(st.just("stop"), names),
     st.tuples(st.just("finish"), names),
     st.tuples(st.just("remove"), names),
@@ -130,10 +130,10 @@ def act(cores: SteppedCores, what: str, rest: tuple[Any, ...]) -> None:
             cores.submit(name, rest[1], rest[2])
         case "priority" if known:
             cores.publish(facts.Reprioritized, name, priority=rest[1])
-        case "stubborn":
-            cores.stubborn.add(name)
+        case "slow to stop":
+            cores.slow_jobs.add(name)
         case "stop":
-            cores.stubborn.discard(name)
+            cores.slow_jobs.discard(name)
             if known and cores.phase(name) == "Evicting":
                 cores.stop(name)
         case "finish" if known:

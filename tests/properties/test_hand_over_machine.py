@@ -67,7 +67,7 @@ class HandOver(RuleBasedStateMachine):
                 **(checks if asks else {}),
             )
         self.under_way: deque[facts.Decision] = deque()
-        self.cores.stubborn = set(NAMES)
+        self.cores.slow_jobs = set(NAMES)
         for name, (queue, cpu, priority) in zip(NAMES, first, strict=False):
             self.cores.submit(name, queue, str(cpu), priority=priority - 4)
         self.cores.settle()
@@ -131,7 +131,7 @@ class HandOver(RuleBasedStateMachine):
     def stops(self, name: str) -> None:
         if self._holds(name) and stored_evicted(self.cores, name):
             self.cores.stop(name)
-            self.cores.stubborn.add(name)
+            self.cores.slow_jobs.add(name)
 
     @rule(name=st.sampled_from(NAMES), state=st.sampled_from(("Ready", "Ready", "Retry")))
     def judged(self, name: str, state: str) -> None:

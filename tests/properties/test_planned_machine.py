@@ -73,7 +73,7 @@ class Planned(RuleBasedStateMachine):
     ) -> None:
         self.cores = SteppedCores(Config(fair_sharing=FairSharing() if fair else None))
         self.under_way: deque[facts.Decision] = deque()
-        self.cores.stubborn = set(NAMES)
+        self.cores.slow_jobs = set(NAMES)
         self.cut = False
         for name, defers in zip(CHECKS, deferring, strict=True):
             spec = {"controllerName": f"ctl-{name}"}
@@ -150,7 +150,7 @@ class Planned(RuleBasedStateMachine):
     def stops(self, name: str) -> None:
         if self._holds(name) and is_true(self.cores.stored(name), Type.EVICTED):
             self.cores.stop(name)
-            self.cores.stubborn.add(name)
+            self.cores.slow_jobs.add(name)
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -231,7 +231,7 @@ class Planned(RuleBasedStateMachine):
                 status = self.cores.stored(name).status
                 if is_true(self.cores.stored(name), Type.EVICTED):
                     self.cores.stop(name)
-                    self.cores.stubborn.add(name)
+                    self.cores.slow_jobs.add(name)
                 elif is_true(self.cores.stored(name), Type.ADMITTED):
                     assert status.pending_preemption is None
                     self.cores.finish(name)

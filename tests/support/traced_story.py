@@ -82,7 +82,7 @@ def told_story() -> LoggedCores:
     cores.edit_queue(concurrentAdmission=family_policy("UpgradeOnly", "", ()))
     cores.go()
     spot, reserved = "train-variant-spot", "train-variant-reserved"
-    cores.stubborn.add("train")
+    cores.slow_jobs.add("train")
     cores.job("train", priority=10)
     cores.at(3)
     cores.judge(spot, "license", "Ready", message="2 seats")
@@ -113,7 +113,7 @@ def told_story() -> LoggedCores:
     cores.started("train")
     cores.at(315)
     cores.ready("train")
-    cores.stubborn.add("train")
+    cores.slow_jobs.add("train")
     cores.at(400)
     cores.done("early")
     cores.at(420)

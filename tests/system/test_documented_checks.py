@@ -80,18 +80,18 @@ def in_phase(where: str) -> TimedCores:
     match where:
         case "Admitted" | "Running":
             cores.judge("w", "c", "Ready")
-            cores.stubborn.add("w")
+            cores.slow_jobs.add("w")
             if where == "Running":
                 cores.ready("w")
         case "Evicting, by a check":
             cores.judge("w", "c", "Ready")
-            cores.stubborn.add("w")
+            cores.slow_jobs.add("w")
             cores.judge("w", "c", "Retry", after=600)
         case "Backoff, by a check":
             cores.judge("w", "c", "Retry", after=600)
         case "Evicting, by another cause":
             cores.judge("w", "c", "Ready")
-            cores.stubborn.add("w")
+            cores.slow_jobs.add("w")
             cores.put(
                 "ClusterQueue",
                 "cq",

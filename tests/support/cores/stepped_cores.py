@@ -33,12 +33,12 @@ NS = "ns"
 
 class SteppedCores(LocalSystem):
     """A system in memory without the timers' core. Jobs start when admitted and stop as soon as
-    they are told to, unless ``stubborn`` names them.
+    they are told to, unless ``slow_jobs`` names them.
 
-    ``deaf``: the controller has not read yet that objects changed. ``decided``: every decision so
-    far. ``published``: every fact of the controller about a workload; ``check_facts``: to a check.
-    ``settled``: what became of facts that were not applied, by their sequence. ``namespace``: of
-    the workloads that are spoken of.
+    ``announces_objects``: the workload-controller reads at once that an object changed.
+    ``decided``: every decision so far. ``published``: every fact of the controller about a
+    workload; ``check_facts``: to a check. ``settled``: what became of facts that were not applied,
+    by their sequence. ``namespace``: of the workloads that the methods name.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class SteppedCores(LocalSystem):
         self.published: list[Fact] = []
         self.check_facts: list[Fact] = []
         self.settled: dict[int, SettledReply] = {}
-        self.stubborn: set[str] = set()
-        self.deaf = False
+        self.slow_jobs: set[str] = set()
+        self.announces_objects = True
         self.namespace = NS
         self._to_stop: list[str] = []
         self.put("ResourceFlavor", "default")
@@ -76,7 +76,7 @@ class SteppedCores(LocalSystem):
         self._announce(message_about(self.controller, gone, deleted=True))
 
     def _announce(self, message: Message) -> None:
-        if not self.deaf:
+        if self.announces_objects:
             self.hear_message(message.subject, message.data)
 
     def object_at(self, kind: str, name: str, namespace: str = "") -> StoredObject | None:
@@ -127,7 +127,7 @@ class SteppedCores(LocalSystem):
 
     def stop(self, name: str) -> None:
         """The runner has stopped the job."""
-        self.stubborn.discard(name)
+        self.slow_jobs.discard(name)
         status = self.stored(name).status
         self.publish(
             facts.Stopped, name, revision=status.evicted_revision or status.admitted_revision
@@ -162,7 +162,7 @@ class SteppedCores(LocalSystem):
             return
         fact = decode(message.subject, message.data)
         self.published.append(fact)
-        if isinstance(fact, facts.Evicted) and fact.name not in self.stubborn:
+        if isinstance(fact, facts.Evicted) and fact.name not in self.slow_jobs:
             self._to_stop.append(fact.name)
 
     def wrote(self) -> None:

@@ -89,10 +89,10 @@ def test_a_check_created_after_it_was_listed_is_requested_then() -> None:
 
 def test_an_edit_found_only_in_the_log_is_followed_after_a_takeover() -> None:
     cores = configured_cores()
-    cores.deaf = True  # The leader dies before it reads of its own edit.
+    cores.announces_objects = False  # The leader dies before it reads about its own edit.
     cores.queue("cq", resourceGroups=GROUPS, admissionChecks=["c"])
     assert asked(cores) == []
-    cores.deaf = False
+    cores.announces_objects = True
     cores.queue("cq", resourceGroups=GROUPS, admissionChecks=["c"])
     assert asked(cores) == [("asked", "c")]
 

@@ -12,19 +12,19 @@ from admittance.runtime.nats import jetstream
 from admittance.runtime.nats_server.snapshots import restore_snapshot
 
 
-class Hearing:
-    """A server that hears of the subscription to the parts after ``deaf`` requests."""
+class RestoringServer:
+    """A server whose subscription to the parts exists after ``refused`` requests."""
 
-    def __init__(self, deaf: float) -> None:
-        self.deaf = deaf
+    def __init__(self, refused: float) -> None:
+        self.refused = refused
         self.parts: list[bytes] = []
 
     async def api(self, _what: str, _request: Any, **_: Any) -> dict[str, Any]:
         return {"deliver_subject": "$JS.SNAPSHOT.RESTORE.x"}
 
     async def request(self, subject: str, part: bytes, _timeout: float) -> bytes:
-        if self.deaf:
-            self.deaf -= 1
+        if self.refused:
+            self.refused -= 1
             raise NoResponders(f"no responder on {subject}")
         self.parts.append(part)
         return b"" if part else b'{"state": {"last_seq": 7}}'
@@ -36,13 +36,13 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_part_that_reached_no_server_is_sent_again() -> None:
-    server = Hearing(2)
+    server = RestoringServer(2)
     assert await restore_snapshot(cast(Bus, server), {"name": "x"}, {}, [b"a", b"b"]) == 7
     assert server.parts == [b"a", b"b", b""]
 
 
 async def test_parts_that_no_server_takes_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jetstream, "RELOAD_SECONDS", 0.0)
-    server = Hearing(float("inf"))
+    server = RestoringServer(float("inf"))
     with pytest.raises(NoResponders):
         await restore_snapshot(cast(Bus, server), {"name": "x"}, {}, [b"a"])

@@ -182,7 +182,7 @@ def test_a_refused_submission_is_a_trace_with_an_error() -> None:
 def test_a_deleted_workload_ends_when_its_job_has_stopped() -> None:
     cores = LoggedCores()
     cores.offer({"a": 4})
-    cores.stubborn.add("j")
+    cores.slow_jobs.add("j")
     cores.job("j")
     cores.started("j")
     cores.at(10)

@@ -20,7 +20,7 @@ from support.traced_story import LoggedCores
 def cores_with(*checks: str) -> LoggedCores:
     cores = LoggedCores()
     cores.offer({"a": 4}, checks={"a": checks})
-    cores.stubborn.add("j")
+    cores.slow_jobs.add("j")
     cores.job("j")
     return cores
 

@@ -283,7 +283,7 @@ def test_a_preemptor_with_lowered_priority_keeps_its_decision() -> None:
 @pytest.mark.parametrize(("low", "high"), [(5, 1), (-1, -5), (5, -5), (0, 0)])
 def test_the_higher_priority_gets_the_quota_after_the_victim_stopped(low: int, high: int) -> None:
     cores, decision = about_to_preempt()
-    cores.stubborn.add("low")
+    cores.slow_jobs.add("low")
     cores.apply(decision)
     assert cores.phase("low") == "Evicting"
     cores.publish(facts.Reprioritized, "low", priority=low)
@@ -300,7 +300,7 @@ def test_the_higher_priority_gets_the_quota_after_the_victim_stopped(low: int, h
 @pytest.mark.parametrize("how", [facts.Deleted, facts.Deactivated, facts.Finished])
 def test_no_workload_is_stuck_when_victim_or_preemptor_is_deleted(deleted: str, how: Any) -> None:
     cores, decision = about_to_preempt()
-    cores.stubborn.add("low")
+    cores.slow_jobs.add("low")
     cores.apply(decision)
     cores.publish(how, deleted)
     cores.submit("next", "cq", "1", priority=-9)

@@ -109,7 +109,7 @@ def test_freed_quota_goes_to_the_preemptor(restarts: bool) -> None:
     cores.submit("low", "cq", "10", priority=-1)
     cores.settle()
     cores.submit("high", "cq", "10", priority=1)
-    cores.stubborn.add("low")
+    cores.slow_jobs.add("low")
     cores.settle()
     assert cores.phase("low") == "Evicting"
     cores.submit("older", "cq", "10", priority=1, age=900)

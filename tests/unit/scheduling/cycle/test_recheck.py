@@ -117,7 +117,7 @@ def test_checks_that_the_queue_names_no_more_are_not_waited_for() -> None:
 def test_a_stopped_queue_admits_no_reservation(policy: str) -> None:
     cores = configured_cores()
     reserved(cores, "w", ready=("c1",))
-    cores.deaf = True
+    cores.announces_objects = False
     cores.queue("cq", resourceGroups=groups(default="10"), stopPolicy=policy, **CHECKED)
     cores.verdict("w", "c2", "Ready")
     assert confirmed(cores.cycle()) == []
@@ -127,7 +127,7 @@ def test_a_stopped_queue_admits_no_reservation(policy: str) -> None:
 def test_a_stopped_local_queue_admits_no_reservation() -> None:
     cores = configured_cores()
     reserved(cores, "w", ready=("c1",))
-    cores.deaf = True
+    cores.announces_objects = False
     cores.put("LocalQueue", "cq", {"clusterQueue": "cq", "stopPolicy": "Hold"}, namespace="ns")
     cores.verdict("w", "c2", "Ready")
     assert confirmed(cores.cycle()) == []
@@ -180,7 +180,7 @@ def test_a_ready_reservation_waits_until_the_quota_is_free() -> None:
     reserved(cores, "runs", cpu="5", ready=("c1", "c2"))
     reserved(cores, "w", cpu="5", ready=("c1",))
     assert cores.phase("runs") == "Admitted"
-    cores.stubborn.add("runs")
+    cores.slow_jobs.add("runs")
     cores.publish(facts.Deactivated, "runs")
     cores.queue("cq", resourceGroups=groups(default="5"), **CHECKED)
     cores.verdict("w", "c2", "Ready")

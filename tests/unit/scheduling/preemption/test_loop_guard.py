@@ -310,7 +310,7 @@ def test_a_workload_being_evicted_still_counts_as_a_victim() -> None:
         cores.settle()
     cores.submit("owner", "a", "5")
     lost_to(cores, "borrower", "owner", times=2)
-    cores.stubborn.add("borrower")
+    cores.slow_jobs.add("borrower")
     cores.settle()
     assert cores.preempted() == [("borrower", "owner")]
     assert cores.stored("borrower").status.preemptions[0].count == 3

@@ -49,7 +49,7 @@ def two_victims(**checks: Any) -> SteppedCores:
     cores = configured_cores(**checks)
     run(cores, "v1", "5", priority=-1)
     run(cores, "v2", "5", priority=-1)
-    cores.stubborn.update({"v1", "v2"})
+    cores.slow_jobs.update({"v1", "v2"})
     ask(cores, *checks)
     cores.submit("j", "cq", "10", priority=1)
     cores.settle()
@@ -266,7 +266,7 @@ def test_two_plans_do_not_count_on_the_same_quota() -> None:
 def test_quota_of_a_victim_beyond_a_plan_is_free_for_another_plan() -> None:
     cores = configured_cores(c=DEFERS)
     run(cores, "v", "10", priority=-1)
-    cores.stubborn.add("v")
+    cores.slow_jobs.add("v")
     ask(cores, "c")
     cores.submit("j1", "cq", "6", priority=1)
     cores.settle()
@@ -362,7 +362,7 @@ def test_undone_a_reservation_with_a_plan_leaves_no_trace() -> None:
 
 def test_a_victim_with_a_new_reservation_leaves_the_plan() -> None:
     cores = two_victims(c=DEFERS)
-    cores.stubborn.clear()
+    cores.slow_jobs.clear()
     cores.publish(facts.Deactivated, "v1")
     cores.publish(facts.Activated, "v1")
     cores.settle()
@@ -375,7 +375,7 @@ def test_planned_quota_counts_per_queue_and_its_maximum_in_the_cohort() -> None:
     cores.queue("lender", "co", resourceGroups=groups(default="6"), preemption=RECLAIM)
     cores.queue("borrower", "co", resourceGroups=groups(default=quota("4", borrow="6")))
     run(cores, "v", "10", queue="borrower")
-    cores.stubborn.add("v")
+    cores.slow_jobs.add("v")
     cores.queue(
         "lender",
         "co",
@@ -513,7 +513,7 @@ def test_below_a_lending_limit_victims_stop_before_the_reservation() -> None:
     cores.queue("a", "co", **spec)
     run(cores, "v", "4", queue="a", priority=-1)
     cores.queue("a", "co", admissionChecks=["c"], **spec)
-    cores.stubborn.add("v")
+    cores.slow_jobs.add("v")
     cores.submit("j", "a", "4", priority=1)
     cores.settle()
     assert cores.preempted() == [("v", "j")]

@@ -24,7 +24,7 @@ def test_an_unneeded_victim_is_not_preempted_for_others() -> None:
     for name, cpu, priority in (("v", "1", -1), ("f", "2", 5)):
         cores.submit(name, "cq", cpu, priority=priority)
         cores.settle()
-    cores.stubborn.add("v")
+    cores.slow_jobs.add("v")
     cores.queue("cq", **checked, admissionChecks=["c"])
     cores.submit("p", "cq", "2", priority=1)
     cores.settle()
@@ -84,7 +84,7 @@ def test_plans_that_share_a_victim_leave_nothing_of_it_to_a_third() -> None:
         preemption=LOWER | {"reclaimWithinCohort": "Any"},
         admissionChecks=["c"],
     )
-    cores.stubborn |= {"one", "three"}
+    cores.slow_jobs |= {"one", "three"}
     for name, cpu, priority in (("one", "1", 3), ("three", "3", -1)):
         cores.submit(name, "a", cpu, priority=priority)
         cores.settle()

@@ -204,23 +204,23 @@ def test_played_as_kueue_the_reservation_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "deaf",
+    "announced",
     [
-        pytest.param(False, id="the controller sees it first"),
-        pytest.param(True, id="the scheduler sees it first"),
+        pytest.param(True, id="the controller sees it first"),
+        pytest.param(False, id="the scheduler sees it first"),
     ],
 )
-def test_a_reservation_on_a_removed_flavor_moves_to_another(deaf: bool) -> None:
+def test_a_reservation_on_a_removed_flavor_moves_to_another(announced: bool) -> None:
     cores = configured_cores()
     cores.put("ResourceFlavor", "other")
     cores.queue("cq", resourceGroups=groups(default="10", other="10"), **CHECKED)
     cores.submit("w", "cq", "8")
     cores.settle()
     cores.verdict("w", "c", "Pending", message="half way")
-    cores.deaf = deaf
+    cores.announces_objects = announced
     cores.queue("cq", resourceGroups=groups(other="10"), **CHECKED)
     cores.settle()
-    assert cores.revoked() == ([("w", "FlavorsChanged")] if deaf else [])
+    assert cores.revoked() == ([] if announced else [("w", "FlavorsChanged")])
     assert cores.reason("w", "Requeued") == "True: FlavorsChanged"
     assert cores.reason("w", "Evicted") == ""
     admission = cores.stored("w").status.admission
@@ -257,10 +257,9 @@ def test_no_verdict_admits_to_a_flavor_that_is_offered_no_more() -> None:
     cores.submit("w", "cq", "8")
     cores.settle()
     # The verdict was said before the edit, and is read after it.
-    heard = cores.deaf
-    cores.deaf = True
+    cores.announces_objects = False
     cores.queue("cq", resourceGroups=groups(other="0"), **CHECKED)
-    cores.deaf = heard
+    cores.announces_objects = True
     cores.verdict("w", "c", "Ready")
     (decision,) = cores.cycle(apply=False)
     assert isinstance(decision, facts.Revoked)
@@ -484,7 +483,7 @@ def test_with_evict_no_needless_workload_is_evicted() -> None:
 def test_with_evict_the_quota_counts_until_the_job_has_stopped() -> None:
     cores = configured_cores(**EVICT)
     running(cores, ("one", "5", 0), ("two", "5", 0))
-    cores.stubborn.add("two")
+    cores.slow_jobs.add("two")
     cut(cores, "5", **EVICT)
     assert cores.phase("two") == "Evicting"
     assert cores.stored("two").status.admission is not None
