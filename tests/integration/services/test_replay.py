@@ -19,14 +19,14 @@ from admittance.events import facts, subjects
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import FENCED, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.tasks import cancel_and_wait
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, submit
+from support.requests import apply, eventually, queues, submit, workload
 from support.servers import TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -74,33 +74,45 @@ def flavors() -> list[dict[str, Any]]:
 
 
 class Jobs:
-    """Publishes the facts of a runner: evicted jobs stop at once, the named workloads finish."""
+    """Publishes the facts of runners and check controllers: evicted jobs stop at once, the named
+    workloads finish, and every check is Ready while ``checks_pass``."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self.running: dict[str, int] = {}
+        self.checks_pass = True
+        self._verdicts: list[Fact] = []
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         after = 0
+        filters = [f"admit.{what}.>" for what in ("workload.admitted", "workload.evicted")]
+        filters.append("admit.check.requested.>")
         while True:
-            filters = ["admit.workload.admitted.>", "admit.workload.evicted.>"]
-            for one in await read_messages(self._bus, filters, after=after):
-                after = one.sequence
-                said = msgspec.json.decode(one.data)
-                name = plain(one.subject.rpartition(".")[2])
-                if ".admitted." in one.subject:
-                    self.running[name] = said["revision"]
-                    continue
-                if self.running.pop(name, None) is not None:
-                    await self.say(
-                        facts.Stopped(namespace="ns", name=name, revision=said["revision"])
-                    )
+            for message in await read_messages(self._bus, filters, after=after):
+                after = message.sequence
+                said = msgspec.json.decode(message.data)
+                about = {"namespace": "ns", "name": plain(message.subject.rpartition(".")[2])}
+                if ".requested." in message.subject:
+                    asked = {name: said[name] for name in ("controller", "check")}
+                    cycle = said.get("cycle", 0)
+                    verdict = facts.CheckReported(**about, **asked, cycle=cycle, state="Ready")
+                    self._verdicts.append(verdict)
+                elif ".admitted." in message.subject:
+                    self.running[about["name"]] = said["revision"]
+                elif self.running.pop(about["name"], None) is not None:
+                    await self.say(facts.Stopped(**about, revision=said["revision"]))
+            while self.checks_pass and self._verdicts:
+                await self.say(self._verdicts.pop(0))
             await asyncio.sleep(0.02)
 
     async def finish(self, name: str) -> None:
-        """The job of the workload ends."""
+        """The job of the workload ends, after the workload was admitted."""
+        await eventually(lambda: self._runs(name))
         await self.say(facts.Finished(namespace="ns", name=name, revision=self.running.pop(name)))
+
+    async def _runs(self, name: str) -> bool:
+        return name in self.running
 
     async def say(self, fact: Fact) -> int:
         return await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
@@ -372,3 +384,57 @@ async def test_decisions_are_repeated_with_the_time_settings_of_the_leader(
     await eventually(lambda: _at_least(bus, 2))
     told = await same(nats_server, (await decisions(bus))[:2], capsys)
     assert [one["kind"] for one in told] == ["assigned", "assigned"]
+
+
+async def _said(bus: Bus, what: str, many: int) -> bool:
+    return len(await read_messages(bus, [f"admit.workload.{what}.>"])) >= many
+
+
+async def test_plans_and_rechecks_are_repeated_equally(
+    cluster: Cluster,
+    bus: Bus,
+    nats_server: TestServer,
+    jobs: Jobs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for service in ("workload-controller", "scheduler"):
+        await cluster.start(service)
+    checks = [
+        {
+            "apiVersion": API,
+            "kind": "AdmissionCheck",
+            "metadata": {"name": name},
+            "spec": {"controllerName": f"ctl-{name}", "preemptionPolicy": policy},
+        }
+        for name, policy in (("now", "Anytime"), ("late", "AfterCheckPassedOrOnDemand"))
+    ]
+    lower = {"withinClusterQueue": "LowerPriority"}
+    asks: dict[str, Any] = {"admissionChecks": ["now", "late"]}
+    await apply(bus, *checks, *queues("cq", cpu=4, preemption=lower, **asks))
+    small = [a_manifest(f"s{n}", queue="lq-cq", requests={"cpu": "1"}) for n in range(4)]
+    await submit(bus, small)
+    await eventually(lambda: _said(bus, "admitted", 4))
+    jobs.checks_pass = False
+    await submit(bus, [a_manifest("big", queue="lq-cq", requests={"cpu": "3"}, priority=5)])
+    await eventually(lambda: _said(bus, "quota_reserved", 5))
+    big = await workload(bus, "big")
+    assert big is not None and big.status.pending_preemption is not None
+    pending = big.status.pending_preemption
+    await jobs.finish(pending.victims[0].name)
+    await eventually(lambda: _said(bus, "planned", 1))
+    jobs.checks_pass = True
+    await eventually(lambda: _said(bus, "admitted", 5))
+    assert await _said(bus, "preempted", 2)
+    # A reservation that a cut takes back, with its verdicts on the way.
+    jobs.checks_pass = False
+    await jobs.finish("big")
+    await eventually(lambda: _said(bus, "quota_reserved", 7))
+    await apply(bus, *queues("cq", cpu=1, preemption=lower, **asks))
+    await eventually(lambda: _said(bus, "revoked", 1))
+    jobs.checks_pass = True
+    await asyncio.sleep(1.5)  # longer than a refusal waits to be said
+
+    said = await read_messages(bus, [f"admit.workload.{what}.>" for what in sorted(FENCED)])
+    told = await same(nats_server, [message.sequence for message in said], capsys)
+    kinds = {decision["kind"] for decision in told}
+    assert kinds >= {"assigned", "planned", "preempted", "confirmed", "revoked"}

@@ -118,21 +118,6 @@ async def test_the_next_scheduler_continues_with_the_usage_history(
     assert after.value == pytest.approx(before.value, rel=0.1)
 
 
-async def test_a_standby_takes_over_with_the_sums(
-    bus: Bus, cluster: Cluster, configuration: dict[str, str]
-) -> None:
-    await cluster.start("workload-controller")
-    first = await cluster.start("scheduler", **configuration)
-    await apply(bus, *by_usage())
-    await run_and_finish(bus, "past")
-    await cluster.start("scheduler", **configuration)
-    await eventually(lambda: is_written(bus, "greedy"))
-    await first.kill()
-    await submit(bus, [a_manifest("more", queueName="greedy", requests={"cpu": "4"}, priority=9)])
-    await submit(bus, [a_manifest("less", queueName="modest", requests={"cpu": "4"})])
-    await eventually(lambda: is_served_first(bus, "less", "more"))
-
-
 async def test_a_restarted_workload_controller_skips_consumed_facts(
     bus: Bus, cluster: Cluster, configuration: dict[str, str]
 ) -> None:
