@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from admittance.runtime.bus.streams import all_streams
 from support.fork_server import run_admit
@@ -152,14 +151,6 @@ def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         if up.process is not None and up.process.poll() is None:
             up.process.kill()
             up.process.wait()
-
-
-def test_applying_a_manifest_twice_changes_no_object(admit: Up) -> None:
-    assert admit.ok("apply", "-f", "-", stdin=QUEUES).lines == [
-        "resourceflavor.kueue.x-k8s.io/spot unchanged",
-        "clusterqueue.kueue.x-k8s.io/cq unchanged",
-        "localqueue.kueue.x-k8s.io/main unchanged",
-    ]
 
 
 def test_get_returns_objects_that_apply_has_reported(admit: Up) -> None:
@@ -323,25 +314,6 @@ def test_a_job_of_an_image_only_warns_without_a_container_engine(admit: Up) -> N
     assert (waited.status, "FailedToStart" in waited.err) == (1, True)
 
 
-def test_pending_workloads_are_listed_in_order_and_explained(admit: Up) -> None:
-    admit.ok(
-        "submit", "--name", "huge", "--anyway", "--cpu", "100", "--priority", "5", "--", "true"
-    )
-    admit.ok("submit", "--name", "huge-too", "--anyway", "--cpu", "50", "--", "true")
-    rows = admit.ok("get", "pending", "-q", "main", "-o", "json").json()["items"]
-    assert [row["name"] for row in rows] == ["huge", "huge-too"]
-    why = admit.ok("explain", "workload", "huge", "-o", "json").json()
-    assert why["phase"] == "Pending"
-    assert [one["flavor"] for one in why["flavors"]] == ["spot"]
-    assert why["unblockedBy"]
-    text = admit.ok("explain", "workload", "huge").out
-    assert "spot" in text
-    assert "Unblocked by" in text
-    for name in ("huge", "huge-too"):
-        admit.ok("delete", "wl", name)
-    assert admit("get", "wl", "huge").status == 1
-
-
 def test_submit_warns_of_a_stopped_queue_and_events_mark_void_requests(admit: Up) -> None:
     manifest = QUEUES.partition("---")[2].replace("name: cq}", "name: closed}")
     closed = manifest.replace("name: main", "name: closed").replace(
@@ -457,15 +429,6 @@ def test_a_wait_that_times_out_is_an_answer(admit: Up) -> None:
     admit.ok("delete", "wl", "never")
 
 
-def test_a_stored_workload_is_shown_as_it_is_with_its_checks_as_conditions(admit: Up) -> None:
-    admit.ok("submit", "--name", "shown", "--wait", "--", "true")
-    found = admit.ok("get", "workload", "shown", "-o", "yaml")
-    value = yaml.safe_load(found.out)
-    assert set(value) == {"apiVersion", "kind", "metadata", "spec", "status"}
-    assert value["status"]["admission"]["clusterQueue"] == "cq"
-    assert value["status"]["admissionChecksConditions"] == []
-
-
 def test_a_queue_in_use_is_deleted_later_unless_it_is_applied_again(admit: Up) -> None:
     admit.ok("submit", "--name", "sleeper", "--", "sleep", "300")
     admit.ok("wait", "wl/sleeper", "--for", "Admitted", "--timeout", "50")
@@ -532,30 +495,6 @@ def test_an_interrupted_wait_says_that_the_job_continues(admit: Up) -> None:
     admit.ok("cancel", "workload", "long")
     admit.ok("wait", "workload", "long", "--for", "Deactivated", "--timeout", "50")
     admit.ok("delete", "workload", "long")
-
-
-def test_objects_of_a_foreign_kind_are_named_as_parameters(admit: Up) -> None:
-    manifest = "apiVersion: example.com/v1\nkind: Budget\nmetadata: {name: weekly}\nspec: {a: 1}\n"
-    applied = admit.ok("apply", "-f", "-", stdin=manifest)
-    assert applied.lines == ["budget.example.com/weekly created (foreign parameters)"]
-    assert "Admittance itself does not use them" in applied.err
-    again = admit.ok("apply", "-f", "-", stdin=manifest)
-    assert (again.lines, again.err) == (["budget.example.com/weekly unchanged"], "")
-    admit.ok("delete", "budget.example.com/weekly")
-
-
-def test_a_repeated_decision_is_the_same(admit: Up) -> None:
-    admit.ok("submit", "-q", "main", "--name", "decided", "--wait", "--", "true")
-    told = [
-        json.loads(line) for line in admit.ok("events", "--workload", "decided", "-o", "json").lines
-    ]
-    (assigned,) = [one["sequence"] for one in told if ".assigned." in one["subject"]]
-    answer = admit.ok("replay", "--from-log", str(assigned))
-    assert answer.lines[0].startswith(f"decision {assigned}: assigned default/decided at revision")
-    assert answer.lines[-1] == "same"
-    wrong = admit("replay", "--from-log", str(told[0]["sequence"]))
-    assert (wrong.status, wrong.out) == (2, "")
-    assert len(wrong.err.splitlines()) == 1
 
 
 def test_the_doctor_reports_a_healthy_system(admit: Up) -> None:

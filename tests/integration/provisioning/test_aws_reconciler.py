@@ -375,27 +375,6 @@ async def test_a_missing_right_makes_the_class_inactive_and_requests_wait(
     assert not said(requester, "ProvisioningFailed")
 
 
-@pytest.mark.parametrize("before", [False, True])
-async def test_a_missing_right_without_a_waiting_request_is_probed(
-    running: Running, requester: CapacityRequester, ec2: Ec2Server, before: bool
-) -> None:
-    """If no reservation was ever allowed, only a request can find out."""
-    if before:
-        await asks(requester, "v/c/1/1")
-        await until_provisioned(requester, "v/c/1/1")
-    ec2.refuse(CREATE, "UnauthorizedOperation", status=403)
-    await asks(requester)
-    await until(lambda: bool(running.trouble))
-    tried = ec2.calls()[CREATE]
-
-    await requester.takes_back()
-    if before:
-        await so(lambda: ec2.calls()[CREATE] >= tried + 3)
-        assert running.trouble
-        ec2.allow()
-    await until(lambda: not running.trouble)
-
-
 # How often, and the end. ---------------------------------------------------------------------
 
 

@@ -123,24 +123,6 @@ async def until_nothing_is_left(kubernetes: Kubernetes) -> None:
 # What is made, and what becomes of it. --------------------------------------------------------
 
 
-async def test_another_attempt_is_another_object(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
-) -> None:
-    await asks(requester, ONE)
-    (first,) = await made(kubernetes)
-    kubernetes.condition(first, "Failed", "no room in any zone")
-    await until(lambda: said(requester, "ProvisioningFailed") == {ONE})
-    failed = requester.said[-1]
-    assert isinstance(failed, ProvisioningFailed)
-    assert (failed.message, failed.retryable) == ("no room in any zone", True)
-
-    await requester.takes_back(ONE)
-    await asks(requester, "u/c/2/2")
-    await until(lambda: first not in names(kubernetes) and len(names(kubernetes)) == 1)
-    (second,) = kubernetes.all()
-    assert second["metadata"]["annotations"]["admittance.dev/request"] == "u/c/2/2"
-
-
 async def test_a_revocation_during_a_restart_is_reported_afterwards(
     kubernetes: Kubernetes, running: Running, requester: CapacityRequester
 ) -> None:
@@ -325,19 +307,6 @@ async def test_ended_watches_and_expired_versions_lose_no_change(
     await until(lambda: said(requester, "Provisioned") == set(ids))
 
 
-async def test_long_names_are_cut_and_stay_different(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
-) -> None:
-    provision(kubernetes)
-    ids = {}
-    for end in ("a", "b"):
-        ids[f"{end}/c/1/1"] = {"namespace": "ns", "name": "x" * 250 + end, "uid": end}
-        await requester.asks(f"{end}/c/1/1", pod_sets=PODS, **ids[f"{end}/c/1/1"])
-    await until(lambda: said(requester, "Provisioned") == set(ids))
-    assert len(set(names(kubernetes))) == 2
-    assert all(len(name) <= 253 for name in names(kubernetes))
-
-
 async def test_two_instances_make_one_object_and_answer_once(
     kubernetes: Kubernetes, running: Running, requester: CapacityRequester
 ) -> None:
@@ -396,22 +365,6 @@ async def test_a_request_that_waits_for_a_right_names_it(
     kubernetes.forbidden.add(("create", "*"))
     await asks(requester, "u/c/1/1")
     await until(lambda: any("cannot create resource" in one.message for one in requester.said))
-
-
-async def test_a_missing_right_is_probed_without_a_waiting_request(
-    kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
-) -> None:
-    """Otherwise each job would find out by itself and use up its attempts."""
-    kubernetes.forbidden.add(("create", "*"))
-    await asks(requester, "u/c/1/1")
-    await until(lambda: bool(reconciler.trouble))
-    await requester.takes_back("u/c/1/1")
-    reviews = ("POST", "selfsubjectaccessreviews", 201)
-    await until(lambda: kubernetes.calls.count(reviews) >= 2)
-    assert reconciler.trouble
-
-    kubernetes.forbidden.clear()
-    await until(lambda: not reconciler.trouble)
 
 
 async def test_a_right_missing_in_one_namespace_stops_only_that_namespace(

@@ -76,20 +76,3 @@ async def test_revoked_capacity_ends_a_running_workload_and_its_booking(
 
 async def _nothing_booked(bus: Bus, provider: BareProvider) -> bool:
     return not provider.booked and not await records(bus)
-
-
-@pytest.mark.scenario("E14")
-async def test_a_new_leader_continues_after_a_kill(
-    cluster: Cluster, bus: Bus, provider: BareProvider
-) -> None:
-    await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
-    await submit(bus, [a_manifest("w", queue="lq-cq")])
-    request = await provider.until_asked()
-
-    await cluster.processes[-1].kill()
-    # Published while the reader is down.
-    await provider.publish_status(request, facts.Provisioned)
-    await cluster.start("provisioning-check")
-
-    await until_phase(bus, Phase.ADMITTED)
-    assert {one.id for one in provider.asked} == {request.id}

@@ -83,29 +83,3 @@ async def test_both_checks_are_approved_one_after_the_other(person: Person, bus:
     found = await workload(bus, "w")
     assert found is not None
     assert is_true(found, Type.ADMITTED)
-
-
-async def test_a_denied_workload_is_rejected(person: Person, bus: Bus) -> None:
-    status, out, err = await person.types("deny", "workload", "w", "-m", "too big", "--as", "eve")
-    assert (status, "denied (check sign-off)" in out) == (0, True), err
-    assert "w is Rejected" in err
-    assert "denied by eve" in err
-    assert not await reserved(bus, "w")
-    status, _, err = await person.types("approve", "workload", "w")
-    assert status == 1
-    assert "waits for no check: it is Rejected" in err
-
-
-async def test_a_check_that_cannot_be_approved_is_reported_in_one_line(
-    person: Person, bus: Bus
-) -> None:
-    await submit(bus, [a_manifest("big", queue="lq-cq", requests={"cpu": "2"})])
-    for words, why in (
-        (("nobody",), '"nobody" not found in namespace ns'),
-        (("w", "--check", "none"), 'has no check "none"; it has budget (Pending), sign-off'),
-        (("big",), "has no quota reserved, so no check is requested"),
-    ):
-        status, out, err = await person.types("approve", "workload", *words)
-        assert (status, out) == (1, "")
-        assert why in err
-        assert err.count("\n") == 1

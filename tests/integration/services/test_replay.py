@@ -92,16 +92,23 @@ class Jobs:
             for message in await read_messages(self._bus, filters, after=after):
                 after = message.sequence
                 said = msgspec.json.decode(message.data)
-                about = {"namespace": "ns", "name": plain(message.subject.rpartition(".")[2])}
+                name = plain(message.subject.rpartition(".")[2])
                 if ".requested." in message.subject:
-                    asked = {name: said[name] for name in ("controller", "check")}
-                    cycle = said.get("cycle", 0)
-                    verdict = facts.CheckReported(**about, **asked, cycle=cycle, state="Ready")
-                    self._verdicts.append(verdict)
+                    self._verdicts.append(
+                        facts.CheckReported(
+                            namespace="ns",
+                            name=name,
+                            controller=said["controller"],
+                            check=said["check"],
+                            cycle=said.get("cycle", 0),
+                            state="Ready",
+                        )
+                    )
                 elif ".admitted." in message.subject:
-                    self.running[about["name"]] = said["revision"]
-                elif self.running.pop(about["name"], None) is not None:
-                    await self.say(facts.Stopped(**about, revision=said["revision"]))
+                    self.running[name] = said["revision"]
+                elif self.running.pop(name, None) is not None:
+                    stopped = facts.Stopped(namespace="ns", name=name, revision=said["revision"])
+                    await self.say(stopped)
             while self.checks_pass and self._verdicts:
                 await self.say(self._verdicts.pop(0))
             await asyncio.sleep(0.02)
