@@ -1,5 +1,5 @@
-"""What goes wrong with provisioning beside real services: configurations that change, providers that
-fall silent, and kills."""
+"""What goes wrong with provisioning beside real services: configurations that change, providers
+that fall silent, and kills."""
 
 from __future__ import annotations
 
