@@ -141,31 +141,31 @@ async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
 
 async def _delete_workload(bus: Link, name: str) -> None:
     """Deletes a workload, and waits up to `GONE_SECONDS` for its job to stop."""
-    found = await requests.objects.find(bus, kinds.WORKLOAD, name)
-    if not found.is_workload():
-        await _delete_unreadable(bus, found)
+    stored = await requests.objects.find(bus, kinds.WORKLOAD, name)
+    if not stored.is_workload():
+        await _delete_unreadable(bus, stored)
         return
     instead = f"`admit delete workload {{}}`, or `admit stop workload {name}` to stop it alone"
-    reply = await requests.applying.delete_workload(bus, found, instead)
+    reply = await requests.applying.delete_workload(bus, stored, instead)
     subject = f"{kinds.WORKLOAD.qualified}/{name}"
     output.outcome(subject, "deleted" if reply.outcome == "deleted" else "deleting")
     if reply.outcome != "deleted":
         output.note(f"{name} disappears as soon as its job has stopped")
 
 
-async def _delete_unreadable(bus: Link, found: BucketObject) -> None:
+async def _delete_unreadable(bus: Link, stored: BucketObject) -> None:
     """Deletes an unreadable entry at a workload's key in the bucket."""
     from admittance.events import facts
     from admittance.runtime import clock
 
-    fact = facts.Deleted(namespace=found.namespace, name=found.name, time=clock.now())
+    fact = facts.Deleted(namespace=stored.namespace, name=stored.name, time=clock.now())
     reply = await requests.changes.outcome_of(bus, fact)
     if reply.outcome == "ignored":
         raise RequestFailed(
-            f"the entry {found.key} cannot be read, and was written after the workload-controller "
-            f"started: `admit delete --stored {shlex.quote(found.key)}` deletes it"
+            f"the entry {stored.key} cannot be read, and was written after the workload-controller "
+            f"started: `admit delete --stored {shlex.quote(stored.key)}` deletes it"
         )
-    output.outcome(f"{kinds.WORKLOAD.qualified}/{found.name}", "deleted")
+    output.outcome(f"{kinds.WORKLOAD.qualified}/{stored.name}", "deleted")
 
 
 async def _delete_object(bus: Link, kind: kinds.ObjectKind, name: str) -> None:
@@ -210,16 +210,16 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.ObjectKind,
 
 async def _delete_request(bus: Link, name: str) -> None:
     """Deletes a ProvisioningRequest and prints the outcome. Raises RequestFailed."""
-    found = await requests.objects.find(bus, kinds.REQUEST, name)
-    before = requests.capacity.record_of(found)
+    stored = await requests.objects.find(bus, kinds.REQUEST, name)
+    before = requests.capacity.record_of(stored)
     subject = f"{kinds.REQUEST.qualified}/{name}"
     outcome = await _ask(
         *(bus, subject, f'{kinds.REQUEST.qualified} "{name}" not found'),
         kind=kinds.REQUEST.manifest,
-        namespace=found.namespace,
+        namespace=stored.namespace,
         name=name,
     )
-    if outcome == "deferred" and not await _is_gone(bus, found, before):
+    if outcome == "deferred" and not await _is_gone(bus, stored, before):
         output.outcome(subject, "deleting")
         output.note(LATER)
         return
@@ -228,7 +228,7 @@ async def _delete_request(bus: Link, name: str) -> None:
         output.note(await _what_follows(bus, before))
 
 
-async def _is_gone(bus: Link, found: BucketObject, before: Record | None) -> bool:
+async def _is_gone(bus: Link, stored: BucketObject, before: Record | None) -> bool:
     """Whether the ProvisioningRequest was deleted or replaced within a few seconds."""
     import asyncio
 
@@ -236,7 +236,7 @@ async def _is_gone(bus: Link, found: BucketObject, before: Record | None) -> boo
 
     until = clock.monotonic() + PATIENCE_SECONDS
     while clock.monotonic() < until:
-        present = await requests.objects.lookup(bus, found.key)
+        present = await requests.objects.lookup(bus, stored.key)
         if present is None:
             return True
         now = requests.capacity.record_of(present)
@@ -251,8 +251,8 @@ async def _what_follows(bus: Link, record: Record) -> str:
 
     spec = record.spec
     key = kinds.WORKLOAD.object_key(record.metadata.namespace, spec.workload)
-    found = await requests.objects.lookup(bus, key)
-    workload = found.workload() if found is not None and found.is_workload() else None
+    stored = await requests.objects.lookup(bus, key)
+    workload = stored.workload() if stored is not None and stored.is_workload() else None
     row = None if workload is None else row_of(workload.status.admission_checks, spec.check)
     freed = "its provider frees the capacity"
     if workload is None or row is None or workload.metadata.uid != spec.uid:

@@ -33,10 +33,10 @@ async def describe(call: Call, kind: str, name: str | None) -> None:
         if known is kinds.COHORT:
             await descriptions.show_cohort(bus, wanted)
             return
-        found = await requests.objects.find(bus, known, wanted)
+        stored = await requests.objects.find(bus, known, wanted)
         if known is kinds.WORKLOAD:
-            await descriptions.show_workload(bus, found)
-        elif known is kinds.REQUEST and (record := requests.capacity.record_of(found)) is not None:
+            await descriptions.show_workload(bus, stored)
+        elif known is kinds.REQUEST and (record := requests.capacity.record_of(stored)) is not None:
             await descriptions.show_request(bus, record)
         else:
-            await descriptions.show_object(bus, known, found)
+            await descriptions.show_object(bus, known, stored)

@@ -45,7 +45,7 @@ async def events(
         variants = None
         if workload and not all_namespaces:
             variants = requests.history.VariantNames(bus, call.namespace, workload)
-        found = requests.history.facts_about(
+        entries = requests.history.facts_about(
             *(bus, namespace, workload),
             since=moment,
             follow=follow,
@@ -53,7 +53,7 @@ async def events(
             on_away=lambda error: output.warn(str(error)),
             on_removed=removed.note,
         )
-        async for entry in found:
+        async for entry in entries:
             if not shown and workload and removed.are_before(entry):
                 output.note(f"events {removed.text()}")
             _show(call, entry, variants.tags if variants is not None else {}, effects)

@@ -203,8 +203,8 @@ async def _show_pending(
     namespace = None if all_namespaces and queue is None else call.namespace
     async with link(call) as bus:
         query, namespace = await requests.questions.pending_query(bus, queue, namespace)
-        found = await pending.pending(bus, call, query, namespace, chosen, limit)
-    pending.show(call, found, namespace)
+        waiting = await pending.pending(bus, call, query, namespace, chosen, limit)
+    pending.show(call, waiting, namespace)
 
 
 async def _watch(

@@ -171,13 +171,13 @@ async def _give_verdict(
         await _print_effect(bus, given.found, given.check, given.state)
 
 
-async def _print_effect(bus: Link, found: BucketObject, check: str, state: str) -> None:
+async def _print_effect(bus: Link, stored: BucketObject, check: str, state: str) -> None:
     """Prints the phase of the workload a few seconds after the verdict."""
     from admittance.runtime import clock
     from admittance.workload.phase import Phase, phase
     from admittance.workload.waiting_reason import reason_of
 
-    workload = (await requests.objects.find(bus, kinds.WORKLOAD, found.name)).workload()
+    workload = (await requests.objects.find(bus, kinds.WORKLOAD, stored.name)).workload()
     others = [
         row.name
         for row in workload.status.admission_checks
@@ -185,19 +185,19 @@ async def _print_effect(bus: Link, found: BucketObject, check: str, state: str) 
     ]
     if state == "Ready" and not others and phase(workload, clock.now()) is Phase.QUOTA_RESERVED:
         # After the last Ready the scheduler checks the quota again before the workload is admitted.
-        workload = await _settled(bus, found, workload)
+        workload = await _settled(bus, stored, workload)
     now = clock.now()
     where = phase(workload, now)
     if where is Phase.QUOTA_RESERVED and others:
-        output.note(f"{found.name} still waits for {', '.join(others)}")
+        output.note(f"{stored.name} still waits for {', '.join(others)}")
         return
     reason, message = reason_of(workload, now)
     because = output.sentence(reason, message)
     running = where in (Phase.ADMITTED, Phase.RUNNING)
-    output.note(f"{found.name} is {where}" + (f" ({because})" if because and not running else ""))
+    output.note(f"{stored.name} is {where}" + (f" ({because})" if because and not running else ""))
 
 
-async def _settled(bus: Link, found: BucketObject, workload: StoredWorkload) -> StoredWorkload:
+async def _settled(bus: Link, stored: BucketObject, workload: StoredWorkload) -> StoredWorkload:
     import asyncio
 
     from admittance.runtime import clock
@@ -206,7 +206,7 @@ async def _settled(bus: Link, found: BucketObject, workload: StoredWorkload) -> 
     try:
         async with (
             asyncio.timeout(FOLLOW_SECONDS),
-            aclosing(requests.objects.follow(bus, found.namespace, found.name)) as states,
+            aclosing(requests.objects.follow(bus, stored.namespace, stored.name)) as states,
         ):
             async for seen in states:
                 if seen is None:

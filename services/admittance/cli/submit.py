@@ -295,10 +295,12 @@ async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
     if workload.spec.role != VARIANT:
         return False
     meta = workload.metadata
-    found = await requests.objects.lookup(bus, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
-    if found is None:
+    stored = await requests.objects.lookup(
+        bus, kinds.WORKLOAD.object_key(meta.namespace, meta.name)
+    )
+    if stored is None:
         return False
-    present = decode_object(found.data).manifest
+    present = decode_object(stored.data).manifest
     return isinstance(present, Workload) and (
         replace(present.spec, active=True) != replace(workload.spec, active=True)
     )

@@ -71,9 +71,9 @@ class LazyCommands(Group):
         module = MODULES.get(cmd_name)
         if module is None:
             return None
-        found = getattr(import_module(f"admittance.cli.{module}"), cmd_name.replace("-", "_"))
-        assert isinstance(found, click.Command), cmd_name
-        return found
+        command = getattr(import_module(f"admittance.cli.{module}"), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command), cmd_name
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -85,5 +85,5 @@ class LazyCommands(Group):
 
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         for section, names in COMMANDS.items():
-            found = ((name, self.get_command(ctx, name)) for name in names)
-            yield section, [(name, summary(one)) for name, one in found if one is not None]
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            yield section, [(name, summary(one)) for name, one in commands if one is not None]

@@ -86,12 +86,12 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
     # `spans` has no fixed order: ended spans come before their parents, open spans after them. So
     # the loop below searches for children until none is found.
     pending = [span for span in spans if span.span_id not in kept]
-    found = [span for span in spans if span.span_id in kept]
+    family = [span for span in spans if span.span_id in kept]
     while inside := [one for one in pending if one.parent_id in kept]:
-        found += inside
+        family += inside
         kept |= {one.span_id for one in inside}
         pending = [one for one in pending if one.span_id not in kept]
-    return found
+    return family
 
 
 def _show(call: Call, placed: Sequence[Placed]) -> None:

@@ -54,16 +54,16 @@ async def usage(
     first, last = _day(since, "--since", now), _day(until, "--until", now)
     async with link(call) as bus:
         space = None if all_namespaces else call.namespace
-        found = await requests.questions.usage(bus, words, first, last, space)
+        reply = await requests.questions.usage(bus, words, first, last, space)
     where = "all namespaces" if all_namespaces else f"namespace {call.namespace}"
-    _show(found, words, shape, where)
+    _show(reply, words, shape, where)
 
 
-def _show(found: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
+def _show(reply: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
     from admittance.cli.show.usage_rows import row_of, show_csv, table_of
 
-    rows = [row_of(by, one) for one in found.sums]
-    whole = {"since": found.since, "until": found.until, "rows": rows}
+    rows = [row_of(by, one) for one in reply.sums]
+    whole = {"since": reply.since, "until": reply.until, "rows": rows}
     if shape == "json":
         shown.show_json(whole)
         return
@@ -73,10 +73,10 @@ def _show(found: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
     if shape == "csv":
         show_csv(by, rows)
         return
-    begins = f"; sums begin in {found.begins}" if found.begins > found.since[:7] else ""
-    shown.say(f"{found.since} to {found.until} (UTC), {where}{begins}")
-    if found.sums:
-        shown.show_table(table_of(by, found.sums), wide=shape == "wide")
+    begins = f"; sums begin in {reply.begins}" if reply.begins > reply.since[:7] else ""
+    shown.say(f"{reply.since} to {reply.until} (UTC), {where}{begins}")
+    if reply.sums:
+        shown.show_table(table_of(by, reply.sums), wide=shape == "wide")
     else:
         shown.note("no usage")
 

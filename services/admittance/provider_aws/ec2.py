@@ -229,7 +229,7 @@ class Ec2:
         """
         name, value = (CLASS, self._class) if token is None else (REQUEST, token)
         filters = [{"Name": f"tag:{name}", "Values": [value]}]
-        found: list[Reservation] = []
+        reservations: list[Reservation] = []
         more: dict[str, Any] = {}
         while True:
             answer = _call(
@@ -238,10 +238,10 @@ class Ec2:
                 MaxResults=PAGE,
                 **more,
             )
-            found += map(reservation_of, answer.get("CapacityReservations", ()))
+            reservations += map(reservation_of, answer.get("CapacityReservations", ()))
             next_ = answer.get("NextToken")
             if not next_:
-                return found
+                return reservations
             more = {"NextToken": next_}
 
 

@@ -120,7 +120,7 @@ class TooLarge(NamedTuple):
 def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
     """The resources of one instance, from an entry of DescribeInstanceTypes: cpu in thousandths,
     memory in bytes, devices as counts."""
-    found = {
+    amounts = {
         "cpu": int(described.get("VCpuInfo", {}).get("DefaultVCpus", 0)) * 1000,
         "memory": int(described.get("MemoryInfo", {}).get("SizeInMiB", 0)) * MEBI,
     }
@@ -128,7 +128,7 @@ def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
         maker = str(gpu.get("Manufacturer", "")).lower()
         resource = GPUS.get(maker)
         if resource is not None:
-            found[resource] = found.get(resource, 0) + int(gpu.get("Count", 0))
+            amounts[resource] = amounts.get(resource, 0) + int(gpu.get("Count", 0))
     for neuron in described.get("NeuronInfo", {}).get("NeuronDevices", ()):
         chips = int(neuron.get("Count", 0))
         cores = chips * int(neuron.get("CoreInfo", {}).get("Count", 0))
@@ -137,11 +137,11 @@ def machine_of(described: Mapping[str, Any]) -> dict[str, int]:
             ("aws.amazon.com/neurondevice", chips),
             ("aws.amazon.com/neuroncore", cores),
         ):
-            found[resource] = found.get(resource, 0) + much
+            amounts[resource] = amounts.get(resource, 0) + much
     fabric = described.get("NetworkInfo", {}).get("EfaInfo", {}).get("MaximumEfaInterfaces")
     if fabric:
-        found["vpc.amazonaws.com/efa"] = int(fabric)
-    return found
+        amounts["vpc.amazonaws.com/efa"] = int(fabric)
+    return amounts
 
 
 def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> int | TooLarge:

@@ -84,41 +84,43 @@ def reservation_of(described: Mapping[str, Any]) -> Reservation:
     )
 
 
-def initial_answer(found: Reservation) -> Provisioned | Failed | None:
-    """The answer to a request that waits for the reservation ``found``; None if the request has to
-    wait longer.
+def initial_answer(reservation: Reservation) -> Provisioned | Failed | None:
+    """The answer to a request that waits for the reservation; None if the request has to wait
+    longer.
     """
-    match found.phase:
+    match reservation.phase:
         case ReservationPhase.COMING:
             return None
         case ReservationPhase.HERE:
             details = {
-                RESERVATION: found.id,
-                "availabilityZone": found.zone,
-                "instanceType": found.instance_type,
-                COUNT: str(found.total),
+                RESERVATION: reservation.id,
+                "availabilityZone": reservation.zone,
+                "instanceType": reservation.instance_type,
+                COUNT: str(reservation.total),
             }
-            size = f"{found.total} {found.instance_type} in {found.zone}"
-            return Provisioned(f"capacity reservation {found.id}: {size}", details)
+            size = f"{reservation.total} {reservation.instance_type} in {reservation.zone}"
+            return Provisioned(f"capacity reservation {reservation.id}: {size}", details)
         case ReservationPhase.GONE:
-            return Failed(_gone_message(found), retryable=found.state != "unsupported")
+            return Failed(_gone_message(reservation), retryable=reservation.state != "unsupported")
 
 
-def revocation(found: Reservation, count: int) -> CapacityRevoked | None:
+def revocation(reservation: Reservation, count: int) -> CapacityRevoked | None:
     """The revocation of a reservation that was provisioned with ``count`` instances; None if the
     reservation still has them. Repeated revocations of a reservation have the same message, so that
     duplicates are recognised.
     """
-    if found.phase is ReservationPhase.GONE:
-        return CapacityRevoked(_gone_message(found))
-    if found.total < count:
-        message = f"capacity reservation {found.id} has {found.total} instances, not {count}"
+    if reservation.phase is ReservationPhase.GONE:
+        return CapacityRevoked(_gone_message(reservation))
+    if reservation.total < count:
+        message = (
+            f"capacity reservation {reservation.id} has {reservation.total} instances, not {count}"
+        )
         return CapacityRevoked(message)
     return None
 
 
-def _gone_message(found: Reservation) -> str:
-    return f"capacity reservation {found.id} is {found.state}"
+def _gone_message(reservation: Reservation) -> str:
+    return f"capacity reservation {reservation.id} is {reservation.state}"
 
 
 ENDED: Final = FINAL_STATUSES | {CANCELLED}
@@ -240,20 +242,20 @@ class TrackedReservations:
 
     @staticmethod
     def _add_answer(
-        observation: Observation, booking: Booking, found: Reservation | None, is_lost: bool
+        observation: Observation, booking: Booking, reservation: Reservation | None, is_lost: bool
     ) -> None:
-        answer = initial_answer(found) if found is not None else None
-        if found is None and is_lost:
+        answer = initial_answer(reservation) if reservation is not None else None
+        if reservation is None and is_lost:
             answer = Failed(f"EC2 does not list capacity reservation {booking.reservation}")
         if answer is not None:
             observation.answers.append((booking.request_id, answer))
 
     @staticmethod
     def _add_revocation(
-        observation: Observation, booking: Booking, found: Reservation | None, is_lost: bool
+        observation: Observation, booking: Booking, reservation: Reservation | None, is_lost: bool
     ) -> None:
-        revoked = revocation(found, booking.instances) if found is not None else None
-        if found is None and is_lost:
+        revoked = revocation(reservation, booking.instances) if reservation is not None else None
+        if reservation is None and is_lost:
             message = f"EC2 does not list capacity reservation {booking.reservation} any more"
             revoked = CapacityRevoked(message)
         if revoked is not None:

@@ -179,9 +179,9 @@ class DockerReconciler:
 
     async def free(self, cancellation: Cancellation) -> None:
         """Removes all worker containers of the request."""
-        found = self._of(cancellation.id, await self._engine.workers(cancellation.id))
-        await self._remove(found)
-        log.info("freed", id=cancellation.id, workers=len(found), reason=cancellation.reason)
+        workers = self._of(cancellation.id, await self._engine.workers(cancellation.id))
+        await self._remove(workers)
+        log.info("freed", id=cancellation.id, workers=len(workers), reason=cancellation.reason)
 
     def _of(self, request_id: str, listed: list[ListedWorker]) -> list[ListedWorker]:
         return [
@@ -190,8 +190,8 @@ class DockerReconciler:
             if one.request_id == request_id and one.installation == self._installation
         ]
 
-    async def _remove(self, found: list[ListedWorker]) -> None:
-        await asyncio.gather(*(self._engine.remove(one.container) for one in found))
+    async def _remove(self, workers: list[ListedWorker]) -> None:
+        await asyncio.gather(*(self._engine.remove(one.container) for one in workers))
 
 
 SERVICE: Final = STEPS.service

@@ -87,7 +87,7 @@ def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec,
     engine can run such containers.
     """
     digest = blake2b(request_id.encode(), digest_size=6).hexdigest()
-    found: list[WorkerSpec] = []
+    specs: list[WorkerSpec] = []
     for at, one in enumerate(wanted):
         foreign = sorted(name for name, much in one.needs.items() if much and _is_foreign(name))
         if foreign:
@@ -97,7 +97,7 @@ def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec,
             return NoWorkers(message, ever=False)
         cpu, memory = one.needs.get("cpu", 0), one.needs.get("memory", 0)
         plain = _UNSAFE.sub("-", one.pod_set)[:40]
-        found += (
+        specs += (
             WorkerSpec(
                 f"admit-{digest}-{at}-{plain}-{number}",
                 max(cpu, CPU_MILLI_MIN) if cpu else 0,
@@ -105,7 +105,7 @@ def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec,
             )
             for number in range(one.pods)
         )
-    return tuple(found)
+    return tuple(specs)
 
 
 def _is_foreign(resource: str) -> bool:

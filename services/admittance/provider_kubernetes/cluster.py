@@ -216,7 +216,7 @@ class Cluster:
         """Returns the objects of the kind that the selector selects, and the resource version from
         which to watch for changes. ``namespace`` None: the objects of all namespaces.
         """
-        found: list[dict[str, Any]] = []
+        objects: list[dict[str, Any]] = []
         more = ""
         while True:
             params = {"labelSelector": selector, "limit": str(PAGE)}
@@ -224,11 +224,11 @@ class Cluster:
                 params["continue"] = more
             right = Right("list", kind, namespace or "")
             page = await self._call("GET", _path(kind, namespace), right, params=params)
-            found += page.get("items") or ()
+            objects += page.get("items") or ()
             metadata = page.get("metadata") or {}
             more = metadata.get("continue") or ""
             if not more:
-                return found, str(metadata.get("resourceVersion", ""))
+                return objects, str(metadata.get("resourceVersion", ""))
 
     async def has(self, right: Right) -> bool:
         """Whether the cluster grants the right to the provider. Raises ClusterDenied if the API
@@ -312,12 +312,12 @@ class Cluster:
         if not 200 <= response.status_code < 300:
             raise error_of(response, right)
         try:
-            found = msgspec.json.decode(response.content, type=dict[str, Any])
+            answer = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             raise ClusterUnavailable(
                 f"the API server {self.server} did not answer with JSON: {error}"
             ) from None
-        return found
+        return answer
 
 
 def connect(settings: KubeSettings) -> Cluster:

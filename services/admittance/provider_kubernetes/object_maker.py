@@ -200,15 +200,15 @@ class ObjectMaker:
             except Exists:
                 pass
             try:
-                found = await self._rights.call(self._cluster.get, kind, namespace, name)
+                present = await self._rights.call(self._cluster.get, kind, namespace, name)
             except Missing:
                 continue
-            if not _is_ours(found, identity):
+            if not _is_ours(present, identity):
                 raise NameTaken(
                     f"{body['kind']} {namespace}/{name} already exists and has another owner"
                 )
-            if not found["metadata"].get("deletionTimestamp"):
-                return found
+            if not present["metadata"].get("deletionTimestamp"):
+                return present
             await asyncio.sleep(DELETING_SECONDS)
 
     async def _adopt(
@@ -224,10 +224,12 @@ class ObjectMaker:
     async def is_there(self, seen: Seen) -> bool:
         """Whether the cluster still has the object ``seen`` with the same uid."""
         try:
-            found = await self._rights.call(self._cluster.get, REQUESTS, seen.namespace, seen.name)
+            present = await self._rights.call(
+                self._cluster.get, REQUESTS, seen.namespace, seen.name
+            )
         except Missing:
             return False
-        return bool(found["metadata"]["uid"] == seen.uid)
+        return bool(present["metadata"]["uid"] == seen.uid)
 
     async def delete(self, request_id: str, namespace: str) -> None:
         """Deletes all objects of the request in the namespace. Raises Denied if the cluster refuses
@@ -244,8 +246,8 @@ class ObjectMaker:
                     await self._rights.call(delete, kind, namespace, name, uid)
 
 
-def _is_ours(found: dict[str, Any], identity: ObjectIdentity) -> bool:
-    metadata = found.get("metadata") or {}
+def _is_ours(manifest: dict[str, Any], identity: ObjectIdentity) -> bool:
+    metadata = manifest.get("metadata") or {}
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     return (
         annotations.get(REQUEST) == identity.id

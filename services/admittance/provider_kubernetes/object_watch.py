@@ -121,17 +121,19 @@ class ObjectWatch:
     async def _list(self) -> str:
         manifests, version = await self._cluster.list(REQUESTS, self._namespace, self._selector)
         self._answered()
-        found = {seen.id: seen for manifest in manifests if (seen := seen_of(manifest)) is not None}
+        listed = {
+            seen.id: seen for manifest in manifests if (seen := seen_of(manifest)) is not None
+        }
         self.listing = True
         try:
-            for id in self.seen.keys() - found.keys():
+            for id in self.seen.keys() - listed.keys():
                 del self.seen[id]
                 self._on_change(id)
-            for seen in found.values():
+            for seen in listed.values():
                 self._put(seen)
         finally:
             self.listing = False
-        log.info("listed", requests=len(found), version=version)
+        log.info("listed", requests=len(listed), version=version)
         self._on_listed()
         return version
 

@@ -160,8 +160,8 @@ def selector_of_others(installation: str) -> str:
 def selector(installation: str, request_id: str | None = None) -> str:
     """The label selector that selects all objects of this installation, or only the objects of one
     request."""
-    found = f"{MANAGED}=true,{INSTALLATION}={installation}"
-    return f"{found},{REQUEST}={digest(request_id)}" if request_id is not None else found
+    text = f"{MANAGED}=true,{INSTALLATION}={installation}"
+    return f"{text},{REQUEST}={digest(request_id)}" if request_id is not None else text
 
 
 MESSAGE_MAX: Final = 4096
@@ -199,8 +199,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     def true(self, kind: str) -> Condition | None:
         """The condition of the type ``kind`` if the status of the condition is True, else None."""
-        found = self.conditions.get(kind)
-        return found if found is not None and found.status == "True" else None
+        condition = self.conditions.get(kind)
+        return condition if condition is not None and condition.status == "True" else None
 
 
 def seen_of(manifest: Mapping[str, Any]) -> Seen | None:

@@ -82,15 +82,15 @@ class KubeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _namespaces(written: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    namespaces: dict[str, str] = {}
     for pair in filter(None, map(str.strip, written.split(","))):
         ours, equals, theirs = map(str.strip, pair.partition("="))
         if not (equals and ours and _NAMESPACE.match(theirs)):
             raise SetupError(f"ADMIT_KUBE_NAMESPACES: {pair!r} is not OURS=THEIRS or *=THEIRS")
-        if ours in found:
+        if ours in namespaces:
             raise SetupError(f"ADMIT_KUBE_NAMESPACES: duplicate namespace {ours!r}")
-        found[ours] = theirs
-    return found
+        namespaces[ours] = theirs
+    return namespaces
 
 
 DEFAULT: Final = "~/.kube/config"
@@ -131,9 +131,9 @@ def login(settings: KubeSettings) -> SingleConfig:
 
 
 def _single(config: KubeConfig) -> SingleConfig:
-    found = config.get()
-    assert found is not None, "the kubeconfig has one context, the current one"
-    return found
+    selected = config.get()
+    assert selected is not None, "the kubeconfig has one context, the current one"
+    return selected
 
 
 def bad_kubeconfig(name: object, error: Exception) -> SetupError:
@@ -202,10 +202,10 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
     )
     for one in known:
         if one.get("name") == name:
-            found = one.get(kind) or {}
-            if not isinstance(found, dict):
+            content = one.get(kind) or {}
+            if not isinstance(content, dict):
                 raise BadKubeconfig(f"the {kind} {name!r} is not a mapping")
-            return found
+            return content
     names = ", ".join(str(one.get("name")) for one in known)
     raise BadKubeconfig(
         f"the file has no {kind} {name!r}, only {names}" if names else f"the file has no {kind}s"

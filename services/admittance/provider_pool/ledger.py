@@ -67,8 +67,8 @@ class Ledger:
     async def confirm(self) -> None:
         """Raises Superseded if another instance has become leader: it may have booked or freed
         machines."""
-        found = await bucket.get(self._bus, LEADER, bucket=PROVIDERS)
-        if found is None or found.revision != self._revision:
+        leader = await bucket.get(self._bus, LEADER, bucket=PROVIDERS)
+        if leader is None or leader.revision != self._revision:
             self.superseded.set()
             raise Superseded("another instance of provider-pool has taken over")
 
@@ -172,10 +172,10 @@ class Ledger:
     async def confirmed(self, request_id: str) -> PooledBooking | None:
         """Returns the booking of the request once the booking is stored in the bucket; None: the
         request has no booking."""
-        found = self.of(request_id)
-        if found is not None and request_id in self._unconfirmed:
-            await self._store(found)
-        return found
+        pooled = self.of(request_id)
+        if pooled is not None and request_id in self._unconfirmed:
+            await self._store(pooled)
+        return pooled
 
     async def book(
         self, request: Request, pods: Sequence[Pods], now: datetime
@@ -201,13 +201,13 @@ class Ledger:
         """Frees the booking of the request. Returns the name of the booking's pool; None if there
         was no booking.
         """
-        found = self.of(request_id)
-        if found is None:
+        pooled = self.of(request_id)
+        if pooled is None:
             await self.confirm()
             return None
-        await self.delete(found)
-        self.release(found)
-        return found.pool
+        await self.delete(pooled)
+        self.release(pooled)
+        return pooled.pool
 
     def release(self, pooled: PooledBooking) -> None:
         """Frees the booking in memory only. The bucket of providers still has the booking."""

@@ -139,22 +139,24 @@ class PoolReconciler:
         """
         await self._loaded.wait()
         await self._ender.ended(request.id)
-        found = await self._ledger.confirmed(request.id)
-        if found is None:
+        pooled = await self._ledger.confirmed(request.id)
+        if pooled is None:
             wanted = [Pods(one.count, one.requests, one.node_selector) for one in request.pod_sets]
             outcome = await self._ledger.book(request, wanted, clock.now())
             if isinstance(outcome, list):
                 ever = any(one.ever for one in outcome)
                 message = "; ".join(one.message for one in outcome) or "no pool has this class"
                 return Failed(message, retryable=ever or not outcome)
-            found = outcome
-        wait = (found.booking.ready_at - clock.now()).total_seconds()
+            pooled = outcome
+        wait = (pooled.booking.ready_at - clock.now()).total_seconds()
         if wait > 0:
             with self._ender.waiting(request.id) as revoked:
-                await request.say(Accepted(f"booting, ready at {found.booking.ready_at:%H:%M:%SZ}"))
+                await request.say(
+                    Accepted(f"booting, ready at {pooled.booking.ready_at:%H:%M:%SZ}")
+                )
                 if await set_within(revoked, wait):
-                    return Failed(f"machines of pool {found.pool} were taken away")
-        return _provisioned(found)
+                    return Failed(f"machines of pool {pooled.pool} were taken away")
+        return _provisioned(pooled)
 
     async def free(self, cancellation: Cancellation) -> None:
         """Frees the booking of the request."""

@@ -139,12 +139,12 @@ class BucketWatch:
                 raise Unavailable(f"a replica of the log lags: it ends before sequence {newest}")
             if len(page) < PAGE:
                 break
-        found = recovery.found()
-        for record in found:
+        records = recovery.found()
+        for record in records:
             name = record.metadata.namespace, record.metadata.name
             self._observed.recovered(record, deleted[name])
             log.info("recovered", id=record.spec.id, workload=record.spec.workload)
-        settled = deleted.keys() - {(one.metadata.namespace, one.metadata.name) for one in found}
+        settled = deleted.keys() - {(one.metadata.namespace, one.metadata.name) for one in records}
         # The outcome does not matter: if the server refuses a deletion, a new record has been
         # stored at the same key.
         await self._bus.publish_all([deletion(name, deleted[name]) for name in sorted(settled)])
@@ -156,10 +156,10 @@ class BucketWatch:
         """
         assert step.write is not None, "a write was refused"
         name = step.slot.namespace, step.write.name
-        found = await bucket.get(self._bus, key_of(step.slot, step.write))
-        revision = found.revision if found is not None else 0
-        record = _record_of(found) if found is not None else None
-        if record is None and found is not None and HEADER_CANCELLED not in found.headers:
+        entry = await bucket.get(self._bus, key_of(step.slot, step.write))
+        revision = entry.revision if entry is not None else 0
+        record = _record_of(entry) if entry is not None else None
+        if record is None and entry is not None and HEADER_CANCELLED not in entry.headers:
             # This leader may have stored a record, without getting the acknowledgement, and the
             # record was then deleted by hand.
             await self._recover({name: revision})
@@ -199,14 +199,14 @@ class BucketWatch:
         self._observed.record(name, record, entry.revision)
 
     def _read_object(self, kind: str, name: str, entry: Entry) -> None:
-        found: Any = None if entry.value is None else read_manifest(entry.key, entry.value)
+        manifest: Any = None if entry.value is None else read_manifest(entry.key, entry.value)
         match kind:
             case "admissioncheck":
-                self._observed.check(name, found)
+                self._observed.check(name, manifest)
             case "provisioningrequestconfig":
-                self._observed.config(name, found)
+                self._observed.config(name, manifest)
             case "flavor":
-                self._observed.flavor(name, found)
+                self._observed.flavor(name, manifest)
         self._objects_changed()
 
 

@@ -77,13 +77,13 @@ def reference_of(step: Step) -> Reference:
     )
 
 
-def verdict_of(found: CheckVerdict) -> Verdict:
+def verdict_of(verdict: CheckVerdict) -> Verdict:
     """Converts the core's verdict to a verdict of `admittance.checks`."""
-    match found.state:
+    match verdict.state:
         case "Ready":
-            return Ready(found.message, pod_set_updates=found.updates)
+            return Ready(verdict.message, pod_set_updates=verdict.updates)
         case "Retry":
-            return Retry(found.message, after=found.after)
+            return Retry(verdict.message, after=verdict.after)
         case "Rejected":
-            return Rejected(found.message)
-    return Pending(found.message)
+            return Rejected(verdict.message)
+    return Pending(verdict.message)

@@ -159,11 +159,11 @@ class ProvisioningReconciler:
             bad: list[UnusableDelivery] = []
             good: list[tuple[Delivery, ProvisioningStatus]] = []
             for delivery in batch:
-                found = _status_of(delivery)
-                if isinstance(found, str):
-                    bad.append(UnusableDelivery(delivery, found))
+                status = _status_of(delivery)
+                if isinstance(status, str):
+                    bad.append(UnusableDelivery(delivery, status))
                 else:
-                    good.append((delivery, found))
+                    good.append((delivery, status))
             await self._note_unusable(bad)
             whys = await self.apply_answers([fact for _, fact in good])
             bad += [

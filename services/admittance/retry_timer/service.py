@@ -127,8 +127,8 @@ class ScheduleReconciler:
         now = clock.now()
         names_of(entry.key)
         if kind == "workload":
-            found = None if entry.value is None else read(entry.key, entry.value)
-            self.core.apply(entry.key, found, entry.revision, now)
+            workload = None if entry.value is None else read(entry.key, entry.value)
+            self.core.apply(entry.key, workload, entry.revision, now)
         else:
             self.core.apply_check(plain(tail), _rules(entry), now)
 

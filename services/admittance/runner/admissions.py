@@ -151,11 +151,11 @@ class AdmissionReader:
         return views
 
     async def _workloads(self) -> list[Entry]:
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for namespace in self.namespaces or (None,):
             ask = partial(self._ask_objects, objects_subject(namespace))
-            found += await list_objects(self.bus, ask, "workload")
-        return found
+            entries += await list_objects(self.bus, ask, "workload")
+        return entries
 
     async def last_admitted(
         self, namespace: str, name: str, fits: Callable[[int], bool] = lambda _: True
@@ -206,12 +206,12 @@ class AdmissionReader:
 
     async def _ask(self, subject: str, request: Request, reply: type[R]) -> R:
         answer = await self.bus.request(subject, _encode(request), every=ASK_AGAIN_SECONDS)
-        found = msgspec.json.decode(answer, type=reply)
-        if found.error:
+        answered = msgspec.json.decode(answer, type=reply)
+        if answered.error:
             raise Unavailable(
-                f"the workload-controller refused the request {subject}: {found.error}"
+                f"the workload-controller refused the request {subject}: {answered.error}"
             )
-        return found
+        return answered
 
 
 def _admitted(said: StoredMessage, fits: Callable[[int], bool]) -> tuple[Admitted, str] | None:

@@ -134,10 +134,10 @@ async def _admission_before(manager: RunManager, namespace: str, name: str, evic
     seen = await manager.retry(lambda: manager.admissions.view(namespace, name, at_least=evicted))
     if seen is not None and 0 < seen.revision < evicted:
         return seen.revision
-    found = await manager.retry(
+    newest = await manager.retry(
         lambda: manager.admissions.last_admitted(namespace, name, lambda at: at < evicted)
     )
-    return found[0].revision if found is not None else 0
+    return newest[0].revision if newest is not None else 0
 
 
 async def report_lost_job(manager: RunManager, namespace: str, name: str, revision: int) -> None:
@@ -189,13 +189,13 @@ async def admit_current(manager: RunManager, namespace: str, name: str) -> None:
         return
     deadline = clock.monotonic() + LAG_SECONDS
     while True:
-        found = await manager.retry(
+        newest = await manager.retry(
             lambda: manager.admissions.last_admitted(
                 namespace, name, lambda at: at == view.revision
             )
         )
-        if found is not None:
-            await admit(manager, [found])
+        if newest is not None:
+            await admit(manager, [newest])
             return
         if clock.monotonic() > deadline:
             return  # the fact ``admitted`` is not on the log yet, and will arrive
@@ -230,19 +230,19 @@ async def recover(manager: RunManager) -> None:
     read = await manager.retry(lambda: manager.admissions.views([of for _, of in unsure]))
     reread = {key: view for (key, _), view in zip(unsure, read, strict=True)}
     for key, run in known.items():
-        found = manager.folders.get(key)
-        if found is None:
+        files = manager.folders.get(key)
+        if files is None:
             # The run ended and was closed while the workloads were read.
             continue
         view = reread.get(key) or view_of(views.get((run.namespace, run.name)), run.revision)
         if view.state is AdmissionState.EVICTED:
             manager.handle(key, decide.JobEvicted(view.evicted))
-        elif view.state is AdmissionState.OVER and found.journal.outcome is None:
+        elif view.state is AdmissionState.OVER and files.journal.outcome is None:
             # The runner missed the fact of the eviction, so the revision of the eviction is
             # unknown; the workload-controller does not wait for an answer to that eviction.
             manager.handle(key, decide.JobEvicted(run.revision + 1))
-    for key, found in list(manager.folders.items()):
-        manager.report_journal(key, found)
+    for key, files in list(manager.folders.items()):
+        manager.report_journal(key, files)
     await check_runs(manager)
     waiting = []
     for (namespace, name), view in views.items():
@@ -260,16 +260,16 @@ async def recover(manager: RunManager) -> None:
 
 
 def _read_folder(manager: RunManager) -> None:
-    manager.given_back.update((found.identity.key, found) for found in manager.folder.given_back())
-    for found in manager.folder.runs():
-        identity = found.identity
-        if found.is_closed():
-            manager.closed[identity.key] = found
+    manager.given_back.update((files.identity.key, files) for files in manager.folder.given_back())
+    for files in manager.folder.runs():
+        identity = files.identity
+        if files.is_closed():
+            manager.closed[identity.key] = files
             continue
-        found.read_journal()
-        note = found.stop_note()
-        manager.launcher.resume(found)
-        manager.folders[identity.key] = found
+        files.read_journal()
+        note = files.stop_note()
+        manager.launcher.resume(files)
+        manager.folders[identity.key] = files
         manager.runs[identity.key] = Run(
             namespace=identity.namespace,
             name=identity.name,
@@ -284,13 +284,13 @@ def _read_folder(manager: RunManager) -> None:
         )
         if note is not None:
             # The previous process may have written the stop note without telling the shim to stop.
-            manager.launcher.stop(found)
+            manager.launcher.stop(files)
 
 
 async def _take_claims_again(manager: RunManager) -> None:
     """Takes the claims of runs without a recorded outcome again; stops a run if its claim is over
     or another runner holds it."""
-    keys = [key for key, found in manager.folders.items() if found.journal.outcome is None]
+    keys = [key for key, files in manager.folders.items() if files.journal.outcome is None]
     began = manager.machine.boot_seconds()
     claims = await manager.retry(lambda: manager.claims.take(keys, again=True))
     for key, claim in zip(keys, claims, strict=True):

@@ -342,13 +342,13 @@ def find_run(roots: Mapping[str, str], key: str) -> OtherRun | None:
         try:
             if not path.is_absolute() or _read(path / "id").decode().strip() != runner:
                 continue
-            found = open_run(path, key)
+            run = open_run(path, key)
         except (OSError, ValueError):
             continue
-        if found is None:
+        if run is None:
             continue
         try:
-            return OtherRun(found, _read(path / "secret").strip())
+            return OtherRun(run, _read(path / "secret").strip())
         except (OSError, ValueError):
-            return OtherRun(found, None)
+            return OtherRun(run, None)
     return None

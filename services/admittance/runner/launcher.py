@@ -130,14 +130,14 @@ class DockerExecutor:
 
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)
-        found = shutil.which("docker")
-        if found is None:
+        client = shutil.which("docker")
+        if client is None:
             raise SetupError(
                 "--executor docker needs the docker client: install it, or run jobs as local "
                 "processes with --executor local"
             )
-        self._docker = found
-        status, said = await _ask(ENGINE_SECONDS, found, *ENGINE_VERSION)
+        self._docker = client
+        status, said = await _ask(ENGINE_SECONDS, client, *ENGINE_VERSION)
         if status:
             raise SetupError(
                 f"--executor docker finds no container engine ({said}): start one, or run "

@@ -81,15 +81,15 @@ def _kill(mark: str, processes: Mapping[int, int]) -> set[ProcessRef]:
     # The search for processes with the mark is repeated while it finds one: a killed process may
     # have forked just before.
     for _ in range(SWEEPS_MAX):
-        found = _kill_marked(f"ADMITTANCE_RUN={mark}".encode(), tag_of(mark))
-        if found <= killed:
+        more = _kill_marked(f"ADMITTANCE_RUN={mark}".encode(), tag_of(mark))
+        if more <= killed:
             break
-        killed |= found
+        killed |= more
     return killed
 
 
 def _kill_marked(mark: bytes, tag: int) -> set[ProcessRef]:
-    found = set()
+    killed = set()
     for each in psutil.process_iter():
         is_marked = mark in _read(each.pid, "environ").split(b"\0")
         if is_marked or _tag(each.pid) == tag:
@@ -103,8 +103,8 @@ def _kill_marked(mark: bytes, tag: int) -> set[ProcessRef]:
                 if not is_marked:
                     continue
             if is_alive(process):
-                found.add(process)
-    return found
+                killed.add(process)
+    return killed
 
 
 def _tag(pid: int) -> int:

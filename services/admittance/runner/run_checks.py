@@ -58,49 +58,49 @@ async def check_runs(manager: RunManager, reports: FailureReports | None = None)
         reports.keep(manager.runs)
     for key in tuple(manager.without_room):
         manager.try_again(key)
-    for count, (key, found) in enumerate(list(manager.folders.items())):
+    for count, (key, files) in enumerate(list(manager.folders.items())):
         if count % 50 == 49:
             await asyncio.sleep(0)
         if key not in manager.runs:
             # The run was closed while an earlier run was checked.
             continue
         try:
-            await _check_run(manager, key, found)
+            await _check_run(manager, key, files)
             if reports is not None:
-                _report_failures(manager, key, found, reports)
+                _report_failures(manager, key, files, reports)
         except AdmittanceError:
             raise
         except Exception as error:
             faults.record("runner", "check a run", f"run {key}", error)
 
 
-async def _check_run(manager: RunManager, key: str, found: RunFiles) -> None:
-    if found.read_journal():
-        manager.report_journal(key, found)
-    if found.journal.outcome is not None or manager.runs[key].stage is Stage.ENDED:
+async def _check_run(manager: RunManager, key: str, files: RunFiles) -> None:
+    if files.read_journal():
+        manager.report_journal(key, files)
+    if files.journal.outcome is not None or manager.runs[key].stage is Stage.ENDED:
         return
     if key in manager.ending:
         return
-    if found.is_gone():
+    if files.is_gone():
         # A job with the runner's Unix user can remove the folder.
         removed = decide.Ended("failed", "the folder of its run was removed")
-        _end_without_shim(manager, key, found, "run_removed", removed)
-    elif not found.shim_pid():
-        manager.run_in_background(manager.launch(found), f"launch {key}")
-    elif not found.shim_lives():
-        _on_shim_death(manager, key, found, "shim_died")
-    elif _is_hung(manager, key, found):
+        _end_without_shim(manager, key, files, "run_removed", removed)
+    elif not files.shim_pid():
+        manager.run_in_background(manager.launch(files), f"launch {key}")
+    elif not files.shim_lives():
+        _on_shim_death(manager, key, files, "shim_died")
+    elif _is_hung(manager, key, files):
         # A hung shim is killed because nothing else would end its run: the claim is renewed as long
         # as the run is open.
-        manager.launcher.kill(found)
-        _on_shim_death(manager, key, found, "shim_hung")
+        manager.launcher.kill(files)
+        _on_shim_death(manager, key, files, "shim_hung")
 
 
 def _report_failures(
-    manager: RunManager, key: str, found: RunFiles, reports: FailureReports
+    manager: RunManager, key: str, files: RunFiles, reports: FailureReports
 ) -> None:
     run, boot = manager.runs.get(key), manager.machine.boot_seconds()
-    failures = found.journal.failures
+    failures = files.journal.failures
     if run is None or run.stage is not Stage.RUNNING:
         return
     if not reports.take(key, failures.failed, boot):
@@ -125,35 +125,35 @@ async def _publish(manager: RunManager, key: str, fact: PodsFailed) -> None:
         log.info("failures_not_published", run=key, error=str(error))
 
 
-def _is_hung(manager: RunManager, key: str, found: RunFiles) -> bool:
+def _is_hung(manager: RunManager, key: str, files: RunFiles) -> bool:
     """Whether the run was told to stop, and the shim has not ended the run in time."""
     if manager.runs[key].stage is not Stage.STOPPING:
         return False
     now = manager.machine.boot_seconds()
-    return now >= manager.hung_at.setdefault(key, now + found.identity.grace + HUNG_SECONDS)
+    return now >= manager.hung_at.setdefault(key, now + files.identity.grace + HUNG_SECONDS)
 
 
-def _on_shim_death(manager: RunManager, key: str, found: RunFiles, event: str) -> None:
-    found.read_journal()  # the shim may have written to the journal just before it died
-    manager.report_journal(key, found)
-    if found.journal.outcome is None:
+def _on_shim_death(manager: RunManager, key: str, files: RunFiles, event: str) -> None:
+    files.read_journal()  # the shim may have written to the journal just before it died
+    manager.report_journal(key, files)
+    if files.journal.outcome is None:
         lost = decide.Ended("lost", "the shim of the job died")
-        _end_without_shim(manager, key, found, event, lost)
+        _end_without_shim(manager, key, files, event, lost)
 
 
 def _end_without_shim(
-    manager: RunManager, key: str, found: RunFiles, event: str, outcome: decide.Ended
+    manager: RunManager, key: str, files: RunFiles, event: str, outcome: decide.Ended
 ) -> None:
     """Ends the processes of a run without a shim, in the background, because it may take a while;
     then the run has the outcome."""
     log.warning(event, run=key)
     manager.ending.add(key)
-    manager.run_in_background(_end_run(manager, key, found, outcome), f"end {key}")
+    manager.run_in_background(_end_run(manager, key, files, outcome), f"end {key}")
 
 
-async def _end_run(manager: RunManager, key: str, found: RunFiles, outcome: decide.Ended) -> None:
+async def _end_run(manager: RunManager, key: str, files: RunFiles, outcome: decide.Ended) -> None:
     try:
-        if await manager.executor.sweep(found):
+        if await manager.executor.sweep(files):
             manager.handle(key, outcome)
         else:
             # No end is reported, because the workload would run again beside what is left. The next

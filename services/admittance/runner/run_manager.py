@@ -194,20 +194,20 @@ class RunManager:
                 case decide.StopRun():
                     self._stop(key)
                 case decide.Publish(fact):
-                    found = self.folders.get(key)
+                    files = self.folders.get(key)
                     # A closed folder: another runner that can read the folder has published the
                     # job's result already.
-                    if found is None or not found.is_closed():
+                    if files is None or not files.is_closed():
                         await self.publish(fact, key)
                 case decide.MarkOver(then):
                     if await self.retry(lambda: self.claims.mark_over(key)) and then is not None:
                         await self.publish(then, key)
                 case decide.Release():
                     await self.retry(lambda: self.claims.release(key))
-                    found = self.folders.pop(key, None)
-                    if found is not None:
-                        await asyncio.to_thread(found.give_back)
-                        self.given_back[key] = found
+                    files = self.folders.pop(key, None)
+                    if files is not None:
+                        await asyncio.to_thread(files.give_back)
+                        self.given_back[key] = files
                         self._released.add(key)
                 case decide.Close():
                     await self._forget(key)
@@ -215,11 +215,11 @@ class RunManager:
             del self._chains[key]
 
     async def _forget(self, key: str) -> None:
-        found = self.folders.get(key)
-        if found is not None:
+        files = self.folders.get(key)
+        if files is not None:
             # The run is added to the closed runs before it is removed from the open runs, so that
             # log requests and repeated facts always find the run.
-            self.closed[key] = found
+            self.closed[key] = files
             del self.folders[key]
         run = self.runs.pop(key)
         self.hung_at.pop(key, None)
@@ -227,12 +227,12 @@ class RunManager:
         self._traces.pop(key, None)
         for waiting in self.launcher.forget(key):
             self._tasks.start(self.launch(waiting))
-        if found is not None:
+        if files is not None:
             # the lists of a run's processes and pods are dropped, because nothing reads them once
             # the run is closed
-            found.journal.processes.clear()
-            found.journal.ended.clear()
-            await asyncio.to_thread(found.close)
+            files.journal.processes.clear()
+            files.journal.ended.clear()
+            await asyncio.to_thread(files.close)
         if key in self._released:
             self._released.discard(key)
             if not self.shutting_down:
@@ -265,8 +265,8 @@ class RunManager:
                 grace=plan.grace,
                 pods=containers_at_once(plan),
             )
-            found = self.folder.folder_of(identity)
-            found.write(spec_of(plan, identity, self.folder, self.ttl))
+            files = self.folder.folder_of(identity)
+            files.write(spec_of(plan, identity, self.folder, self.ttl))
         except OSError as error:
             if error.errno in NO_ROOM:
                 self._try_later(key, error)
@@ -290,9 +290,9 @@ class RunManager:
             return
         self.without_room.discard(key)
         self.given_back.pop(key, None)
-        self.folders[key] = found
+        self.folders[key] = files
         log.info("job_starting", run=key, pods=identity.pods)
-        self._tasks.start(self.launch(found), name=f"launch {key}")
+        self._tasks.start(self.launch(files), name=f"launch {key}")
 
     def try_again(self, key: str) -> None:
         """Starts or stops a run that could not be written, unless it has ended since."""
@@ -313,29 +313,29 @@ class RunManager:
         self.without_room.add(key)
         return True
 
-    async def launch(self, found: RunFiles) -> None:
+    async def launch(self, files: RunFiles) -> None:
         """Starts a shim for the run, unless the run must wait or has ended."""
         self.launcher.set_problem(await self.executor.problem())
-        key = found.identity.key
-        if self.folders.get(key) is found and key not in self.without_room:
-            await self.launcher.launch(found)
+        key = files.identity.key
+        if self.folders.get(key) is files and key not in self.without_room:
+            await self.launcher.launch(files)
 
     def _earlier_result(self, run: Run) -> RunFiles | None:
         """Returns a run of an earlier admission of the same workload with a result that came too
         late to count. The work of such a run is done, so the job does not start again.
         """
-        for found in self.runs_of(run.namespace, run.name):
-            if found.identity.uid != run.uid or found.identity.revision >= run.revision:
+        for files in self.runs_of(run.namespace, run.name):
+            if files.identity.uid != run.uid or files.identity.revision >= run.revision:
                 continue
-            found.read_journal()
-            if found.journal.is_result:
-                return found
+            files.read_journal()
+            if files.journal.is_result:
+                return files
         return None
 
     def runs_of(self, namespace: str, name: str) -> list[RunFiles]:
         """The open and the closed runs of a workload."""
         mine = run_key(namespace, name, 0)[:-1]
-        open_ones = [found for key, found in self.folders.items() if key.startswith(mine)]
+        open_ones = [files for key, files in self.folders.items() if key.startswith(mine)]
         return [*open_ones, *self.closed.of(namespace, name)]
 
     def _stop(self, key: str) -> None:
@@ -393,8 +393,8 @@ class RunManager:
         self, fact: Fact, key: str, what: str, start: str = "", secret: bytes = b""
     ) -> Outgoing:
         """The fact as a message; ``what``: distinguishes the facts of a run."""
-        found = self.folders.get(key)
-        start = found.identity.mark if found is not None else start
+        files = self.folders.get(key)
+        start = files.identity.mark if files is not None else start
         headers = {
             HEADER_MSG_ID: message_id(
                 secret or self._secret, fact.uid, getattr(fact, "revision", 0), start, what
@@ -420,15 +420,15 @@ class RunManager:
 
     def on_journal_change(self, key: str) -> None:
         """Reads the journal of a run after it has grown."""
-        found = self.folders.get(key)
-        if found is not None:
-            found.read_journal()
-            self.report_journal(key, found)
+        files = self.folders.get(key)
+        if files is not None:
+            files.read_journal()
+            self.report_journal(key, files)
 
-    def report_journal(self, key: str, found: RunFiles) -> None:
+    def report_journal(self, key: str, files: RunFiles) -> None:
         """Turns the journal of a run into events for the core; an event that the core has had
         before changes nothing."""
-        journal = found.journal
+        journal = files.journal
         if journal.up:
             self.launcher.start_done(key)
             self.handle(key, decide.Up())
@@ -470,8 +470,8 @@ class RunManager:
 
     def _stop_without_bus(self) -> None:
         """Stops, at once, jobs that have an earlier effect which still waits for the bus."""
-        for key, found in self.folders.items():
-            if self.runs[key].stage is Stage.STOPPING and found.stop_note() is None:
+        for key, files in self.folders.items():
+            if self.runs[key].stage is Stage.STOPPING and files.stop_note() is None:
                 self._stop(key)
 
     async def close(self) -> None:

@@ -155,12 +155,12 @@ RUNNER_GAUGES: Final = (RUNS, START_SLOTS, WAITING_JOBS)
 
 
 def _gauges(manager: RunManager) -> dict[str, dict[tuple[str, ...], float]]:
-    found: dict[tuple[str, ...], float] = {(one.value,): 0 for one in Stage}
+    counts: dict[tuple[str, ...], float] = {(one.value,): 0 for one in Stage}
     for run in tuple(manager.runs.values()):
-        found[(run.stage.value,)] += 1
+        counts[(run.stage.value,)] += 1
     used, free = manager.launcher.start_slots()
     return {
-        RUNS.name: found,
+        RUNS.name: counts,
         START_SLOTS.name: {("used",): used, ("free",): free},
         WAITING_JOBS.name: {(): len(manager.launcher.waiting)},
     }
@@ -441,9 +441,9 @@ def expired(
     """The keys of the closed runs with output that must be removed, the oldest run first. ``now``
     is in seconds since 1970."""
     aged = []
-    for key, found in closed.items():
+    for key, files in closed.items():
         with suppress(FileNotFoundError):  # another task is closing the run at this moment
-            aged.append((found.closed_at(), key))
+            aged.append((files.closed_at(), key))
     aged.sort()
     return [
         key

@@ -110,19 +110,19 @@ class LogReader:
         of its family, and about the workloads ``also`` of the same namespace."""
         subject = f"admit.api.events.{token(workload.namespace)}"
         names = tuple(also)
-        found: list[LoggedFact] = []
+        facts: list[LoggedFact] = []
         after = 0
         while True:
             request = Events(workload=workload.name, also=names, family=True, after=after)
             page = await self._ask(subject, request, EventsReply)
-            found += [
+            facts += [
                 LoggedFact(
                     entry.sequence, entry.time, entry.subject, bytes(entry.data), entry.trace
                 )
                 for entry in page.entries
             ]
             if page.complete or page.covered() <= after:
-                return found
+                return facts
             after = page.covered()
 
     async def _make_consumer(self, after: int | None) -> MadeConsumer:
@@ -146,12 +146,12 @@ class LogReader:
         while True:
             try:
                 answer = await self._bus.request(subject, _encode(request))
-                found = msgspec.json.decode(answer, type=reply)
-                self.trouble = found.error
+                answered = msgspec.json.decode(answer, type=reply)
+                self.trouble = answered.error
             except Unavailable as error:
                 self.trouble = str(error)
             if not self.trouble:
-                return found
+                return answered
             raise_if_cancelled()
             if self._throttle.due(clock.monotonic()):
                 log.warning("waiting_for_workload_controller", reason=self.trouble)

@@ -168,8 +168,8 @@ class OpenTraces:
     async def _before(
         self, logged: LoggedFact, workload: WorkloadName, *also: str
     ) -> list[LoggedFact]:
-        found = await self._history(workload, also)
-        return [one for one in found if one.sequence < logged.sequence]
+        facts = await self._history(workload, also)
+        return [one for one in facts if one.sequence < logged.sequence]
 
     def _register(self, logged: LoggedFact) -> None:
         name = _workload(logged.subject)
@@ -210,10 +210,10 @@ class OpenTraces:
             self._parents.pop(WorkloadName(first.namespace, variant), None)
 
 
-def _remember(found: dict[WorkloadName, T], name: WorkloadName, value: T) -> None:
-    found[name] = value
-    if len(found) > OVER_MAX:
-        del found[next(iter(found))]
+def _remember(remembered: dict[WorkloadName, T], name: WorkloadName, value: T) -> None:
+    remembered[name] = value
+    if len(remembered) > OVER_MAX:
+        del remembered[next(iter(remembered))]
 
 
 def _workload(subject: str) -> WorkloadName | None:
@@ -225,8 +225,8 @@ def _workload(subject: str) -> WorkloadName | None:
 
 
 def _name_in(logged: LoggedFact) -> str:
-    found = _workload(logged.subject)
-    return found.name if found is not None else ""
+    workload = _workload(logged.subject)
+    return workload.name if workload is not None else ""
 
 
 def _is_of(logged: LoggedFact, name: WorkloadName) -> bool:

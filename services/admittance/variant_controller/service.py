@@ -136,8 +136,8 @@ class FamilyReconciler:
         if kind == "workload" and entry.value is not None and ROLE not in entry.value:
             self.core.regular(entry.key)
         elif kind == "workload":
-            found = None if entry.value is None else read(entry.key, entry.value)
-            self.core.apply(entry.key, found, entry.revision, now)
+            workload = None if entry.value is None else read(entry.key, entry.value)
+            self.core.apply(entry.key, workload, entry.revision, now)
             self._trace(entry)
         else:
             self._object(kind, tail, _decoded(entry), now)
@@ -145,9 +145,9 @@ class FamilyReconciler:
     def _apply_as_deleted(self, entry: Entry) -> None:
         self._apply(replace(entry, value=None))
 
-    def _object(self, kind: str, tail: str, found: Any, now: datetime) -> None:
+    def _object(self, kind: str, tail: str, manifest: Any, now: datetime) -> None:
         *namespace, name = map(plain, tail.split("."))
-        self.core.apply_object(OBJECT_KINDS[kind], "".join(namespace), name, found, now)
+        self.core.apply_object(OBJECT_KINDS[kind], "".join(namespace), name, manifest, now)
 
     def _trace(self, entry: Entry) -> None:
         name = workload_name(entry.key)

@@ -192,10 +192,15 @@ class HeartbeatListener:
         now = clock.monotonic()
         for one in planned:
             self._written[one.name] = now
-            found = active_of(one.object)
-            if found is not None:
-                tell = log.info if found.status == "True" else log.warning
-                tell("check_activity", check=one.name, active=found.status, reason=found.reason)
+            condition = active_of(one.object)
+            if condition is not None:
+                tell = log.info if condition.status == "True" else log.warning
+                tell(
+                    "check_activity",
+                    check=one.name,
+                    active=condition.status,
+                    reason=condition.reason,
+                )
 
     def _changes(self) -> list[PlannedWrite]:
         now, wall = clock.monotonic(), clock.now()

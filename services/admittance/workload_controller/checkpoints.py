@@ -98,8 +98,8 @@ class CheckpointWriter:
 
     async def _first(self) -> datetime | None:
         """The time of the first message on the log."""
-        found = await read_messages(self._bus, ["admit.>"], limit=1)
-        return found[0].time if found else None
+        first = await read_messages(self._bus, ["admit.>"], limit=1)
+        return first[0].time if first else None
 
     async def write(self) -> CheckpointMade:
         """Writes a checkpoint. Raises Refused or Unavailable if the checkpoint could not be

@@ -126,15 +126,15 @@ class Durables:
                 continue  # another program wrote the request record
             if record.spec.provisioning_class_name == provisioning_class:
                 return True
-        found = (await provider_durables.existing(self._bus)).get(provisioning_class, {})
-        return bool(found.get("num_pending") or found.get("num_ack_pending"))
+        info = (await provider_durables.existing(self._bus)).get(provisioning_class, {})
+        return bool(info.get("num_pending") or info.get("num_ack_pending"))
 
 
 def required_durables(objects: Objects) -> set[DurableKey]:
     """The durables that the stored manifests require."""
     kinds = ("admissioncheck", "provisioningrequestconfig")
-    found = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))
-    return {one for one in found if one is not None}
+    required = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))
+    return {one for one in required if one is not None}
 
 
 def _of(manifest: Any) -> DurableKey | None:

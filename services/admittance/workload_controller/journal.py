@@ -66,24 +66,26 @@ async def read_position(bus: Bus) -> JournalPosition:
     immediately.
     """
     try:
-        found = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
-        bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}") if found is not None else {}
+        message = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
+        bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}") if message is not None else {}
     except (Refused, Unavailable):
         return JournalPosition()
-    if found is None:
+    if message is None:
         return JournalPosition()
     newest = int(bucket["state"]["last_seq"])
     try:
-        newest_recorded = read_commits(found.data).newest
+        newest_recorded = read_commits(message.data).newest
         if not 0 <= newest_recorded <= newest:
             raise Unreadable(
                 f"the journal names revision {newest_recorded} of the bucket of workloads, whose "
                 f"newest revision is {newest}"
             )
     except Unreadable as error:
-        log_set_aside(SetAside(subjects.CHECKPOINTS, subjects.COMMITS, found.sequence, str(error)))
-        return JournalPosition(0, found.sequence)
-    return JournalPosition(newest_recorded, found.sequence)
+        log_set_aside(
+            SetAside(subjects.CHECKPOINTS, subjects.COMMITS, message.sequence, str(error))
+        )
+        return JournalPosition(0, message.sequence)
+    return JournalPosition(newest_recorded, message.sequence)
 
 
 def unrecorded_workloads(
@@ -91,14 +93,14 @@ def unrecorded_workloads(
 ) -> list[Adopted]:
     """The workloads among the loaded entries with a revision greater than ``after``, as adopted
     workloads of the journal."""
-    found = []
+    adopted = []
     for entry in entries:
         if entry.revision <= after or not entry.key.startswith(PREFIX):
             continue
         known = workloads.get(entry.key)
         fact = known.fact or workloads.ended_by(entry.key)
-        found.append(Adopted(key=entry.key[len(PREFIX) :], revision=entry.revision, fact=fact))
-    return found
+        adopted.append(Adopted(key=entry.key[len(PREFIX) :], revision=entry.revision, fact=fact))
+    return adopted
 
 
 class Journal:
@@ -209,7 +211,7 @@ class Journal:
         """The waiting commits that fit into the next journal message, and their number of keys."""
         keys = length = 0
         for count, one in enumerate(self._pending):
-            long = sum(map(len, one.keys)) + sum(len(found.key) for found in one.adopted)
+            long = sum(map(len, one.keys)) + sum(len(workload.key) for workload in one.adopted)
             more = len(one.keys) + len(one.adopted) + 1
             if count and length + long + KEY_EXTRA * more > MESSAGE_MAX:
                 return self._pending[:count], keys
@@ -221,7 +223,7 @@ class Journal:
 def _newest(one: Committed) -> int:
     runs = one.runs
     written = (first + count - 1 for first, count in zip(runs[::2], runs[1::2], strict=True))
-    return max((*written, *(found.revision for found in one.adopted)), default=0)
+    return max((*written, *(workload.revision for workload in one.adopted)), default=0)
 
 
 CLOSE_SECONDS: Final = 2.0
@@ -248,7 +250,7 @@ class HistoryRecorder:
         bus: Bus,
         lock: asyncio.Lock,
         controller: Controller,
-        found: JournalAtTakeover,
+        state: JournalAtTakeover,
         *,
         epoch: int,
         every_seconds: float,
@@ -259,18 +261,18 @@ class HistoryRecorder:
             bus,
             epoch,
             controller.manifests_floor,
-            found.newest,
-            begins=not found.position.newest and not some and not controller.read,
+            state.newest,
+            begins=not state.position.newest and not some and not controller.read,
         )
-        self.journal.last_message = found.position.sequence
+        self.journal.last_message = state.position.sequence
         self.journal.through = controller.read
         self.recorder = CheckpointWriter(
             bus, lock, lambda: self.journal.through, self._take, every_seconds
         )
         # The first checkpoint is due at once if workloads were written before the journal began:
         # only a checkpoint records them.
-        self._at_once = not found.position.newest and some
-        self._adopted = found.adopted if found.position.newest else []
+        self._at_once = not state.position.newest and some
+        self._adopted = state.adopted if state.position.newest else []
         self._tasks = BackgroundTasks(_log_failure)
 
     def start(self, now: datetime) -> None:

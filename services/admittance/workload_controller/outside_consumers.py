@@ -74,11 +74,11 @@ class OutsideConsumers:
 
     async def announced(self, _data: bytes, _subject: str) -> AnnouncedReply:
         """The runners that have announced themselves. Raises Refused or Unavailable."""
-        found = [
+        runners = [
             AnnouncedRunner(runner=runner, consumer=one.consumer, since=at)
             for runner, (one, at) in (await self._announcements()).items()
         ]
-        return AnnouncedReply(runners=tuple(sorted(found, key=lambda one: one.runner)))
+        return AnnouncedReply(runners=tuple(sorted(runners, key=lambda one: one.runner)))
 
     async def remove_runner(self, name: str, user: str) -> DeleteReply:
         """Deletes the consumer and the announcement of a runner, unless a program reads the
@@ -92,32 +92,32 @@ class OutsideConsumers:
             if name in (runner, one.consumer)
         }
         consumers = {f"{RUNNER_DURABLE}{token(one)}" for one in (name, *known.values()) if one}
-        found = [
+        infos = [
             info
             for info in await list_consumers(self._bus, STREAM)
             if info["name"] in consumers or _numbered(info["name"]) in consumers
         ]
-        for info in found:
+        for info in infos:
             if info.get("num_waiting") or info.get("push_bound"):
                 return DeleteReply(
                     error=f"runner {name} reads {info['name']}: stop it first; a runner that was "
                     "killed seems to read for another half a minute"
                 )
-        for info in found:
+        for info in infos:
             await self._delete(STREAM, info["name"])
         for runner in known:
             key = f"{ANNOUNCED_RUNNERS}.{token(runner)}"
             await self._bus.publish(delete_message(key, expected=None, bucket=CLAIMS))
-        if not found and not known:
+        if not infos and not known:
             return DeleteReply(outcome="absent")
-        log.info("runner_deleted", runner=name, consumers=len(found), user=user)
+        log.info("runner_deleted", runner=name, consumers=len(infos), user=user)
         return DeleteReply(outcome="deleted")
 
     async def _announcements(self) -> dict[str, tuple[RunnerAnnouncement, datetime]]:
         """The announcements by runner, with their times; one that cannot be read counts as
         empty."""
         start = f"$KV.{CLAIMS}.{ANNOUNCED_RUNNERS}."
-        found: dict[str, tuple[RunnerAnnouncement, datetime]] = {}
+        announcements: dict[str, tuple[RunnerAnnouncement, datetime]] = {}
         after = 0
         while message := await next_from_leader(self._bus, KV_CLAIMS, after, f"{start}*"):
             after = message.sequence
@@ -127,8 +127,8 @@ class OutsideConsumers:
                 one = read_announcement(message.data)
             except Unreadable:
                 one = RunnerAnnouncement()
-            found[message.subject.removeprefix(start)] = one, message.time
-        return found
+            announcements[message.subject.removeprefix(start)] = one, message.time
+        return announcements
 
     async def of_runner(self, data: bytes, subject: str) -> ConsumerReply:
         """Makes the consumer that a runner requests. Raises ValueError for a wrong request, and

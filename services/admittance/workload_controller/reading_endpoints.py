@@ -154,7 +154,7 @@ async def _events(
     filters = filters_of(token(namespace) if namespace else "", names)
     read = filters if filters == EVERYTHING else [*filters, f"{DEADLETTER}>"]
     limit = max(1, min(request.limit, 500))
-    found: list[StoredMessage] = []
+    messages: list[StoredMessage] = []
     after, whole = request.after, False
     async with turns.of(namespace):
         for _ in range(PAGES_MAX):
@@ -170,11 +170,11 @@ async def _events(
             except Refused as error:
                 return EventsReply(error=str(error))
             after = page[-1].sequence if page else after
-            found = [one for one in page if is_under(filters, one)]
-            if found or whole:
+            messages = [one for one in page if is_under(filters, one)]
+            if messages or whole:
                 break
-    entries = first_fitting([_entry(one, outcome(one.sequence)) for one in found])
-    if len(entries) < len(found):
+    entries = first_fitting([_entry(one, outcome(one.sequence)) for one in messages])
+    if len(entries) < len(messages):
         after, whole = entries[-1].sequence, False
     return EventsReply(
         entries=tuple(entries), complete=whole, after=after, compacted_until=compacted_until()
@@ -215,7 +215,7 @@ def objects_reply(entries: Sequence[bucket.Entry]) -> ObjectsReply:
     reply: the revision of the last entry that it covers, also if this entry is a deletion.
     """
     size, last = 0, 0
-    found: list[ObjectEntry] = []
+    objects: list[ObjectEntry] = []
     for entry in entries:
         one = _object_entry(entry)
         size += len(one.key) + 100 + (len(one.value) if one.value is not msgspec.UNSET else 0)
@@ -223,8 +223,8 @@ def objects_reply(entries: Sequence[bucket.Entry]) -> ObjectsReply:
             break
         last = entry.revision
         if entry.value is not None:
-            found.append(one)
-    return ObjectsReply(objects=tuple(found), last=last)
+            objects.append(one)
+    return ObjectsReply(objects=tuple(objects), last=last)
 
 
 _checked = msgspec.json.Decoder(msgspec.Raw).decode

@@ -141,8 +141,8 @@ async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
     missed: list[Message] = []
     for start in range(0, len(wanted), 200):
         part = wanted[start : start + 200]
-        found = await asyncio.gather(*(last(bus, said.subject) for _, said in part))
-        for (revision, said), before in zip(part, found, strict=True):
+        stored = await asyncio.gather(*(last(bus, said.subject) for _, said in part))
+        for (revision, said), before in zip(part, stored, strict=True):
             if before is None or not revision <= _revision_of(before, newest):
                 missed.append(said)
     await _publish(bus, missed)

@@ -313,8 +313,8 @@ def _cohorts_above(controller: Controller, cluster_queue: str) -> Iterator[str]:
 
 
 def _controller(controller: Controller, check: str) -> str:
-    found = controller.objects.check(check)
-    return found.spec.controller_name if found is not None else UNKNOWN
+    manifest = controller.objects.check(check)
+    return manifest.spec.controller_name if manifest is not None else UNKNOWN
 
 
 def _queue(controller: Controller, before: StoredWorkload | None, after: StoredWorkload) -> str:

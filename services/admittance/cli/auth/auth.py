@@ -141,8 +141,8 @@ def show(call: Call, folder: Path, name: str) -> None:
 
 def _show_rules(title: str, rules: Iterable[Rule]) -> None:
     groups = [
-        (purpose, [rule.pattern for rule in found])
-        for purpose, found in groupby(rules, key=lambda rule: rule.purpose)
+        (purpose, [rule.pattern for rule in group])
+        for purpose, group in groupby(rules, key=lambda rule: rule.purpose)
     ]
     if not groups:
         return

@@ -60,7 +60,7 @@ def container_users(now: datetime) -> list[User]:
             created=now,
         )
 
-    found = [
+    users = [
         user(
             one.name,
             one.role,
@@ -68,9 +68,9 @@ def container_users(now: datetime) -> list[User]:
         )
         for one in SERVICES.values()
     ]
-    found.append(user(SECOND_RUNNER, RUNNER.role))
-    found += [user(name, "check", controller) for name, controller in CHECKS.items()]
-    return [*found, user(ADMIN, ADMIN)]
+    users.append(user(SECOND_RUNNER, RUNNER.role))
+    users += [user(name, "check", controller) for name, controller in CHECKS.items()]
+    return [*users, user(ADMIN, ADMIN)]
 
 
 def cluster_config(password: str) -> str:

@@ -29,25 +29,25 @@ def list_(call: Call) -> None:
         current = contexts.current_name(os.environ)
     except BadContext as error:
         output.warn(str(error))
-    found = []
+    readable = []
     for name in contexts.names(os.environ):
         try:
-            found.append(contexts.context_named(os.environ, name))
+            readable.append(contexts.context_named(os.environ, name))
         except BadContext as error:
             output.warn(str(error))
     if call.output is Output.NAME:
-        for one in found:
+        for one in readable:
             output.say(one.name)
         return
-    if output.show_value([_value(one, current) for one in found], call.output):
+    if output.show_value([_value(one, current) for one in readable], call.output):
         return
-    if not found:
+    if not readable:
         output.note("no contexts: `admit up` writes one")
         return
     columns = output.columns_of("CURRENT", "NAME", "SERVER", "CREDENTIALS")
     rows = [
         ["*" if one.name == current else "", one.name, shown(one.url), one.creds or output.NOTHING]
-        for one in found
+        for one in readable
     ]
     output.show_table(output.Table(columns, rows), wide=call.output is Output.WIDE)
 
@@ -57,10 +57,10 @@ def list_(call: Call) -> None:
 def use(name: str) -> None:
     """Make a context the current context."""
     try:
-        found = contexts.use(os.environ, name)
+        used = contexts.use(os.environ, name)
     except BadContext as error:
         raise RequestFailed(str(error)) from None
-    output.say(f"context {found.name}: {shown(found.url)}")
+    output.say(f"context {used.name}: {shown(used.url)}")
 
 
 @command(without=[Output.NAME])
@@ -70,22 +70,26 @@ def show(call: Call, name: str | None) -> None:
     try:
         current = contexts.current_name(os.environ)
         chosen = name or current
-        found = None if chosen is None else contexts.context_named(os.environ, chosen)
+        selected = None if chosen is None else contexts.context_named(os.environ, chosen)
     except BadContext as error:
         raise RequestFailed(str(error)) from None
-    if found is None:
+    if selected is None:
         raise RequestFailed("there is no current context: `admit up` writes one")
-    if output.show_value(_value(found, current), call.output):
+    if output.show_value(_value(selected, current), call.output):
         return
-    files = (("TLS CA", found.tls_ca), ("TLS cert", found.tls_cert), ("TLS key", found.tls_key))
+    files = (
+        ("TLS CA", selected.tls_ca),
+        ("TLS cert", selected.tls_cert),
+        ("TLS key", selected.tls_key),
+    )
     output.facts(
         [
-            ("Name", found.name),
-            ("Current", "yes" if found.name == current else "no"),
-            ("Server", shown(found.url)),
-            ("Credentials", found.creds or output.NOTHING),
+            ("Name", selected.name),
+            ("Current", "yes" if selected.name == current else "no"),
+            ("Server", shown(selected.url)),
+            ("Credentials", selected.creds or output.NOTHING),
             *((title, file) for title, file in files if file),
-            *([("TLS first", "yes")] if found.tls_first else []),
+            *([("TLS first", "yes")] if selected.tls_first else []),
         ]
     )
 

@@ -81,14 +81,14 @@ def answer(program: click.Command, instruction: str) -> int:
         sys.stderr.write(f'error: completion "{instruction}" is not supported\n')
         return 1
     words, start = _typed(shell)
-    found = ShellComplete(program, {}, "admit", "").get_completions(words, start)
+    items = ShellComplete(program, {}, "admit", "").get_completions(words, start)
     if shell == "zsh":
-        texts = "\n".join(_zsh(one) for one in found)
-        sys.stdout.write(f"_arguments '*: :(({texts}))'\n" if found else "_files\n")
+        texts = "\n".join(_zsh(one) for one in items)
+        sys.stdout.write(f"_arguments '*: :(({texts}))'\n" if items else "_files\n")
         return 0
     if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        return 0 if found else 1
-    for one in found:
+        return 0 if items else 1
+    for one in items:
         about = " ".join((one.help or "").split())
         if shell == "fish" and about:
             sys.stdout.write(f"{one.value}\t{about}\n")

@@ -94,8 +94,8 @@ class _Number(click.ParamType[int | float]):
 
 
 def _declared(function: Callable[..., Any]) -> list[click.Parameter]:
-    found: list[click.Parameter] = function.__dict__.setdefault("declared", [])
-    return found
+    parameters: list[click.Parameter] = function.__dict__.setdefault("declared", [])
+    return parameters
 
 
 def _completing(complete: Complete | None) -> Any:
@@ -384,8 +384,8 @@ class Group(Help, click.Group):
 
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         """The names and summaries of the commands, by section."""
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        yield "Commands", [(name, summary(one)) for name, one in found if one is not None]
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        yield "Commands", [(name, summary(one)) for name, one in commands if one is not None]
 
 
 def group(about: str, *commands: Command) -> Group:

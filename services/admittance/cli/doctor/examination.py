@@ -41,17 +41,17 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
     entries all, not only the first."""
     answers = await health_answers(bus.bus, seconds=HEALTH_SECONDS)
     replies = [answer.reply for answer in answers]
-    found = without_repeats(finding for reply in replies for finding in reply.findings)
+    reported = without_repeats(finding for reply in replies for finding in reply.findings)
     infos = await stream_infos(bus.bus)
     monitored = await servers.monitor_findings(options.monitors)
     log = await consumers.consumers_of_log(bus.bus)
     waiting = await runners.waiting_jobs(bus, replies, log)
     lines = [
         *await servers.server_findings(
-            bus.bus, options.url, [*found, *monitored], quiet=options.tls_first
+            bus.bus, options.url, [*reported, *monitored], quiet=options.tls_first
         ),
         *monitored,
-        *found,
+        *reported,
         *clock_findings(answers, await servers.clock_of_server(bus.bus)),
         *streams.stream_findings(infos),
         *streams.replica_findings(infos, replies),

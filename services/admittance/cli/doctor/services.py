@@ -49,12 +49,12 @@ def instance_finding(one: HealthReply) -> Finding:
     leads = f", leads {', '.join(one.leads)}" if one.leads else ""
     leader, seen = one.details.get(LEADER), one.details.get(LEADER_SEEN, "never")
     if leader == NO_LEADER:
-        found = f"{one.instance} alive, does not lead, sees no leader (last seen: {seen})"
+        situation = f"{one.instance} alive, does not lead, sees no leader (last seen: {seen})"
         todo = (
             "correct other findings first; if none explains it after ADMIT_LEASE_SECONDS (5), "
             f"restart this instance and report it: {DOWN}"
         )
-        return wrong(one.service, found, todo)
+        return wrong(one.service, situation, todo)
     if leader is not None:
         leads = f", stands by for {leader} (last seen: {seen})"
     details = "".join(

@@ -33,14 +33,14 @@ COLUMNS: Final = columns_of(
 )
 
 
-def row(found: BucketObject, now: datetime) -> tuple[str, ...]:
+def row(stored: BucketObject, now: datetime) -> tuple[str, ...]:
     """A row of `get provisioningrequests`."""
-    record = record_of(found)
+    record = record_of(stored)
     if record is None:
-        return (found.name, *(UNKNOWN,) * (len(COLUMNS) - 1))
+        return (stored.name, *(UNKNOWN,) * (len(COLUMNS) - 1))
     spec = record.spec
     return (
-        found.name,
+        stored.name,
         spec.workload,
         spec.check,
         spec.provisioning_class_name,

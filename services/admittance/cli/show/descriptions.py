@@ -37,55 +37,55 @@ from admittance.workload.waiting_reason import reason_of
 LAST_EVENTS: Final = 12
 
 
-async def show_workload(bus: Link, found: BucketObject) -> None:
+async def show_workload(bus: Link, stored: BucketObject) -> None:
     """Prints a workload."""
-    family = await _family(bus, found)
-    events = await _events(bus, found)
-    asked = await of_family(bus, found, family)
+    family = await _family(bus, stored)
+    events = await _events(bus, stored)
+    asked = await of_family(bus, stored, family)
     silent = await silent_classes(bus, asked)
-    because = await _because(bus, found, clock.now())
-    answer = await answer_of_runner(bus, found.workload(), clock.now())
+    because = await _because(bus, stored, clock.now())
+    answer = await answer_of_runner(bus, stored.workload(), clock.now())
     failed = sections.retry_lines(answer.retries, clock.now())
-    _show_workload(found, events, clock.now(), family, because, asked, silent, failed)
+    _show_workload(stored, events, clock.now(), family, because, asked, silent, failed)
 
 
-async def _family(bus: Link, found: BucketObject) -> Family | None:
+async def _family(bus: Link, stored: BucketObject) -> Family | None:
     """The family of a parent, or of a variant if its parent exists."""
-    workload = found.workload()
+    workload = stored.workload()
     if is_parent(workload):
-        return await family_of(bus, found)
+        return await family_of(bus, stored)
     if not is_variant(workload):
         return None
-    parent = await parent_of(bus, found)
+    parent = await parent_of(bus, stored)
     return None if parent is None else await family_of(bus, parent)
 
 
-async def _because(bus: Link, found: BucketObject, now: datetime) -> tuple[str, str]:
+async def _because(bus: Link, stored: BucketObject, now: datetime) -> tuple[str, str]:
     """Reason and message of the workload's phase. For a pending workload reason and message come
     from the scheduler, which knows more than the stored status, such as an inactive queue.
     """
-    workload = found.workload()
+    workload = stored.workload()
     if phase(workload, now) is Phase.PENDING:
-        reply = await explained(bus, found.namespace, found.name)
+        reply = await explained(bus, stored.namespace, stored.name)
         if reply is not None and (reply := corrected(workload, reply, now)).reason:
             return reply.reason, reply.message
     return reason_of(workload, now)
 
 
-async def _events(bus: Link, found: BucketObject) -> Sequence[EventLine] | None:
+async def _events(bus: Link, stored: BucketObject) -> Sequence[EventLine] | None:
     try:
-        return await _recent(bus, found, LAST_EVENTS)
+        return await _recent(bus, stored, LAST_EVENTS)
     except RequestFailed as error:
         output.warn(f"no events: {error}")
         return None
 
 
-async def _recent(bus: Link, found: BucketObject, count: int) -> list[EventLine]:
+async def _recent(bus: Link, stored: BucketObject, count: int) -> list[EventLine]:
     """The last ``count`` events of one workload, oldest first; for a parent including its variants.
     Events of an earlier workload of the same name are left out."""
-    variants = VariantNames(bus, found.namespace, found.name)
-    meta = found.workload().metadata
-    said = history_of(bus, found.namespace, found.name, variants)
+    variants = VariantNames(bus, stored.namespace, stored.name)
+    meta = stored.workload().metadata
+    said = history_of(bus, stored.namespace, stored.name, variants)
     told = [entry async for entry in said if not is_bookkeeping(entry)]
     effects = FactEffects()
     own = [entry for entry in told if is_of(entry, meta)]
@@ -93,7 +93,7 @@ async def _recent(bus: Link, found: BucketObject, count: int) -> list[EventLine]
 
 
 def _show_workload(
-    found: BucketObject,
+    stored: BucketObject,
     events: Sequence[EventLine] | None,
     now: datetime,
     family: Family | None,
@@ -102,8 +102,8 @@ def _show_workload(
     silent: Collection[str] = (),
     failed: Sequence[str] = (),
 ) -> None:
-    workload = found.workload()
-    plain = found.plain()
+    workload = stored.workload()
+    plain = stored.plain()
     spec = head(workload)
     meta = workload.metadata
     status = workload.status
@@ -111,8 +111,8 @@ def _show_workload(
     members = [variant.workload for variant in family.variants] if family is not None else []
     output.facts(
         [
-            ("Name", found.name),
-            ("Namespace", found.namespace),
+            ("Name", stored.name),
+            ("Namespace", stored.namespace),
             ("Uid", meta.uid),
             ("Created", _moment(meta.creation_timestamp, now)),
             ("Submitted by", status.submitted_by),
@@ -214,44 +214,44 @@ async def show_cohort(bus: Link, name: str) -> None:
     _show_object(kinds.COHORT, found, {}, clock.now(), tree)
 
 
-async def show_object(bus: Link, kind: kinds.ObjectKind, found: BucketObject) -> None:
+async def show_object(bus: Link, kind: kinds.ObjectKind, stored: BucketObject) -> None:
     """Prints an object that is no workload, with its live counters or bookings."""
-    counters = await lists.live_counters(bus, kind, [found])
-    [found] = await lists.with_bookings(bus, kind, [found])
-    _show_object(kind, found, counters, clock.now())
+    counters = await lists.live_counters(bus, kind, [stored])
+    [stored] = await lists.with_bookings(bus, kind, [stored])
+    _show_object(kind, stored, counters, clock.now())
 
 
 def _show_object(
     kind: kinds.ObjectKind,
-    found: BucketObject,
+    stored: BucketObject,
     counters: tables.Counters,
     now: datetime,
     tree: Sequence[NodeStatus] = (),
 ) -> None:
-    plain = found.plain()
-    namespace = found.namespace if kind.namespaced else ""
-    counted = counters.get((namespace, found.name))
-    created = found.created()
+    plain = stored.plain()
+    namespace = stored.namespace if kind.namespaced else ""
+    counted = counters.get((namespace, stored.name))
+    created = stored.created()
     output.facts(
         [
-            ("Name", found.name),
-            ("Namespace", found.namespace),
+            ("Name", stored.name),
+            ("Namespace", stored.namespace),
             ("Kind", f"{plain.get('kind', kind.manifest)} ({plain.get('apiVersion', '')})"),
             ("Created", _moment(created, now)),
             ("Generation", str(field(plain, "metadata", "generation", default=""))),
             ("Labels", pairs(field(plain, "metadata", "labels", default={}))),
             ("Annotations", pairs(field(plain, "metadata", "annotations", default={}))),
             *(_counted(counted) if counted is not None else ()),
-            *sections.facts_of(tree, found.name),
-            ("Wrong", pools.wrong(found) if kind is kinds.MACHINE_POOL else ""),
+            *sections.facts_of(tree, stored.name),
+            ("Wrong", pools.wrong(stored) if kind is kinds.MACHINE_POOL else ""),
         ]
     )
-    output.section("Tree", sections.tree_table(tree, found.name))
+    output.section("Tree", sections.tree_table(tree, stored.name))
     if kind is kinds.CLUSTER_QUEUE:
         _show_policy(plain)
     if kind is kinds.MACHINE_POOL:
-        output.section("Machines", pools.kind_table(found))
-        output.section("Booked by", pools.booking_table(found, now))
+        output.section("Machines", pools.kind_table(stored))
+        output.section("Booked by", pools.booking_table(stored, now))
     if counted is not None and counted.usage:
         output.section("Usage", sections.usage(counted, quota=kind is kinds.CLUSTER_QUEUE))
     output.section("Conditions", sections.conditions(plain, now))

@@ -76,19 +76,19 @@ def show(answer: Explanation, waits: Sequence[str]) -> None:
 
 
 def _show(
-    found: BucketObject, reply: ExplainReply, shown_phase: str, family: Family | None, refused: str
+    stored: BucketObject, reply: ExplainReply, shown_phase: str, family: Family | None, refused: str
 ) -> None:
     now = clock.now()
     reason, message = reply.reason, reply.message
     if not reason:
-        reason, message = reason_of(found.workload(), now)
+        reason, message = reason_of(stored.workload(), now)
     because = reason_text(shown_phase, reason, message)
     output.say(
-        f"{found.namespace}/{found.name} is {shown_phase}" + (f" ({because})" if because else "")
+        f"{stored.namespace}/{stored.name} is {shown_phase}" + (f" ({because})" if because else "")
     )
     if refused:
         output.say(f"after its admission its job will fail: {output.clean(refused)}")
-    if user := found.workload().status.submitted_by:
+    if user := stored.workload().status.submitted_by:
         output.say(f"submitted by {output.clean(user)}")
     if reply.parent:
         output.say(f"a variant of workload {reply.parent}: `admit explain workload {reply.parent}`")
@@ -96,7 +96,7 @@ def _show(
         output.say(line)
     members = {one.found.name: one for one in family.variants} if family is not None else {}
     _details(
-        found.workload(), reply, now, variants=[member.workload for member in members.values()]
+        stored.workload(), reply, now, variants=[member.workload for member in members.values()]
     )
     # The variants of a finished parent wait for nothing.
     if family is not None and not reply.variants and shown_phase != Phase.FINISHED:
@@ -337,12 +337,12 @@ def holder_table(holders: Sequence[Holder]) -> Table:
 
 def barriers(verdicts: Sequence[FlavorVerdict]) -> tuple[str, ...]:
     """Lines that say for each flavor why preemption does not help."""
-    found = [
+    lines = [
         f"{bar.resource} in flavor {bar.flavor}: {bar.message} ({bar.rule})"
         for verdict in verdicts
         for bar in verdict.barriers
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(lines))
 
 
 def preempted(by: PreemptedBy, now: datetime) -> Iterator[str]:

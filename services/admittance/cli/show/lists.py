@@ -27,23 +27,23 @@ TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
 async def with_bookings(
-    bus: Link, kind: ObjectKind, found: list[BucketObject]
+    bus: Link, kind: ObjectKind, stored: list[BucketObject]
 ) -> list[BucketObject]:
     """Adds to each MachinePool the bookings of its machines; returns other objects unchanged."""
     if kind is not kinds.MACHINE_POOL:
-        return found
+        return stored
     from admittance.cli.show import pools
 
-    return await pools.with_bookings(bus, kind, found, clock.now())
+    return await pools.with_bookings(bus, kind, stored, clock.now())
 
 
-async def variants_of(bus: Link, found: BucketObject) -> list[BucketObject]:
+async def variants_of(bus: Link, stored: BucketObject) -> list[BucketObject]:
     """The variants of a parent, which a table shows below the parent."""
-    if head(found.workload()).role != PARENT:
+    if head(stored.workload()).role != PARENT:
         return []
     from admittance.client.requests.families import family_of
 
-    return [variant.found for variant in (await family_of(bus, found)).variants]
+    return [variant.found for variant in (await family_of(bus, stored)).variants]
 
 
 async def find_all(bus: Link, kind: ObjectKind, namespace: str | None) -> list[BucketObject]:
@@ -55,11 +55,11 @@ async def find_all(bus: Link, kind: ObjectKind, namespace: str | None) -> list[B
     return readable
 
 
-def readable(kind: ObjectKind, found: Sequence[BucketObject]) -> list[BucketObject]:
+def readable(kind: ObjectKind, stored: Sequence[BucketObject]) -> list[BucketObject]:
     """The objects that can be decoded; prints a warning for each object that cannot be decoded."""
-    aside = sorted(one.key for one in found if not one.is_readable())
+    aside = sorted(one.key for one in stored if not one.is_readable())
     _warn_of_unreadable(kind, aside)
-    return [one for one in found if one.key not in aside]
+    return [one for one in stored if one.key not in aside]
 
 
 def _warn_of_unreadable(kind: ObjectKind, aside: Sequence[str]) -> None:
@@ -69,15 +69,15 @@ def _warn_of_unreadable(kind: ObjectKind, aside: Sequence[str]) -> None:
 
 
 async def live_counters(
-    bus: Link, kind: ObjectKind, found: Sequence[BucketObject]
+    bus: Link, kind: ObjectKind, stored: Sequence[BucketObject]
 ) -> tables.Counters:
     """The scheduler's counters (such as pending workloads) of the found queues. If the scheduler
     does not answer, prints a warning and returns no counters.
     """
-    if kind not in QUEUES or not found:
+    if kind not in QUEUES or not stored:
         return {}
-    narrow = found[0].name if len(found) == 1 and kind is kinds.CLUSTER_QUEUE else ""
-    namespaces = {one.namespace for one in found} if kind is kinds.LOCAL_QUEUE else set()
+    narrow = stored[0].name if len(stored) == 1 and kind is kinds.CLUSTER_QUEUE else ""
+    namespaces = {one.namespace for one in stored} if kind is kinds.LOCAL_QUEUE else set()
     within = namespaces.pop() if len(namespaces) == 1 else None
     try:
         query = Queues(cluster_queue=narrow)
@@ -92,7 +92,7 @@ async def live_counters(
 
 
 async def waiting_reasons(
-    call: Call, bus: Link, kind: ObjectKind, found: Sequence[BucketObject], within: str | None
+    call: Call, bus: Link, kind: ObjectKind, stored: Sequence[BucketObject], within: str | None
 ) -> tables.Reasons:
     """Why workloads wait, from the scheduler. The reasons in stored workloads are older than the
     scheduler's, and do not mention an inactive queue.
@@ -103,7 +103,7 @@ async def waiting_reasons(
     if kind is not kinds.WORKLOAD or call.output not in TABLES:
         return {}
     now = clock.now()
-    if all(phase(one.workload(), now) is not Phase.PENDING for one in found):
+    if all(phase(one.workload(), now) is not Phase.PENDING for one in stored):
         return {}
     try:
         reply = await bus.ask("pending", PendingQuery(), PendingReply, namespace=within)
@@ -112,24 +112,24 @@ async def waiting_reasons(
     return {(row.namespace, row.name): (row.reason, row.message) for row in reply.rows}
 
 
-def shown(kind: ObjectKind, found: BucketObject, counters: tables.Counters) -> dict[str, Any]:
+def shown(kind: ObjectKind, stored: BucketObject, counters: tables.Counters) -> dict[str, Any]:
     """The object as JSON and YAML output shows it."""
     if kind is kinds.WORKLOAD:
-        return shown_workload(found)
+        return shown_workload(stored)
     if kind in QUEUES:
-        namespace = found.namespace if kind.namespaced else ""
-        return shown_queue(found, counters.get((namespace, found.name)))
+        namespace = stored.namespace if kind.namespaced else ""
+        return shown_queue(stored, counters.get((namespace, stored.name)))
     if kind is kinds.MACHINE_POOL:
         from admittance.cli.show import pools
 
-        return pools.shown(found)
-    return shown_object(found)
+        return pools.shown(stored)
+    return shown_object(stored)
 
 
 def show(
     call: Call,
     kind: ObjectKind,
-    found: Sequence[BucketObject],
+    stored: Sequence[BucketObject],
     counters: tables.Counters,
     *,
     single: bool,
@@ -142,20 +142,20 @@ def show(
     """
     match call.output:
         case Output.NAME:
-            for one in found:
+            for one in stored:
                 output.say(f"{kind.qualified}/{one.name}")
         case Output.JSON | Output.YAML:
-            values = [shown(kind, one, counters) for one in found]
+            values = [shown(kind, one, counters) for one in stored]
             whole = values[0] if single else as_list(values)
             (output.show_json if call.output is Output.JSON else output.show_yaml)(whole)
         case Output.TABLE | Output.WIDE:
-            if not found:
+            if not stored:
                 here = f" in namespace {call.namespace}" if kind.namespaced else ""
                 matching = "matching " if filtered else ""
                 output.note(f"no {matching}{kind.plural}" + ("" if all_namespaces else here))
                 return
             table = tables.table(
-                *(kind, found, clock.now(), counters),
+                *(kind, stored, clock.now(), counters),
                 all_namespaces=all_namespaces,
                 waits=reasons,
             )
@@ -179,7 +179,7 @@ def show_deletions(kind: kinds.ObjectKind, batch: list[Entry], *, shown: bool) -
 def show_changes(
     call: Call,
     kind: kinds.ObjectKind,
-    found: list[BucketObject],
+    stored: list[BucketObject],
     counters: tables.Counters,
     widths: list[int],
     *,
@@ -187,15 +187,15 @@ def show_changes(
 ) -> None:
     match call.output:
         case Output.JSON:
-            for one in found:
+            for one in stored:
                 output.show_json_line(shown(kind, one, counters))
         case Output.YAML:
             raise BadInput("-w goes with a table, -o wide, -o name or -o json")
         case Output.NAME:
-            for one in found:
+            for one in stored:
                 output.say(f"{kind.qualified}/{one.name}")
         case Output.TABLE | Output.WIDE:
-            table = tables.table(kind, found, clock.now(), counters, all_namespaces=all_namespaces)
+            table = tables.table(kind, stored, clock.now(), counters, all_namespaces=all_namespaces)
             narrowed = table.narrowed(call.output is Output.WIDE)
             first = not widths
             output.widen(widths, narrowed)

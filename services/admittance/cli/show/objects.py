@@ -39,13 +39,13 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return conditions
 
 
-def shown_object(found: BucketObject) -> dict[str, Any]:
+def shown_object(stored: BucketObject) -> dict[str, Any]:
     """The stored object with defaults filled into its spec."""
     from admittance.api.manifests import complete
     from admittance.api.problems import ManifestError
     from admittance.api.reading.objects import decode_object
 
-    value = found.plain()
+    value = stored.plain()
     try:
         manifest = decode_object(value).manifest
     except ManifestError:
@@ -55,11 +55,11 @@ def shown_object(found: BucketObject) -> dict[str, Any]:
     return value
 
 
-def shown_workload(found: BucketObject) -> dict[str, Any]:
+def shown_workload(stored: BucketObject) -> dict[str, Any]:
     """The stored workload with defaults filled in, and with ``status.admissionChecksConditions``,
     which is computed.
     """
-    value = shown_object(found)
+    value = shown_object(stored)
     status = value.setdefault("status", {})
     status["admissionChecksConditions"] = check_conditions(status.get("admissionChecks") or [])
     return value
@@ -77,9 +77,9 @@ def _usage(counted: QueueStatus, amount_of: Callable[[FlavorUsage], int]) -> lis
     return [{"name": flavor, "resources": rows} for flavor, rows in by_flavor.items()]
 
 
-def shown_queue(found: BucketObject, counted: QueueStatus | None) -> dict[str, Any]:
+def shown_queue(stored: BucketObject, counted: QueueStatus | None) -> dict[str, Any]:
     """The stored queue with its live counters in ``status``, in Kueue's spelling."""
-    value = shown_object(found)
+    value = shown_object(stored)
     if counted is None:
         return value
     status = {**(value.get("status") or {})}

@@ -62,9 +62,9 @@ async def pending(
     return PendingList(rows, total, query.others, not all_rows)
 
 
-def show(call: Call, found: PendingList, namespace: str | None) -> None:
+def show(call: Call, waiting: PendingList, namespace: str | None) -> None:
     """Prints pending workloads in the output format of the call."""
-    rows, total = found.rows, found.total
+    rows, total = waiting.rows, waiting.total
     if output.show_value({"items": [_whole(row) for row in rows], "total": total}, call.output):
         return
     if call.output is Output.NAME:
@@ -72,10 +72,10 @@ def show(call: Call, found: PendingList, namespace: str | None) -> None:
             output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
         return
     if not total:
-        output.note("nothing pending matches" if found.chosen else "nothing is pending")
+        output.note("nothing pending matches" if waiting.chosen else "nothing is pending")
         return
     several = namespace is None or any(row.namespace != namespace for row in rows)
-    table = pending_table(rows, clock.now(), all_namespaces=several, sizes=found.sizes)
+    table = pending_table(rows, clock.now(), all_namespaces=several, sizes=waiting.sizes)
     output.show_table(table, wide=call.output is Output.WIDE)
     if total > len(rows):
         output.note(f"{total - len(rows)} more pending; --limit shows more")
@@ -102,10 +102,10 @@ async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[Pe
     async def one(row: PendingRow) -> PendingRow:
         if not row.parked or row.reason not in BACKOFF_REASONS:
             return row
-        found = await lookup(bus, kinds.WORKLOAD.object_key(row.namespace, row.name))
-        if found is None or not found.is_workload():
+        stored = await lookup(bus, kinds.WORKLOAD.object_key(row.namespace, row.name))
+        if stored is None or not stored.is_workload():
             return row
-        workload, now = found.workload(), clock.now()
+        workload, now = stored.workload(), clock.now()
         if phase(workload, now) is not Phase.BACKOFF:
             return row
         reason, message = reason_of(workload, now)

@@ -62,81 +62,81 @@ class BookedPool(BucketObject):
     pool_usage: PoolUsage | None = None
 
 
-def _usage(found: BucketObject) -> PoolUsage | None:
+def _usage(stored: BucketObject) -> PoolUsage | None:
     """What is booked of a MachinePool; None if its bookings were not read."""
-    return found.pool_usage if isinstance(found, BookedPool) else None
+    return stored.pool_usage if isinstance(stored, BookedPool) else None
 
 
 async def with_bookings(
-    bus: Link, kind: ObjectKind, found: Sequence[BucketObject], now: datetime
+    bus: Link, kind: ObjectKind, stored: Sequence[BucketObject], now: datetime
 ) -> list[BucketObject]:
     """Adds bookings to MachinePools; returns objects of other kinds unchanged.
 
     If the bookings cannot be read, prints a warning and returns the pools without bookings.
     """
-    if kind is not kinds.MACHINE_POOL or not found:
-        return list(found)
-    pattern = pattern_of(found[0].name if len(found) == 1 else None)
+    if kind is not kinds.MACHINE_POOL or not stored:
+        return list(stored)
+    pattern = pattern_of(stored[0].name if len(stored) == 1 else None)
     booked: dict[str, list[Booking]] = {}
     try:
         entries = await bus.read_all(pattern, bucket=PROVIDERS)
     except RequestFailed as error:
         output.warn(f"bookings are unknown: {error}")
-        return list(found)
+        return list(stored)
     for entry in entries:
         with suppress(*BROKEN):  # A booking of another program or version is left out.
             booking = msgspec.json.decode(entry.value or b"", type=Booking)
             pool = pool_of_key(entry.key)
             if pool is not None:
                 booked.setdefault(pool, []).append(booking)
-    return [with_usage(one, booked.get(one.name, ()), now) for one in found]
+    return [with_usage(one, booked.get(one.name, ()), now) for one in stored]
 
 
-def with_usage(found: BucketObject, bookings: Sequence[Booking], now: datetime) -> BucketObject:
+def with_usage(stored: BucketObject, bookings: Sequence[Booking], now: datetime) -> BucketObject:
     """The MachinePool with its usage, computed from its bookings."""
     ordered = sorted(bookings, key=lambda one: (one.namespace, one.name, one.id))
     try:
-        pool = _pool(found)
+        pool = _pool(stored)
     except BadPool:
-        usage = PoolUsage(None, {}, () if found.namespace else ordered)
+        usage = PoolUsage(None, {}, () if stored.namespace else ordered)
     else:
         counted = machine_counts(pool, bookings, now), machine_counts_by_kind(pool, bookings, now)
         usage = PoolUsage(*counted, ordered)
-    return BookedPool(found.key, found.data, found.revision, usage)
+    return BookedPool(stored.key, stored.data, stored.revision, usage)
 
 
-def wrong(found: BucketObject) -> str:
+def wrong(stored: BucketObject) -> str:
     """What is wrong with the manifest of the pool; "" if it is valid."""
     try:
-        _pool(found)
+        _pool(stored)
     except BadPool as error:
-        return str(error).removeprefix(f"{KIND} {found.name}: ")
+        return str(error).removeprefix(f"{KIND} {stored.name}: ")
     return ""
 
 
-def _pool(found: BucketObject) -> Pool:
-    if found.namespace:
+def _pool(stored: BucketObject) -> Pool:
+    if stored.namespace:
         # The bookings belong to the pool of the same name without a namespace.
-        raise BadPool(f"metadata.namespace: a {KIND} has no namespace; remove {found.namespace}")
+        raise BadPool(f"metadata.namespace: a {KIND} has no namespace; remove {stored.namespace}")
     try:
-        return pool_of(found.name, found.plain().get("spec"))
+        return pool_of(stored.name, stored.plain().get("spec"))
     except RequestFailed as error:
         raise BadPool(str(error)) from None
 
 
-def row(found: BucketObject) -> tuple[str, ...]:
+def row(stored: BucketObject) -> tuple[str, ...]:
     """The row of a MachinePool in a table."""
-    plain = found.plain()
+    plain = stored.plain()
     written = field(plain, "spec", "machines")
     machines = [
         one for one in (written if isinstance(written, list) else ()) if isinstance(one, Mapping)
     ]
-    kept, usage = field(plain, "spec", "bookingSeconds"), _usage(found)
+    kept, usage = field(plain, "spec", "bookingSeconds"), _usage(stored)
     return (
-        found.name,
+        stored.name,
         str(field(plain, "spec", "provisioningClassName", default=NOTHING)),
         *_counts(usage.counts if usage is not None else None, _total(machines)),
-        wrong(found)
+        wrong(stored)
         or ",".join(f"{machine.get('name', '?')}={machine.get('count', 1)}" for machine in machines)
         or NOTHING,
         f"{kept} s" if kept else "until freed",
@@ -156,14 +156,14 @@ def _counts(counted: MachineCounts | None, total: str = UNKNOWN) -> tuple[str, s
     return str(counted.machines), str(counted.booked), str(counted.free), str(counted.booting)
 
 
-def shown(found: BucketObject) -> dict[str, Any]:
+def shown(stored: BucketObject) -> dict[str, Any]:
     """The object for JSON and YAML, with its usage in ``status``."""
-    value, usage = found.plain(), _usage(found)
+    value, usage = stored.plain(), _usage(stored)
     if usage is None:
         return value
     status = value["status"] = dict(field(value, "status", default={}))
     if usage.counts is None:
-        status["wrong"] = wrong(found)
+        status["wrong"] = wrong(stored)
         return value
     status |= {
         "machines": usage.counts.machines,
@@ -175,13 +175,13 @@ def shown(found: BucketObject) -> dict[str, Any]:
     return value
 
 
-def kind_table(found: BucketObject) -> Table:
+def kind_table(stored: BucketObject) -> Table:
     """The table of a pool's kinds of machines."""
     try:
-        machines = _pool(found).machines
+        machines = _pool(stored).machines
     except BadPool:
         machines = ()  # `row` and `describe` print what is wrong with the manifest.
-    usage = _usage(found)
+    usage = _usage(stored)
     counted = usage.kinds if usage is not None else {}
     rows = [
         (
@@ -196,12 +196,12 @@ def kind_table(found: BucketObject) -> Table:
     return Table((Column("KIND"), *COUNTED, Column("EACH HAS"), Column("LABELS")), rows)
 
 
-def booking_table(found: BucketObject, now: datetime) -> Table:
+def booking_table(stored: BucketObject, now: datetime) -> Table:
     """The table of a pool's bookings."""
     columns = columns_of(
         "NAMESPACE", "WORKLOAD", "#MACHINES", "WHICH", "HOLDS", "THERE", "KEPT UNTIL", "REQUEST"
     )
-    usage = _usage(found)
+    usage = _usage(stored)
     bookings = usage.bookings if usage is not None else ()
     return Table(columns, [_booking(booking, now) for booking in bookings])
 

@@ -145,7 +145,7 @@ def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
     if here is None:
         return []
     below = _below(tree, here)
-    found = [
+    facts = [
         ("Root", tree[0].name),
         ("Parent", here.parent),
         ("Weight", f"{here.weight:g}"),
@@ -155,18 +155,18 @@ def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
         ("Reserving below", str(sum(one.reserving for one in below))),
     ]
     if here.in_cycle:
-        found.append(("Cycle", "the cohorts above are in a cycle: nothing is admitted here"))
-    return found
+        facts.append(("Cycle", "the cohorts above are in a cycle: nothing is admitted here"))
+    return facts
 
 
 def _below(tree: Sequence[NodeStatus], here: NodeStatus) -> list[NodeStatus]:
     at = next(index for index, one in enumerate(tree) if one is here)
-    found: list[NodeStatus] = []
+    nodes: list[NodeStatus] = []
     for one in tree[at + 1 :]:
         if one.depth <= here.depth:
             break
-        found.append(one)
-    return found
+        nodes.append(one)
+    return nodes
 
 
 def share(thousandths: float) -> str:

@@ -210,7 +210,7 @@ def standing_text(standing: SimulatedState | None, *, gone: str) -> str:
 
 def flavors(admission: Admission) -> str:
     """The flavors of an admission as text; one name if the same flavor serves all resources."""
-    found = {
+    by_resource = {
         resource: flavor
         for pods in admission.pod_set_assignments
         for resource, flavor in pods.flavors.items()
@@ -219,7 +219,7 @@ def flavors(admission: Admission) -> str:
     if len(every) <= 1:
         return "".join(every) or NOTHING
     if len(admission.pod_set_assignments) == 1:
-        return ",".join(f"{resource}:{flavor}" for resource, flavor in found.items())
+        return ",".join(f"{resource}:{flavor}" for resource, flavor in by_resource.items())
     return " ".join(
         f"{pods.name}={','.join(dict.fromkeys(pods.flavors.values()))}"
         for pods in admission.pod_set_assignments

@@ -59,8 +59,8 @@ def _below(parent: Span, inside: Mapping[str, Sequence[Span]], indent: str) -> I
 
 
 def _number(span: Span) -> int:
-    found = span.attributes.get("admittance.sequence", 0)
-    return found if isinstance(found, int) else 0
+    number = span.attributes.get("admittance.sequence", 0)
+    return number if isinstance(number, int) else 0
 
 
 def trace_table(placed: Sequence[Placed], now: datetime, width: int) -> Table:
@@ -156,9 +156,9 @@ def _preempts(victims: str) -> str:
 
 def _last(events: Sequence[SpanEvent], name: str) -> str:
     """Reason and message of the last of a span's events that has that name."""
-    found = next((event.attributes for event in reversed(events) if event.name == name), {})
-    first = _text(found.get("admittance.reason") or found.get("admittance.state"))
-    return sentence(first, _text(found.get("admittance.message")))
+    attributes = next((event.attributes for event in reversed(events) if event.name == name), {})
+    first = _text(attributes.get("admittance.reason") or attributes.get("admittance.state"))
+    return sentence(first, _text(attributes.get("admittance.message")))
 
 
 def _ready(event: SpanEvent, start: datetime) -> str:

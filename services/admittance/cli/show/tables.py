@@ -33,7 +33,7 @@ NO_REASONS: Final[Reasons] = MappingProxyType({})
 
 def table(
     kind: ObjectKind,
-    found: Sequence[BucketObject],
+    stored: Sequence[BucketObject],
     now: datetime,
     counters: Counters,
     *,
@@ -46,33 +46,37 @@ def table(
     """
     columns: tuple[Column, ...]
     if kind is kinds.WORKLOAD:
-        lines = arranged(found)
-        found = [line.found for line in lines]
+        lines = arranged(stored)
+        stored = [line.found for line in lines]
         columns, rows = _WORKLOAD, [_workload(line, now, waits) for line in lines]
     elif kind is kinds.MACHINE_POOL:
         from admittance.cli.show import pools
 
-        columns, rows = pools.COLUMNS, list(map(pools.row, found))
+        columns, rows = pools.COLUMNS, list(map(pools.row, stored))
     elif kind is kinds.REQUEST:
         from admittance.cli.show import capacity_requests
 
         columns = capacity_requests.COLUMNS
-        rows = [capacity_requests.row(request, now) for request in found]
+        rows = [capacity_requests.row(request, now) for request in stored]
     else:
         columns, cells = _VIEWS.get(kind.manifest, _FOREIGN)
-        rows = [_row(columns, cells, one, now, counters) for one in found]
+        rows = [_row(columns, cells, one, now, counters) for one in stored]
     if all_namespaces and kind.namespaced:
         columns = (Column("NAMESPACE"), *columns)
-        rows = [(one.namespace, *row) for one, row in zip(found, rows, strict=True)]
+        rows = [(one.namespace, *row) for one, row in zip(stored, rows, strict=True)]
     return Table(columns, rows)
 
 
 def _row(
-    columns: Sequence[Column], cells: _Cells, found: BucketObject, now: datetime, counters: Counters
+    columns: Sequence[Column],
+    cells: _Cells,
+    stored: BucketObject,
+    now: datetime,
+    counters: Counters,
 ) -> tuple[str, ...]:
-    own = {"NAME": found.name, "AGE": age(found.created(), now)}
-    counted = counters.get((found.namespace, found.name))
-    others = iter(cells(found.plain(), counted))
+    own = {"NAME": stored.name, "AGE": age(stored.created(), now)}
+    counted = counters.get((stored.namespace, stored.name))
+    others = iter(cells(stored.plain(), counted))
     return tuple(own[column.title] if column.title in own else next(others) for column in columns)
 
 

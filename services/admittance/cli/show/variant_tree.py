@@ -24,11 +24,11 @@ class Line(NamedTuple):
     why: str = ""
 
 
-def arranged(found: Sequence[BucketObject]) -> list[Line]:
+def arranged(stored: Sequence[BucketObject]) -> list[Line]:
     """All workloads in order, with variants moved below their parent, best first. A variant keeps
     its place if its parent is not among the workloads.
     """
-    lines = [Line(one, one.workload()) for one in found]
+    lines = [Line(one, one.workload()) for one in stored]
     parents = {line.workload.metadata.uid for line in lines if head(line.workload).role != VARIANT}
     beneath: dict[str, list[Line]] = {}
     above: list[Line] = []

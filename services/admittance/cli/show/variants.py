@@ -172,8 +172,8 @@ def phase_since(workload: StoredWorkload, now: datetime) -> datetime | None:
         Phase.FINISHED: Type.FINISHED,
         Phase.BACKOFF: Type.REQUEUED,
     }.get(phase(workload, now), Type.QUOTA_RESERVED)
-    found = find(workload, kind) or find(workload, Type.QUOTA_RESERVED)
-    return found.last_transition_time if found is not None else None
+    condition = find(workload, kind) or find(workload, Type.QUOTA_RESERVED)
+    return condition.last_transition_time if condition is not None else None
 
 
 def check_table(family: Family, now: datetime) -> Table:

@@ -25,25 +25,25 @@ def documents(paths: Sequence[str], namespace: str, queue: str | None = None) ->
 
     Raises BadInput with all problems of all files, one line each.
     """
-    found: list[Document] = []
+    read_documents: list[Document] = []
     problems: list[str] = []
     for source, text in texts(paths):
         try:
             # The deployment's limit of variants is unknown here, so the highest possible limit is
             # used.
-            found += read(
+            read_documents += read(
                 text, source, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX, queue=queue
             )
         except ManifestError as error:
             problems += error.lines()
     # `read` finds duplicate objects within one file, `duplicates` across files.
-    problems += [line for twice in duplicates(found) for line in twice.lines()]
-    problems += machine_pool_problems(found)
+    problems += [line for twice in duplicates(read_documents) for line in twice.lines()]
+    problems += machine_pool_problems(read_documents)
     if problems:
         raise BadInput(*problems)
-    if not found:
+    if not read_documents:
         raise BadInput(f"{', '.join(paths)}: no objects found")
-    return found
+    return read_documents
 
 
 def warn_about(documents: Iterable[Document]) -> None:
@@ -77,12 +77,12 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+        manifests = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
-    if not found:
+    if not manifests:
         raise BadInput(f"{path}: no .yaml, .yml or .json file in this folder")
-    return found
+    return manifests
 
 
 def machine_pool_problems(documents: Iterable[Document]) -> list[str]:
@@ -94,15 +94,15 @@ def _machine_pool_problems(document: Document) -> list[str]:
     manifest = document.manifest
     if not isinstance(manifest, Foreign) or (manifest.group, manifest.kind) != (GROUP, KIND):
         return []
-    found = []
+    problems = []
     if manifest.metadata.namespace:
-        found.append(Problem("metadata.namespace", f"a {KIND} has no namespace", NOT_SUPPORTED))
+        problems.append(Problem("metadata.namespace", f"a {KIND} has no namespace", NOT_SUPPORTED))
     name = manifest.metadata.name
     try:
         pool_of(name, manifest.parameters)
     except BadPool as error:
-        found.append(Problem("", str(error).removeprefix(f"{KIND} {name}: ")))
+        problems.append(Problem("", str(error).removeprefix(f"{KIND} {name}: ")))
     place = ManifestError(
-        found, source=document.source, document=document.place, about=f"{KIND} {name}"
+        problems, source=document.source, document=document.place, about=f"{KIND} {name}"
     )
     return place.lines()

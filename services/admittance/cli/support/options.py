@@ -155,14 +155,14 @@ def call_of(ctx: Context, given: Mapping[str, Any]) -> Call:
 
 def key_values(words: Iterable[str] | None, option: str) -> dict[str, str]:
     """``KEY=VALUE`` words as a dict. Raises BadInput."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in words or ():
         key, equals, value = word.partition("=")
         if not key or not equals:
             raise BadInput(f'{option} "{word}" is not KEY=VALUE')
-        if found.setdefault(key, value) != value:
-            raise BadInput(f"{option} {key} is given twice, as {found[key]!r} and as {value!r}")
-    return found
+        if values.setdefault(key, value) != value:
+            raise BadInput(f"{option} {key} is given twice, as {values[key]!r} and as {value!r}")
+    return values
 
 
 def run(work: Coroutine[Any, Any, int | None]) -> int | None:

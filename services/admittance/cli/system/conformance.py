@@ -281,17 +281,17 @@ def parameters_of(path: Path | None) -> Any:
     if path is None:
         return None
     try:
-        found = read_values(path.read_bytes(), str(path))
+        content = read_values(path.read_bytes(), str(path))
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     except ManifestError as error:
         raise BadInput(str(error)) from None
-    if isinstance(found, dict) and "apiVersion" in found and "kind" in found:
-        found = found.get("spec")
+    if isinstance(content, dict) and "apiVersion" in content and "kind" in content:
+        content = content.get("spec")
     try:
         # The parameters are converted to JSON and back, since YAML has dates and keys that are not
         # strings, and JSON has neither.
-        return msgspec.json.decode(msgspec.json.encode(found))
+        return msgspec.json.decode(msgspec.json.encode(content))
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadInput(f"{path} cannot be converted to JSON: {error}") from None
 
@@ -300,17 +300,17 @@ def _text_parameters(path: Path | None) -> dict[str, str] | None:
     """The parameters of a request from a file: those of a ProvisioningRequestConfig, or the whole
     content.
     """
-    found = parameters_of(path)
-    if isinstance(found, dict) and "provisioningClassName" in found:
-        found = found.get("parameters") or {}
-    if found is None:
+    parameters = parameters_of(path)
+    if isinstance(parameters, dict) and "provisioningClassName" in parameters:
+        parameters = parameters.get("parameters") or {}
+    if parameters is None:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(parameters, dict):
         raise BadInput(f"{path}: parameters must map names to text")
-    for key, value in found.items():
+    for key, value in parameters.items():
         if isinstance(value, dict | list) or value is None:
             raise BadInput(f"{path}: {key}: parameters must map names to text")
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in found.items()
+        for key, value in parameters.items()
     }

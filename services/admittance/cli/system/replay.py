@@ -148,7 +148,7 @@ def play_file(file: str) -> Played:
 
     try:
         scenario = read(_bytes(Path(file)))
-        found = play(scenario)
+        decisions = play(scenario)
     except BadScenario as error:
         return Played(file, trouble=str(error))
     except Exception as error:
@@ -158,10 +158,10 @@ def play_file(file: str) -> Played:
     differs = None
     if expected is not None:
         try:
-            differs = list(differences(expected, found))
+            differs = list(differences(expected, decisions))
         except (KeyError, TypeError, AttributeError) as error:
             return Played(file, trouble=f"its expected answers have another shape: {error!r}")
-    return Played(file, scenario.name, _text(scenario.name, found), differs=differs)
+    return Played(file, scenario.name, _text(scenario.name, decisions), differs=differs)
 
 
 def _bytes(path: Path) -> bytes:
@@ -175,8 +175,8 @@ def _bytes(path: Path) -> bytes:
         raise BadScenario(error.strerror or str(error)) from None
 
 
-def _text(name: str, found: Iterable[SettleResult]) -> str:
-    return json.dumps({"name": name, "expected": list(found)}, separators=(",", ":"))
+def _text(name: str, decisions: Iterable[SettleResult]) -> str:
+    return json.dumps({"name": name, "expected": list(decisions)}, separators=(",", ":"))
 
 
 def _write(path: Path, text: str) -> str:

@@ -39,7 +39,9 @@ async def replay_decision(call: Call, sequence: int) -> int:
     return 1 if repetition.differences else 0
 
 
-def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequence[Source]) -> None:
+def _show(
+    call: Call, target: LoggedDecision, repetition: Repetition, sources: Sequence[Source]
+) -> None:
     decision = target.decision
     kind = type(decision).__name__.lower()
     shown = {
@@ -51,14 +53,14 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
             "revisions": revisions_needed(decision),
             "checkpoint": sources[-1].checkpoint,
             "facts": sum(source.facts for source in sources),
-            "workloads": found.workloads,
-            "objects": found.objects,
-            "decisionsOnTheirWay": found.inflight,
-            "turns": found.turns,
+            "workloads": repetition.workloads,
+            "objects": repetition.objects,
+            "decisionsOnTheirWay": repetition.inflight,
+            "turns": repetition.turns,
         },
-        "same": not found.differences,
-        "differences": found.differences,
-        "now": found.made,
+        "same": not repetition.differences,
+        "differences": repetition.differences,
+        "now": repetition.made,
     }
     if output.show_value(shown, call.output):
         return
@@ -71,13 +73,13 @@ def _show(call: Call, target: LoggedDecision, found: Repetition, sources: Sequen
     text = msgspec.json.encode(decision).decode()
     output.say(f"logged: {text}")
     output.say(
-        f"decided from: revision {decision.seen} of the bucket: workloads {found.workloads:,}, "
-        f"objects {found.objects:,}, decisions in flight {found.inflight:,}; "
-        f"rebuilt from {begin} and {facts:,} facts"
+        f"decided from: revision {decision.seen} of the bucket: "
+        f"workloads {repetition.workloads:,}, objects {repetition.objects:,}, "
+        f"decisions in flight {repetition.inflight:,}; rebuilt from {begin} and {facts:,} facts"
     )
-    if found.turns:
-        output.say(f"turns: {', '.join(found.turns)}")
-    for line in found.differences:
+    if repetition.turns:
+        output.say(f"turns: {', '.join(repetition.turns)}")
+    for line in repetition.differences:
         output.say(f"different: {line}")
-    if not found.differences:
+    if not repetition.differences:
         output.say("same")

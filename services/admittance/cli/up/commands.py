@@ -26,10 +26,10 @@ def service_named(name: str) -> Service:
     """The service of that name, with hyphens or underscores. Raises BadInput if there is none."""
     from admittance.services import SERVICES
 
-    found = SERVICES.get(name.lower().replace("_", "-"))
-    if found is None:
+    service = SERVICES.get(name.lower().replace("_", "-"))
+    if service is None:
         raise BadInput(f'there is no service "{name}"; there are {", ".join(SERVICES)}')
-    return found
+    return service
 
 
 service_argument = argument(

@@ -54,8 +54,8 @@ class Lock:
 
     def _roles(self) -> list[tuple[str, str]]:
         services = [one for one in SERVICES.values() if one.with_up is not WithUp.NEVER]
-        found = [(self._user_of(service.name), service.role) for service in services]
-        return [*found, (ADMIN, "admin"), (WATCH, "server-watch")]
+        roles = [(self._user_of(service.name), service.role) for service in services]
+        return [*roles, (ADMIN, "admin"), (WATCH, "server-watch")]
 
     def _user_of(self, name: str) -> str:
         # The name of a runner's consumer includes the runner's name, so the name stays when `admit

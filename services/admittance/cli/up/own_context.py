@@ -45,12 +45,12 @@ def write_own_context(
 def _running_current(env: Mapping[str, str], own: Context) -> Context | None:
     """The current context, if it is of another server than ``own`` and its server runs."""
     try:
-        found = contexts.current(env)
+        present = contexts.current(env)
     except BadContext:
         return None  # The damaged context is replaced.
-    if found is None or found.name == own.name or _is_of_same_folder(found, own):
+    if present is None or present.name == own.name or _is_of_same_folder(present, own):
         return None
-    return found if contexts.listens(found) else None
+    return present if contexts.listens(present) else None
 
 
 def _is_of_same_folder(one: Context, other: Context) -> bool:
@@ -67,14 +67,14 @@ def remove_stale(env: Mapping[str, str], own: Context) -> None:
         if name == own.name:
             continue
         try:
-            found = contexts.context_named(env, name)
+            other = contexts.context_named(env, name)
         except BadContext:
             continue  # `admit context list` reports the damaged context.
-        if not contexts.is_own(found):
+        if not contexts.is_own(other):
             continue
-        if found.creds is None:
-            stale = _is_of_same_folder(found, own) or not contexts.listens(found)
+        if other.creds is None:
+            stale = _is_of_same_folder(other, own) or not contexts.listens(other)
         else:
-            stale = _is_of_same_folder(found, own) or not Path(found.creds).exists()
+            stale = _is_of_same_folder(other, own) or not Path(other.creds).exists()
         if stale:
             contexts.remove(env, name)

@@ -102,12 +102,12 @@ def _findings(server: EmbeddedServer, disk: Disk) -> list[Finding]:
     """Findings of `admit doctor` about the embedded server that clients of the server
     cannot make.
     """
-    found = [
+    findings = [
         durability_finding("nats-server", server.sync_interval()),
         *disk_findings("disk of nats-server", server.data_dir),
     ]
     if disk.was_full:
-        found.append(
+        findings.append(
             Finding(
                 state=WRONG,
                 what="nats-server",
@@ -117,7 +117,7 @@ def _findings(server: EmbeddedServer, disk: Disk) -> list[Finding]:
                 "server: docs/operations.md#the-disk-is-full",
             )
         )
-    return found
+    return findings
 
 
 async def _start(server: EmbeddedServer, disk: Disk) -> None:

@@ -423,12 +423,12 @@ def _warn(config: Path | None) -> None:
     if not chosen:
         return
     try:
-        found = read_file(Path(chosen))
+        read = read_file(Path(chosen))
     except OSError as error:
         raise BadInput(f"cannot read {chosen}: {error.strerror}") from None
     except ManifestError as error:
         raise BadInput(str(error)) from None
-    for warning in found.warnings:
+    for warning in read.warnings:
         output.warn(f"{chosen}: {warning}")
 
 

@@ -164,12 +164,12 @@ def volume_limits(
 ) -> dict[str, dict[str, int]]:
     """The limits of volumes, by the folder in which they lie and the volume. ``volumes``: for each
     scratch folder the plans of the volumes beside it."""
-    found = {}
+    by_folder = {}
     for name, plans in volumes.items():
         limits = {plan["name"]: plan["limit"] for plan in plans if plan.get("limit")}
         if limits:
-            found[name + VOLUMES] = limits
-    return found
+            by_folder[name + VOLUMES] = limits
+    return by_folder
 
 
 def _reasons(

@@ -123,7 +123,7 @@ class TrashRemover:
         now = clock.monotonic()
         self._kept = {name: due for name, due in self._kept.items() if due > now}
         try:
-            found = sorted(path.name for path in self._trash.iterdir())
+            folders = sorted(path.name for path in self._trash.iterdir())
         except OSError:
             return []
-        return [name for name in found if name not in self._kept][:ENTRIES_MAX]
+        return [name for name in folders if name not in self._kept][:ENTRIES_MAX]

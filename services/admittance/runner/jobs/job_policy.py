@@ -28,13 +28,13 @@ def delay(failures: int, base: float, longest: float) -> float:
 
 def as_ranges(indexes: list[int]) -> str:
     """A text like ``0-2,5`` for the indexes."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for index in sorted(indexes):
-        if found and found[-1][1] == index - 1:
-            found[-1][1] = index
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1][1] = index
         else:
-            found.append([index, index])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in found)
+            ranges.append([index, index])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
 
 
 class PodSetProgress:
@@ -87,18 +87,18 @@ class PodSetProgress:
         may start now."""
         if not self._may_start() or now < self._not_before:
             return None
-        found = None
+        chosen = None
         for index, due in self._retries.items():
-            if due <= now and (found is None or due < self._retries[found]):
-                found = index
-        if found is not None:
-            del self._retries[found]
+            if due <= now and (chosen is None or due < self._retries[chosen]):
+                chosen = index
+        if chosen is not None:
+            del self._retries[chosen]
         elif self.next_index < self.spec["completions"]:
-            found = self.next_index
+            chosen = self.next_index
             self.next_index += 1
-        if found is not None:
+        if chosen is not None:
             self.active += 1
-        return found
+        return chosen
 
     def next_start(self) -> float:
         """When `take` may return the next pod if no pod ends before; `NEVER`: not before a pod

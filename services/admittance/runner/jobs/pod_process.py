@@ -36,10 +36,10 @@ def expand(text: str, env: dict[str, str]) -> str:
     Raises ValueError if the result is too long: references to references grow without limit."""
     size = 0
 
-    def value(found: re.Match[str]) -> str:
+    def value(reference: re.Match[str]) -> str:
         nonlocal size
-        name = found.group(1)
-        word = "$" if name is None else env.get(name, found.group())
+        name = reference.group(1)
+        word = "$" if name is None else env.get(name, reference.group())
         size += len(word)
         if size > WORD_MAX:
             raise ValueError(
@@ -285,10 +285,10 @@ def close_inherited_files() -> None:
     """Closes all open files but the standard ones: every job would inherit them. uvloop leaves open
     copies of standard input, by which the runner names runs, and of standard error."""
     try:
-        found = [int(name) for name in os.listdir("/dev/fd")]
+        numbers = [int(name) for name in os.listdir("/dev/fd")]
     except (OSError, ValueError):
-        found = list(range(3, 1024))
-    for one in found:
+        numbers = list(range(3, 1024))
+    for one in numbers:
         if one > 2:
             try:
                 os.close(one)

@@ -104,11 +104,11 @@ class OutputCollector:
                 left = until - time.monotonic()
                 ready = self._poll.poll(max(0.0, left) * 1000)
                 busy = woken = False
-                for found, _ in ready:
-                    if found == wake:
+                for pipe, _ in ready:
+                    if pipe == wake:
                         woken = True
                     else:
-                        busy = self._take(found) >= BUSY_BYTES or busy
+                        busy = self._take(pipe) >= BUSY_BYTES or busy
                 if woken or left <= 0:
                     return
                 if not busy and select.select([wake], [], [], REST_SECONDS)[0]:

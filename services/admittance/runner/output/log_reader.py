@@ -79,21 +79,21 @@ class LogReader:
         """
         request = _decoder.decode(data)
         namespace = plain(subject.rsplit(".", 1)[1])
-        found = _newest(self._runs(namespace, request.name), namespace, request)
-        if found is None:
+        run = _newest(self._runs(namespace, request.name), namespace, request)
+        if run is None:
             await asyncio.sleep(NOT_HERE_SECONDS)
-            found = _newest(self._given_back(), namespace, request)
-            if found is None:
+            run = _newest(self._given_back(), namespace, request)
+            if run is None:
                 which = "an earlier run of workload" if request.before else "workload"
                 return LogsReply(
                     error=f"no runner has output of {which} {namespace}/{request.name}"
                 )
-            return await self._read(namespace, partial(read_logs, found, request, over=True))
-        found.read_journal()
-        reply = await self._read(namespace, partial(read_logs, found, request))
-        has_ended = found.journal.outcome is not None
-        retries = None if has_ended else self._retries(found)
-        return replace(reply, waiting=self._waits(found.identity.key), retries=retries)
+            return await self._read(namespace, partial(read_logs, run, request, over=True))
+        run.read_journal()
+        reply = await self._read(namespace, partial(read_logs, run, request))
+        has_ended = run.journal.outcome is not None
+        retries = None if has_ended else self._retries(run)
+        return replace(reply, waiting=self._waits(run.identity.key), retries=retries)
 
     async def _read(self, namespace: str, read: Callable[[], LogsReply]) -> LogsReply:
         async with self._turns.of(namespace):
@@ -101,13 +101,13 @@ class LogReader:
 
 
 def _newest(runs: Iterable[RunFiles], namespace: str, request: Logs) -> RunFiles | None:
-    found = [
+    matching = [
         each
         for each in runs
         if (each.identity.namespace, each.identity.name) == (namespace, request.name)
         and (not request.before or each.identity.revision < request.before)
     ]
-    return max(found, key=lambda each: each.identity.revision, default=None)
+    return max(matching, key=lambda each: each.identity.revision, default=None)
 
 
 def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:

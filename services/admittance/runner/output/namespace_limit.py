@@ -38,7 +38,7 @@ class NamespaceOutput:
         opened: dict[str, dict[str, int]] = {}
         for key, run in open_runs.items():
             opened.setdefault(run.identity.namespace, {})[key] = size_of_output(run)
-        found: list[str] = []
+        removed: list[str] = []
         for namespace in by_namespace.keys() | opened.keys():
             sizes = opened.get(namespace, {})
             total = sum(sizes.values())
@@ -49,8 +49,8 @@ class NamespaceOutput:
                     for key, size in sizes.items()
                 )
             keys = by_namespace.get(namespace, [])
-            found += self._oldest(keys, closed, self._limit - total)
-        return found
+            removed += self._oldest(keys, closed, self._limit - total)
+        return removed
 
     def _oldest(self, keys: list[str], closed: Mapping[str, RunFiles], room: int) -> list[str]:
         """The oldest of these closed runs, so many that the others fit into the room."""
@@ -62,13 +62,13 @@ class NamespaceOutput:
             with suppress(OSError):  # another task is closing the run at this moment
                 if self._closed[key]:
                     aged.append((closed[key].closed_at(), key))
-        found = []
+        removed = []
         for _, key in sorted(aged):
             if size <= room:
                 break
             size -= self._closed[key]
-            found.append(key)
-        return found
+            removed.append(key)
+        return removed
 
 
 def size_of_output(run: RunFiles) -> int:

@@ -26,7 +26,7 @@ def pods_with_output(folder: str, index: int | None = None) -> dict[str, list[tu
     order. The pods are in the order of their names and indexes. ``index``: the index of the wanted
     pods; None: all pods. Other files are skipped. A folder that cannot be read has no output: a run
     may be removed at this moment, and a job with the runner's Unix user can remove its folder."""
-    found: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    parts: dict[tuple[str, int], list[tuple[int, str]]] = {}
     try:
         names = os.listdir(folder)
     except OSError:
@@ -36,5 +36,5 @@ def pods_with_output(folder: str, index: int | None = None) -> dict[str, list[tu
         if named is None or (index is not None and int(named[2]) != index):
             continue
         key = named[1], int(named[2])
-        found.setdefault(key, []).append((int(named[3] or 0), os.path.join(folder, name)))
-    return {f"{set_name}-{at}": sorted(found[set_name, at]) for set_name, at in sorted(found)}
+        parts.setdefault(key, []).append((int(named[3] or 0), os.path.join(folder, name)))
+    return {f"{set_name}-{at}": sorted(parts[set_name, at]) for set_name, at in sorted(parts)}

@@ -56,9 +56,9 @@ class PodOutput:
                 file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             except OSError:
                 continue  # the shim has removed the part by now
-            found = os.fstat(file)
-            if stat.S_ISREG(found.st_mode):
-                self._parts.append(_Part(start, found.st_size, file))
+            status = os.fstat(file)
+            if stat.S_ISREG(status.st_mode):
+                self._parts.append(_Part(start, status.st_size, file))
             else:
                 os.close(file)
         self.start = self._parts[0].start if self._parts else 0
@@ -93,10 +93,10 @@ class PodOutput:
             wanted = min(limit - len(data), part.start + part.size - at)
             if wanted <= 0:
                 break
-            found = os.pread(part.file, wanted, at - part.start)
-            data += found
-            at += len(found)
-            if len(found) < wanted:
+            read = os.pread(part.file, wanted, at - part.start)
+            data += read
+            at += len(read)
+            if len(read) < wanted:
                 break
         return data, at - len(data) if first is None else first
 

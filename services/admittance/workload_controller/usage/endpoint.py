@@ -99,7 +99,7 @@ class UsageEndpoint:
     async def _stored(self, period: Period, where: str) -> Summaries:
         """The summaries of a period, in one namespace or in all (``*``), from any replica."""
         pattern = f"{SUMMARY}{period.span}.{period.name}.*.{where}"
-        found: Summaries = {}
+        summaries: Summaries = {}
         after = 0
         while page := await read_messages(
             self._bus, [pattern], after=after, limit=PAGE, stream=SUMMARIES
@@ -109,22 +109,22 @@ class UsageEndpoint:
             for message in page:
                 with suppress(Unreadable):
                     about = key_of(message.subject)
-                    found[about] = decode_summary(message.data, message.sequence)
-        return found
+                    summaries[about] = decode_summary(message.data, message.sequence)
+        return summaries
 
     def _kept(self, namespace: str) -> dict[Period, Summaries]:
         """The summaries in memory, by period, since a replica that lags lacks the newest ones."""
-        found: dict[Period, Summaries] = {}
+        by_period: dict[Period, Summaries] = {}
         for about, summary in self._summarizer.kept.items():
             if not namespace or about.namespace == namespace:
-                found.setdefault(about.period, {})[about] = summary
-        return found
+                by_period.setdefault(about.period, {})[about] = summary
+        return by_period
 
     async def _begins(self, where: str) -> str:
         """The first month with a summary; "": there is none."""
         month = f"{SUMMARY}month.*.*.{where}"
-        found = await read_messages(self._bus, [month], limit=1, stream=SUMMARIES)
-        return key_of(found[0].subject).period.name if found else ""
+        oldest = await read_messages(self._bus, [month], limit=1, stream=SUMMARIES)
+        return key_of(oldest[0].subject).period.name if oldest else ""
 
     async def _add_running(
         self, report: UsageReport, namespace: str, days: tuple[date, date], now: datetime
@@ -187,10 +187,10 @@ def _open_run(workload: StoredWorkload, begin: int, end: int) -> Run | None:
 def _with_groups(
     report: UsageReport, running: Mapping[Group, int]
 ) -> Iterator[tuple[Group, Counts]]:
-    found = dict(report.result())
+    groups = dict(report.result())
     for group in running:
-        found.setdefault(group, Counts())
-    yield from sorted(found.items(), key=lambda one: one[0])
+        groups.setdefault(group, Counts())
+    yield from sorted(groups.items(), key=lambda one: one[0])
 
 
 def _sum(group: Group, counts: Counts, running: int) -> UsageSum:

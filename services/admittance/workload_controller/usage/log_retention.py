@@ -95,18 +95,18 @@ class LogRetention:
             counted = await self._usage.counted(size.last)
             removed = self._usage.store.position.compacted
             needed = min(counted, self._floor()) + 1
-            found = removal(size, self.bound, removed, needed, await self._readers())
-            self._held_by = found.held_by
+            decided = removal(size, self.bound, removed, needed, await self._readers())
+            self._held_by = decided.held_by
             begun = max(removed, size.first - 1)
-            if found.through <= begun:
+            if decided.through <= begun:
                 return
-            await self._carry(found.through)
-            await self._note(found.through)
-            for through in range(begun + STEP, found.through + STEP, STEP):
-                request = {"seq": min(through, found.through) + 1}
+            await self._carry(decided.through)
+            await self._note(decided.through)
+            for through in range(begun + STEP, decided.through + STEP, STEP):
+                request = {"seq": min(through, decided.through) + 1}
                 await self._bus.api(f"STREAM.PURGE.{STREAM}", request, timeout=PURGE_SECONDS)
                 await asyncio.sleep(STEP_PAUSE_SECONDS)
-            log.info("log_compacted", through=found.through, bytes=size.bytes, bound=self.bound)
+            log.info("log_compacted", through=decided.through, bytes=size.bytes, bound=self.bound)
 
     async def _size(self) -> LogSize:
         state = (await self._bus.api(f"STREAM.INFO.{STREAM}"))["state"]
@@ -142,11 +142,11 @@ class LogRetention:
                 await self._publish_again([newest], through, admitted)
 
     async def _publish_again(
-        self, found: Sequence[StoredMessage], through: int, admitted: Mapping[str, int]
+        self, messages: Sequence[StoredMessage], through: int, admitted: Mapping[str, int]
     ) -> None:
         again = [
             self._again(message)
-            for message in found
+            for message in messages
             if message.sequence <= through and _revision(message.data) == admitted[message.subject]
         ]
         for outcome in await self._bus.publish_all(again):
@@ -155,7 +155,7 @@ class LogRetention:
 
     def _admitted(self) -> dict[str, int]:
         """The revision of the admission of each admitted workload, by the subject of its fact."""
-        found: dict[str, int] = {}
+        revisions: dict[str, int] = {}
         for _, known in self._controller.workloads.items():
             workload = known.workload
             if workload is None or not is_true(workload, Type.ADMITTED):
@@ -164,8 +164,8 @@ class LogRetention:
                 meta = workload.metadata
                 tail = f"{token(meta.namespace)}.{token(meta.name)}"
                 revision = workload.status.admitted_revision
-                found[f"admit.workload.admitted.{tail}"] = revision
-        return found
+                revisions[f"admit.workload.admitted.{tail}"] = revision
+        return revisions
 
     def _again(self, message: StoredMessage) -> Outgoing:
         identity = self._controller.message_builder.identity(f"carried/{message.sequence}")
@@ -176,19 +176,19 @@ class LogRetention:
         """The finding of `admit doctor` about the size of the log."""
         if self.size is None:
             return []
-        found = f"{size_of(self.size.bytes)}, bounded at {size_of(self.bound)} (ADMIT_LOG_BYTES)"
+        text = f"{size_of(self.size.bytes)}, bounded at {size_of(self.bound)} (ADMIT_LOG_BYTES)"
         until = self._usage.store.position.compacted_until
         if until is not None:
-            found += f"; facts from before {until:%Y-%m-%dT%H:%M:%SZ} are removed"
+            text += f"; facts from before {until:%Y-%m-%dT%H:%M:%SZ} are removed"
         what = "size of the log"
         if not self._held_by or self.size.bytes <= self.bound:
-            return [Finding(state=OK, what=what, found=found)]
+            return [Finding(state=OK, what=what, found=text)]
         late = self.size.bytes > PATIENCE * self.bound
         return [
             Finding(
                 state=WRONG if late else NOTE,
                 what=what,
-                found=f"{found}; consumer {self._held_by} has not read what would be removed",
+                found=f"{text}; consumer {self._held_by} has not read what would be removed",
                 todo="start the program that reads it; when the log has reached twice its bound, "
                 "facts are removed that it has not read: "
                 "docs/operations.md#memory-and-disk-of-the-server",

@@ -189,10 +189,10 @@ class UsageSummarizer:
 
 
 def _runs(page: Sequence[StoredMessage]) -> list[Run]:
-    found: list[Run] = []
+    runs: list[Run] = []
     for one in page:
         try:
-            found.append(run_of(one.data, one.sequence))
+            runs.append(run_of(one.data, one.sequence))
         except Unreadable as error:
             log_set_aside(SetAside(STREAM, one.subject, one.sequence, str(error)))
-    return found
+    return runs

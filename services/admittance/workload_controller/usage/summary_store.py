@@ -46,20 +46,20 @@ class SummaryStore:
     async def load_position(self) -> UsagePosition:
         """Loads the position. An unreadable one counts as absent: then the log is read from its
         begin, and each summary skips the facts that it has."""
-        found = await last(self._bus, USAGE_POSITION, stream=SUMMARIES)
-        self._revision = 0 if found is None else found.sequence
+        message = await last(self._bus, USAGE_POSITION, stream=SUMMARIES)
+        self._revision = 0 if message is None else message.sequence
         self.position = UsagePosition()
-        if found is not None:
+        if message is not None:
             try:
-                self.position = _position(found.data)
+                self.position = _position(message.data)
             except Unreadable as error:
-                _set_aside(found, error)
+                _set_aside(message, error)
         return self.position
 
     async def load(self, wanted: Collection[SummaryKey], end: int) -> dict[SummaryKey, Summary]:
         """The stored summaries, empty ones for those that are not stored. ``end``: the end of the
         log when this leader began; a summary is not beyond it."""
-        found: dict[SummaryKey, Summary] = {}
+        summaries: dict[SummaryKey, Summary] = {}
         every = list(wanted)
         for start in range(0, len(every), LOADED_AT_ONCE):
             part = every[start : start + LOADED_AT_ONCE]
@@ -67,8 +67,8 @@ class SummaryStore:
                 *(last(self._bus, about.subject, stream=SUMMARIES) for about in part)
             )
             for about, message in zip(part, messages, strict=True):
-                found[about] = _summary(message, end)
-        return found
+                summaries[about] = _summary(message, end)
+        return summaries
 
     async def store(self, fold: UsageFold) -> None:
         """Stores the changed summaries, then the position. Raises StaleRevision if another leader
@@ -108,12 +108,12 @@ def _summary(message: StoredMessage | None, end: int) -> Summary:
     if message is None:
         return Summary()
     try:
-        found = decode_summary(message.data, message.sequence)
+        summary = decode_summary(message.data, message.sequence)
     except Unreadable as error:
         _set_aside(message, error)
         return Summary(revision=message.sequence)
-    found.position = min(found.position, end)
-    return found
+    summary.position = min(summary.position, end)
+    return summary
 
 
 def _set_aside(message: StoredMessage, error: Unreadable) -> None:

@@ -67,14 +67,14 @@ def variables(
 ) -> list[Variable]:
     """The variables of a container of the template, in their order; the last one with a name
     counts. Raises CannotRun if a value exists only in a cluster, or if the budget is used up."""
-    found = []
+    taken = []
     try:
         for variable in _variables(container, template, inputs):
             budget.take(len(variable.name) + len(variable.value) + 1)
-            found.append(variable)
+            taken.append(variable)
     except CannotRun as error:
         raise CannotRun(f"container {container.name}: {error}") from error
-    return found
+    return taken
 
 
 def _variables(container: Container, template: PodTemplate, inputs: Inputs) -> Iterator[Variable]:
@@ -143,8 +143,8 @@ def _field(name: str, path: str, template: PodTemplate) -> str:
             f"env {name} takes its value from the field {path}, which exists only in a cluster"
         )
     metadata = template.metadata
-    found = metadata.labels if entry.group(1) == "labels" else metadata.annotations
-    return literal(found.get(entry.group(2), ""))
+    noted = metadata.labels if entry.group(1) == "labels" else metadata.annotations
+    return literal(noted.get(entry.group(2), ""))
 
 
 def _quantity(ref: ResourceFieldRef, container: Container, template: PodTemplate) -> str:

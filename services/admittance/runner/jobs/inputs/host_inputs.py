@@ -127,8 +127,8 @@ class MachineInputs(NoInputs):
                 raise CannotRun(f"{kind} {name!r}: {wrong}")
         folder = Path(self._rules.env_files, self._namespace, FOLDERS[kind], name)
         try:
-            found = sorted(one for one in folder.iterdir() if _KEY.fullmatch(one.name))
-            files = [one for one in found if one.is_file()]
+            entries = sorted(one for one in folder.iterdir() if _KEY.fullmatch(one.name))
+            files = [one for one in entries if one.is_file()]
             sizes = {str(file): file.stat().st_size for file in files}
         except FileNotFoundError:
             return None

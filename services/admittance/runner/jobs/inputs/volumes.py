@@ -158,14 +158,14 @@ def _files(
     mode = FILE_MODE if default_mode is None else _mode(default_mode)
     if not items:
         return tuple(FilePlan(path=key, source=at, mode=mode) for key, at in keys.items())
-    found = []
+    plans = []
     for item in items:
         if item.key in keys:
             own = mode if item.mode is None else _mode(item.mode)
-            found.append(FilePlan(path=item.path, source=keys[item.key], mode=own))
+            plans.append(FilePlan(path=item.path, source=keys[item.key], mode=own))
         elif not optional:
             raise CannotRun(f"there is no key {item.key} of the {kind} {name}")
-    return tuple(found)
+    return tuple(plans)
 
 
 def _mode(written: str | int) -> int:
@@ -187,7 +187,7 @@ def variable_of(volume: str) -> str:
 
 def mounts_of(container: Container, plans: Mapping[str, VolumePlan], inputs: Inputs) -> list[Mount]:
     """What the container mounts. Raises CannotRun."""
-    found = []
+    mounts = []
     for mount in container.volume_mounts:
         plan = plans[mount.name]
         source = f"$({plan.variable})"
@@ -196,7 +196,7 @@ def mounts_of(container: Container, plans: Mapping[str, VolumePlan], inputs: Inp
             source = literal(inputs.host_path(f"{plan.host}/{mount.sub_path}", ""))
         elif mount.sub_path:
             source = f"{source}/{literal(mount.sub_path)}"
-        found.append(
+        mounts.append(
             Mount(
                 path=PurePosixPath(mount.mount_path),
                 source=source,
@@ -206,7 +206,7 @@ def mounts_of(container: Container, plans: Mapping[str, VolumePlan], inputs: Inp
                 has_files=bool(plan.files),
             )
         )
-    return found
+    return mounts
 
 
 def local_folder(working_dir: str, mounts: Sequence[Mount]) -> str:
