@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from admittance.text_cache import pair_cache
+from admittance.text_cache import pair_cache, text_cache
 
 INT64_MAX: Final = 2**63 - 1
 """The largest amount in accounting units. A quota of this size means no limit."""
@@ -146,13 +146,36 @@ def _largest(number: int, base: int, suffixes: tuple[str, ...]) -> str:
     return f"{number}{suffixes[step]}"
 
 
-@pair_cache(16_384)
+class Quantities(dict[int, str]):
+    """The amounts of one resource as `render` writes them, by amount. A lookup of a known amount
+    calls no code in Python."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__()
+        self._resource = resource
+
+    def __missing__(self, amount: int) -> str:
+        if len(self) >= _QUANTITIES_MAX:
+            self.clear()
+        text = self[amount] = _rendered(self._resource, amount)
+        return text
+
+
+_QUANTITIES_MAX: Final = 4_096
+quantities_of: Final = text_cache(256)(Quantities)
+"""Returns the `Quantities` of a resource. They are kept for many resources."""
+
+
 def render(resource: str, amount: int) -> str:
     """An amount in accounting units written as a quantity, with the largest suffix that needs no
     fraction.
 
     ``("cpu", 1500)`` is ``1500m``, ``("cpu", 2000)`` is ``2``, ``("memory", 2**30)`` is ``1Gi``.
     """
+    return quantities_of(resource)[amount]
+
+
+def _rendered(resource: str, amount: int) -> str:
     if resource == "cpu":
         if amount % 1000:
             return f"{amount}m"

@@ -82,7 +82,8 @@ def _apply(
     workload.checks = view.checks
     workload.preemption_required_by = view.preemption_required_by
     workload.reserved_at = view.reserved_at if view.admission is not None else None
-    LoopGuard(state).note(workload, view.preemptions)
+    if workload.preemptions or view.preemptions:
+        LoopGuard(state).note(workload, view.preemptions)
     held_before = workload.charge
     waited = workload.queue
     if view.admission is not None or view.promised is not None:

@@ -133,7 +133,7 @@ class Cycle:
             for queue in domain.ready
             if (workload := queue.head()) is not None and not workload.in_flight
         ]
-        if all(workload.family is None for _, workload in heads):
+        if not self._state.families:
             return heads
         return [
             (queue, first)
@@ -191,9 +191,11 @@ class Cycle:
             if inadmissible.reason == reasons.PREEMPTION_LOOP:
                 self._loops.wait(workload)
             return None
-        cursor = self._cursor(domain, queue, workload, self.number)
-        if cursor is not None:
-            domain.scan_cursors[workload] = cursor
+        cursor = None
+        if workload.cursor is not None:
+            cursor = self._cursor(domain, queue, workload, self.number)
+            if cursor is not None:
+                domain.scan_cursors[workload] = cursor
         found = still_waits(queue, workload) if workload.saved_search is not None else None
         return CycleEntry(
             queue, workload, found or nomination_of(self._nominator, queue, workload, cursor)

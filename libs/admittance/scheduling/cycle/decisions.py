@@ -90,7 +90,9 @@ class CycleDecisions:
             message = (
                 f"Quota reserved in ClusterQueue {queue.name}, handed on by {victims_text(victims)}"
             )
-        giver = families.sibling_to_replace(state, workload, queue.name, admission)
+        giver = None
+        if workload.family is not None:
+            giver = families.sibling_to_replace(state, workload, queue.name, admission)
         if giver is not None:
             message = f"Quota is kept in ClusterQueue {queue.name} until {giver.key[1]} has stopped"
         migrates_from = assume_assigned(

@@ -254,7 +254,7 @@ def nomination_of(
     """Returns the nomination of the head: the one saved with its class, if nothing changed in the
     domain since then, else a new one."""
     cls, domain, plan = workload.cls, queue.domain, queue.plan
-    if cls is None or domain is None or plan is None or not nominator.may_remember(workload):
+    if cls is None or domain is None or plan is None:
         return nominator.nominate(queue, workload, cursor)
     stamp = workload.queued_at if plan.policy.within == "LowerOrNewerEqualPriority" else None
     known = cls.saved_nomination
@@ -264,12 +264,13 @@ def nomination_of(
         and known.plan is plan
         and known.cursor == cursor
         and known.stamp == stamp
+        and nominator.may_remember(workload)
     ):
         return known.nomination
     found = nominator.nominate(queue, workload, cursor)
     # A nomination that fits is not worth saving: in most cases it is accepted, which changes the
     # version of the domain at once.
-    if found[0].mode != FIT:
+    if found[0].mode != FIT and nominator.may_remember(workload):
         cls.saved_nomination = SavedNomination(domain.version, plan, cursor, stamp, found)
     return found
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from admittance.api.units import BadQuantity, amount, render
+from admittance.api.units import BadQuantity, amount, quantities_of
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.quota.tree import Node
@@ -66,6 +67,9 @@ class PodSetPlace(msgspec.Struct, frozen=True):
     amounts: list[tuple[str, int]]
 
 
+NOTHING_CHOSEN: Final[Mapping[str, str]] = MappingProxyType({})
+
+
 class Assignment:
     """The result of a scan of flavors for a workload.
 
@@ -115,7 +119,7 @@ class Assignment:
         self.usage: dict[Cell, int] = {}
         self.whole = self.usage
         self.checks: dict[str, str] = {}
-        self.chosen: Mapping[str, str] = {}
+        self.chosen = NOTHING_CHOSEN
         self.obstacles: list[Obstacle] = []
         self.failed_from = 0
         self.cursor: Cursor | None = None
@@ -143,7 +147,9 @@ def admission_of(queue: str, assignment: Assignment) -> Admission:
                 PodSetAssignment(
                     name=place.name,
                     flavors=place.flavors,
-                    resource_usage={one: render(one, much) for one, much in place.amounts},
+                    resource_usage={
+                        resource: quantities_of(resource)[much] for resource, much in place.amounts
+                    },
                     count=place.count,
                 )
                 for place in assignment.places

@@ -240,8 +240,10 @@ class SchedulerState:
     def assume_admitted(self, workload: WorkloadInfo, queue: Queue, admission: Admission) -> None:
         """Records that the workload is assumed to be admitted: its assignment needs no admission
         check, so it is admitted together with its reservation."""
-        if workload.pending_preemption is None and not self.catalog.checks_to_pass(
-            queue.name, admission
+        if (
+            self.config.block_admission
+            and workload.pending_preemption is None
+            and not self.catalog.checks_to_pass(queue.name, admission)
         ):
             self.pods_ready.assume_admitted(workload, queue.domain)
 
