@@ -42,6 +42,47 @@ OWN_TIME_AND_CHANCE: Mapping[str, str] = {
 KNOWN_CYCLES: Mapping[str, str] = {}
 
 
+SCHEDULING = "admittance.scheduling"
+# The modules of the scheduler that write the fields of a workload, by the class that declares the
+# fields (`scheduling/state/workload_info.py`): what was read, what is assumed, what follows, and
+# what one cycle leaves for the next.
+FIELD_WRITERS: Mapping[str, frozenset[str]] = {
+    "StoredFields": frozenset(
+        {
+            "workload_updates",
+            "families",
+            "preemption.loop_guard",
+            "state.object_errors",
+            "state.scheduler_state",
+        }
+    ),
+    "AssumedFields": frozenset({"state.assumption", "state.scheduler_state"}),
+    "DerivedFields": frozenset(
+        {
+            "configuration_updates",
+            "state.assumption",
+            "state.charging",
+            "state.equivalence",
+            "state.queue",
+            "state.workload_info",
+        }
+    ),
+    "WorkloadInfo": frozenset(
+        {
+            "cycle.cycle",
+            "cycle.decisions",
+            "cycle.nominate",
+            "cycle.process",
+            "cycle.recheck",
+            "state.charging",
+            "workload_updates",
+        }
+    ),
+}
+# Names of variables in the scheduler that are no workloads.
+NO_WORKLOADS = frozenset({"self", "result"})
+
+
 @cache
 def tree_of(path: Path) -> ast.Module:
     """The syntax tree of a module."""
@@ -224,6 +265,37 @@ def unknown(knots: Iterable[list[str]]) -> list[list[str]]:
     ]
 
 
+def workload_fields(modules: Mapping[str, Path]) -> dict[str, str]:
+    """The fields of a workload in the scheduler, each with the class that declares it."""
+    path = modules.get(f"{SCHEDULING}.state.workload_info")
+    classes = (
+        [node for node in tree_of(path).body if isinstance(node, ast.ClassDef)] if path else []
+    )
+    return {
+        field.target.id: declared.name
+        for declared in classes
+        if declared.name in FIELD_WRITERS
+        for field in declared.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+
+
+def foreign_writes(modules: Mapping[str, Path]) -> Iterator[str]:
+    """One sentence for each write to a field of a workload in a module that must not write it."""
+    fields = workload_fields(modules)
+    for name, path in modules.items():
+        package, _, module = name.partition(f"{SCHEDULING}.")
+        for node in ast.walk(tree_of(path)) if module and not package else ():
+            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+                continue
+            is_other = isinstance(node.value, ast.Name) and node.value.id in NO_WORKLOADS
+            group = fields.get(node.attr)
+            if group is None or is_other or module in FIELD_WRITERS[group]:
+                continue
+            writers = ", ".join(sorted(FIELD_WRITERS[group]))
+            yield f"{name} writes {node.attr} of {group}, which is written by {writers} only"
+
+
 def offenders(root: Path) -> list[str]:
     """One sentence for each import or cycle that breaks a rule."""
     modules = modules_under(root)
@@ -238,6 +310,7 @@ def offenders(root: Path) -> list[str]:
     graph = imports_of(modules)
     said.extend(broken_walls(modules, graph))
     said.extend(nats_of_services(modules))
+    said.extend(foreign_writes(modules))
     for cycle in unknown(cycles(graph)):
         said.append(f"modules import each other in a cycle: {' '.join(cycle)}")
     for cycle in unknown(cycles(folders_of(modules, graph))):

@@ -15,7 +15,7 @@ from admittance.scheduling.cycle.process import CycleEntry, EntryStatus, held_ba
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import park_workload
-from admittance.scheduling.state.workload_info import Inadmissible
+from admittance.scheduling.state.workload_view import Inadmissible
 from admittance.workload import stored
 from admittance.workload.stored import WorkloadStatus
 from conformance.differences import ENTRY_ORDER

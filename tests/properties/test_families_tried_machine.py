@@ -166,7 +166,7 @@ class Families(RuleBasedStateMachine):
             if one.family is None or one.charge is None:
                 continue
             runs[one.family.uid] += one.state in ("Admitted", "Evicting")
-            taking = one.family.migration is not None and one.family.migration[0] is one
+            taking = one.is_migrating_to
             confirmed = one.in_flight is InFlight.CONFIRMED
             heirs[one.family.uid] += taking or confirmed or one.state == "Promised"
         assert max(runs.values(), default=0) <= 1

@@ -206,7 +206,8 @@ class Room(RuleBasedStateMachine):
         for cells in self.scheduler.core.catalog.tree.queues.values():
             assert not any(cell.usage for cell in cells.cells.values())
         world = self.scheduler.core._state
-        assert not (world.planners_by_victim or world.planning_domains or world.handovers)
+        assert not (world.planners_by_victim or world.planning_domains)
+        assert not [domain for domain in world.domains.values() if domain.handover]
 
     # Help. ------------------------------------------------------------------------------------
 

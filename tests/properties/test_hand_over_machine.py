@@ -172,7 +172,7 @@ class HandOver(RuleBasedStateMachine):
         if not hasattr(self, "cores") or self.under_way:
             return
         world = self.cores.scheduler._state
-        assert not world.handovers
+        assert not [domain for domain in world.domains.values() if domain.handover]
         assert not [member.key for member in world.workloads.values() if member.in_flight]
         written = self._written()
         for name, node in world.catalog.tree.queues.items():

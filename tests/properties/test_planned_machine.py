@@ -212,7 +212,7 @@ class Planned(RuleBasedStateMachine):
         if not hasattr(self, "cores") or self.under_way:
             return
         world = self.cores.scheduler._state
-        assert not world.handovers and not world.replaced_plans
+        assert not [domain for domain in world.domains.values() if domain.handover]
         assert not [member.key for member in world.workloads.values() if member.in_flight]
         for member in world.workloads.values():
             written = self.cores.stored(member.key[1]).status.pending_preemption
@@ -241,7 +241,7 @@ class Planned(RuleBasedStateMachine):
         else:
             raise AssertionError("some plan does not come to an end")
         world = self.cores.scheduler._state
-        assert not (world.planners_by_victim or world.planning_domains or world.replaced_plans)
+        assert not (world.planners_by_victim or world.planning_domains)
         for node in world.catalog.tree.queues.values():
             assert not any(cell.usage for cell in node.cells.values())
         assert not any(c.usage for c in world.catalog.tree.cohorts["co"].cells.values())

@@ -32,10 +32,10 @@ from admittance.events.reader import BucketEntry
 from admittance.events.shapes import Refusal
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
-from admittance.scheduling.cycle.decisions import Decided, assume_assigned
+from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.cycle.refusals import blocked_head_of, with_all_flavors
 from admittance.scheduling.scheduler import Scheduler
-from admittance.scheduling.state import charging
+from admittance.scheduling.state import assumption
 from admittance.scheduling.state.assignment import Cursor, charges_of
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
@@ -49,8 +49,6 @@ NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
 what it decides."""
 
 _IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
-    Confirmed: InFlight.CONFIRMED,
-    Planned: InFlight.PLANNED,
     Preempted: InFlight.PREEMPTED,
     Refused: InFlight.REFUSED,
     Revoked: InFlight.REVOKED,
@@ -218,13 +216,14 @@ class DecisionReplay(Scheduler):
         if isinstance(decision, Assigned):
             self._assume_assigned(workload, domain, decision)
             return True
-        if isinstance(decision, Planned):
-            charging.assume_plan(state, workload, decision.pending_preemption)
-        elif isinstance(decision, Confirmed):
-            charging.assume_plan(state, workload, None)
-            state.pods_ready.assume_admitted(workload, domain)
         workload.preemptor_waits = workload.preemptor_waits or isinstance(decision, Preempted)
-        state.set_in_flight(workload, domain, _IN_FLIGHT.get(type(decision), InFlight.NOTHING))
+        if isinstance(decision, Planned):
+            assumption.assume_planned(state, domain, workload, decision.pending_preemption)
+        elif isinstance(decision, Confirmed):
+            assumption.assume_confirmed(state, domain, workload)
+        else:
+            what = _IN_FLIGHT.get(type(decision), InFlight.NOTHING)
+            state.set_in_flight(workload, domain, what)
         return True
 
     def _assume_assigned(self, workload: WorkloadInfo, domain: Domain, decision: Assigned) -> None:
@@ -238,7 +237,7 @@ class DecisionReplay(Scheduler):
         if giver is not None and giver.charge is None:
             giver = None
         families.sibling_to_replace(state, workload, queue.name, decision.admission)
-        assume_assigned(
+        assumption.assume_assigned(
             state,
             domain,
             workload,
@@ -294,7 +293,7 @@ class DecisionReplay(Scheduler):
                 generation = queue.generation + found.generation
                 workload.cursor = SavedCursor(cursor, self._cycle.number, generation, workload.cls)
         # During a handover of quota a domain has no cycles, but the replay needs one.
-        self._state.handovers.pop(found, None)
+        found.handover = None
         return self.decide(found, now=now)
 
     def recheck(self, domain: str, keys: Iterable[Key], *, now: datetime) -> list[Decided]:

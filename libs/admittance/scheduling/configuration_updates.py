@@ -49,8 +49,9 @@ def apply_object(
         domain = state.domains.get(domain_name)
         if domain is not None:
             state.bump_version(domain)
-            for workload in [one for one in domain.in_flight if one.seen < revision]:
-                workload_updates.undo(state, workload, domain, now)
+            for workload in list(domain.in_flight):
+                if workload.assumption is not None and workload.assumption.seen < revision:
+                    workload_updates.undo(state, workload, domain, now)
     if kind == "ClusterQueue":
         _queue_changed(state, state.queue(name), now)
     for queue_name in affected:

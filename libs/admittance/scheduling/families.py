@@ -21,7 +21,7 @@ from sys import intern
 from typing import Final
 
 from admittance.events import reasons
-from admittance.events.shapes import Admission, HandedOn
+from admittance.events.shapes import Admission
 from admittance.family import (
     ActivityReason,
     DesiredState,
@@ -34,17 +34,13 @@ from admittance.family import (
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.queue import is_in_place
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import (
+from admittance.scheduling.state.workload_info import FamilyInfo, InFlight, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_view import (
     LAST_PLACE,
-    Domain,
-    FamilyInfo,
     Inadmissible,
-    InFlight,
-    Queue,
     VariantInfo,
-    WorkloadInfo,
+    WorkloadView,
 )
-from admittance.scheduling.state.workload_view import WorkloadView
 
 
 def why_busy(family: FamilyInfo) -> str:
@@ -109,53 +105,6 @@ def may_reserve(workload: WorkloadInfo) -> bool:
     (`why_busy`). True for every regular workload, which has no family."""
     family = workload.family
     return family is None or (family.state is not None and not why_busy(family))
-
-
-def begin_migration(
-    state: SchedulerState, domain: Domain, workload: WorkloadInfo, giver: WorkloadInfo
-) -> HandedOn:
-    """Marks the migration of a family from ``giver``, the admitted variant, to ``workload`` as in
-    flight. Returns the part of the decision that is about ``giver``."""
-    family = workload.family
-    assert family is not None and giver.charge is not None
-    handed_on = HandedOn(
-        namespace=giver.key[0],
-        name=giver.key[1],
-        uid=giver.uid,
-        revision=giver.revision,
-        reason=reasons.FLAVOR_MIGRATION,
-        message=f"Migrates to variant {family.tag(workload)}",
-    )
-    family.migration = (workload, giver)
-    state.set_in_flight(giver, domain, InFlight.MIGRATED)
-    return handed_on
-
-
-def end_migration(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> None:
-    """Ends the migration in flight of the workload's family to this workload. ``taken``: the
-    decision to migrate was stored; otherwise that decision was refused or lost. If the decision to
-    migrate was stored, the replaced variant stays in flight until its new stored state arrives."""
-    family = workload.family
-    if family is None or family.migration is None or family.migration[0] is not workload:
-        return
-    giver = family.migration[1]
-    family.migration = None
-    if not taken and giver.in_flight is InFlight.MIGRATED:
-        domain = giver.charge.queue.domain if giver.charge is not None else None
-        state.clear_in_flight(giver, domain)
-
-
-def decided_with(workload: WorkloadInfo) -> WorkloadInfo:
-    """Returns the workload that the decision in flight is about: for the replaced variant of a
-    migration the better variant, else the workload itself."""
-    family = workload.family
-    if (
-        workload.in_flight is InFlight.MIGRATED
-        and family is not None
-        and family.migration is not None
-    ):
-        return family.migration[0]
-    return workload
 
 
 SENTENCES: Final = {

@@ -42,7 +42,8 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.object_errors import Suspect
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Domain, Inadmissible
+from admittance.scheduling.state.workload_info import Domain
+from admittance.scheduling.state.workload_view import Inadmissible
 from admittance.workload.stored import StoredWorkload
 
 __all__ = ["Config", "Scheduler"]
@@ -209,7 +210,7 @@ class Scheduler:
             decisions += quota_reduction.due_revocations(state, domain, now)
         if domain.rechecks:
             decisions += recheck.due_decisions(state, domain, self._cycle, now)
-        if domain in state.handovers or not (quota_reduced or domain.ready):
+        if domain.handover is not None or not (quota_reduced or domain.ready):
             state.busy.pop(domain, None)
             return decisions
         result = self._cycle.run(domain, now=now)

@@ -10,14 +10,13 @@ import msgspec
 from admittance.api.units import BadQuantity
 from admittance.scheduling import families
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.preemption import quota_handover
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.state import charging, in_flight
+from admittance.scheduling.state import assumption, charging
 from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import schedule_refusal
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, InFlight, WorkloadInfo
 from admittance.scheduling.state.workload_view import WorkloadView, view_of
 from admittance.workload.stored import StoredWorkload
 
@@ -73,8 +72,8 @@ def _apply(
         workload.uid = stored.metadata.uid
     workload.revision = revision
     was_assumed = workload.in_flight is InFlight.ASSIGNED
-    domain = _domain_of(state, workload)
-    given = _land(state, workload, taken=view.promised is not None)
+    domain = assumption.domain_of(workload)
+    given = assumption.end(state, workload, taken=view.promised is not None)
     if view.parent is not None or view.variant is not None or workload.family is not None:
         families.join_family(state, workload, view)
     workload.status_reason = view.status_reason
@@ -115,9 +114,7 @@ def _apply(
         and view.parent is None
     )
     if unchanged and not was_assumed:
-        in_flight.note_preemptor(
-            state.victims_by_preemptor, state.workloads, workload, view.preempted_by
-        )
+        state.note_preemptor(workload, view.preempted_by)
         # The stored change, for example a refusal, does not affect the queue: the workload keeps
         # its place.
         if workload.queue is not None:
@@ -131,9 +128,7 @@ def _apply(
     if not view.competes and waited is not None:
         waited.forget_preemptor(workload)
     _copy_view(state, workload, view)
-    in_flight.note_preemptor(
-        state.victims_by_preemptor, state.workloads, workload, view.preempted_by
-    )
+    state.note_preemptor(workload, view.preempted_by)
     if workload.charge is not None:
         if state.accounts is not None:
             state.accounts.update_bills(workload, now)
@@ -150,9 +145,9 @@ def _apply(
 def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
     """Removes from the scheduler's state a workload that is finished, deleted, or replaced by
     another workload with the same name."""
-    given = _land(state, workload, taken=False)
+    given = assumption.end(state, workload, taken=False)
     state.note_pods_ready(workload, False)
-    in_flight.note_preemptor(state.victims_by_preemptor, state.workloads, workload, None)
+    state.note_preemptor(workload, None)
     LoopGuard(state).note(workload, ())
     queue = charging.release(state, workload) or given
     charging.set_plan(state, workload, None)
@@ -180,36 +175,6 @@ def drop(state: SchedulerState, workload: WorkloadInfo) -> None:
         fellows.pop(workload, None)
         if not fellows:
             del state.by_local_queue[workload.local_queue]
-
-
-def _land(state: SchedulerState, workload: WorkloadInfo, *, taken: bool) -> Queue | None:
-    """Ends the decision in flight about the workload, because a new state of the workload was
-    stored. ``taken``: the decision was a migration to this workload and was stored, so quota is
-    promised to the workload.
-
-    If the workload had to hand its quota over to another workload, returns the queue of that quota;
-    else None. The caller sets the quota that the workload holds now, from its new stored state."""
-    if not workload.in_flight:
-        return None
-    state.clear_in_flight(workload, _domain_of(state, workload))
-    if workload.family is not None:
-        families.end_migration(state, workload, taken=taken)
-    handover = state.handover_of.get(workload)
-    if handover is None:
-        return None
-    if handover.receiver is not workload:
-        return quota_handover.remove_giver(state, workload)
-    quota_handover.end(state, handover)
-    return None
-
-
-def _domain_of(state: SchedulerState, workload: WorkloadInfo) -> Domain | None:
-    handover = state.handover_of.get(workload)
-    if handover is not None and handover.receiver is not workload:
-        return handover.given[workload].charge.queue.domain
-    if workload.charge is not None:
-        return workload.charge.queue.domain
-    return workload.queue.domain if workload.queue is not None else None
 
 
 def _hold(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView) -> None:
@@ -276,40 +241,9 @@ def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView
 
 
 def undo(state: SchedulerState, workload: WorkloadInfo, domain: Domain, now: datetime) -> None:
-    """Undoes the decision in flight about the workload. A decision about several workloads is
-    undone for all of them."""
-    handover = state.handover_of.get(workload)
-    if handover is not None:
-        workload = handover.receiver
-    workload = families.decided_with(workload)
-    was = workload.in_flight
-    if not was:
-        return
-    before = state.replaced_plans.get(workload)
-    state.clear_in_flight(workload, domain)
-    if was is InFlight.ASSIGNED:
-        state.note_pods_ready(workload, False)
-        charging.release(state, workload)
-        charging.set_plan(state, workload, None)
-        handover = state.handover_of.get(workload)
-        if handover is not None:
-            quota_handover.end(state, handover)
-        families.end_migration(state, workload, taken=False)
-        state.flush(domain)
-        state.requeue(workload, now)
-    elif was in (InFlight.CONFIRMED, InFlight.PLANNED):
-        state.note_pods_ready(workload, False)
-        if before is not None:
-            charging.set_plan(state, workload, before)
-        state.schedule_recheck(workload)
-    elif was in (InFlight.PREEMPTED, InFlight.REVOKED):
-        # The decision that took the workload's quota is undone, so the preemptor must search for
-        # victims again.
-        state.schedule_cycle(domain)
-        if workload.state == "QuotaReserved":
-            state.schedule_recheck(workload)
-    elif workload.queue is not None:
-        schedule_refusal(workload.queue, workload, now)
-        state.queue_changed(workload.queue)
-    if workload.family is not None:
-        families.family_changed(state, workload.family, now)
+    """Undoes the decision in flight about the workload, for all workloads that the decision is
+    about."""
+    if workload.assumption is not None:
+        decided = assumption.undo(state, workload.assumption, workload, domain, now)
+        if decided.family is not None:
+            families.family_changed(state, decided.family, now)

@@ -56,7 +56,7 @@ from admittance.scheduling.explain.queue_gauges import GAUGES
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, changed_settings, config_of
 from admittance.scheduling.state.object_errors import Suspect
-from admittance.scheduling.state.workload_info import Inadmissible
+from admittance.scheduling.state.workload_view import Inadmissible
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.conditions import Type, is_true
 

@@ -32,7 +32,7 @@ from admittance.scheduling import families as family_rules
 from admittance.scheduling.cycle import recheck
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.in_flight import PodsReadyTracker
+from admittance.scheduling.state.scheduler_state import PodsReadyTracker
 from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.timers.core import Schedules
 from admittance.variants import required_acts

@@ -105,3 +105,33 @@ def test_a_module_with_its_own_time_or_chance_is_named(tmp_path: Path, line: str
 def test_every_import_cycle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"a"}, "c": {"d"}, "d": {"e"}, "e": {"c", "a"}}
     assert cycles(graph) == [["a", "b"], ["c", "d", "e"]]
+
+
+def test_a_write_to_a_workload_field_of_another_module_is_named(tmp_path: Path) -> None:
+    texts = {
+        "state/workload_info": """
+class StoredFields:
+    priority: int
+
+class AssumedFields(StoredFields):
+    assumption: str
+""",
+        "workload_updates": """
+def read(workload):
+    workload.priority = 1
+    workload.assumption, other = "", 3
+""",
+        "state/assumption": """
+def assume(self, workload):
+    self.priority = workload.priority
+    workload.assumption += ""
+""",
+    }
+    for name, text in texts.items():
+        path = tmp_path / "libs" / "admittance" / "scheduling" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert offenders(tmp_path) == [
+        "admittance.scheduling.workload_updates writes assumption of AssumedFields, "
+        "which is written by state.assumption, state.scheduler_state only"
+    ]

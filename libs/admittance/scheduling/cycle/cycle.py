@@ -31,18 +31,17 @@ from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.assignment import NO_FIT, Cursor
 from admittance.scheduling.state.equivalence import ScanRecord
-from admittance.scheduling.state.in_flight import WAITS_FOR_PODS_READY
 from admittance.scheduling.state.object_errors import set_aside
 from admittance.scheduling.state.queue import enqueue, park_class, park_workload, wake_class
-from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.scheduler_state import WAITS_FOR_PODS_READY, SchedulerState
 from admittance.scheduling.state.workload_info import (
     Domain,
-    Inadmissible,
     Nomination,
     Queue,
     SavedCursor,
     WorkloadInfo,
 )
+from admittance.scheduling.state.workload_view import Inadmissible
 
 
 class CycleResult(NamedTuple):

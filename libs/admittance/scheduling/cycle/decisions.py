@@ -19,7 +19,6 @@ from admittance.events.facts import (
     Revoked,
 )
 from admittance.events.shapes import (
-    Admission,
     Grounds,
     HandedOn,
     Head,
@@ -28,16 +27,14 @@ from admittance.events.shapes import (
     Scan,
     Taken,
 )
-from admittance.quota.cell import Cell
 from admittance.scheduling import families
 from admittance.scheduling.cycle.process import CycleEntry
 from admittance.scheduling.cycle.refusals import recorded_cursor, shortfall
 from admittance.scheduling.preemption import decision_inputs
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.preemption.quota_handover import begin
-from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
-from admittance.scheduling.state.charging import pending_preemption_of, set_plan
+from admittance.scheduling.state.assumption import assume_assigned
+from admittance.scheduling.state.charging import pending_preemption_of
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import remove_from_queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -95,7 +92,7 @@ class CycleDecisions:
             giver = families.sibling_to_replace(state, workload, queue.name, admission)
         if giver is not None:
             message = f"Quota is kept in ClusterQueue {queue.name} until {giver.key[1]} has stopped"
-        migrates_from = assume_assigned(
+        assume_assigned(
             state,
             self._domain,
             workload,
@@ -119,7 +116,7 @@ class CycleDecisions:
                 pending_preemption=pending,
                 local_usage=usage,
                 scan=scan,
-                migrates_from=migrates_from,
+                migrates_from=_migrated(giver, workload) if giver is not None else None,
             )
         )
         if workload.family is not None:
@@ -217,37 +214,18 @@ class CycleDecisions:
         return self._state.decision_fields(workload, self._domain, self._now)
 
 
-def assume_assigned(
-    state: SchedulerState,
-    domain: Domain,
-    workload: WorkloadInfo,
-    queue: Queue,
-    admission: Admission,
-    cells: list[tuple[Cell, int]],
-    *,
-    givers: Sequence[WorkloadInfo],
-    plan: PendingPreemption | None,
-    migrates_from: WorkloadInfo | None,
-    now: datetime,
-) -> HandedOn | None:
-    """Assumes the decision that assigns quota to a workload: charges the workload for the
-    admission, and marks the decision as in flight.
-
-    ``givers``: victims that hand their quota over to the workload; ``plan``: victims that are
-    preempted later; ``migrates_from``: the admitted sibling that the workload replaces. Returns the
-    part of the decision about ``migrates_from``."""
-    if givers:
-        begin(state, domain, workload, givers)
-    charging.charge(state, workload, queue, admission, cells)
-    set_plan(state, workload, plan)
-    handed_on: HandedOn | None = None
-    if migrates_from is not None:
-        handed_on = families.begin_migration(state, domain, workload, migrates_from)
-    else:
-        state.assume_admitted(workload, queue, admission)
-        state.add_candidate(workload, now)
-    state.set_in_flight(workload, domain, InFlight.ASSIGNED)
-    return handed_on
+def _migrated(giver: WorkloadInfo, workload: WorkloadInfo) -> HandedOn:
+    """Returns the part of a decision that migrates a family to ``workload`` about ``giver``, the
+    admitted variant."""
+    assert workload.family is not None
+    return HandedOn(
+        namespace=giver.key[0],
+        name=giver.key[1],
+        uid=giver.uid,
+        revision=giver.revision,
+        reason=reasons.FLAVOR_MIGRATION,
+        message=f"Migrates to variant {workload.family.tag(workload)}",
+    )
 
 
 def head(workload: WorkloadInfo, cursor: Cursor | None) -> Head:

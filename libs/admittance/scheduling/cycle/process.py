@@ -19,6 +19,7 @@ from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.preemption.room import fits
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, admission_of
+from admittance.scheduling.state.assumption import without_handover
 from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
@@ -26,13 +27,8 @@ from admittance.scheduling.state.shared_quota import (
     remove_usage,
     restore_usage,
 )
-from admittance.scheduling.state.workload_info import (
-    Domain,
-    Inadmissible,
-    Nomination,
-    Queue,
-    WorkloadInfo,
-)
+from admittance.scheduling.state.workload_info import Domain, Nomination, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_view import Inadmissible
 
 PREEMPTS_AFTER_CHECK: Final = "AfterCheckPassedOrOnDemand"
 """The preemptionPolicy of a check that must be ready before any workload is preempted."""
@@ -255,13 +251,9 @@ class EntryProcessor:
             cell.charge(-amount)
         with WithoutUsage(one.workload for one in entry.victims):
             has_room = fits(entry.assignment.added_usage(), borrowing=True)
-            handover = None
-            if self._handed_over is not None:
-                handover = self._state.handover_of.get(self._handed_over.workload)
-            if has_room and handover is not None:
-                handover.pretend_failed()
-                has_room = fits(entry.assignment.added_usage(), borrowing=True)
-                handover.pretend_failed(again=True)
+            if has_room and self._domain.handover is not None:
+                with without_handover(self._domain.handover):
+                    has_room = fits(entry.assignment.added_usage(), borrowing=True)
         for cell, amount in self._held:
             cell.charge(amount)
         return has_room

@@ -34,6 +34,7 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.quota_reduction import exceeded_cell
 from admittance.scheduling.preemption.room import Need, fits, shortfalls
 from admittance.scheduling.state import charging
+from admittance.scheduling.state.assumption import assume_confirmed, assume_planned
 from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import (
@@ -110,7 +111,7 @@ def due_decisions(
             continue
         passed = has_passed(state.catalog, workload)
         if workload.pending_preemption is not None:
-            if domain in state.handovers:
+            if domain.handover is not None:
                 # During a handover of quota it is not certain which victims the reservation needs.
                 waiting.append(workload)
                 continue
@@ -203,9 +204,7 @@ def exceeds_quota(workload: WorkloadInfo) -> bool:
 def _confirmed(
     state: SchedulerState, domain: Domain, workload: WorkloadInfo, now: datetime
 ) -> Confirmed:
-    state.set_in_flight(workload, domain, InFlight.CONFIRMED)
-    state.pods_ready.assume_admitted(workload, domain)
-    charging.assume_plan(state, workload, None)
+    assume_confirmed(state, domain, workload)
     if workload.family is not None:
         families.family_changed(state, workload.family, now)
     return Confirmed(**state.decision_fields(workload, domain, now))
@@ -289,8 +288,7 @@ def _replan(
 ) -> Planned:
     """Returns the decision that replaces the reservation's plan of preemption by ``plan``, and
     assumes it."""
-    state.set_in_flight(workload, domain, InFlight.PLANNED)
-    charging.assume_plan(state, workload, plan)
+    assume_planned(state, domain, workload, plan)
     return Planned(**state.decision_fields(workload, domain, now), pending_preemption=plan)
 
 

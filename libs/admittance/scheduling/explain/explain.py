@@ -34,14 +34,14 @@ from admittance.scheduling.explain.flavor_report import (
 )
 from admittance.scheduling.explain.preemption_blockers import count_with_noun
 from admittance.scheduling.explain.queue_status import is_parked, why_inactive
-from admittance.scheduling.state import charging, in_flight
+from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.queue import in_listed_order, keeps_first_place, position_in
-from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import BACKOFF, Queue, Victim, WorkloadInfo
-from admittance.scheduling.state.workload_view import PROMISED
+from admittance.scheduling.state.scheduler_state import WAITS_FOR_PODS_READY, SchedulerState
+from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_view import BACKOFF, PROMISED
 
 AHEAD_MAX: Final = 3
 CLASSES_MAX: Final = 256
@@ -244,7 +244,7 @@ def evaluate(
     if why is None and inadmissible is not None:
         why = Refusal(reason=inadmissible.reason, message=inadmissible.message)
     if why is None and assignment.mode == FIT and queue.domain is not None:
-        why = in_flight.WAITS_FOR_PODS_READY if state.pods_ready.blocks(queue.domain) else None
+        why = WAITS_FOR_PODS_READY if state.pods_ready.blocks(queue.domain) else None
     flavors = {place.name: place.flavors for place in assignment.places}
     asked = {ps.name: ps.count for ps in workload.shape.pod_sets} if workload.shape else {}
     counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}

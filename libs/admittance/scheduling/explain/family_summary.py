@@ -21,8 +21,8 @@ from admittance.scheduling.explain.remedies import REMEDIES_MAX
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import BACKOFF, FamilyInfo, Queue, WorkloadInfo
-from admittance.scheduling.state.workload_view import PROMISED
+from admittance.scheduling.state.workload_info import FamilyInfo, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_view import BACKOFF, PROMISED
 from admittance.workload.families.parent_status import until_text
 
 Explain = Callable[[Key], ExplainReply]

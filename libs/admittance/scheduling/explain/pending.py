@@ -21,7 +21,8 @@ from admittance.scheduling.explain import family_summary
 from admittance.scheduling.explain.queue_status import is_parked
 from admittance.scheduling.state.queue import age_key, in_listed_order, position_in, sort_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import BACKOFF, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
+from admittance.scheduling.state.workload_view import BACKOFF
 
 NO_CLUSTER_QUEUE: Final = frozenset(
     {reasons.NOT_FOUND, reasons.STOPPED, reasons.CLUSTER_QUEUE_DOES_NOT_EXIST}

@@ -282,12 +282,7 @@ def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
 
 def is_promised(workload: WorkloadInfo) -> bool:
     """Whether quota is held for the workload until the job of its sibling has stopped."""
-    family = workload.family
-    if family is None:
-        return False
-    return workload.state == PROMISED or (
-        family.migration is not None and family.migration[0] is workload
-    )
+    return workload.state == PROMISED or workload.is_migrating_to
 
 
 def counted_amounts(workload: WorkloadInfo) -> Iterable[tuple[Cell, int]]:

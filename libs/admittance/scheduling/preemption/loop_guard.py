@@ -29,13 +29,8 @@ from admittance.events.facts import Assigned, Decision, Preempted
 from admittance.scheduling.state.config import PreemptionLoops
 from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import (
-    Domain,
-    Inadmissible,
-    Queue,
-    Victim,
-    WorkloadInfo,
-)
+from admittance.scheduling.state.workload_info import Domain, Queue, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_view import Inadmissible
 
 NO_WORKLOADS: Final[frozenset[WorkloadInfo]] = frozenset()
 

@@ -62,16 +62,6 @@ def set_plan(
         state.bump_version(domain)
 
 
-def assume_plan(
-    state: SchedulerState, planner: WorkloadInfo, pending: PendingPreemption | None
-) -> None:
-    """Sets a workload's plan of preemption from a decision in flight. The plan in the workload's
-    stored state is kept, to be restored if the decision is refused."""
-    if planner.pending_preemption is not None:
-        state.replaced_plans[planner] = planner.pending_preemption
-        set_plan(state, planner, pending)
-
-
 def add_planner(state: SchedulerState, domain: Domain, workload: WorkloadInfo) -> None:
     """Adds the workload to the planners of its domain if it has a plan to preempt victims."""
     if workload.pending_preemption is not None:

@@ -11,7 +11,8 @@ from admittance.events.reader import reason_of
 from admittance.quota.cell import Cell
 from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Domain, Inadmissible, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_view import Inadmissible
 
 
 class Suspect(Exception):

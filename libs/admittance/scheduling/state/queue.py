@@ -22,13 +22,8 @@ from admittance.scheduling.state.equivalence import (
     Lanes,
     forget_reason,
 )
-from admittance.scheduling.state.workload_info import (
-    LAST_PLACE,
-    ClassEntry,
-    Inadmissible,
-    Queue,
-    WorkloadInfo,
-)
+from admittance.scheduling.state.workload_info import ClassEntry, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_view import LAST_PLACE, Inadmissible
 
 AgeKey: TypeAlias = tuple[datetime, str, Key]
 

@@ -6,17 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from heapq import heappush
-from typing import Any
+from typing import Any, Final
 
 from admittance.api.workload import PreemptionCount
+from admittance.events import reasons
 from admittance.events.object_errors import ObjectError
-from admittance.events.shapes import Admission, ConsumedUsage, PendingPreemption
+from admittance.events.shapes import Admission, ConsumedUsage, PreemptedBy, Refusal
 from admittance.quota.catalog import Catalog
-from admittance.scheduling.state import in_flight
 from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key, RefusalQueue
-from admittance.scheduling.state.in_flight import PodsReadyTracker, QuotaHandover
 from admittance.scheduling.state.queue import (
     enqueue,
     enqueue_parent,
@@ -25,50 +24,65 @@ from admittance.scheduling.state.queue import (
 )
 from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import (
-    BACKOFF,
+    Assumption,
     Domain,
     FamilyInfo,
-    Inadmissible,
     InFlight,
     Queue,
-    VariantInfo,
     WorkloadInfo,
 )
-from admittance.scheduling.state.workload_view import LONG_AGO
+from admittance.scheduling.state.workload_view import BACKOFF, LONG_AGO, Inadmissible, VariantInfo
 
 _MOVES_NOTHING = frozenset({InFlight.REFUSED, InFlight.CONFIRMED, InFlight.PLANNED})
 """The kinds of decisions that cannot change the nomination of any head while they are in flight."""
+
+
+WAITS_FOR_PODS_READY: Final = Refusal(
+    reason=reasons.WAITING_FOR_PODS_READY,
+    message="Waits until the pods of all admitted workloads are ready",
+)
+
+
+class PodsReadyTracker:
+    """Tracks the admitted workloads with pods that are not ready. Stays empty unless
+    ``Config.block_admission`` is set."""
+
+    def __init__(self, block_admission: bool) -> None:
+        self._block_admission = block_admission
+        self._known: dict[WorkloadInfo, None] = {}
+        self._assumed: dict[WorkloadInfo, Domain | None] = {}
+
+    def blocks(self, domain: Domain) -> bool:
+        """Returns whether no workload of the domain may get new quota now, because of pods that are
+        not ready."""
+        if self._known:
+            return True
+        return bool(self._assumed) and domain in self._assumed.values()
+
+    def assume_admitted(self, workload: WorkloadInfo, domain: Domain | None) -> None:
+        """Records that the workload is assumed to be admitted, with pods that are not ready yet."""
+        if self._block_admission:
+            self._assumed[workload] = domain
+
+    def update(self, workload: WorkloadInfo, awaits_pods: bool) -> bool:
+        """Records whether the workload is stored as admitted with pods that are not ready. Returns
+        whether no workload with such pods is left, so that other workloads may get quota again."""
+        if not self._block_admission:
+            return False
+        was = workload in self._assumed or workload in self._known
+        self._assumed.pop(workload, None)
+        self._known.pop(workload, None)
+        if awaits_pods:
+            self._known[workload] = None
+        return was and not self._known
 
 
 class SchedulerState:
     """The scheduler's state: queues, domains, workloads and families, kept current by every change
     in the bucket.
 
-    ``by_local_queue``: the workloads of each LocalQueue, whether they compete or not. ``families``:
-    the families of variants, by the uid of the parent. ``variant_infos``: the values `VariantInfo`
-    in use, so that equal values share one object. ``owned``: names of the domains that this
-    scheduler leads. ``busy``: domains in which a cycle could change something. ``timers``: a heap
-    of the times at which waiting workloads may compete again. ``now``: the newest time that the
-    scheduler was given; ``seen``: the newest bucket revision that it has applied.
-
-    Refusals: ``refusal_queue``: when the refusals of parked workloads are due. ``urgent_refusals``:
-    workloads that are refused without delay. ``refusals_in_flight``: workloads with a refusal that
-    was sent and is not stored yet.
-
-    Preemption: ``victims_by_preemptor``: preempted workloads, by the uid of the preemptor.
-    ``preemption_counts``: for each preemptor, by its uid, how often it has preempted each workload.
-    ``loop_guarded``: the workloads that the loop guard has parked. ``handovers``: handovers of
-    quota in flight, by domain; ``handover_of``: the same handovers, by each of their workloads.
-    ``planners_by_victim``: reservations with a pending preemption, by the name of the victim;
-    ``planning_domains``: the domains of these reservations; ``replaced_plans``: the stored plans of
-    reservations that have a new plan in flight.
-
-    ``pods_ready``: the admitted workloads that keep others from new quota until their pods are
-    ready. ``accounts``: what LocalQueues have consumed; None: no usage of LocalQueues counts.
-
     ``errors``: gets the exceptions by bugs that concern one workload; None: such an exception is
-    raised. ``suspects``: the problems of workloads that made an earlier state wrong, by uid.
-    ``at_work``: the workload about which the cycle decides now."""
+    raised. ``suspects``: the problems of workloads that made an earlier state wrong, by uid."""
 
     def __init__(
         self,
@@ -79,32 +93,37 @@ class SchedulerState:
         self.config = config
         self.errors = errors
         self.suspects = suspects or {}
-        self.at_work: tuple[str, WorkloadInfo] | None = None
+
+        # Read from the bucket.
         self.catalog = Catalog()
         self.shapes = Shapes(config.exclude_resource_prefixes, config.transformations)
+        self.workloads: dict[Key, WorkloadInfo] = {}
+        # The workloads of each LocalQueue, whether they compete or not.
+        self.by_local_queue: dict[Key, dict[WorkloadInfo, None]] = {}
+        # The families of variants, by the uid of the parent.
+        self.families: dict[str, FamilyInfo] = {}
+        # The values in use, so that equal values share one object.
+        self.variant_infos: dict[VariantInfo, VariantInfo] = {}
+        # Preempted workloads, by the uid of the preemptor.
+        self.victims_by_preemptor: dict[str, dict[WorkloadInfo, None]] = {}
+        # For each preemptor, by its uid, how often it has preempted each workload.
+        self.preemption_counts: dict[str, dict[WorkloadInfo, PreemptionCount]] = {}
+        self.seen = 0  # the newest bucket revision that was applied
+
+        # Assumed; see also `Domain.in_flight`.
+        # Workloads with a refusal that was sent and is not stored yet.
+        self.refusals_in_flight: dict[WorkloadInfo, None] = {}
+        # The admitted workloads that keep others from new quota until their pods are ready.
+        self.pods_ready = PodsReadyTracker(config.block_admission)
+
+        # Derived.
         self.queues: dict[str, Queue] = {}
         self.domains: dict[str, Domain] = {}
-        self.workloads: dict[Key, WorkloadInfo] = {}
-        self.by_local_queue: dict[Key, dict[WorkloadInfo, None]] = {}
-        self.families: dict[str, FamilyInfo] = {}
-        self.variant_infos: dict[VariantInfo, VariantInfo] = {}
-        self.owned: set[str] = set()
-        self.busy: dict[Domain, None] = {}
-        self.timers: list[tuple[datetime, Key]] = []
-        self.refusal_queue: RefusalQueue[WorkloadInfo] = RefusalQueue()
-        self.refusals_in_flight: dict[WorkloadInfo, None] = {}
-        self.urgent_refusals: dict[WorkloadInfo, None] = {}
-        self.victims_by_preemptor: dict[str, dict[WorkloadInfo, None]] = {}
-        self.preemption_counts: dict[str, dict[WorkloadInfo, PreemptionCount]] = {}
-        self.loop_guarded: dict[WorkloadInfo, None] = {}
-        self.handover_of: dict[WorkloadInfo, QuotaHandover] = {}
-        self.handovers: dict[Domain, QuotaHandover] = {}
+        # Reservations with a pending preemption, by the name of the victim, and their domains.
         self.planners_by_victim: dict[Key, dict[WorkloadInfo, None]] = {}
         self.planning_domains: dict[Domain, None] = {}
-        self.replaced_plans: dict[WorkloadInfo, PendingPreemption] = {}
-        self.seen = 0
-        self.now = LONG_AGO
-        self.pods_ready = PodsReadyTracker(config.block_admission)
+        self.owned: set[str] = set()  # names of the domains that this scheduler leads
+        # What LocalQueues have consumed; None: no usage of LocalQueues counts.
         self.accounts: Accounts | None = None
         if config.admission_fair_sharing is not None:
             self.accounts = Accounts(
@@ -114,6 +133,18 @@ class SchedulerState:
                 self.by_local_queue,
                 self.owned,
             )
+
+        # What the next cycles must do.
+        self.now = LONG_AGO  # the newest time that the scheduler was given
+        self.busy: dict[Domain, None] = {}  # domains in which a cycle could change something
+        # A heap of the times at which waiting workloads may compete again.
+        self.timers: list[tuple[datetime, Key]] = []
+        # When the refusals of parked workloads are due.
+        self.refusal_queue: RefusalQueue[WorkloadInfo] = RefusalQueue()
+        self.urgent_refusals: dict[WorkloadInfo, None] = {}  # these are refused without delay
+        self.loop_guarded: dict[WorkloadInfo, None] = {}  # the loop guard has parked these
+        # The step that the scheduler does now, and the workload that the step is about.
+        self.at_work: tuple[str, WorkloadInfo] | None = None
 
     def queue(self, name: str) -> Queue:
         """Returns the queue with the name ``name``; creates the queue if its ClusterQueue is not
@@ -206,7 +237,7 @@ class SchedulerState:
             if workload.requeue_at is not None and not workload.requeue_blocked:
                 heappush(self.timers, (workload.requeue_at, workload.key))
         if workload.uid in self.victims_by_preemptor:
-            in_flight.restore_preemptor(self.victims_by_preemptor, workload)
+            self._restore_preemptor(workload)
         self.queue_changed(queue)
 
     def dequeue(self, workload: WorkloadInfo) -> None:
@@ -227,6 +258,62 @@ class SchedulerState:
         """Marks that nominations of heads in the domain may have changed."""
         if domain is not None:
             domain.version += 1
+
+    # Preemptors that wait for their victims. -------------------------------------------------
+    # Only in memory the leader knows which preemptor stays the head of its queue while its victims
+    # stop; another instance of the scheduler, or the next leader, finds the preemptor in the status
+    # of its victims. Source: `docs/spec/scheduling.md#3.8`.
+
+    def note_preemptor(self, victim: WorkloadInfo, by: PreemptedBy | None) -> None:
+        """Records the preemptor that the status of a victim names; None: the status names no
+        preemptor."""
+        before = victim.preempted_by
+        victim.preempted_by = by
+        if before is not None and (by is None or by.by_uid != before.by_uid):
+            victims = self.victims_by_preemptor[before.by_uid]
+            del victims[victim]
+            if not victims:
+                del self.victims_by_preemptor[before.by_uid]
+        if by is None:
+            return
+        self.victims_by_preemptor.setdefault(by.by_uid, {})[victim] = None
+        namespace, _, name = by.by.partition("/")
+        preemptor = self.workloads.get((namespace, name))
+        if preemptor is not None:
+            self._restore_preemptor(preemptor)
+
+    def _restore_preemptor(self, preemptor: WorkloadInfo) -> None:
+        """Keeps the preemptor at the head of its queue while its victims stop.
+
+        Does nothing if this process leads the domain: the leader puts the preemptor at the head
+        when it preempts."""
+        queue = preemptor.queue
+        if queue is None or queue.strict or queue.domain is None or queue.domain.owned:
+            return
+        since = self._waits_since(preemptor)
+        if since is None:
+            return
+        other = queue.preemptor
+        if other is not None and other is not preemptor and other.queue is queue:
+            later = self._waits_since(other)
+            if later is not None and later > since:
+                return
+        queue.preemptor = preemptor
+
+    def _waits_since(self, preemptor: WorkloadInfo) -> datetime | None:
+        """Returns when the last victim for which the preemptor still waits was preempted; None: it
+        waits for none."""
+        goes_on = preemptor.status_reason == reasons.WAITING_FOR_PREEMPTED_WORKLOADS
+        return max(
+            (
+                victim.preempted_by.at
+                for victim in self.victims_by_preemptor.get(preemptor.uid, ())
+                if victim.preempted_by is not None
+                and victim.preempted_by.at is not None
+                and (goes_on or victim.is_leaving)
+            ),
+            default=None,
+        )
 
     # Quota. ---------------------------------------------------------------------------------
 
@@ -261,10 +348,17 @@ class SchedulerState:
 
     # Decisions in flight. -------------------------------------------------------------------
 
-    def set_in_flight(self, workload: WorkloadInfo, domain: Domain, what: InFlight) -> None:
-        """Marks a decision about the workload as sent, until `clear_in_flight`."""
+    def set_in_flight(
+        self,
+        workload: WorkloadInfo,
+        domain: Domain,
+        what: InFlight,
+        assumption: Assumption | None = None,
+    ) -> None:
+        """Marks a decision about the workload as sent, until `clear_in_flight`. ``assumption``:
+        what is assumed of the decision; None: nothing else than that it is in flight."""
         workload.in_flight = what
-        workload.seen = self.seen
+        workload.assumption = assumption or Assumption(workload, domain, self.seen)
         domain.in_flight[workload] = None
 
     def decision_fields(
@@ -289,8 +383,8 @@ class SchedulerState:
             self.bump_version(domain)
         if self.planners_by_victim:
             self.recheck_planners(workload)
-        self.replaced_plans.pop(workload, None)
         workload.in_flight = InFlight.NOTHING
+        workload.assumption = None
         self.refusals_in_flight.pop(workload, None)
         if domain is not None:
             domain.in_flight.pop(workload, None)

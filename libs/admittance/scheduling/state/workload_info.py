@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from admittance.api.workload import PreemptionCount
-from admittance.events import reasons
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Refusal, Shares
 from admittance.family import FamilyRules, ParentState, Tag, VariantState
 from admittance.quota.catalog import NOT_FOUND, Activity
@@ -36,21 +35,7 @@ from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.plan_quota import PlanQuota
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.shared_quota import FamilyQuota
-
-
-class Inadmissible(NamedTuple):
-    """Why one workload is parked alone, without its class. ``reason``: the reason for waiting that
-    its status gets. ``is_silent``: no refusal of the workload is published, so its status does not
-    get the reason. ``ignores_flush``: freed quota does not help the workload, so a flush leaves it
-    parked."""
-
-    reason: str
-    message: str
-    is_silent: bool = False
-    ignores_flush: bool = False
-
-
-BACKOFF = Inadmissible(reasons.BACKOFF, "Waits before it competes again", is_silent=True)
+from admittance.scheduling.state.workload_view import Inadmissible, VariantInfo
 
 
 class InFlight(IntEnum):
@@ -75,6 +60,34 @@ class Charge(NamedTuple):
     queue: Queue
     admission: Admission
     cells: list[tuple[Cell, int]]
+
+
+class GivenQuota(NamedTuple):
+    """The quota that a workload gives up in a handover, and the former place of that workload among
+    the candidates for preemption."""
+
+    charge: Charge
+    candidate: CandidateEntry | None
+
+
+class Assumption:
+    """What is assumed of one decision in flight; all workloads that the decision is about share it.
+    The module `assumption` begins, ends and undoes assumptions.
+
+    ``workload``: the workload that the decision names. ``seen``: the bucket revision on which the
+    decision is based. ``given``: the victims that hand their quota over to the workload, without
+    those with a new stored state since. ``replaced``: the admitted sibling that the workload
+    replaces. ``replaced_plan``: the plan of preemption that the workload had before."""
+
+    __slots__ = ("domain", "given", "replaced", "replaced_plan", "seen", "workload")
+
+    def __init__(self, workload: WorkloadInfo, domain: Domain, seen: int) -> None:
+        self.workload = workload
+        self.domain = domain
+        self.seen = seen
+        self.given: dict[WorkloadInfo, GivenQuota] = {}
+        self.replaced: WorkloadInfo | None = None
+        self.replaced_plan: PendingPreemption | None = None
 
 
 class SavedCursor(NamedTuple):
@@ -113,10 +126,9 @@ class SavedSearch(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class WorkloadInfo:
-    """One workload that is not finished, as the scheduler keeps it in memory.
-
-    Invariant: at most one of ``entry``, ``inadmissible`` and ``charge`` is set."""
+class StoredFields:
+    """What was read from the stored workload, and to which family it belongs. Only its next stored
+    state changes these fields."""
 
     key: Key
     uid: str = ""
@@ -132,32 +144,53 @@ class WorkloadInfo:
     family: FamilyInfo | None = None  # the family of a variant or parent; None: regular
     signature: int = 0  # a changed signature means that the workload must be queued again
     reclaimable: tuple[tuple[str, int], ...] = ()
-
-    # Waiting.
     competes: bool = False  # the workload's stored state allows it to wait in a queue
     requeue_at: datetime | None = None
     # True: the workload may not compete until its condition Requeued changes.
     requeue_blocked: bool = False
-    problem: Inadmissible | None = None  # why the workload cannot be tried at all
-    queue: Queue | None = None  # the queue where the workload waits
-    cls: EquivalenceClass[WorkloadInfo] | None = None
-    entry: ClassEntry | None = None  # the workload's place in its equivalence class
-    inadmissible: Inadmissible | None = None  # why the workload is parked alone
-    parked_since: datetime | None = None  # the time since which the workload is parked alone
+    # Why the workload cannot be tried at all: from its stored state, or because of a bug.
+    problem: Inadmissible | None = None
     status_reason: str = ""  # the waiting reason in the workload's status
-    # The workloads of the same class with the same waiting reason in their status as this workload.
-    reason_group: dict[WorkloadInfo, datetime] | None = None
-    cursor: SavedCursor | None = None
-    saved_search: SavedSearch | None = None
-
-    # With quota.
-    charge: Charge | None = None  # the quota that the workload holds or is assumed to hold
     reserved_at: datetime | None = None
     admitted_at: datetime | None = None
     # Name and state of each admission check of the workload, until the workload is admitted.
     checks: tuple[tuple[str, str], ...] = ()
     # The workload's admission checks that ask to preempt its planned victims now.
     preemption_required_by: tuple[str, ...] = ()
+    preempted_by: PreemptedBy | None = None  # the workload's last preemptor, until it has new quota
+    # The preemptors that took this workload's quota, each with how often.
+    preemptions: tuple[PreemptionCount, ...] = ()
+    closed_gate: str = ""  # name of the workload's closed preemption gate; "": none
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class AssumedFields(StoredFields):
+    """The decision in flight about the workload.
+
+    Invariant: ``assumption`` is None exactly if ``in_flight`` is NOTHING."""
+
+    in_flight: InFlight = InFlight.NOTHING
+    assumption: Assumption | None = None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class DerivedFields(AssumedFields):
+    """The workload's place in a queue and its charged quota, which follow from its stored state and
+    the decision in flight.
+
+    Invariant: at most one of ``entry``, ``inadmissible`` and ``charge`` is set."""
+
+    # Waiting.
+    queue: Queue | None = None  # the queue where the workload waits
+    cls: EquivalenceClass[WorkloadInfo] | None = None
+    entry: ClassEntry | None = None  # the workload's place in its equivalence class
+    inadmissible: Inadmissible | None = None  # why the workload is parked alone
+    parked_since: datetime | None = None  # the time since which the workload is parked alone
+    # The workloads of the same class with the same waiting reason in their status as this workload.
+    reason_group: dict[WorkloadInfo, datetime] | None = None
+
+    # With quota.
+    charge: Charge | None = None  # the quota that the workload holds or is assumed to hold
     # The workload's plan of preemption: the victims that must stop before the workload starts.
     pending_preemption: PendingPreemption | None = None
     # The workload's place among the candidates for preemption.
@@ -166,15 +199,15 @@ class WorkloadInfo:
     # For a variant with quota: the quota that the variants of its family hold together.
     family_quota: FamilyQuota[WorkloadInfo] | None = None
 
-    # Preemption.
-    preempted_by: PreemptedBy | None = None  # the workload's last preemptor, until it has new quota
-    preemptor_waits: bool = False  # a preemptor waits until the eviction of this workload is stored
-    # The preemptors that took this workload's quota, each with how often.
-    preemptions: tuple[PreemptionCount, ...] = ()
-    closed_gate: str = ""  # name of the workload's closed preemption gate; "": none
 
-    in_flight: InFlight = InFlight.NOTHING
-    seen: int = 0  # the bucket revision on which the decision in flight is based
+@dataclass(slots=True, eq=False, repr=False)
+class WorkloadInfo(DerivedFields):
+    """One workload that is not finished, as the scheduler keeps it in memory. Its own fields are
+    what earlier cycles leave for the next."""
+
+    cursor: SavedCursor | None = None
+    saved_search: SavedSearch | None = None
+    preemptor_waits: bool = False  # a preemptor waits until the eviction of this workload is stored
 
     def is_due(self, now: datetime) -> bool:
         """Returns whether the workload may compete now: it waits neither for a time nor for its
@@ -190,6 +223,16 @@ class WorkloadInfo:
     def is_variant(self) -> bool:
         """Whether the workload is a variant, which competes for its parent."""
         return self.family is not None and self.family.parent is not self
+
+    @property
+    def is_migrating_to(self) -> bool:
+        """Whether a decision in flight lets the variant replace its admitted sibling."""
+        assumption = self.assumption
+        return (
+            assumption is not None
+            and assumption.workload is self
+            and assumption.replaced is not None
+        )
 
     @property
     def reported_flavors(self) -> frozenset[str] | None:
@@ -218,23 +261,6 @@ and the parent."""
 # Families. ----------------------------------------------------------------------------------
 
 
-LAST_PLACE: Final = 9_999
-"""The place in the family's order of preference for a variant that the rules of its queue do not
-define."""
-
-
-class VariantInfo(NamedTuple):
-    """What the scheduler keeps of a stored variant besides its name. Variants with equal values
-    share one object.
-
-    ``is_open``: the preemption gate of the variant is open, so the variant may preempt."""
-
-    tag: str
-    stopped_by: str = ""
-    active: bool = True
-    is_open: bool = False
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class FamilyInfo:
     """A parent and its known variants. No variant is tried while the parent is unknown."""
@@ -243,9 +269,6 @@ class FamilyInfo:
     parent: WorkloadInfo | None = None
     state: ParentState | None = None
     variants: dict[WorkloadInfo, VariantInfo] = field(default_factory=dict)
-    # While a decision to migrate the family is in flight: the better variant and the admitted
-    # variant.
-    migration: tuple[WorkloadInfo, WorkloadInfo] | None = None
     # The variant of the family that was assigned quota last and is assumed to be admitted, because
     # it needs no check.
     assumed_admitted: WorkloadInfo | None = None
@@ -424,6 +447,8 @@ class Domain:
     parked_queues: dict[Queue, None] = field(default_factory=dict)
     # The workloads of the domain with a decision in flight.
     in_flight: dict[WorkloadInfo, None] = field(default_factory=dict)
+    # The decision in flight that hands quota over; until it ends, the domain decides nothing else.
+    handover: Assumption | None = None
     version: int = 0  # a number that rises when the nomination of a head may change
     generation: int = 0  # a number that rises with every edit of a quota or a cohort of the domain
     # Cached: a generation, and whether at that generation a queue or cohort of the domain did not

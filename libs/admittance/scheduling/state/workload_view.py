@@ -20,13 +20,44 @@ from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 from admittance.family import ParentState, VariantState
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.requests import Needs, Shapes
-from admittance.scheduling.state.workload_info import Inadmissible
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload
 
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PROMISED: Final = "Promised"
 """State of a variant that gets its quota as soon as its sibling's job has stopped."""
+
+
+class Inadmissible(NamedTuple):
+    """Why one workload is parked alone, without its class. ``reason``: the reason for waiting that
+    its status gets. ``is_silent``: no refusal of the workload is published, so its status does not
+    get the reason. ``ignores_flush``: freed quota does not help the workload, so a flush leaves it
+    parked."""
+
+    reason: str
+    message: str
+    is_silent: bool = False
+    ignores_flush: bool = False
+
+
+BACKOFF = Inadmissible(reasons.BACKOFF, "Waits before it competes again", is_silent=True)
+
+
+LAST_PLACE: Final = 9_999
+"""The place in the family's order of preference for a variant that the rules of its queue do not
+define."""
+
+
+class VariantInfo(NamedTuple):
+    """What the scheduler keeps of a stored variant besides its name. Variants with equal values
+    share one object.
+
+    ``is_open``: the preemption gate of the variant is open, so the variant may preempt."""
+
+    tag: str
+    stopped_by: str = ""
+    active: bool = True
+    is_open: bool = False
 
 
 class WorkloadView(NamedTuple):

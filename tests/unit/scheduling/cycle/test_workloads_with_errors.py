@@ -17,7 +17,7 @@ from admittance.scheduling.cycle.process import EntryProcessor
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.object_errors import Suspect
-from admittance.scheduling.state.workload_info import Inadmissible
+from admittance.scheduling.state.workload_view import Inadmissible
 from admittance.workload.stored import StoredWorkload
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
