@@ -90,7 +90,7 @@ def channels() -> list[Channel]:
     """Every subject, in the order of the document."""
     tail = "{namespace}.{name}"
     sent = {*OUTPUTS, *FENCED, *ASKED, *(key for key in CHECK_FACTS if key != "reported")}
-    found = [
+    described = [
         Channel(
             f"{family}.{key}",
             f"admit.{family}.{key}.{owner}{tail}",
@@ -104,24 +104,24 @@ def channels() -> list[Channel]:
         )
         for key, struct in structs.items()
     ]
-    found += [
+    described += [
         Channel(f"user.{verb}", f"{USER_FACTS}{{user}}.{verb}.{tail}", struct, "receive")
         for verb, struct in PERSON_FACTS.items()
     ]
-    found += [
+    described += [
         Channel(
             f"owner.{verb}", f"{OWNER_FACTS}{{user}}.{verb}.{tail}", PERSON_FACTS[verb], "receive"
         )
         for verb in USER_VERBS
     ]
-    found += [
+    described += [
         Channel(f"user.{what}", f"{USER_FACTS}{{user}}.{what}", request, "receive", reply)
         for what, request, reply in (
             ("apply", requests.Apply, requests.ApplyReply),
             ("delete", requests.Delete, requests.DeleteReply),
         )
     ]
-    found += [
+    described += [
         Channel("timer.due", f"{TIMER_DUE}{{kind}}.{tail}", facts.TimerDue, "send"),
         Channel("alive.check", f"{ALIVE_CHECK}{{controller}}", system.CheckAlive, "receive"),
         Channel(
@@ -150,7 +150,7 @@ def channels() -> list[Channel]:
         Channel("checkpoint.made", f"{CHECKPOINT_MADE}{{id}}", system.CheckpointMade, "send"),
         Channel("deadletter", f"{DEADLETTER}{{service}}", system.DeadLetter, "send"),
     ]
-    found += [
+    described += [
         Channel(
             f"object.{what}", f"admit.object.{what}.{{kind}}.{tail}", system.ObjectApplied, "send"
         )
@@ -158,11 +158,11 @@ def channels() -> list[Channel]:
     ]
     for what, request, reply, scope in _API:
         if scope != "namespace":
-            found.append(Channel(f"api.{what}", f"admit.api.{what}", request, "receive", reply))
+            described.append(Channel(f"api.{what}", f"admit.api.{what}", request, "receive", reply))
         if scope != "all":
             address = f"admit.api.{what}.{{namespace}}"
-            found.append(Channel(f"api.{what}.namespace", address, request, "receive", reply))
-    return found
+            described.append(Channel(f"api.{what}.namespace", address, request, "receive", reply))
+    return described
 
 
 def _message(struct: type[msgspec.Struct]) -> dict[str, Any]:
@@ -183,7 +183,8 @@ def _channel(channel: Channel) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "address": channel.address,
         "messages": {
-            one.__name__: {"$ref": f"#/components/messages/{one.__name__}"} for one in structs
+            struct.__name__: {"$ref": f"#/components/messages/{struct.__name__}"}
+            for struct in structs
         },
     }
     names = re.findall(r"{(\w+)}", channel.address)
@@ -210,8 +211,10 @@ def _operation(channel: Channel) -> dict[str, Any]:
 def document() -> dict[str, Any]:
     """The whole document, as plain values."""
     every = channels()
-    structs = {one.payload.__name__: one.payload for one in every}
-    structs |= {one.reply.__name__: one.reply for one in every if one.reply is not None}
+    structs = {channel.payload.__name__: channel.payload for channel in every}
+    structs |= {
+        channel.reply.__name__: channel.reply for channel in every if channel.reply is not None
+    }
     _, schemas = msgspec.json.schema_components(list(structs.values()), ref_template=_REF)
     headers = {
         "type": "object",
@@ -229,8 +232,8 @@ def document() -> dict[str, Any]:
             "description": "Facts on the log and requests, over NATS. Fields may be added.",
         },
         "defaultContentType": "application/json",
-        "channels": {one.key: _channel(one) for one in every},
-        "operations": {one.key: _operation(one) for one in every},
+        "channels": {channel.key: _channel(channel) for channel in every},
+        "operations": {channel.key: _operation(channel) for channel in every},
         "components": {
             "messages": {name: _message(struct) for name, struct in sorted(structs.items())},
             "schemas": {"Headers": headers, **dict(sorted(schemas.items()))},

@@ -82,7 +82,7 @@ class Tally:
     def running(self, *names: str) -> int:
         """How many of these have been admitted and are not finished."""
         times = [self._at.get(name, {}) for name in names]
-        return sum("admitted" in one and "finished" not in one for one in times)
+        return sum("admitted" in time and "finished" not in time for time in times)
 
     @property
     def all_finished(self) -> bool:
@@ -403,7 +403,9 @@ def _places(subject: str, data: bytes) -> str:
         return ""
     fact = codec.decode(subject, data)
     assert isinstance(fact, facts.Admitted)
-    return ", ".join(dict.fromkeys(one for pods in fact.pod_sets for one in pods.flavors.values()))
+    return ", ".join(
+        dict.fromkeys(flavor for pods in fact.pod_sets for flavor in pods.flavors.values())
+    )
 
 
 def heading(text: str) -> None:

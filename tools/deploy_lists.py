@@ -21,15 +21,15 @@ COMPOSE: Final = ("compose.yaml", "deploy/compose.ha.yaml")
 
 def started() -> list[str]:
     """The services that need only a nats-server."""
-    return [name for name, one in SERVICES.items() if one.with_up is WithUp.ALWAYS]
+    return [name for name, service in SERVICES.items() if service.with_up is WithUp.ALWAYS]
 
 
 def scraped() -> Iterator[str]:
     """The containers with an admin port, in the order of the files for compose."""
     for name in COMPOSE:
-        for container, one in yaml.safe_load((ROOT / name).read_text())["services"].items():
-            environment = one.get("environment") or {}
-            if one.get("healthcheck") and environment.get("ADMIT_ADMIN"):
+        for container, service in yaml.safe_load((ROOT / name).read_text())["services"].items():
+            environment = service.get("environment") or {}
+            if service.get("healthcheck") and environment.get("ADMIT_ADMIN"):
                 yield container
 
 

@@ -87,14 +87,14 @@ def page() -> str:
 
 
 def _section(name: str, struct: type[msgspec.Struct], table: Table) -> str:
-    found = list(rows(struct, table))
-    told = [one for one in found if one.effect.about]
-    plain = [f"`{one.path}`" for one in found if not one.effect.about]
+    described = list(rows(struct, table))
+    told = [row for row in described if row.effect.about]
+    plain = [f"`{row.path}`" for row in described if not row.effect.about]
     lines = [f"\n### {name}\n"]
     if told:
         lines.append("\n| field | | how, or why not |\n| --- | --- | --- |\n")
         lines += [
-            f"| `{one.path}` | {_word(one.effect)} | {_about(one.effect)} |\n" for one in told
+            f"| `{row.path}` | {_word(row.effect)} | {_about(row.effect)} |\n" for row in told
         ]
     if plain:
         works = textwrap.fill(
@@ -131,11 +131,11 @@ def _word(effect: FieldEffect) -> str:
 
 def _about(effect: FieldEffect) -> str:
     values = effect.usual if isinstance(effect.usual, tuple) else ()
-    usual = [one for one in values if isinstance(one, str | bool | int)]
+    usual = [value for value in values if isinstance(value, str | bool | int)]
     words = [
-        f"`{str(one).lower() if isinstance(one, bool) else one}`"
-        for one in usual
-        if one is not False
+        f"`{str(value).lower() if isinstance(value, bool) else value}`"
+        for value in usual
+        if value is not False
     ]
     return effect.about + (f"; without a warning: {', '.join(words)}" if words else "")
 

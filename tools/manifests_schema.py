@@ -74,15 +74,15 @@ def manifests_schema() -> dict[str, Any]:
 
 def _all_structs(structs: list[Any]) -> list[type[msgspec.Struct]]:
     """The Structs and all Structs of their fields."""
-    found: dict[type[msgspec.Struct], None] = {}
+    reached: dict[type[msgspec.Struct], None] = {}
     ahead = list(structs)
     while ahead:
         struct = ahead.pop()
-        if struct in found:
+        if struct in reached:
             continue
-        found[struct] = None
+        reached[struct] = None
         ahead += [inside for _, inside in _inner(struct) if inside is not None]
-    return list(found)
+    return list(reached)
 
 
 @cache
@@ -90,25 +90,25 @@ def _inner(struct: type[msgspec.Struct]) -> list[tuple[Any, type[msgspec.Struct]
     """Each field, with the Struct of its value or of its items."""
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
-    found = []
+    structs = []
     for field in info.fields:
         kind = rules_at(field.type).type
         if isinstance(kind, inspect.VarTupleType):
             kind = rules_at(kind.item_type).type
-        found.append((field, kind.cls if isinstance(kind, inspect.StructType) else None))
-    return found
+        structs.append((field, kind.cls if isinstance(kind, inspect.StructType) else None))
+    return structs
 
 
 def _required(struct: type[msgspec.Struct]) -> list[str]:
     """The fields that a manifest must have: those without a default, those that a rule requires,
     and those with required fields of their own."""
-    found = []
+    required = []
     for field, inside in _inner(struct):
         whole = isinstance(rules_at(field.type).type, inspect.StructType)
         empty = whole and field.default is not None and inside is not None and _required(inside)
         if field.required or rules_at(field.type).extra.get("required") or empty:
-            found.append(field.encode_name)
-    return found
+            required.append(field.encode_name)
+    return required
 
 
 def _complete(shape: dict[str, Any], required: list[str]) -> None:
@@ -137,7 +137,7 @@ def _or_null(value: dict[str, Any]) -> dict[str, Any]:
     kinds = value.get("anyOf", [])
     if not value.keys() - {"default"} or _NULL in kinds:
         return value
-    rest = {key: one for key, one in value.items() if key != "default"}
+    rest = {key: content for key, content in value.items() if key != "default"}
     default = {"default": value["default"]} if "default" in value else {}
     return {"anyOf": [rest, dict(_NULL)], **default}
 

@@ -68,11 +68,13 @@ NOT_COUNTED: Final[Mapping[str, str]] = {
 
 def by_service() -> Mapping[str, list[Definition]]:
     """The metrics, by the service that shows them."""
-    counted = {name: list(one.metrics()) for name, one in SERVICES.items()}
+    counted = {name: list(service.metrics()) for name, service in SERVICES.items()}
     return {
         **{name: definitions for name, definitions in counted.items() if definitions},
         "check controllers and providers": [
-            one for metric in ProgramMetrics("").metrics(int) for one in metric.definitions
+            definition
+            for metric in ProgramMetrics("").metrics(int)
+            for definition in metric.definitions
         ],
         "every service with leaders": list(LEADER_METRICS),
         "every process": [BUILD_INFO, *faults.counter.definitions],
@@ -81,15 +83,15 @@ def by_service() -> Mapping[str, list[Definition]]:
 
 def page() -> str:
     """The text of docs/reference/metrics.md."""
-    tables = "".join(_table(service, found) for service, found in by_service().items())
+    tables = "".join(_table(service, metrics) for service, metrics in by_service().items())
     missing = "".join(f"| `{name}` | {why} |\n" for name, why in NOT_COUNTED.items())
     return f"{HEAD}{tables}{NOT_COUNTED_HEAD}{missing}"
 
 
 def _table(service: str, definitions: list[Definition]) -> str:
     rows = [
-        f"| `{one.full_name}` | {one.kind} | {', '.join(one.labels)} | {one.about} |\n"
-        for one in definitions
+        f"| `{metric.full_name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.about} |\n"
+        for metric in definitions
     ]
     head = "| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n"
     return f"\n## {service[0].upper()}{service[1:]}\n\n{head}{''.join(rows)}"

@@ -94,10 +94,10 @@ def _run(*command: str | Path) -> None:
 
 def tests(*, quick: bool) -> list[str]:
     """The folders and files of unit tests, as arguments of pytest."""
-    found = sorted((ROOT / "tests" / "unit").iterdir())
+    folders = sorted((ROOT / "tests" / "unit").iterdir())
     return [
         str(path.relative_to(ROOT))
-        for path in found
+        for path in folders
         if (path.name.startswith("test_") or any(path.rglob("test_*.py")))
         and not (quick and path.name in SLOW)
     ]

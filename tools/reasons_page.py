@@ -58,7 +58,7 @@ def page() -> str:
     """The text of docs/reference/reasons.md."""
     return HEAD + "".join(
         f"\n## {heading}\n\n| reason | meaning |\n| --- | --- |\n"
-        + "".join(f"| `{one.word}` | {one.about} |\n" for one in listed)
+        + "".join(f"| `{reason.word}` | {reason.about} |\n" for reason in listed)
         for heading, listed in sections()
     )
 

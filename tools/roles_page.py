@@ -66,8 +66,8 @@ def page() -> str:
     """The text of docs/roles.md."""
     lines = [HEAD]
     for role in ROLES.values():
-        needs = ", ".join(f"`{one.option}`" for one in role.needs)
-        needs = needs or ", ".join(f"`{one.option}` if wanted" for one in role.takes)
+        needs = ", ".join(f"`{option.option}`" for option in role.needs)
+        needs = needs or ", ".join(f"`{option.option}` if wanted" for option in role.takes)
         lines.append(f"| {role.name} | {role.account} | {needs} | {role.may} |\n")
     lines.append(SUBJECTS)
     for role in ROLES.values():
@@ -76,18 +76,18 @@ def page() -> str:
 
 
 def _rows(role: str, permissions: Permissions) -> Iterator[str]:
-    purposes = [one.purpose for one in (*permissions.publish, *permissions.subscribe)]
+    purposes = [rule.purpose for rule in (*permissions.publish, *permissions.subscribe)]
     for purpose in dict.fromkeys(purposes):
-        publish = _subjects(one for one in permissions.publish if one.purpose == purpose)
-        subscribe = _subjects(one for one in permissions.subscribe if one.purpose == purpose)
+        publish = _subjects(rule for rule in permissions.publish if rule.purpose == purpose)
+        subscribe = _subjects(rule for rule in permissions.subscribe if rule.purpose == purpose)
         yield f"| {role} | {purpose} | {publish} | {subscribe} |\n"
-    for purpose, found in groupby(permissions.denied, key=lambda one: one.purpose):
-        patterns = _subjects(found)
+    for purpose, denied in groupby(permissions.denied, key=lambda rule: rule.purpose):
+        patterns = _subjects(denied)
         yield f"| {role} | *never*: {purpose} | {patterns} | {patterns} |\n"
 
 
 def _subjects(rules: Iterable[Rule]) -> str:
-    return " ".join(f"`{_shown(one.pattern)}`" for one in rules)
+    return " ".join(f"`{_shown(rule.pattern)}`" for rule in rules)
 
 
 def _shown(pattern: str) -> str:

@@ -61,14 +61,14 @@ nothing, and its outcome says why.
 
 def edges() -> dict[tuple[Phase | None, Phase | None], list[str]]:
     """Every change of phase, with the ids of its transitions. None: the workload does not exist."""
-    found: dict[tuple[Phase | None, Phase | None], set[str]] = {
+    causes: dict[tuple[Phase | None, Phase | None], set[str]] = {
         (None, Phase.PENDING): {"T01"},
         (None, Phase.DEACTIVATED): {"T01"},
     }
     for (where, _), legal in MOVES.items():
         for way in legal.ways:
-            found.setdefault((where, way.to), set()).add(way.id)
-    return {edge: sorted(ids, key=_order) for edge, ids in found.items()}
+            causes.setdefault((where, way.to), set()).add(way.id)
+    return {edge: sorted(ids, key=_order) for edge, ids in causes.items()}
 
 
 def _order(id: str) -> tuple[int, str]:
@@ -86,7 +86,7 @@ def _diagram() -> Iterator[str]:
     yield "\n```mermaid\nstateDiagram-v2\n"
     rank = {phase: at for at, phase in enumerate(Phase)}
     for (before, after), ids in sorted(
-        edges().items(), key=lambda one: [rank.get(phase, -1) for phase in one[0] if phase] or [0]
+        edges().items(), key=lambda edge: [rank.get(phase, -1) for phase in edge[0] if phase] or [0]
     ):
         if before is not after:
             yield f"  {before or '[*]'} --> {after or '[*]'}: {', '.join(ids)}\n"
@@ -122,7 +122,7 @@ def _families() -> Iterator[str]:
         to = (
             step.to
             if isinstance(step.to, str)
-            else ", ".join(str(one or "gone") for one in step.to)
+            else ", ".join(str(phase or "gone") for phase in step.to)
         )
         heard = step.heard or "of another"
         cells = step.id, step.role, f"{', '.join(step.before)} → {to}", heard, step.what
@@ -130,11 +130,11 @@ def _families() -> Iterator[str]:
 
 
 def _facts() -> Iterator[str]:
-    found: dict[str, list[str]] = {}
+    causes: dict[str, list[str]] = {}
     for (where, fact), legal in MOVES.items():
         if legal.ways:
-            found.setdefault(fact.__name__, []).append(where)
-    for name, phases in found.items():
+            causes.setdefault(fact.__name__, []).append(where)
+    for name, phases in causes.items():
         yield f"| {name} | {', '.join(phases)} |\n"
 
 

@@ -88,9 +88,11 @@ def methods(cls: ast.ClassDef) -> Iterator[str]:
 def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     assert node.returns is not None, node.name
     returned = ast.unparse(node.returns)
-    kinds = [ast.unparse(one) for one in node.decorator_list]
-    names = [one.arg for one in node.args.args[1:]]
-    given = ", ".join([*names, *(f"{one.arg}={one.arg}" for one in node.args.kwonlyargs)])
+    kinds = [ast.unparse(decorator) for decorator in node.decorator_list]
+    names = [argument.arg for argument in node.args.args[1:]]
+    given = ", ".join(
+        [*names, *(f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs)]
+    )
     inner = f"self._inner.{node.name}"
     call = f"{inner}({given})"
     later = f"lambda: {call}" if given else inner
@@ -114,7 +116,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         body = f"return SyncJob(self._thread, {call})"
     returned = returned.replace("Stream[", "Iterator[")
     shown = {"Job": "SyncJob", "Client": "SyncClient"}.get(returned, returned)
-    lines = [f"@{one}" for one in kinds]
+    lines = [f"@{decorator}" for decorator in kinds]
     lines.append(f"def {node.name}({ast.unparse(node.args)}) -> {shown}:")
     doc = ast.get_docstring(node, clean=False)
     assert doc, f"{node.name} has no docstring"
@@ -132,14 +134,18 @@ def written(name: str) -> str:
     """The text of the module, before it is formatted."""
     source = FOLDER / f"{name.lower()}.py"
     tree = ast.parse(source.read_text())
-    cls = next(one for one in tree.body if isinstance(one, ast.ClassDef) and one.name == name)
+    cls = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
     imports = "".join(
-        f"{ast.unparse(one)}\n"
-        for one in tree.body
-        if isinstance(one, ast.Import | ast.ImportFrom) and "__future__" not in ast.unparse(one)
+        f"{ast.unparse(node)}\n"
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom) and "__future__" not in ast.unparse(node)
     )
     close = next(
-        (one for one in cls.body if isinstance(one, ast.AsyncFunctionDef) and one.name == "close"),
+        (
+            node
+            for node in cls.body
+            if isinstance(node, ast.AsyncFunctionDef) and node.name == "close"
+        ),
         None,
     )
     head = HEAD.format(

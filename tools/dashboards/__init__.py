@@ -13,9 +13,12 @@ from tools.dashboards import capacity, checks, queues, system, waits
 from tools.dashboards.grafana import text_of
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "observability" / "dashboards"
-DASHBOARDS: Final = tuple(one.BOARD for one in (queues, waits, checks, capacity, system))
+DASHBOARDS: Final = tuple(module.BOARD for module in (queues, waits, checks, capacity, system))
 
 
 def files() -> dict[str, str]:
     """The text of each dashboard, by the name of its file."""
-    return {f"{one.uid.removeprefix('admittance-')}.json": text_of(one) for one in DASHBOARDS}
+    return {
+        f"{dashboard.uid.removeprefix('admittance-')}.json": text_of(dashboard)
+        for dashboard in DASHBOARDS
+    }

@@ -81,8 +81,8 @@ def quantiles(histogram: str, by: str, where: str = "") -> list[Query]:
 def quantiles_of(buckets: str, legend: str = "") -> list[Query]:
     """The median and the 99th percentile of buckets, as an expression of rates."""
     return [
-        Query(f"histogram_quantile({one}, {buckets})", f"{legend} {name}".strip())
-        for one, name in (("0.5", "p50"), ("0.99", "p99"))
+        Query(f"histogram_quantile({quantile}, {buckets})", f"{legend} {name}".strip())
+        for quantile, name in (("0.5", "p50"), ("0.99", "p99"))
     ]
 
 
@@ -94,7 +94,7 @@ def number(
 
 
 def _legend(by: str) -> str:
-    return " ".join(f"{{{{{one.strip()}}}}}" for one in by.split(","))
+    return " ".join(f"{{{{{label.strip()}}}}}" for label in by.split(","))
 
 
 # JSON. ----------------------------------------------------------------------------------

@@ -60,7 +60,9 @@ def account_claims(
 ) -> dict[str, Any]:
     """The claims of one account. ``keys``: the public keys of all accounts, by name."""
     claims: dict[str, Any] = {"type": "account", "version": 2, "limits": _ACCOUNT}
-    if gone := {one.key: one.at for one in revoked if one.account == account}:
+    if gone := {
+        revocation.key: revocation.at for revocation in revoked if revocation.account == account
+    }:
         claims["revocations"] = gone
     if account is Account.CORE:
         claims["limits"] = {**_ACCOUNT, **_STORAGE}
@@ -78,17 +80,21 @@ def account_claims(
 
 def _exports(kind: str, crossings: Iterable[Crossing]) -> list[dict[str, Any]]:
     return [
-        {"name": one.exported, "subject": one.exported, "type": kind}
-        | ({"response_type": "Stream" if one.many else "Singleton"} if kind == "service" else {})
-        for one in crossings
+        {"name": crossing.exported, "subject": crossing.exported, "type": kind}
+        | (
+            {"response_type": "Stream" if crossing.many else "Singleton"}
+            if kind == "service"
+            else {}
+        )
+        for crossing in crossings
     ]
 
 
 def _imports(kind: str, crossings: Iterable[Crossing], account: str) -> list[dict[str, Any]]:
     return [
-        {"name": one.subject, "subject": one.exported, "account": account, "type": kind}
-        | ({"local_subject": _numbered(one.subject)} if one.to else {})
-        for one in crossings
+        {"name": crossing.subject, "subject": crossing.exported, "account": account, "type": kind}
+        | ({"local_subject": _numbered(crossing.subject)} if crossing.to else {})
+        for crossing in crossings
     ]
 
 
@@ -117,7 +123,7 @@ def system_user_claims() -> dict[str, Any]:
 
 
 def _patterns(rules: Iterable[Rule]) -> list[str]:
-    return [one.pattern for one in rules]
+    return [rule.pattern for rule in rules]
 
 
 def account_of(user: User) -> Account:

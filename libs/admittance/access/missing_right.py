@@ -72,8 +72,8 @@ def rule_of(user: User, verb: str, subject: str) -> Rule | None:
 
 def _in_lower_case(rules: Sequence[Rule], subject: str) -> Rule | None:
     lowered = [Rule(rule.pattern.lower(), rule.pattern) for rule in rules]
-    found = first_match(lowered, subject.lower())
-    return next((one for one in rules if found and one.pattern == found.purpose), None)
+    match = first_match(lowered, subject.lower())
+    return next((rule for rule in rules if match and rule.pattern == match.purpose), None)
 
 
 def other_version(role: str, user: str, *, has_jwt: bool) -> str:

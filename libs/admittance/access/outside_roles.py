@@ -140,9 +140,9 @@ def runner(user: User) -> Permissions:
         *rules(
             "report on jobs",
             *(
-                one
+                subject
                 for fact in RUNNER_FACTS
-                for one in each(f"admit.workload.{fact}.{{}}.*", spaces)
+                for subject in each(f"admit.workload.{fact}.{{}}.*", spaces)
             ),
         ),
         *ASK_HEALTH,
@@ -243,7 +243,7 @@ def approver(user: User) -> Permissions:
         *_acts(user, APPROVER_VERBS),
         *rules(
             "ask about its namespaces",
-            *(one for what in asked for one in each(f"admit.api.{what}.{{}}", spaces)),
+            *(subject for what in asked for subject in each(f"admit.api.{what}.{{}}", spaces)),
         ),
         *rules("read workloads of its namespaces", *direct_get(KV, *workloads)),
         *SETTINGS_OF_QUEUES,
@@ -274,7 +274,7 @@ def admin(user: User) -> Permissions:
     publish = (
         *CONNECT,
         *_acts(user, ADMIN_VERBS),
-        *rules("change manifests", *requests, *(f"{one}.*" for one in requests)),
+        *rules("change manifests", *requests, *(f"{subject}.*" for subject in requests)),
         *_reads_all(),
     )
     return Permissions(publish, (*inbox(user), *_follows_all(user)), SECRETS)
@@ -300,9 +300,9 @@ def _acts(
 
 def _questions(user: User) -> tuple[str, ...]:
     return tuple(
-        one
+        subject
         for what in NAMESPACE_QUESTIONS
-        for one in each(f"admit.api.{what}.{{}}", user.namespace_tokens)
+        for subject in each(f"admit.api.{what}.{{}}", user.namespace_tokens)
     )
 
 
@@ -316,7 +316,7 @@ def _facts_about(space: str) -> tuple[str, ...]:
 
 
 def _follows(user: User) -> tuple[Rule, ...]:
-    facts = tuple(one for space in user.namespace_tokens for one in _facts_about(space))
+    facts = tuple(fact for space in user.namespace_tokens for fact in _facts_about(space))
     return (
         *rules("follow events of its namespaces", *facts),
         *rules("see changes in its namespaces", *namespaced_keys(user)),

@@ -28,25 +28,27 @@ def problems(user: User, *, is_stored: bool = False) -> list[str]:
     """The reasons against adding the user, one sentence each; empty if the user can be added.
     ``is_stored``: the user was added before, perhaps by a version that allowed more names."""
     name = name_problem("the user's name", user.name) if is_stored else user_name_problem(user.name)
-    found = [name]
+    texts = [name]
     role = ROLES.get(user.role)
     if role is None:
         near = difflib.get_close_matches(user.role, ROLES, n=1)
         hint = f'did you mean "{near[0]}"?' if near else f"known: {', '.join(ROLES)}"
-        return [*filter(None, found), f'role "{user.role}" is not known; {hint}']
+        return [*filter(None, texts), f'role "{user.role}" is not known; {hint}']
     for what, values in _named(user).items():
         if what in role.needs and not values:
             made = ", which `user` makes," if role.name == subjects.OWNER else ""
-            found.append(f"the role {role.name}{made} needs {what.option}")
+            texts.append(f"the role {role.name}{made} needs {what.option}")
         if values and what not in (*role.needs, *role.takes):
-            found.append(f"the role {role.name} takes no {what.option}")
+            texts.append(f"the role {role.name} takes no {what.option}")
         if what is Names.NAMESPACES and not is_stored:
-            found += [f"{what.option}: {error}" for one in values if (error := label_error(one))]
+            texts += [
+                f"{what.option}: {error}" for label in values if (error := label_error(label))
+            ]
         else:
-            found += [name_problem(what.option, value) for value in values]
+            texts += [name_problem(what.option, value) for value in values]
     if not is_public_key(user.key):
-        found.append(f"{user.key!r} is not the public key of a user")
-    return [one for one in found if one]
+        texts.append(f"{user.key!r} is not the public key of a user")
+    return [problem for problem in texts if problem]
 
 
 def _named(user: User) -> dict[Names, tuple[str, ...]]:

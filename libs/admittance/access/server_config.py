@@ -151,7 +151,7 @@ def server_config(users: Iterable[User], system_key: str) -> str:
     """The configuration of all accounts, as text. ``system_key``: the public key of the user that
     may tell the server to reload its configuration."""
     by_account: dict[Account, list[User]] = {account: [] for account in Account}
-    for user in sorted(users, key=lambda one: one.name):
+    for user in sorted(users, key=lambda user: user.name):
         by_account[ROLES[user.role].account].append(user)
     return HEAD + "\n".join(
         [
@@ -186,16 +186,16 @@ def server_config(users: Iterable[User], system_key: str) -> str:
 
 
 def _exports(kind: str, crossings: Iterable[Crossing], account: str) -> Iterator[str]:
-    for one in crossings:
-        answers = ", response: stream" if one.many else ""
-        yield f"      {{ {kind}: {quoted(one.exported)}, accounts: [{account}]{answers} }}"
+    for crossing in crossings:
+        answers = ", response: stream" if crossing.many else ""
+        yield f"      {{ {kind}: {quoted(crossing.exported)}, accounts: [{account}]{answers} }}"
 
 
 def _imports(kind: str, crossings: Iterable[Crossing], account: str) -> Iterator[str]:
-    for one in crossings:
+    for crossing in crossings:
         # In an import, `to` is the subject in the importing account, for services and for streams.
-        to = f", to: {quoted(one.subject)}" if one.to else ""
-        source = f"{{ account: {account}, subject: {quoted(one.exported)} }}"
+        to = f", to: {quoted(crossing.subject)}" if crossing.to else ""
+        source = f"{{ account: {account}, subject: {quoted(crossing.exported)} }}"
         yield f"      {{ {kind}: {source}{to} }}"
 
 
@@ -216,7 +216,7 @@ def _permissions(given: Permissions) -> Iterator[str]:
 
 
 def _list(rules: Iterable[Rule]) -> str:
-    return f"[{', '.join(quoted(one.pattern) for one in rules)}]"
+    return f"[{', '.join(quoted(rule.pattern) for rule in rules)}]"
 
 
 def quoted(text: str) -> str:

@@ -302,7 +302,7 @@ def built_in_provider(user: User) -> Permissions:
         *inbox(user),
         *LISTENS,
         *rules("be found by its instance", *found_by),
-        *(one for each_name in BUILT_IN_PROVIDERS for one in micro_endpoints(each_name)),
+        *(endpoint for each_name in BUILT_IN_PROVIDERS for endpoint in micro_endpoints(each_name)),
         *micro_endpoints(listed),
         *rules(
             "hear requests and cancellations",

@@ -42,7 +42,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     @property
     def namespace_tokens(self) -> tuple[str, ...]:
         """The user's namespaces as tokens of subjects; ``*``: all namespaces."""
-        return tuple(token(one) for one in self.namespaces) or ("*",)
+        return tuple(token(namespace) for namespace in self.namespaces) or ("*",)
 
 
 def is_expired(user: User, now: datetime) -> bool:

@@ -93,27 +93,27 @@ def _whole(pattern: str) -> str:
 
 def check_amounts(amounts: Mapping[str, Any]) -> list[Problem]:
     """The errors in the requested quantities of resources."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for resource, written in amounts.items():
-        found += _check_amount(resource, written)
-    return found
+        problems += _check_amount(resource, written)
+    return problems
 
 
 @pair_cache(16_384)
 def _check_amount(resource: str, written: str | int | float) -> tuple[Problem, ...]:
     """The errors in the requested quantity of one resource. Thousands of containers request the
     same."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     field = f"[{resource}]"
     if resource == "pods":
-        found.append(Problem(field, "is reserved: pods are counted, not requested"))
+        problems.append(Problem(field, "is reserved: pods are counted, not requested"))
     elif error := names.label_key_error(resource):
-        found.append(Problem(field, error))
+        problems.append(Problem(field, error))
     if error := units.quantity_error(written):
-        found.append(Problem(field, error))
+        problems.append(Problem(field, error))
     elif is_extended(resource) and units.parse(written).denominator != 1:
-        found.append(Problem(field, f"must be a whole number, not {written}"))
-    return tuple(found)
+        problems.append(Problem(field, f"must be a whole number, not {written}"))
+    return tuple(problems)
 
 
 def is_extended(resource: str) -> bool:
@@ -127,16 +127,16 @@ def _check_parameters(parameters: Mapping[str, str]) -> list[Problem]:
     """The errors in the parameters of a ProvisioningRequestConfig, by the limits of
     `admittance.provisioning.new_request`.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     message = f"has more than {PARAMETER_MAX} characters"
     for key, value in parameters.items():
         if not key:
-            found.append(Problem("", "has a parameter without a name"))
+            problems.append(Problem("", "has a parameter without a name"))
         elif len(key) > PARAMETER_MAX:
-            found.append(Problem(f"[{key[:60]}]", f"the name {message}", TOO_LONG))
+            problems.append(Problem(f"[{key[:60]}]", f"the name {message}", TOO_LONG))
         if len(value) > PARAMETER_MAX:
-            found.append(Problem(f"[{key[:60]}]", message, TOO_LONG))
-    return found
+            problems.append(Problem(f"[{key[:60]}]", message, TOO_LONG))
+    return problems
 
 
 _NAME: Final = names.SUBDOMAIN_PATTERN

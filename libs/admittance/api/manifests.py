@@ -106,13 +106,13 @@ def complete(value: Any) -> Any:
     missing ``namespaceSelector`` selects nothing.
     """
     if isinstance(value, msgspec.Struct):
-        found = {}
+        missing = {}
         for field in _fields(type(value)):
             given = getattr(value, field.name)
             shown = complete(given)
             if not _is_empty(shown) or given != _default(field):
-                found[field.encode_name] = shown
-        return found
+                missing[field.encode_name] = shown
+        return missing
     if isinstance(value, dict):
         return {name: complete(shown) for name, shown in value.items()}
     if isinstance(value, list | tuple):

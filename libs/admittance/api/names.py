@@ -126,26 +126,26 @@ def code_of(error: str) -> str:
 
 def check_labels(labels: Mapping[str, str], field: str = "") -> list[Problem]:
     """The errors in labels, node labels or a node selector."""
-    found = []
+    problems = []
     for key, value in labels.items():
         if error := label_key_error(key):
-            found.append(Problem(field, error))
+            problems.append(Problem(field, error))
         if error := label_value_error(value):
-            found.append(Problem(field, f"the value of {shown(key)}: {error}"))
-    return found
+            problems.append(Problem(field, f"the value of {shown(key)}: {error}"))
+    return problems
 
 
 def check_annotations(annotations: Mapping[str, str], field: str = "") -> list[Problem]:
     """The errors in annotations: keys have the syntax of label keys, but in any case; 256 KiB in
     all.
     """
-    found = [
+    problems = [
         Problem(field, error) for key in annotations if (error := label_key_error(key.lower()))
     ]
     size = sum(len(key) + len(value) for key, value in annotations.items())
     if size > _ANNOTATIONS_MAX:
-        found.append(Problem(field, f"has more than {_ANNOTATIONS_MAX} characters", TOO_LONG))
-    return found
+        problems.append(Problem(field, f"has more than {_ANNOTATIONS_MAX} characters", TOO_LONG))
+    return problems
 
 
 def check_unique(values: Iterable[str], field: str, part: str = "") -> list[Problem]:
@@ -153,10 +153,10 @@ def check_unique(values: Iterable[str], field: str, part: str = "") -> list[Prob
     ``part``: the field of an item that holds the value, as ``.name``.
     """
     seen: set[str] = set()
-    found = []
+    problems = []
     for index, value in enumerate(values):
         if value in seen:
             message = f"{shown(value)} is listed twice"
-            found.append(Problem(f"{field}[{index}]{part}", message, DUPLICATE))
+            problems.append(Problem(f"{field}[{index}]{part}", message, DUPLICATE))
         seen.add(value)
-    return found
+    return problems

@@ -142,16 +142,16 @@ def needs(spec: bytes | msgspec.Raw) -> WorkloadNeeds:
 
     Raises msgspec.MsgspecError or BadQuantity for bytes that were not validated.
     """
-    found = _decoder.decode(spec)
-    constraints = found.admission_constraints
+    decoded = _decoder.decode(spec)
+    constraints = decoded.admission_constraints
     return WorkloadNeeds(
-        pod_sets=tuple([_pod_set(pod_set) for pod_set in found.pod_sets]),
-        queue_name=found.queue_name,
-        priority=found.priority or 0,
-        active=found.active,
+        pod_sets=tuple([_pod_set(pod_set) for pod_set in decoded.pod_sets]),
+        queue_name=decoded.queue_name,
+        priority=decoded.priority or 0,
+        active=decoded.active,
         allowed_flavors=None if constraints is None else constraints.allowed_resource_flavors,
-        role=found.role,
-        preemption_gates=tuple([gate.name for gate in found.preemption_gates]),
+        role=decoded.role,
+        preemption_gates=tuple([gate.name for gate in decoded.preemption_gates]),
     )
 
 
@@ -263,12 +263,12 @@ def transformations_of(resources: Resources) -> tuple[ResourceTransformation, ..
     """The transformations of a deployment's configuration."""
     return tuple(
         ResourceTransformation(
-            one.input,
-            one.strategy != "Replace",
-            one.multiply_by,
-            tuple((name, str(quantity)) for name, quantity in one.outputs.items()),
+            transformation.input,
+            transformation.strategy != "Replace",
+            transformation.multiply_by,
+            tuple((name, str(quantity)) for name, quantity in transformation.outputs.items()),
         )
-        for one in resources.transformations
+        for transformation in resources.transformations
     )
 
 
@@ -280,17 +280,17 @@ def transformed(
     Outputs are exact sums, rounded up at the end. A generated amount is never negative, so a
     negative output cannot reduce a direct request.
     """
-    by_input = {one.input: one for one in transformations}
+    by_input = {each.input: each for each in transformations}
     counted: dict[str, int] = {}
     generated: dict[str, Fraction] = {}
     for resource, amount in requests.items():
-        found = by_input.get(resource)
-        if found is None or found.retains:
+        transformation = by_input.get(resource)
+        if transformation is None or transformation.retains:
             counted[resource] = amount
-        if found is None:
+        if transformation is None:
             continue
-        factor = _factor(found, requests)
-        for output, each in found.outputs:
+        factor = _factor(transformation, requests)
+        for output, each in transformation.outputs:
             generated[output] = generated.get(output, Fraction(0)) + factor * parse(each)
     for resource, exact in generated.items():
         unit = 1000 if resource == "cpu" else 1
@@ -319,31 +319,37 @@ def uncharged(
     charged = {
         name for name, each in counted.items() if each > 0 and (covered is None or name in covered)
     }
-    by_input = {one.input: one for one in transformations}
-    found: dict[str, str] = {}
+    by_input = {transformation.input: transformation for transformation in transformations}
+    reasons: dict[str, str] = {}
     for resource, amount in requests.items():
-        one = by_input.get(resource)
+        transformation = by_input.get(resource)
         if amount <= 0:
             continue
         if resource not in kept:
-            found[resource] = "resources.excludeResourcePrefixes excludes it"
+            reasons[resource] = "resources.excludeResourcePrefixes excludes it"
             continue
-        parts = {resource} if one is None or one.retains else set()
-        times = _factor(one, kept) if one is not None else 0
-        outputs = [name for name, each in one.outputs if parse(each) > 0] if one is not None else []
+        parts = {resource} if transformation is None or transformation.retains else set()
+        times = _factor(transformation, kept) if transformation is not None else 0
+        outputs = (
+            [name for name, each in transformation.outputs if parse(each) > 0]
+            if transformation is not None
+            else []
+        )
         if charged.intersection(parts.union(outputs) if times else parts):
             continue
         if parts:
-            found[resource] = _NOT_COVERED
+            reasons[resource] = _NOT_COVERED
         elif not outputs:
-            found[resource] = "its transformation replaces it by nothing"
-        elif one is not None and not times:
-            found[resource] = f"its transformation multiplies it by 0 {one.multiply_by}"
+            reasons[resource] = "its transformation replaces it by nothing"
+        elif transformation is not None and not times:
+            reasons[resource] = (
+                f"its transformation multiplies it by 0 {transformation.multiply_by}"
+            )
         else:
             name = outputs[0]
             why = _NOT_COVERED if counted.get(name) else "all outputs of that name add up to 0"
-            found[resource] = f"it counts as {name}: {why}"
-    return found
+            reasons[resource] = f"it counts as {name}: {why}"
+    return reasons
 
 
 _NOT_COVERED: Final = (

@@ -301,7 +301,7 @@ def _same_controller(
     field: str, names: Iterable[str], controller_of: Callable[[str], str | None]
 ) -> list[Problem]:
     first: dict[str, str] = {}
-    found = []
+    problems = []
     for name in names:
         controller = controller_of(name)
         if controller is None:
@@ -309,5 +309,5 @@ def _same_controller(
         other = first.setdefault(controller, name)
         if other != name:
             message = f"{other!r} and {name!r} have the same controller {controller!r}"
-            found.append(Problem(field, message, FORBIDDEN))
-    return found
+            problems.append(Problem(field, message, FORBIDDEN))
+    return problems

@@ -14,11 +14,11 @@ def struct_type(struct: type[msgspec.Struct]) -> inspect.StructType:
     """The fields of a Struct. A Struct is inspected together with all Structs inside it, which
     takes long, so the result is kept for each of them.
     """
-    found = _KNOWN.get(struct)
-    if found is None:
+    known = _KNOWN.get(struct)
+    if known is None:
         _keep(inspect.type_info(struct))
-        found = _KNOWN[struct]
-    return found
+        known = _KNOWN[struct]
+    return known
 
 
 def _keep(kind: inspect.Type) -> None:
@@ -31,8 +31,8 @@ def _keep(kind: inspect.Type) -> None:
         case inspect.Metadata(type=inner):
             _keep(inner)
         case inspect.UnionType(types=several):
-            for one in several:
-                _keep(one)
+            for kept in several:
+                _keep(kept)
         case inspect.VarTupleType(item_type=item):
             _keep(item)
         case _:

@@ -414,16 +414,18 @@ def noted_policy(annotations: Mapping[str, str]) -> JobPolicy | None:
 
 def indexes_of(text: str) -> list[tuple[int, int]]:
     """The ranges of indexes in a text like ``0-2,5``, in their order. Raises ValueError."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for part in text.split(","):
         low, dash, high = part.partition("-")
         numbers = [low, high] if dash else [low]
-        if not all(one.isascii() and one.isdecimal() and len(one) <= 10 for one in numbers):
+        if not all(
+            number.isascii() and number.isdecimal() and len(number) <= 10 for number in numbers
+        ):
             raise ValueError(f"{part!r} is not an index or a range like 0-2")
         first, last = int(low), int(high or low)
         if first > last:
             raise ValueError(f"the range {part} is empty")
-        if found and first <= found[-1][1]:
-            raise ValueError(f"{part} does not come after {found[-1][1]}: write indexes in order")
-        found.append((first, last))
-    return found
+        if ranges and first <= ranges[-1][1]:
+            raise ValueError(f"{part} does not come after {ranges[-1][1]}: write indexes in order")
+        ranges.append((first, last))
+    return ranges

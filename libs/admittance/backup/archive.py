@@ -172,9 +172,9 @@ class Archive:
             yield from msgspec.json.decode(page, type=list[SinceMessage])
 
     def _read(self, name: str) -> bytes:
-        found = self._tar.extractfile(self._members[name])
-        assert found is not None, "a member is a file"
-        return found.read()
+        file = self._tar.extractfile(self._members[name])
+        assert file is not None, "a member is a file"
+        return file.read()
 
 
 def check(name: str, source: IO[bytes], reach: Callable[[int], None] = lambda _: None) -> Archive:
@@ -203,11 +203,11 @@ def _check(name: str, source: IO[bytes], reach: Callable[[int], None]) -> Archiv
             raise _damaged(name, f"{member.name} is not a plain file")
         if member.size > _KEPT.get(member.name, member.size):
             raise _damaged(name, f"{member.name} is too long")
-        found = tar.extractfile(member)
-        assert found is not None, "a plain file can be read"
+        file = tar.extractfile(member)
+        assert file is not None, "a plain file can be read"
         digest = hashlib.sha256()
         kept = []
-        while data := found.read(_READ_AT_ONCE):
+        while data := file.read(_READ_AT_ONCE):
             digest.update(data)
             if member.name in _KEPT:
                 kept.append(data)
@@ -250,11 +250,11 @@ def _fault(archive: Archive, stream: StreamContents, members: Container[str]) ->
     if stream.config.get("name") != stream.name:
         return "its configuration is of another stream"
     state = [stream.state.get(key) for key in ("messages", "bytes", "first_seq", "last_seq")]
-    if not all(isinstance(one, int) and one >= 0 for one in state):
+    if not all(isinstance(number, int) and number >= 0 for number in state):
         return "its state is missing"
     for kind, count in (("", stream.parts), ("since/", stream.since)):
         names = (f"{stream.name}/{kind}{number}" for number in range(count))
-        if absent := next((one for one in names if one not in members), ""):
+        if absent := next((name for name in names if name not in members), ""):
             return f"{absent} is missing"
     last, skipped = int(stream.state["last_seq"]), 0
     subject = f"${stream.name.replace('_', '.', 1)}."

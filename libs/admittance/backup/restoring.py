@@ -74,8 +74,8 @@ def _counted(parts: Iterable[bytes], steps: Steps) -> Iterator[bytes]:
 
 async def refuse_used_server(bus: Bus, shown_url: str) -> None:
     """Raises RequestFailed if the server has streams of Admittance, or services."""
-    found = (await bus.api("STREAM.NAMES", {})).get("streams") or []
-    existing = [name for name in ORDER if name in found]
+    streams = (await bus.api("STREAM.NAMES", {})).get("streams") or []
+    existing = [name for name in ORDER if name in streams]
     if existing:
         raise RequestFailed(
             f"{shown_url} has the streams {', '.join(existing)}: restore into an empty "
@@ -90,7 +90,7 @@ async def refuse_used_server(bus: Bus, shown_url: str) -> None:
 
 async def restore_streams(bus: Bus, archive: Archive, replicas: int, steps: Steps) -> None:
     """Makes all streams of the backup. ``replicas``: of each stream; 0: as in the backup."""
-    streams = {one.name: one for one in archive.contents.streams}
+    streams = {stream.name: stream for stream in archive.contents.streams}
     if missing := [name for name in ORDER if name not in streams and name not in LATER]:
         raise BadInput(f"the backup has no stream {missing[0]}: nothing was restored")
     done: list[str] = []
@@ -121,9 +121,11 @@ async def _restore_stream(
         raise SetupError(f"its snapshot ends at {last:,}, and the backup at {stream.end:,}")
     steps.begin(f"{stream.name}, what came later")
     later: list[tuple[int, Outgoing]] = []
-    for one in archive.since(stream):
-        if not one.subject.startswith(ALIVE):
-            later.append((one.sequence, Outgoing(one.subject, one.data, one.headers)))
+    for message in archive.since(stream):
+        if not message.subject.startswith(ALIVE):
+            later.append(
+                (message.sequence, Outgoing(message.subject, message.data, message.headers))
+            )
         if len(later) >= WRITTEN_AT_ONCE:
             last = await snapshots.publish_at_sequences(bus, stream.name, last, later, later[-1][0])
             later = []

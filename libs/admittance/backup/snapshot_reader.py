@@ -163,13 +163,13 @@ def _number(buffer: bytearray, place: int) -> tuple[int, int]:
     place += 1
     if byte < 0x80:
         return byte, place
-    found, shift = byte & 0x7F, 7
+    number, shift = byte & 0x7F, 7
     while True:
         byte = buffer[place]
         place += 1
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found, place
+            return number, place
         shift += 7
         if shift > 63:
             raise Corrupt("the archive is damaged")
@@ -223,11 +223,11 @@ class _Files(_Archive):
         if name == _META:
             self._has_meta = True
             try:
-                found = msgspec.json.decode(content, type=_Meta).name
+                stream_name = msgspec.json.decode(content, type=_Meta).name
             except (msgspec.MsgspecError, UnicodeError) as error:
                 raise Corrupt(f"{_META}: {error}") from None
-            if found != self._name:
-                raise Corrupt(f"it is a snapshot of {found}")
+            if stream_name != self._name:
+                raise Corrupt(f"it is a snapshot of {stream_name}")
         elif name == _ERRORS:
             why = content.decode("utf-8", "replace")
             raise Corrupt(f"the server could not read the stream: {why}")

@@ -80,8 +80,10 @@ async def write_backup(bus: Bus, file: IO[bytes], steps: Steps, note: Callable[[
     # bucket must not give a revision again that came after the bucket was read.
     last = await snapshots.last_sequence(bus, KV_LOG)
     ended = [
-        msgspec.structs.replace(one, end=max(one.end, last)) if one.name == KV_LOG else one
-        for one in taken
+        msgspec.structs.replace(stream, end=max(stream.end, last))
+        if stream.name == KV_LOG
+        else stream
+        for stream in taken
     ]
     archive.finish(ended, positions)
     return archive.size()
@@ -118,12 +120,12 @@ async def _stream(
     pages = 0
     if name in REPLACED:
         async for page in snapshots.messages_since(bus, name, end):
-            found = []
+            chunks = []
             for message in page:
                 again = snapshots.outgoing(message)
                 headers = dict(again.headers) if again.headers else None
-                found.append(SinceMessage(message.sequence, again.subject, again.data, headers))
-            archive.add(f"{name}/since/{pages}", _encode(found))
+                chunks.append(SinceMessage(message.sequence, again.subject, again.data, headers))
+            archive.add(f"{name}/since/{pages}", _encode(chunks))
             pages += 1
             end = page[-1].sequence
     return StreamContents(name, config, state, parts, pages, end)

@@ -143,7 +143,7 @@ class Judge:
         """Judges the requests that waited for valid parameters of this AdmissionCheck. ``raw``: the
         parameters as encoded JSON.
         """
-        for identity in [one for one in self._bad_requests if one.check == check]:
+        for identity in [identity for identity in self._bad_requests if identity.check == check]:
             request = self._bad_requests.pop(identity)
             request.parameters = parameters()
             request.raw = raw
@@ -185,9 +185,9 @@ class Judge:
     def _under_way(self, identity: JudgementKey) -> Judgement | None:
         queue = self._queues.get(identity._replace(cycle=0))
         if queue is not None:
-            for one in (queue.first, queue.next):
-                if one is not None and one.identity == identity:
-                    return one
+            for request in (queue.first, queue.next):
+                if request is not None and request.identity == identity:
+                    return request
         return None
 
     def _cancel(self, judgement: Judgement) -> None:
@@ -338,10 +338,10 @@ class Judge:
         """
         self._stopping = True
         for queue in list(self._queues.values()):
-            for one in (queue.next, queue.first):
-                if one is not None and one.task is None:
-                    self._deliveries.nak(one.reply)
-                    self._drop(one)
+            for request in (queue.next, queue.first):
+                if request is not None and request.task is None:
+                    self._deliveries.nak(request.reply)
+                    self._drop(request)
         await self._tasks.settled(grace_seconds)
         for queue in self._queues.values():
             # At shutdown a request is returned to the server before its judgement ends, because a

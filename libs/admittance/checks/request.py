@@ -225,18 +225,18 @@ def parameters_of(raw: bytes, shape: type[Any] | None) -> Any:
     try:
         if shape is not None:
             return msgspec.json.decode(raw if raw != b"null" else b"{}", type=shape)
-        found = msgspec.json.decode(raw)
+        parameters = msgspec.json.decode(raw)
     except Exception as error:
         # Catches any exception: the Struct of the parameters may validate itself and raise
         # anything.
         if raw == b"null":
             raise BadParameters(f"parameters are missing: {error}") from None
         raise BadParameters(f"wrong parameters: {error}") from None
-    if found is None:
+    if parameters is None:
         return {}
-    if not isinstance(found, dict):
-        raise BadParameters(f"wrong parameters: {type(found).__name__} is not an object")
-    return found
+    if not isinstance(parameters, dict):
+        raise BadParameters(f"wrong parameters: {type(parameters).__name__} is not an object")
+    return parameters
 
 
 class _Metadata(msgspec.Struct):

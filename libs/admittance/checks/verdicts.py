@@ -93,14 +93,14 @@ class Retry(BaseVerdict, frozen=True, kw_only=True):
         length: float | Fraction | timedelta = (
             seconds(self.after) if isinstance(self.after, str) else self.after
         )
-        found = length.total_seconds() if isinstance(length, timedelta) else length
-        if isinstance(found, bool) or not isinstance(found, int | float | Fraction):
+        seconds_given = length.total_seconds() if isinstance(length, timedelta) else length
+        if isinstance(seconds_given, bool) or not isinstance(seconds_given, int | float | Fraction):
             raise ValueError(f"after={self.after!r} of a Retry is not a number of seconds")
-        if not 0 <= found < 2**31:
+        if not 0 <= seconds_given < 2**31:
             raise ValueError(
                 f"after={self.after!r} of a Retry is not a delay of 0 to 2^31 - 1 seconds"
             )
-        return math.ceil(found)
+        return math.ceil(seconds_given)
 
 
 class Rejected(BaseVerdict, frozen=True):

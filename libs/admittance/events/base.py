@@ -66,7 +66,7 @@ def _is_deep(value: Any, left: int) -> bool:
     inner = value.values() if isinstance(value, dict) else value
     if not isinstance(value, dict | list | tuple):
         return False
-    return left < 0 or any(_is_deep(one, left - 1) for one in inner)
+    return left < 0 or any(_is_deep(value, left - 1) for value in inner)
 
 
 def too_long(what: str, value: Any) -> str:
@@ -87,8 +87,8 @@ def check_length(what: str, value: Any) -> None:
     """Raises ValueError, with a sentence about ``what``, if the value is too long or cannot be
     encoded."""
     try:
-        found = too_long(what, value)
+        problem = too_long(what, value)
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
         raise ValueError(f"the field {what} cannot be encoded as JSON: {error}") from None
-    if found:
-        raise ValueError(found)
+    if problem:
+        raise ValueError(problem)

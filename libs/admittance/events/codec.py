@@ -51,9 +51,9 @@ def decode(subject: str, data: bytes) -> Fact:
     except BadToken as error:
         raise Undecodable(str(error)) from error
     if not (detail.isascii() and namespace.isascii() and name.isascii()):
-        for one in (detail, namespace, name):
-            if not _is_text(one):
-                raise Undecodable(f"{one!r} in the subject is not valid Unicode text")
+        for part in (detail, namespace, name):
+            if not _is_text(part):
+                raise Undecodable(f"{part!r} in the subject is not valid Unicode text")
     try:
         fact: Fact = decode_readable(_decoder(kind).decode, data)
     except BROKEN as error:
@@ -78,7 +78,7 @@ def _with_detail(fact: Fact, detail: str) -> Fact:
     subject's detail.
     """
     if isinstance(fact, WITH_UPDATES) and fact.pod_set_updates:
-        tolerations = [one.tolerations for one in fact.pod_set_updates]
+        tolerations = [update.tolerations for update in fact.pod_set_updates]
         if why := too_deep("podSetUpdates", tolerations):
             raise Undecodable(why)
     match fact:

@@ -50,10 +50,10 @@ def token(name: str) -> str:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    found = match.group()
-    if found == "_":
+    escaped = match.group()
+    if escaped == "_":
         return "."
-    return bytes.fromhex(found.replace("=", "")).decode("utf-8", "surrogatepass")
+    return bytes.fromhex(escaped.replace("=", "")).decode("utf-8", "surrogatepass")
 
 
 def service_name(name: str) -> str:

@@ -153,5 +153,5 @@ def number(text: str | bytes | None, most: int = SEQUENCE_MAX) -> int | None:
     """The sequence or revision in a header or a value; None: not a number, or above ``most``."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 19:
         return None
-    found = int(text)
-    return found if found <= most else None
+    value = int(text)
+    return value if value <= most else None

@@ -254,15 +254,15 @@ class ConsumedUsage(Shape, frozen=True, kw_only=True):
     last_update: datetime
 
 
-def updates_of(found: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSetUpdate, ...]:
+def updates_of(given: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSetUpdate, ...]:
     """Returns ``pod_set_updates`` all as `PodSetUpdate`. Raises ValueError for an update that is
     not valid.
     """
     what = "pod_set_updates"
     try:
         updates = tuple(
-            one if isinstance(one, PodSetUpdate) else msgspec.convert(one, PodSetUpdate)
-            for one in found
+            update if isinstance(update, PodSetUpdate) else msgspec.convert(update, PodSetUpdate)
+            for update in given
         )
     except (TypeError, msgspec.ValidationError) as error:
         raise ValueError(f"an update in {what} is not valid: {error}") from None

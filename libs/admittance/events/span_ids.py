@@ -55,6 +55,6 @@ def run_span_id(uid: str, revision: int) -> str:
 def _digest(text: str, size: int) -> str:
     # A name that a program chose may contain a lone surrogate, which UTF-8 encodes only with
     # ``surrogatepass``.
-    found = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
     # An id of only zeros is invalid in W3C Trace Context, so it is replaced by the number 1.
-    return found if found.strip("0") else f"{1:0{2 * size}x}"
+    return digest if digest.strip("0") else f"{1:0{2 * size}x}"

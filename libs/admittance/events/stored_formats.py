@@ -18,9 +18,9 @@ _usage = Reader(ConsumedUsage)
 
 def read_usage(value: bytes) -> ConsumedUsage:
     """Returns the consumption of a LocalQueue from its stored value."""
-    found = _usage(value)
-    check_times("lastUpdate", (found.last_update,))
-    return found
+    usage = _usage(value)
+    check_times("lastUpdate", (usage.last_update,))
+    return usage
 
 
 class HeldClaim(msgspec.Struct, frozen=True):

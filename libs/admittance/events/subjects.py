@@ -49,7 +49,7 @@ PROBES: Final = {
 """For each stream, a subject that no service reads: a probe shows whether the stream stores it."""
 
 WORKLOAD_FACTS: Final[dict[str, type[Fact]]] = {
-    facts.key_of(one): one for one in facts.ABOUT_WORKLOADS
+    facts.key_of(kind): kind for kind in facts.ABOUT_WORKLOADS
 }
 """Facts by the token ``<key>`` in their subject ``admit.workload.<key>.<ns>.<name>``."""
 
@@ -270,7 +270,7 @@ def provider_durable(provisioning_class: str) -> str:
 def provider_filters(provisioning_class: str) -> list[str]:
     """The subjects that the durable of a provider reads: requests and cancellations."""
     escaped = token(provisioning_class)
-    return [f"admit.provisioning.{one}.{escaped}.*.*" for one in sorted(ASKED)]
+    return [f"admit.provisioning.{fact}.{escaped}.*.*" for fact in sorted(ASKED)]
 
 
 # Keys of the bucket. --------------------------------------------------------------------
@@ -323,8 +323,8 @@ def runner_orders(namespaces: Sequence[str]) -> tuple[str, ...]:
     if not namespaces:
         return RUNNER_ORDERS
     return tuple(
-        f"admit.workload.{what}.{token(one)}.*"
-        for one in namespaces
+        f"admit.workload.{what}.{token(namespace)}.*"
+        for namespace in namespaces
         for what in ("admitted", "evicted")
     )
 

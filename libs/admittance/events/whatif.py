@@ -180,7 +180,7 @@ REPLY_LISTS: Final = ("results", "evictions", "starts", "waits")
 
 def joined_reply(parts: Sequence[SimulateReply]) -> SimulateReply:
     """Joins the messages of a reply, given in any order, to the whole reply."""
-    ordered = sorted(parts, key=lambda one: one.part)
+    ordered = sorted(parts, key=lambda part: part.part)
     lists = {
         name: tuple(row for part in ordered for row in getattr(part, name)) for name in REPLY_LISTS
     }

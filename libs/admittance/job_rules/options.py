@@ -71,7 +71,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
             raise SetupError(f"{_shown('namespaces')}: {wrong}")
     where = _shown("run_as")
     run_as = parse_run_as(given["run_as"], where)
-    host_paths = tuple(_folder(one, "host_paths") for one in given["host_paths"])
+    host_paths = tuple(_folder(path, "host_paths") for path in given["host_paths"])
     if executor == "docker":
         _check_apart(host_paths)
     return JobRules(
@@ -80,7 +80,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
         groups=run_as.groups,
         file=_file(given["file"]),
         images=given["images"],
-        folders=tuple(_folder(one, "folders") for one in given["folders"]),
+        folders=tuple(_folder(path, "folders") for path in given["folders"]),
         host_paths=host_paths,
         env_files=_env_files(given["env_files"], host_paths),
         limits=limits_of(texts.limits, env),
@@ -158,7 +158,7 @@ def unix_user(text: str, where: str = "--run-as") -> UnixUser:
 
 
 def _known(entry: pwd.struct_passwd) -> UnixUser:
-    named = {one.gr_gid for one in grp.getgrall() if entry.pw_name in one.gr_mem}
+    named = {group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem}
     return UnixUser(
         uid=entry.pw_uid,
         gid=entry.pw_gid,
@@ -176,14 +176,14 @@ def members_of(name: str) -> dict[str, UnixUser]:
         group = grp.getgrnam(name)
     except KeyError:
         raise SetupError(f"--run-as @{name}: there is no Unix group {name!r}") from None
-    primary = {one.pw_name for one in pwd.getpwall() if one.pw_gid == group.gr_gid}
-    found: dict[str, UnixUser] = {}
+    primary = {entry.pw_name for entry in pwd.getpwall() if entry.pw_gid == group.gr_gid}
+    members: dict[str, UnixUser] = {}
     for member in sorted({*group.gr_mem, *primary}):
         with suppress(KeyError):  # the group lists a user that does not exist
             entry = pwd.getpwnam(member)
             if entry.pw_uid:
-                found[member] = _known(entry)
-    return found
+                members[member] = _known(entry)
+    return members
 
 
 def check_unix_users(rules: JobRules) -> None:
@@ -249,12 +249,12 @@ def _env_files(paths: tuple[str, ...], host_paths: tuple[str, ...]) -> str:
         raise SetupError(f"{where}: {paths[0]} and {paths[1]} are given, name one folder")
     folder = Path(_folder(paths[0], "env_files"))
     try:
-        found = folder.stat()
+        status = folder.stat()
     except OSError as error:
         raise SetupError(f"{where}: {folder} cannot be read: {error.strerror}") from error
     if not folder.is_dir():
         raise SetupError(f"{where}: {folder} is not a folder")
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise SetupError(
             f"{where}: other Unix users may read {folder}: give it to the runner's Unix user and "
             f"close it with chmod 700 {folder}"

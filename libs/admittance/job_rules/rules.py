@@ -150,7 +150,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
 
     def check_image(self, image: str) -> None:
         """Raises CannotRun if the rules do not allow the image."""
-        if self.images and not any(fnmatchcase(image, one) for one in self.images):
+        if self.images and not any(fnmatchcase(image, pattern) for pattern in self.images):
             raise CannotRun(
                 f"the runner may not run the image {image}: allowed are {', '.join(self.images)}"
             )
@@ -159,7 +159,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         """Raises CannotRun if the rules do not allow processes to start in the folder; the path of
         the folder must be free of symbolic links."""
         path = PurePath(folder)
-        if self.folders and not any(path.is_relative_to(one) for one in self.folders):
+        if self.folders and not any(path.is_relative_to(folder) for folder in self.folders):
             raise CannotRun(
                 f"the runner may not start jobs in the folder {folder}: allowed are "
                 f"{', '.join(self.folders)}"

@@ -31,13 +31,13 @@ def read_trusted(path: Path) -> str:
     except OSError as error:
         raise SetupError(f"cannot read the rules {path}: {error.strerror}") from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        own_status = os.fstat(descriptor)
+        if not stat.S_ISREG(own_status.st_mode):
             raise SetupError(f"{path} is not a file of rules")
-        for what, one in ((path, found), (path.parent, path.parent.stat())):
-            if one.st_uid not in (0, os.geteuid()):
-                raise SetupError(f"{what} belongs to another Unix user (uid {one.st_uid})")
-            if one.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        for what, status in ((path, own_status), (path.parent, path.parent.stat())):
+            if status.st_uid not in (0, os.geteuid()):
+                raise SetupError(f"{what} belongs to another Unix user (uid {status.st_uid})")
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise SetupError(f"other Unix users may write {what}: run `chmod go-w {what}`")
         data = os.read(descriptor, BYTES_MAX + 1)
     except OSError as error:

@@ -101,14 +101,14 @@ def fitting_details(details: Mapping[str, str]) -> dict[str, str]:
     """Returns the first of the details, as many as one status may have, without those that are too
     long.
     """
-    found: dict[str, str] = {}
+    fitting: dict[str, str] = {}
     left = WHOLE_MAX - 2
     for key, value in details.items():
         size = len(msgspec.json.encode({key: value}))
-        if len(found) < DETAILS_MAX and len(value) <= VALUE_MAX and size <= left:
-            found[key] = value
+        if len(fitting) < DETAILS_MAX and len(value) <= VALUE_MAX and size <= left:
+            fitting[key] = value
             left -= size
-    return found
+    return fitting
 
 
 Status: TypeAlias = Accepted | Provisioned | Failed | BookingExpired | CapacityRevoked

@@ -137,13 +137,13 @@ class StoredRequest(NamedTuple):
 
 async def stored_requests(bus: Bus, classes: Iterable[str]) -> dict[str, StoredRequest]:
     """Reads the stored requests of these provisioning classes; returns them by request id."""
-    found: dict[str, StoredRequest] = {}
+    requests: dict[str, StoredRequest] = {}
     for name in classes:
         for entry in await bucket.read_all(bus, f"{token(name)}.*", bucket=PROVIDERS):
             status = status_of(entry)
             if status is not None:
-                found[status.id] = StoredRequest(name, status)
-    return found
+                requests[status.id] = StoredRequest(name, status)
+    return requests
 
 
 class OrphanSweep:
@@ -182,8 +182,8 @@ class OrphanSweep:
         """
         stored = await stored_requests(self._bus, self._classes)
         for request_id, remove in listed:
-            found = stored.get(request_id)
-            if self.is_orphan(request_id, found.status if found is not None else None):
+            request = stored.get(request_id)
+            if self.is_orphan(request_id, request.status if request is not None else None):
                 await self._steps.attempt("remove an orphan", request_id, remove())
         return stored
 

@@ -53,15 +53,15 @@ class PodSet:
         """The pod template of the pod set as a dict, also with fields that Admittance does not
         read.
         """
-        found: dict[str, Any] = msgspec.json.decode(self._raw)
-        return found
+        decoded: dict[str, Any] = msgspec.json.decode(self._raw)
+        return decoded
 
     @property
     def requests(self) -> Mapping[str, int]:
         """The resource requests of one pod of the pod set."""
         spec = b'{"podSets":[{"name":"main","count":1,"template":%b}]}' % self._raw
-        (found,) = needs(spec).pod_sets
-        return dict(found.requests)
+        (pod_set,) = needs(spec).pod_sets
+        return dict(pod_set.requests)
 
     @property
     def node_selector(self) -> Mapping[str, str]:
@@ -112,12 +112,12 @@ class Request:
 
     def total(self, resource: str) -> int:
         """The amount of a resource that all pods of the request need together."""
-        return sum(one.count * one.requests.get(resource, 0) for one in self.pod_sets)
+        return sum(pod_set.count * pod_set.requests.get(resource, 0) for pod_set in self.pod_sets)
 
     @property
     def pods(self) -> int:
         """The number of pods in all pod sets of the request."""
-        return sum(one.count for one in self.pod_sets)
+        return sum(pod_set.count for pod_set in self.pod_sets)
 
     async def say(self, status: Status) -> bool:
         """Publishes a status of the request while the provider continues to work on the request.

@@ -213,7 +213,9 @@ class RequestWorker:
         """
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            for request_id in [one for one in self._deliveries if one not in self._tasks]:
+            for request_id in [
+                identity for identity in self._deliveries if identity not in self._tasks
+            ]:
                 try:
                     stored = (await self._store.get(request_id)).status
                 except AdmittanceError:
@@ -260,10 +262,10 @@ class RequestWorker:
         while True:
             raise_if_cancelled()
             try:
-                found = await self._store.get(fact.id)
-                if found.status is not None:
-                    return found.status
-                await self._store.put(StoredStatus(**identity_of(fact)), found.revision)
+                stored = await self._store.get(fact.id)
+                if stored.status is not None:
+                    return stored.status
+                await self._store.put(StoredStatus(**identity_of(fact)), stored.revision)
                 return None
             except StaleRevision:
                 continue

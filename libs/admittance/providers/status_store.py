@@ -143,13 +143,13 @@ class StatusStore:
         before.
         """
         while True:
-            found = await self.get(identity["id"])
-            if found.status is not None and found.status.status == CANCELLED:
-                return found.status
-            before = found.status
+            stored = await self.get(identity["id"])
+            if stored.status is not None and stored.status.status == CANCELLED:
+                return stored.status
+            before = stored.status
             seq = before.seq if before is not None else 0
             try:
-                await self.put(StoredStatus(**identity, status=CANCELLED, seq=seq), found.revision)
+                await self.put(StoredStatus(**identity, status=CANCELLED, seq=seq), stored.revision)
             except StaleRevision:
                 continue
             return before
@@ -198,8 +198,8 @@ class StatusPublisher:
         when the request arrived, by `clock.monotonic`; None if this process does not know.
         """
         while True:
-            found = await self._store.get(identity["id"])
-            before = found.status
+            stored = await self._store.get(identity["id"])
+            before = stored.status
             if before is not None:
                 if before.status == CANCELLED:
                     return False
@@ -220,7 +220,7 @@ class StatusPublisher:
             if by_helper and (before is None or before.by_helper or not before.status):
                 new = msgspec.structs.replace(new, by_helper=True)
             try:
-                await self._store.put(new, found.revision)
+                await self._store.put(new, stored.revision)
             except StaleRevision:
                 # After this replica read the status, the request was cancelled, or another replica
                 # stored a status.

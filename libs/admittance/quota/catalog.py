@@ -52,11 +52,11 @@ TERMINATING = Activity(
 def inactive_for(problems: Iterable[tuple[str, str]]) -> Activity:
     """Returns the activity of a queue with these problems, each a reason and a clause of the
     sentence, in order; READY if there are no problems."""
-    found = list(problems)
-    if not found:
+    reasons = list(problems)
+    if not reasons:
         return READY
-    clauses = ", ".join(clause for _, clause in found)
-    return Activity(False, found[0][0], f"Can't admit new workloads: {clauses}.")
+    clauses = ", ".join(clause for _, clause in reasons)
+    return Activity(False, reasons[0][0], f"Can't admit new workloads: {clauses}.")
 
 
 def is_check_active(check: AdmissionCheck) -> bool:
@@ -153,7 +153,9 @@ class Catalog:
                 touched = self._users(self._flavor_users.get(name, ()))
             case "Topology":
                 _put(self.topologies, name, obj)
-                named = [f for f, one in self.flavors.items() if one.spec.topology_name == name]
+                named = [
+                    f for f, flavor in self.flavors.items() if flavor.spec.topology_name == name
+                ]
                 touched = self._users(
                     {queue for flavor in named for queue in self._flavor_users.get(flavor, ())}
                 )
@@ -281,10 +283,10 @@ class Catalog:
         selector = queue.spec.namespace_selector
         if selector is not None and not (selector.match_labels or selector.match_expressions):
             return True
-        found = self.namespaces.get(namespace)
+        known = self.namespaces.get(namespace)
         labels = {"kubernetes.io/metadata.name": namespace}
-        if found is not None:
-            labels.update(found.metadata.labels)
+        if known is not None:
+            labels.update(known.metadata.labels)
         return selects(selector, labels)
 
     def activity(self, cluster_queue: str) -> Activity:
@@ -335,8 +337,8 @@ class Catalog:
             yield reasons.TOPOLOGY_NOT_FOUND, f"there is no Topology {topology} for flavor {flavor}"
 
     def _topology_of(self, flavor: str) -> str:
-        found = self.flavors.get(flavor)
-        return (found.spec.topology_name or "") if found is not None else ""
+        known = self.flavors.get(flavor)
+        return (known.spec.topology_name or "") if known is not None else ""
 
     def local_queue_activity(self, namespace: str, name: str) -> Activity:
         """Returns whether workloads of the LocalQueue may be admitted, and if not, why."""

@@ -25,24 +25,25 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
         if labels.get(key) != value:
             return False
     return all(
-        _holds(one.key, one.operator, one.values, labels) for one in selector.match_expressions
+        _holds(expression.key, expression.operator, expression.values, labels)
+        for expression in selector.match_expressions
     )
 
 
 def _holds(key: str, operator: str, values: Sequence[str], labels: Mapping[str, str]) -> bool:
-    found = labels.get(key)
+    value = labels.get(key)
     match operator:
         case "In":
-            return found is not None and found in values
+            return value is not None and value in values
         case "NotIn":
-            return found is None or found not in values
+            return value is None or value not in values
         case "Exists":
-            return found is not None
+            return value is not None
         case "DoesNotExist":
-            return found is None
+            return value is None
         case "Gt" | "Lt":
             try:
-                here, there = int(found or ""), int(values[0])
+                here, there = int(value or ""), int(values[0])
             except (ValueError, IndexError):
                 return False
             return here > there if operator == "Gt" else here < there
@@ -68,7 +69,9 @@ def untolerated(
     taint excludes the pod. ``more``: tolerations that the flavor itself adds to the pod."""
     both = (*tolerations, *more)
     for taint in taints:
-        if taint.effect in BLOCKING_EFFECTS and not any(tolerates(one, taint) for one in both):
+        if taint.effect in BLOCKING_EFFECTS and not any(
+            tolerates(toleration, taint) for toleration in both
+        ):
             return taint
     return None
 
@@ -85,15 +88,19 @@ def matches_node(
     affinity term with only such keys matches, and then the whole affinity matches, because the
     terms of an affinity are alternatives."""
     for key, value in node_selector.items():
-        found = labels.get(key)
-        if found is not None and found != value:
+        label = labels.get(key)
+        if label is not None and label != value:
             return False
     wanted: list[list[NodeSelectorRequirement]] = []
     for term in terms:
-        known = [one for one in term.match_expressions if one.key in labels]
+        known = [expression for expression in term.match_expressions if expression.key in labels]
         if not known:
             return True
         wanted.append(known)
     return not wanted or any(
-        all(_holds(one.key, one.operator, one.values, labels) for one in known) for known in wanted
+        all(
+            _holds(expression.key, expression.operator, expression.values, labels)
+            for expression in known
+        )
+        for known in wanted
     )

@@ -67,9 +67,9 @@ def _of_queue(queue: ClusterQueue, catalog: Catalog, sharing: Sharing) -> Iterat
         )
     yield from _rounded(spec.resource_groups)
     flavors = [flavor.name for group in spec.resource_groups for flavor in group.flavors]
-    if missing := _listed(one for one in flavors if one not in catalog.flavors):
+    if missing := _listed(flavor for flavor in flavors if flavor not in catalog.flavors):
         yield f"ResourceFlavor {missing} {_absent(missing)}: until then the queue admits nothing"
-    if missing := _listed(one for one in named_checks(spec) if one not in catalog.checks):
+    if missing := _listed(check for check in named_checks(spec) if check not in catalog.checks):
         yield f"AdmissionCheck {missing} {_absent(missing)}: until then the queue admits nothing"
     for name in flavors:
         if name in catalog.flavors:
@@ -107,8 +107,8 @@ def _of_cohort(cohort: Cohort, catalog: Catalog, sharing: Sharing) -> Iterator[s
     above = cohort.spec.parent_name
     while above and above not in passed:
         passed.add(above)
-        found = catalog.cohorts.get(above)
-        above = found.spec.parent_name if found is not None else ""
+        parent = catalog.cohorts.get(above)
+        above = parent.spec.parent_name if parent is not None else ""
     if above:
         yield "spec.parentName: the cohorts form a cycle, and their queues admit nothing"
 
@@ -150,6 +150,6 @@ def _absent(names: str) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = list(dict.fromkeys(names))
-    more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
-    return ", ".join(found[:NAMED_MAX]) + more
+    distinct = list(dict.fromkeys(names))
+    more = f" and {len(distinct) - NAMED_MAX} more" if len(distinct) > NAMED_MAX else ""
+    return ", ".join(distinct[:NAMED_MAX]) + more

@@ -58,12 +58,12 @@ class Node:
     def cell(self, fr: FlavorResource) -> Cell:
         """Returns the node's cell for the flavor and resource; creates an empty cell if the node
         has none."""
-        found = self.cells.get(fr)
-        if found is None:
-            found = self.cells[fr] = Cell(self, fr)
+        known = self.cells.get(fr)
+        if known is None:
+            known = self.cells[fr] = Cell(self, fr)
             if self.parent is not None:
-                _link(found, self.parent)
-        return found
+                _link(known, self.parent)
+        return known
 
     def root(self) -> Node:
         """Returns the root of the node's cohort tree."""

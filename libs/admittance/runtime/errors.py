@@ -185,9 +185,9 @@ def meaning(code: int, status: int = 400) -> Meaning:
     """Returns what an error code means. ``status``: the HTTP-like status of the error, which
     decides for codes not in `TABLE`: server errors (5xx) and too many requests (429) are retried.
     """
-    found = TABLE.get(code)
-    if found is not None:
-        return found
+    known = TABLE.get(code)
+    if known is not None:
+        return known
     return Meaning.NOT_NOW if status >= 500 or status == 429 else Meaning.WRONG
 
 
@@ -274,11 +274,11 @@ def refusal(code: int, description: str, *, status: int = 400, fenced: bool = Fa
     error. ``fenced``: the message had a fence and no expected revision, so a wrong sequence means a
     stale fence.
     """
-    found = meaning(code, status)
-    kind = _CLASSES.get(found, Refused)
-    if found is Meaning.SEQUENCE and fenced:
+    meant = meaning(code, status)
+    kind = _CLASSES.get(meant, Refused)
+    if meant is Meaning.SEQUENCE and fenced:
         kind = Fenced
-    return kind(code, description, found)
+    return kind(code, description, meant)
 
 
 _CLASSES: Final = {
@@ -296,7 +296,7 @@ def is_temporary(error: BaseException) -> bool:
     is a bug.
     """
     if isinstance(error, BaseExceptionGroup):
-        return all(is_temporary(one) for one in error.exceptions)
+        return all(is_temporary(exception) for exception in error.exceptions)
     return isinstance(error, PASSING)
 
 

@@ -79,10 +79,10 @@ class Outbox:
         """Returns the messages to publish again and the reason; None if all outcomes are known."""
         again = []
         reason: Refused | None = None
-        for one, outcome in zip(taken, outcomes, strict=True):
-            done = one[1]
+        for message, outcome in zip(taken, outcomes, strict=True):
+            done = message[1]
             if isinstance(outcome, Busy):
-                again.append(one)
+                again.append(message)
                 reason = outcome
             elif done.done():
                 continue

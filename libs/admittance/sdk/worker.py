@@ -200,9 +200,9 @@ async def run_until_stopped(
         if starting.done():
             starting.result()
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        for one in watched:
-            if one.done():
-                one.result()
+        for task in watched:
+            if task.done():
+                task.result()
     finally:
         starting.cancel()
         await end()

@@ -45,14 +45,14 @@ class UsageFold:
 
     def needed(self, runs: Iterable[Run]) -> set[SummaryKey]:
         """The summaries that must be loaded before these runs are folded."""
-        found: set[SummaryKey] = set()
+        keys: set[SummaryKey] = set()
         for run in runs:
             shares = self._shares[run.sequence] = shares_of(run)
             earlier = self._recent.get(run.key)
             if earlier is not None:
                 shares = [*shares, *shares_of(earlier)]
-            found.update([share.about for share in shares])
-        return found - self.summaries.keys()
+            keys.update([share.about for share in shares])
+        return keys - self.summaries.keys()
 
     def fold(self, runs: Iterable[Run]) -> None:
         """Adds the runs to the summaries. The runs must be in the order of the log; those up to

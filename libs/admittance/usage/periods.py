@@ -60,17 +60,17 @@ def parts(since: int, until: int) -> Iterator[Part]:
 def periods_between(first: date, last: date) -> list[Period]:
     """The fewest periods that together are the days from ``first`` to ``last``, both included:
     whole months, and single days beside them."""
-    found: list[Period] = []
+    periods: list[Period] = []
     day = first
     while day <= last:
         after = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
         if day.day == 1 and after - timedelta(days=1) <= last:
-            found.append(Period("month", day.isoformat()[:7]))
+            periods.append(Period("month", day.isoformat()[:7]))
             day = after
         else:
-            found.append(Period("day", day.isoformat()))
+            periods.append(Period("day", day.isoformat()))
             day += timedelta(days=1)
-    return found
+    return periods
 
 
 def day_of(time: datetime) -> date:

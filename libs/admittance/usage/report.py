@@ -29,14 +29,14 @@ class UsageReport:
                 continue
             group = self._group(about, row)
             groups.add(group)
-            found = self.sums.get(group)
-            if found is None:
-                found = self.sums[group] = Counts()
+            known = self.sums.get(group)
+            if known is None:
+                known = self.sums[group] = Counts()
             if row.flavor and not self._by_flavor:
                 # The row without a flavor has counted the runs.
-                found.add(Counts(amounts=counts.amounts))
+                known.add(Counts(amounts=counts.amounts))
             else:
-                found.add(counts)
+                known.add(counts)
         return groups
 
     def _group(self, about: SummaryKey, row: RowKey) -> Group:
@@ -44,8 +44,8 @@ class UsageReport:
 
     def result(self) -> list[tuple[Group, Counts]]:
         """The groups in their order, without groups of zeros."""
-        found = [one for one in self.sums.items() if not one[1].is_empty()]
-        return sorted(found, key=lambda one: one[0])
+        groups = [group for group in self.sums.items() if not group[1].is_empty()]
+        return sorted(groups, key=lambda group: group[0])
 
 
 def _value(about: SummaryKey, row: RowKey, word: By) -> str:

@@ -42,8 +42,8 @@ class Counts(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
         self.failed += sign * other.failed
         self.evicted += sign * other.evicted
         self.wait_seconds += sign * other.wait_seconds
-        for resource, found in other.amounts.items():
-            left = self.amounts.get(resource, 0) + sign * found
+        for resource, amount in other.amounts.items():
+            left = self.amounts.get(resource, 0) + sign * amount
             if left:
                 self.amounts[resource] = left
             else:
@@ -123,15 +123,15 @@ class Share(NamedTuple):
 
 def shares_of(run: Run) -> list[Share]:
     """What a run adds to the rows of summaries."""
-    found: list[Share] = []
+    shares: list[Share] = []
     rows: list[tuple[RowKey, Counts]] = []
     same: tuple[int, bool] | None = None
     for period, seconds, last in parts(run.since, run.until):
         if same != (seconds, last):
             # Mostly a run is in one day, and adds the same to the day and to the month.
             rows, same = _rows_of(run, seconds, last), (seconds, last)
-        found.append(Share(SummaryKey(period, run.cluster_queue, run.namespace), rows))
-    return found
+        shares.append(Share(SummaryKey(period, run.cluster_queue, run.namespace), rows))
+    return shares
 
 
 def _rows_of(run: Run, seconds: int, last: bool) -> list[tuple[RowKey, Counts]]:
@@ -214,7 +214,7 @@ def encode_summary(summary: Summary, position: int) -> bytes:
 def decode_summary(data: bytes, revision: int) -> Summary:
     """The summary in a message of the stream. Raises Unreadable."""
     stored = _summary(data)
-    found = Summary(stored.position, revision)
+    summary = Summary(stored.position, revision)
     for row in stored.rows:
-        found.add(RowKey(row.queue, row.user, row.flavor), row)
-    return found
+        summary.add(RowKey(row.queue, row.user, row.flavor), row)
+    return summary

@@ -118,13 +118,13 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
 parameters of provisioning requests."""
 
 _REFUSED: Final = frozenset(
-    key for key, one in KEYS[Place.POD_ANNOTATION].items() if one.effect is Effect.REFUSED
+    key for key, entry in KEYS[Place.POD_ANNOTATION].items() if entry.effect is Effect.REFUSED
 )
 
 
 def refused_keys(manifest: Workload | Job) -> list[KeyFound]:
     """The annotations of pod templates with which the object is refused."""
-    found: list[KeyFound] = []
+    refused: list[KeyFound] = []
     for place, template in enumerate(_templates(manifest)):
         annotations = template.metadata.annotations
         if annotations:
@@ -132,8 +132,8 @@ def refused_keys(manifest: Workload | Job) -> list[KeyFound]:
                 effect = KEYS[Place.POD_ANNOTATION][key]
                 if effect.concerns(annotations[key]):
                     path = f"{_path(manifest, place)}.annotations[{key}]"
-                    found.append(KeyFound(path, effect))
-    return found
+                    refused.append(KeyFound(path, effect))
+    return refused
 
 
 def keys_without_effect(manifest: Workload | Job) -> Iterator[KeyFound]:
@@ -154,7 +154,7 @@ def keys_without_effect(manifest: Workload | Job) -> Iterator[KeyFound]:
 def _templates(manifest: Workload | Job) -> list[PodTemplate]:
     if isinstance(manifest, Job):
         return [manifest.spec.template]
-    return [one.template for one in manifest.spec.pod_sets]
+    return [pod_set.template for pod_set in manifest.spec.pod_sets]
 
 
 def _path(manifest: Workload | Job, place: int) -> str:
@@ -178,7 +178,7 @@ def _unknown(place: Place, key: str) -> FieldEffect:
     others = [other for other, keys in KEYS.items() if key in keys]
     if others:
         return no_effect(f"it counts as {' or '.join(map(_with_article, others))}")
-    near = difflib.get_close_matches(key, [one for keys in KEYS.values() for one in keys], n=1)
+    near = difflib.get_close_matches(key, [known for keys in KEYS.values() for known in keys], n=1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
     return no_effect(f"no {place} has this name{hint}")
 
@@ -197,7 +197,7 @@ def _of_jobs(workload: Workload) -> Iterator[KeyFound]:
             "spec.maximumExecutionTimeSeconds",
         ),
         (Place.ANNOTATION, f"{KUEUE}job-min-parallelism"): (
-            any(one.min_count is not None for one in spec.pod_sets),
+            any(pod_set.min_count is not None for pod_set in spec.pod_sets),
             "minCount",
         ),
     }

@@ -41,7 +41,7 @@ class FieldEffect(NamedTuple):
             return False
         if callable(self.usual):
             return not self.usual(value)
-        return not any(type(value) is type(one) and value == one for one in self.usual)
+        return not any(type(value) is type(usual) and value == usual for usual in self.usual)
 
     def sentence(self, path: str) -> str:
         """The warning about the field at ``path``."""

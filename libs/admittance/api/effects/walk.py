@@ -39,13 +39,13 @@ class _Found(NamedTuple):
 
 def refusals(manifest: msgspec.Struct) -> list[Problem]:
     """A problem for each field with which the manifest is refused."""
-    found = _find(manifest, _steps_of_manifest(type(manifest), True))
+    fields = _find(manifest, _steps_of_manifest(type(manifest), True))
     if isinstance(manifest, (Workload, Job)):
-        found += [_Found(path, effect) for path, effect in refused_keys(manifest)]
-    if not found:
+        fields += [_Found(path, effect) for path, effect in refused_keys(manifest)]
+    if not fields:
         return []
     return [
-        Problem(path, f"is not supported: {effect.about}", NOT_SUPPORTED) for path, effect in found
+        Problem(path, f"is not supported: {effect.about}", NOT_SUPPORTED) for path, effect in fields
     ]
 
 
@@ -64,39 +64,39 @@ def warnings_by(table: Table, value: msgspec.Struct) -> list[str]:
     return sentences(_find(value, _steps(type(value), table, False)))
 
 
-def sentences(found: Iterable[_Found]) -> list[str]:
+def sentences(fields: Iterable[_Found]) -> list[str]:
     """One warning per field, with the number of further places."""
     first: dict[str, _Found] = {}
     more: dict[str, int] = {}
-    for one in found:
-        field = _INDEX.sub("[]", one.path)
-        if first.setdefault(field, one) is not one:
+    for field_effect in fields:
+        field = _INDEX.sub("[]", field_effect.path)
+        if first.setdefault(field, field_effect) is not field_effect:
             more[field] = more.get(field, 0) + 1
     return [
-        one.effect.sentence(one.path)
+        fields.effect.sentence(fields.path)
         + (f" (and in {more[field]} more places)" if field in more else "")
-        for field, one in first.items()
+        for field, fields in first.items()
     ]
 
 
 def _find(value: Any, steps: _Steps) -> list[_Found]:
     """The fields with an effect of interest, with paths from ``value`` on."""
     # Every submission is walked, and nearly none has such a field: a path is made only for one.
-    found: list[_Found] = []
+    fields: list[_Found] = []
     for attribute, name, effect, is_list, inside in steps:
         given = getattr(value, attribute)
         if given is None or given == ():
             continue
         if effect is not None and effect.concerns(given):
-            found.append(_Found(name, effect))
+            fields.append(_Found(name, effect))
         elif inside and is_list:
             for index, item in enumerate(given):
-                for one in _find(item, inside):
-                    found.append(_Found(f"{name}[{index}].{one.path}", one.effect))
+                for inner in _find(item, inside):
+                    fields.append(_Found(f"{name}[{index}].{inner.path}", inner.effect))
         elif inside:
-            for one in _find(given, inside):
-                found.append(_Found(f"{name}.{one.path}", one.effect))
-    return found
+            for inner in _find(given, inside):
+                fields.append(_Found(f"{name}.{inner.path}", inner.effect))
+    return fields
 
 
 @lru_cache(maxsize=64)
@@ -106,15 +106,15 @@ def _steps_of_manifest(struct: type[msgspec.Struct], refusing: bool) -> _Steps:
 
 def _steps(struct: type[msgspec.Struct], table: Table, refusing: bool) -> _Steps:
     """The fields that may be refused (``refusing``), or cause a warning, at any depth."""
-    found = []
+    steps = []
     for field in struct_type(struct).fields:
         effect = table[struct][field.encode_name]
         inner, is_list = inner_struct(field.type)
         inside = _steps(inner, table, refusing) if inner is not None else ()
         told = effect.usual is not None and (effect.effect is Effect.REFUSED) is refusing
         if told or inside:
-            found.append((field.name, field.encode_name, effect if told else None, is_list, inside))
-    return tuple(found)
+            steps.append((field.name, field.encode_name, effect if told else None, is_list, inside))
+    return tuple(steps)
 
 
 def inner_struct(kind: inspect.Type) -> tuple[type[msgspec.Struct] | None, bool]:
@@ -123,7 +123,7 @@ def inner_struct(kind: inspect.Type) -> tuple[type[msgspec.Struct] | None, bool]
         return inner_struct(kind.type)
     if isinstance(kind, inspect.UnionType):
         return next(
-            (found for one in kind.types if (found := inner_struct(one))[0] is not None),
+            (struct for member in kind.types if (struct := inner_struct(member))[0] is not None),
             (None, False),
         )
     if isinstance(kind, inspect.VarTupleType):

@@ -34,8 +34,8 @@ def _kinds(kind: inspect.Type) -> tuple[bool, bool]:
     if isinstance(kind, inspect.Metadata):
         return _kinds(kind.type)
     if isinstance(kind, inspect.UnionType):
-        found = [_kinds(one) for one in kind.types]
-        return any(one for one, _ in found), any(many for _, many in found)
+        holds = [_kinds(member) for member in kind.types]
+        return any(single for single, _ in holds), any(many for _, many in holds)
     if isinstance(kind, inspect.VarTupleType):
         return False, _kinds(kind.item_type)[0]
     return isinstance(kind, inspect.StructType), False
@@ -66,7 +66,7 @@ def canonical(value: S) -> S:
         if is_struct:
             new = canonical(given)
         elif is_list:
-            items = tuple([canonical(one) for one in given])
+            items = tuple([canonical(item) for item in given])
             if any(map(is_not, items, given)):
                 new = items
         if new == default:

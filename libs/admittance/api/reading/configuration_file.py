@@ -46,12 +46,12 @@ def read_file(path: Path) -> ConfigurationFile:
 def read_configuration(text: str | bytes, source: str) -> ConfigurationFile:
     """The configuration in a text, one YAML or JSON document. Raises ManifestError."""
     reading = ManifestReader(source, "")
-    found = [one.value for one in parsed(text, source) if one.value is not None]
-    if len(found) != 1:
+    values = [document.value for document in parsed(text, source) if document.value is not None]
+    if len(values) != 1:
         raise reading.error(
-            [Problem("", f"the file has {len(found)} documents; a configuration file has one")]
+            [Problem("", f"the file has {len(values)} documents; a configuration file has one")]
         )
-    value = found[0]
+    value = values[0]
     if not isinstance(value, Mapping):
         raise reading.error([Problem("", f"{shown(value)} is not a configuration")])
     configuration = reading.shaped(value, Configuration)
@@ -62,17 +62,17 @@ def read_configuration(text: str | bytes, source: str) -> ConfigurationFile:
 
 
 def _problems(of: Configuration) -> list[Problem]:
-    found = field_problems(of)
+    problems = field_problems(of)
     if of.kind != "Configuration" or of.api_version not in API_VERSIONS:
         message = f"must be {API_VERSIONS[0]} of kind Configuration, not {of.api_version} {of.kind}"
-        found.append(Problem("apiVersion", message, NOT_SUPPORTED))
+        problems.append(Problem("apiVersion", message, NOT_SUPPORTED))
     sharing = of.fair_sharing
     if sharing is not None and sharing.preemption_strategies not in ((), *STRATEGIES):
         message = f"must be {FINAL_SHARE}, {INITIAL_SHARE}, or both in that order"
-        found.append(Problem("fairSharing.preemptionStrategies", message, NOT_SUPPORTED))
-    found += empty_prefixes(of.resources)
-    inputs = [one.input for one in of.resources.transformations]
-    return found + check_unique(inputs, "resources.transformations", ".input")
+        problems.append(Problem("fairSharing.preemptionStrategies", message, NOT_SUPPORTED))
+    problems += empty_prefixes(of.resources)
+    inputs = [transformation.input for transformation in of.resources.transformations]
+    return problems + check_unique(inputs, "resources.transformations", ".input")
 
 
 def configuration_warnings(of: Configuration) -> list[str]:

@@ -98,10 +98,10 @@ class _Shape(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _shape(kind: type[msgspec.Struct]) -> _Shape:
-    found = struct_type(kind)
+    struct = struct_type(kind)
     return _Shape(
-        {field.encode_name: _bare(field.type) for field in found.fields},
-        tuple(field.encode_name for field in found.fields if field.required),
+        {field.encode_name: _bare(field.type) for field in struct.fields},
+        tuple(field.encode_name for field in struct.fields if field.required),
     )
 
 
@@ -110,7 +110,7 @@ def _bare(kind: inspect.Type) -> inspect.Type:
     if isinstance(kind, inspect.Metadata):
         return _bare(kind.type)
     if isinstance(kind, inspect.UnionType):
-        kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+        kinds = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
         return _bare(kinds[0]) if len(kinds) == 1 else kind
     return kind
 
@@ -159,9 +159,9 @@ def _unknown(name: str, shape: _Shape) -> str:
     if RENAMED.get(name) in known:
         return f'unknown field; this version calls it "{RENAMED[name]}"'
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    folded = [one for one in known if one.lower() == name.lower().replace("_", "")]
-    for one in folded or near:
-        return f'unknown field; did you mean "{one}"?'
+    folded = [field for field in known if field.lower() == name.lower().replace("_", "")]
+    for suggestion in folded or near:
+        return f'unknown field; did you mean "{suggestion}"?'
     return "unknown field"
 
 
@@ -217,7 +217,7 @@ def _rights(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
 def _one_of(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
     """A value of one of several types: a quantity, or the rights of a file, which have no
     fraction."""
-    if any(isinstance(one, inspect.FloatType) for one in kind.types):
+    if any(isinstance(member, inspect.FloatType) for member in kind.types):
         return _quantity(value, kind, path, problems)
     return _rights(value, kind, path, problems)
 
@@ -236,8 +236,8 @@ def _list(value: Any, kind: Any, path: str, problems: list[Problem]) -> Any:
         return _wrong(path, "a list", value, problems)
     fitted = []
     of = _bare(kind.item_type)
-    for index, one in enumerate(value):
-        item = _fit(one, of, f"{path}[{index}]", problems)
+    for index, element in enumerate(value):
+        item = _fit(element, of, f"{path}[{index}]", problems)
         if item is not _ABSENT:
             fitted.append(item)
         if len(problems) >= PROBLEMS_MAX:

@@ -166,7 +166,9 @@ def from_command(
             [Problem("", "the workload needs a command for its pods to run", REQUIRED)]
         )
     wanted: dict[str, Quantity] = {"cpu": cpu, "memory": memory, GPU: gpu}
-    requests = {resource: one for resource, one in wanted.items() if one not in (0, "0", "")}
+    requests = {
+        resource: amount for resource, amount in wanted.items() if amount not in (0, "0", "")
+    }
     container = Container(
         name="main",
         image=image,

@@ -153,15 +153,15 @@ def parsed(text: str | bytes, source: str) -> list[Parsed]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         raise ValueError("duplicate key")
-    return found
+    return mapping
 
 
 def _objects(documents: list[Parsed]) -> list[tuple[str, Any]]:
     """The objects in the documents, each with its place in the text."""
-    found = []
+    objects = []
     for number, _, value in documents:
         if value is None or value == {} or (type(value) is Plain and resolve(value) is None):
             continue
@@ -169,10 +169,10 @@ def _objects(documents: list[Parsed]) -> list[tuple[str, Any]]:
         if isinstance(value, dict) and value.get("kind") == "List" and "items" in value:
             items = value["items"]
             if value.get("apiVersion") == "v1" and isinstance(items, list):
-                found += [(f"{place}, item {i + 1}", item) for i, item in enumerate(items)]
+                objects += [(f"{place}, item {i + 1}", item) for i, item in enumerate(items)]
                 continue
-        found.append((place, value))
-    return found
+        objects.append((place, value))
+    return objects
 
 
 __all__ = [
@@ -312,10 +312,10 @@ class _Builder:
             top.key = None
 
     def _merge(self, top: _Open, value: Any, event: events.Event) -> None:
-        for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, dict):
+        for part in value if isinstance(value, list) else [value]:
+            if not isinstance(part, dict):
                 raise _Bad("the key '<<' can merge only mappings", event)
-            top.merges.append(one)
+            top.merges.append(part)
 
 
 def _scalar_of(event: events.ScalarEvent) -> str:

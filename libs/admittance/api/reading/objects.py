@@ -276,6 +276,6 @@ class ManifestReader:
 def _about(kind: str, metadata: Any) -> str:
     name = ""
     if isinstance(metadata, dict):
-        found = metadata.get("name") or metadata.get("generateName")
-        name = found[:80] if isinstance(found, str) else ""
+        named = metadata.get("name") or metadata.get("generateName")
+        name = named[:80] if isinstance(named, str) else ""
     return f"{kind} {name}".rstrip()

@@ -47,9 +47,9 @@ def class_ref(name: str, of: tuple[str, str] = OURS) -> PriorityClassRef:
 
 def pod_class_of(workload: Workload) -> str:
     """The first PriorityClass that a pod set names; "": no pod set names one."""
-    for one in workload.spec.pod_sets:
-        if one.template.spec.priority_class_name:
-            return one.template.spec.priority_class_name
+    for pod_set in workload.spec.pod_sets:
+        if pod_set.template.spec.priority_class_name:
+            return pod_set.template.spec.priority_class_name
     return ""
 
 
@@ -90,10 +90,10 @@ def resolve_priority(
         if value is None:
             raise ManifestError([Problem("", f"{ref.kind} {ref.name} doesn't exist", NOT_FOUND)])
         return _with(workload, ref, value)
-    found = classes.global_default()
-    if found is None:
+    default = classes.global_default()
+    if default is None:
         return workload
-    name, value = found
+    name, value = default
     return _with(workload, class_ref(name, OF_PODS), value)
 
 

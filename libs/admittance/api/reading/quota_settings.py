@@ -26,29 +26,35 @@ def empty_prefixes(resources: Resources) -> list[Problem]:
 def quota_warnings(resources: Resources) -> list[str]:
     """A sentence for each setting because of which requests need no quota, or that another setting
     makes ineffective."""
-    found = []
+    warnings = []
     for index, prefix in enumerate(resources.exclude_resource_prefixes):
         common = [name for name in _COMMON if name.startswith(prefix)]
         if common:
-            found.append(f"{_EXCLUDE}[{index}] excludes {', '.join(common)}: no quota is charged")
-    for index, one in enumerate(resources.transformations):
+            warnings.append(
+                f"{_EXCLUDE}[{index}] excludes {', '.join(common)}: no quota is charged"
+            )
+    for index, transformation in enumerate(resources.transformations):
         place = f"resources.transformations[{index}]"
-        found += _of_transformation(one, place, resources.exclude_resource_prefixes)
-    return found
+        warnings += _of_transformation(transformation, place, resources.exclude_resource_prefixes)
+    return warnings
 
 
-def _of_transformation(one: Transformation, place: str, prefixes: tuple[str, ...]) -> Iterator[str]:
-    if one.input.startswith(prefixes):
-        yield f"{place} has no effect: {_EXCLUDE} excludes its input {one.input}"
+def _of_transformation(
+    transformation: Transformation, place: str, prefixes: tuple[str, ...]
+) -> Iterator[str]:
+    if transformation.input.startswith(prefixes):
+        yield f"{place} has no effect: {_EXCLUDE} excludes its input {transformation.input}"
         return
-    if one.multiply_by and one.multiply_by.startswith(prefixes):
-        by = one.multiply_by
+    if transformation.multiply_by and transformation.multiply_by.startswith(prefixes):
+        by = transformation.multiply_by
         yield f"{place}.multiplyBy has no effect: {_EXCLUDE} excludes {by}"
-    replaces = one.strategy == "Replace"
-    if not any(_is_positive(each) for each in one.outputs.values()):
-        effect = f"no quota is charged for {one.input}" if replaces else "it has no effect"
+    replaces = transformation.strategy == "Replace"
+    if not any(_is_positive(each) for each in transformation.outputs.values()):
+        effect = (
+            f"no quota is charged for {transformation.input}" if replaces else "it has no effect"
+        )
         yield f"{place} has no output of more than 0: {effect}"
-    for name in one.outputs:
+    for name in transformation.outputs:
         if name.startswith(prefixes):
             yield (
                 f"{place}.outputs[{name}] is charged: {_EXCLUDE} excludes what pods request, "

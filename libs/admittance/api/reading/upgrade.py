@@ -120,7 +120,9 @@ def _flavor_checks(spec: dict[str, Any], done: Upgraded) -> None:
     renewed = []
     for i, group in enumerate(groups):
         if isinstance(group, dict) and isinstance(group.get("flavors"), list):
-            flavors = [dict(one) if isinstance(one, dict) else one for one in group["flavors"]]
+            flavors = [
+                dict(flavor) if isinstance(flavor, dict) else flavor for flavor in group["flavors"]
+            ]
             for j, flavor in enumerate(flavors):
                 if isinstance(flavor, dict):
                     path = f"spec.resourceGroups[{i}].flavors[{j}]"

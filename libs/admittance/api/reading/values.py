@@ -13,7 +13,7 @@ from admittance.api.reading.manifest import parsed
 def read_values(text: str | bytes, source: str) -> Any:
     """The value of a text with one YAML or JSON document; None for an empty text. Raises
     ManifestError."""
-    found = [one.value for one in parsed(text, source)]
-    if len(found) > 1:
-        raise ManifestError([Problem("", f"the file has {len(found)} documents")], source=source)
-    return resolve(found[0]) if found else None
+    values = [document.value for document in parsed(text, source)]
+    if len(values) > 1:
+        raise ManifestError([Problem("", f"the file has {len(values)} documents")], source=source)
+    return resolve(values[0]) if values else None

@@ -28,40 +28,40 @@ them for each pod."""
 
 def check_containers(pod: PodSpec, path: str) -> list[Problem]:
     """The problems of all containers of a pod. ``path``: the place of the pod's spec."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if pod.volumes:
-        found = _volumes(pod.volumes, f"{path}.volumes") + _entries(pod, f"{path}.volumes")
-    volumes = frozenset(one.name for one in pod.volumes)
+        problems = _volumes(pod.volumes, f"{path}.volumes") + _entries(pod, f"{path}.volumes")
+    volumes = frozenset(volume.name for volume in pod.volumes)
     for field, containers in (
         ("initContainers", pod.init_containers),
         ("containers", pod.containers),
     ):
         for i, container in enumerate(containers):
-            found += _container(container, volumes, f"{path}.{field}[{i}]")
-    return found
+            problems += _container(container, volumes, f"{path}.{field}[{i}]")
+    return problems
 
 
 def _container(container: Container, volumes: Set[str], path: str) -> list[Problem]:
     # A manifest may have thousands of containers and variables, and nearly all are valid: the path
     # of a field is made only for a problem.
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if _has_zero((container.image, container.working_dir, *container.command, *container.args)):
-        found += [
+        problems += [
             *_texts([container.image], f"{path}.image"),
             *_texts([container.working_dir], f"{path}.workingDir"),
             *_texts(container.command, f"{path}.command"),
             *_texts(container.args, f"{path}.args"),
         ]
     if container.working_dir:
-        found += _absolute(container.working_dir, f"{path}.workingDir")
+        problems += _absolute(container.working_dir, f"{path}.workingDir")
     for i, var in enumerate(container.env):
         if not _is_plain(var):
-            found += _variable(var, f"{path}.env[{i}]")
+            problems += _variable(var, f"{path}.env[{i}]")
     for i, source in enumerate(container.env_from):
-        found += _env_from(source, f"{path}.envFrom[{i}]")
+        problems += _env_from(source, f"{path}.envFrom[{i}]")
     if container.volume_mounts:
-        found += _mounts(container.volume_mounts, volumes, f"{path}.volumeMounts")
-    return found
+        problems += _mounts(container.volume_mounts, volumes, f"{path}.volumeMounts")
+    return problems
 
 
 def _is_plain(var: EnvVar) -> bool:
@@ -90,35 +90,35 @@ def _absolute(folder: str, field: str) -> list[Problem]:
 
 
 def _variable(var: EnvVar, path: str) -> list[Problem]:
-    found = _texts([var.name], f"{path}.name") + _texts([var.value], f"{path}.value")
+    problems = _texts([var.name], f"{path}.name") + _texts([var.value], f"{path}.value")
     if not var.name:
-        found.append(Problem(f"{path}.name", "must be set", REQUIRED))
+        problems.append(Problem(f"{path}.name", "must be set", REQUIRED))
     elif "=" in var.name:
         message = f"must have no equals sign, not {shown(var.name)}"
-        found.append(Problem(f"{path}.name", message))
+        problems.append(Problem(f"{path}.name", message))
     if var.value_from is not None:
         if var.value:
             message = "must be left out while value is set"
-            found.append(Problem(f"{path}.valueFrom", message, FORBIDDEN))
-        found += _source(var.value_from, f"{path}.valueFrom")
-    return found
+            problems.append(Problem(f"{path}.valueFrom", message, FORBIDDEN))
+        problems += _source(var.value_from, f"{path}.valueFrom")
+    return problems
 
 
 def _source(source: EnvVarSource, path: str) -> list[Problem]:
-    found = one_source(source, path)
+    problems = one_source(source, path)
     for name, given in sources_in(source):
-        found += _texts_of(given, f"{path}.{name}")
-    return found
+        problems += _texts_of(given, f"{path}.{name}")
+    return problems
 
 
 def _texts_of(given: msgspec.Struct, path: str) -> list[Problem]:
     """The problems of the texts of a Struct."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for field in struct_type(type(given)).fields:
         text = getattr(given, field.name)
         if isinstance(text, str):
-            found += _texts([text], f"{path}.{field.encode_name}")
-    return found
+            problems += _texts([text], f"{path}.{field.encode_name}")
+    return problems
 
 
 def sources_in(holder: msgspec.Struct) -> list[tuple[str, msgspec.Struct]]:
@@ -148,18 +148,18 @@ def one_source(holder: msgspec.Struct, path: str) -> list[Problem]:
 
 
 def _env_from(source: EnvFromSource, path: str) -> list[Problem]:
-    found = one_source(source, path)
-    found += _texts([source.prefix], f"{path}.prefix")
+    problems = one_source(source, path)
+    problems += _texts([source.prefix], f"{path}.prefix")
     if "=" in source.prefix:
-        found.append(Problem(f"{path}.prefix", "must have no equals sign"))
+        problems.append(Problem(f"{path}.prefix", "must have no equals sign"))
     for name, given in sources_in(source):
         if not getattr(given, "name", ""):
-            found.append(Problem(f"{path}.{name}.name", "must be set", REQUIRED))
-    return found
+            problems.append(Problem(f"{path}.{name}.name", "must be set", REQUIRED))
+    return problems
 
 
 def _volumes(volumes: Sequence[Volume], path: str) -> list[Problem]:
-    found = check_unique([one.name for one in volumes], path, ".name")
+    problems = check_unique([volume.name for volume in volumes], path, ".name")
     for i, volume in enumerate(volumes):
         at = f"{path}[{i}]"
         given = [
@@ -169,13 +169,13 @@ def _volumes(volumes: Sequence[Volume], path: str) -> list[Problem]:
         ]
         if len(given) > 1:
             message = f"must have one source, not {' and '.join(given)}"
-            found.append(Problem(at, message, FORBIDDEN))
+            problems.append(Problem(at, message, FORBIDDEN))
         if volume.host_path is not None:
-            found += _whole_path(volume.host_path.path, f"{at}.hostPath.path")
+            problems += _whole_path(volume.host_path.path, f"{at}.hostPath.path")
         for name, files in (("configMap", volume.config_map), ("secret", volume.secret)):
             for j, item in enumerate(files.items if files is not None else ()):
-                found += _inner_path(item.path, f"{at}.{name}.items[{j}].path")
-    return found
+                problems += _inner_path(item.path, f"{at}.{name}.items[{j}].path")
+    return problems
 
 
 def _entries(pod: PodSpec, path: str) -> list[Problem]:
@@ -190,7 +190,7 @@ def _entries(pod: PodSpec, path: str) -> list[Problem]:
     for volume in pod.volumes:
         for files in (volume.config_map, volume.secret):
             paths += [item.path for item in files.items] if files is not None else []
-    count = sum(one.count("/") + 1 for one in paths)
+    count = sum(path.count("/") + 1 for path in paths)
     if count <= ENTRIES_MAX:
         return []
     message = f"must have at most {ENTRIES_MAX:,} files and folders in items and subPath"
@@ -198,21 +198,21 @@ def _entries(pod: PodSpec, path: str) -> list[Problem]:
 
 
 def _mounts(mounts: Sequence[VolumeMount], volumes: Set[str], path: str) -> list[Problem]:
-    found = check_unique([one.mount_path for one in mounts], path, ".mountPath")
+    problems = check_unique([mount.mount_path for mount in mounts], path, ".mountPath")
     for i, mount in enumerate(mounts):
         at = f"{path}[{i}]"
         if mount.name not in volumes:
             message = f"no volume has the name {shown(mount.name)}"
-            found.append(Problem(f"{at}.name", message, NOT_SUPPORTED))
-        found += _whole_path(mount.mount_path, f"{at}.mountPath")
+            problems.append(Problem(f"{at}.name", message, NOT_SUPPORTED))
+        problems += _whole_path(mount.mount_path, f"{at}.mountPath")
         if mount.sub_path:
-            found += _inner_path(mount.sub_path, f"{at}.subPath")
-    return found
+            problems += _inner_path(mount.sub_path, f"{at}.subPath")
+    return problems
 
 
 def _whole_path(path: str, field: str) -> list[Problem]:
-    if found := _texts([path], field):
-        return found
+    if problems := _texts([path], field):
+        return problems
     if not path.startswith("/"):
         return [Problem(field, f"must be an absolute path, not {shown(path)}")]
     if ".." in path.split("/"):
@@ -221,8 +221,8 @@ def _whole_path(path: str, field: str) -> list[Problem]:
 
 
 def _inner_path(path: str, field: str) -> list[Problem]:
-    if found := _texts([path], field):
-        return found
+    if problems := _texts([path], field):
+        return problems
     if not path or path.startswith("/") or ".." in path.split("/"):
         return [Problem(field, f"must be a path inside the volume, not {shown(path)}")]
     return []

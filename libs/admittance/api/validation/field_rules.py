@@ -81,7 +81,7 @@ def rules_at(kind: inspect.Type) -> TypeRules:
             extra |= {name: value for name, value in (kind.extra or {}).items() if value}
             kind = kind.type
         elif isinstance(kind, inspect.UnionType):
-            kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+            kinds = [member for member in kind.types if not isinstance(member, inspect.NoneType)]
             if len(kinds) != 1:
                 return TypeRules(schema, extra, kind)
             kind = kinds[0]
@@ -91,12 +91,12 @@ def rules_at(kind: inspect.Type) -> TypeRules:
 
 def field_problems(value: msgspec.Struct) -> list[Problem]:
     """All problems of single fields in value, at any depth."""
-    found: list[Problem] = []
-    _walk(value, fields_of(type(value)), ((), ""), found)
-    return found
+    problems: list[Problem] = []
+    _walk(value, fields_of(type(value)), ((), ""), problems)
+    return problems
 
 
-def _walk(value: Any, fields: Fields, path: Path, found: list[Problem]) -> None:
+def _walk(value: Any, fields: Fields, path: Path, problems: list[Problem]) -> None:
     # Every submission is walked, and nearly all fields are valid: paths are made for problems only.
     for attribute, default, skips_empty, field in fields:
         given = getattr(value, attribute)
@@ -104,27 +104,27 @@ def _walk(value: Any, fields: Fields, path: Path, found: list[Problem]) -> None:
             continue
         name, inside = field.name, field.inside
         if field.required and not given:
-            found.append(Problem(_joined((path, name)), _required(given, field), REQUIRED))
+            problems.append(Problem(_joined((path, name)), _required(given, field), REQUIRED))
             continue
         for rule in field.rules:
             error = rule(given)
             if error is not None:
-                found.append(Problem(_joined((path, name)), *error))
+                problems.append(Problem(_joined((path, name)), *error))
                 break
         if field.entries is not None and given:
             for problem in field.entries(given):
-                found.append(problem._replace(field=_joined((path, name)) + problem.field))
+                problems.append(problem._replace(field=_joined((path, name)) + problem.field))
         if field.is_list:
             for index, item in enumerate(given):
                 for rule in field.item_rules:
                     error = rule(item)
                     if error is not None:
-                        found.append(Problem(_joined((path, f"{name}[{index}]")), *error))
+                        problems.append(Problem(_joined((path, f"{name}[{index}]")), *error))
                         break
                 if inside:
-                    _walk(item, inside, (path, name, index), found)
+                    _walk(item, inside, (path, name, index), problems)
         elif inside:
-            _walk(given, inside, (path, name), found)
+            _walk(given, inside, (path, name), problems)
 
 
 def _joined(path: Path) -> str:
@@ -144,7 +144,7 @@ def _required(given: Any, field: Field) -> str:
 @lru_cache(maxsize=256)
 def fields_of(struct: type[msgspec.Struct]) -> Fields:
     """The fields of the Struct that have rules, at any depth."""
-    found = []
+    problems = []
     for declared in struct_type(struct).fields:
         field = _field(declared.encode_name, rules_at(declared.type))
         if field.required or field.rules or field.entries or field.item_rules or field.inside:
@@ -153,8 +153,8 @@ def fields_of(struct: type[msgspec.Struct]) -> Fields:
             )
             default = _NO_DEFAULT if wrong else declared.default
             skips_empty = not field.required and not field.rules
-            found.append((declared.name, default, skips_empty, field))
-    return tuple(found)
+            problems.append((declared.name, default, skips_empty, field))
+    return tuple(problems)
 
 
 def _field(name: str, at: TypeRules) -> Field:
@@ -178,10 +178,10 @@ def _field(name: str, at: TypeRules) -> Field:
 
 def _has_problems(value: Any, fields: Fields) -> bool:
     """Whether a default value has problems, since it lacks a required field."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if isinstance(value, msgspec.Struct):
-        _walk(value, fields, ((), ""), found)
-    return bool(found)
+        _walk(value, fields, ((), ""), problems)
+    return bool(problems)
 
 
 # Rules. ---------------------------------------------------------------------------------------

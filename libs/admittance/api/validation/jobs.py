@@ -30,50 +30,50 @@ EQUAL_PARALLELISM: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
 def check_job_spec(job: Job) -> list[Problem]:
     """The problems of a Job's own fields."""
     spec = job.spec
-    found: list[Problem] = []
+    problems: list[Problem] = []
     restart = spec.template.spec.restart_policy
     if not restart:
         message = "must be set: Never or OnFailure, as Kubernetes requires of a Job"
-        found.append(Problem("spec.template.spec.restartPolicy", message, REQUIRED))
+        problems.append(Problem("spec.template.spec.restartPolicy", message, REQUIRED))
     elif restart not in ("Never", "OnFailure"):
         message = f"must be Never or OnFailure, not {shown(restart)}"
-        found.append(Problem("spec.template.spec.restartPolicy", message, NOT_SUPPORTED))
+        problems.append(Problem("spec.template.spec.restartPolicy", message, NOT_SUPPORTED))
     if spec.managed_by not in (None, JOB_CONTROLLER):
         message = (
             f"must be {JOB_CONTROLLER} or left out: {shown(spec.managed_by)} would run the job "
             "beside the runner"
         )
-        found.append(Problem("spec.managedBy", message, NOT_SUPPORTED))
+        problems.append(Problem("spec.managedBy", message, NOT_SUPPORTED))
     if spec.completion_mode == "Indexed" and spec.completions is None:
         message = "must be set while completionMode is Indexed"
-        found.append(Problem("spec.completions", message, REQUIRED))
+        problems.append(Problem("spec.completions", message, REQUIRED))
     if spec.pod_failure_policy is not None and spec.pod_replacement_policy not in (None, "Failed"):
         message = "must be Failed while podFailurePolicy is set"
-        found.append(Problem("spec.podReplacementPolicy", message, NOT_SUPPORTED))
+        problems.append(Problem("spec.podReplacementPolicy", message, NOT_SUPPORTED))
     written = job.metadata.annotations.get(EQUAL_PARALLELISM)
     field = f"metadata.annotations[{EQUAL_PARALLELISM}]"
     if written not in (None, "true", "false"):
-        found.append(Problem(field, f"must be true or false, not {shown(written)}"))
+        problems.append(Problem(field, f"must be true or false, not {shown(written)}"))
     elif written == "true" and spec.completions != (
         1 if spec.parallelism is None else spec.parallelism
     ):
         message = f"must equal parallelism while the annotation {EQUAL_PARALLELISM} is true"
-        found.append(Problem("spec.completions", message))
-    found += check_policy(policy_of(job), spec.template, "spec", spec.completions)
-    return found
+        problems.append(Problem("spec.completions", message))
+    problems += check_policy(policy_of(job), spec.template, "spec", spec.completions)
+    return problems
 
 
 def check_policy(
     policy: JobPolicy, template: PodTemplate, path: str, completions: int | None
 ) -> list[Problem]:
     """The problems of several fields of a policy together. ``completions`` None: not known."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     indexed = policy.completion_mode == "Indexed"
     restart = template.spec.restart_policy
 
     def need(field: str, *, is_set: bool, holds: bool, what: str) -> None:
         if is_set and not holds:
-            found.append(Problem(f"{path}.{field}", f"may only be set {what}", FORBIDDEN))
+            problems.append(Problem(f"{path}.{field}", f"may only be set {what}", FORBIDDEN))
 
     per_index = policy.backoff_limit_per_index is not None
     need(
@@ -94,63 +94,64 @@ def check_policy(
              what="while restartPolicy is Never")  # fmt: skip
     if policy.pod_failure_policy is not None:
         containers = [
-            one.name for one in (*template.spec.init_containers, *template.spec.containers)
+            container.name
+            for container in (*template.spec.init_containers, *template.spec.containers)
         ]
-        found += _failure_rules(
+        problems += _failure_rules(
             policy.pod_failure_policy, f"{path}.podFailurePolicy", containers, per_index=per_index
         )
     if policy.success_policy is not None:
-        found += _success_rules(policy.success_policy, f"{path}.successPolicy", completions)
-    return found
+        problems += _success_rules(policy.success_policy, f"{path}.successPolicy", completions)
+    return problems
 
 
 def _failure_rules(
     policy: PodFailurePolicy, path: str, containers: Sequence[str], *, per_index: bool
 ) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for i, rule in enumerate(policy.rules):
         field = f"{path}.rules[{i}]"
         codes = rule.on_exit_codes
         if (codes is None) == (not rule.on_pod_conditions):
             message = "must have one of onExitCodes and onPodConditions"
-            found.append(Problem(field, message, REQUIRED))
+            problems.append(Problem(field, message, REQUIRED))
         if rule.action == "FailIndex" and not per_index:
             message = "may be FailIndex only together with backoffLimitPerIndex"
-            found.append(Problem(f"{field}.action", message, FORBIDDEN))
+            problems.append(Problem(f"{field}.action", message, FORBIDDEN))
         if codes is None:
             continue
-        found += check_unique(list(map(str, codes.values)), f"{field}.onExitCodes.values")
+        problems += check_unique(list(map(str, codes.values)), f"{field}.onExitCodes.values")
         if codes.operator == "In" and 0 in codes.values:
             message = "must not have 0, which is no failure"
-            found.append(Problem(f"{field}.onExitCodes.values", message))
+            problems.append(Problem(f"{field}.onExitCodes.values", message))
         if codes.container_name is not None and codes.container_name not in containers:
             message = f"no container has the name {shown(codes.container_name)}"
-            found.append(Problem(f"{field}.onExitCodes.containerName", message, NOT_SUPPORTED))
-    return found
+            problems.append(Problem(f"{field}.onExitCodes.containerName", message, NOT_SUPPORTED))
+    return problems
 
 
 def _success_rules(policy: SuccessPolicy, path: str, completions: int | None) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for i, rule in enumerate(policy.rules):
         field = f"{path}.rules[{i}]"
         most = completions
         if rule.succeeded_indexes is None and rule.succeeded_count is None:
             message = "must have succeededIndexes or succeededCount"
-            found.append(Problem(field, message, REQUIRED))
+            problems.append(Problem(field, message, REQUIRED))
         if rule.succeeded_indexes is not None:
             try:
                 indexes = indexes_of(rule.succeeded_indexes)
             except ValueError as error:
-                found.append(Problem(f"{field}.succeededIndexes", str(error)))
+                problems.append(Problem(f"{field}.succeededIndexes", str(error)))
                 continue
             most = sum(high - low + 1 for low, high in indexes)
             if completions is not None and indexes[-1][1] >= completions:
                 message = f"must be below completions {completions}, not {indexes[-1][1]}"
-                found.append(Problem(f"{field}.succeededIndexes", message))
+                problems.append(Problem(f"{field}.succeededIndexes", message))
         if rule.succeeded_count is not None and most is not None and rule.succeeded_count > most:
             message = f"must not exceed {most}, not {rule.succeeded_count}"
-            found.append(Problem(f"{field}.succeededCount", message))
-    return found
+            problems.append(Problem(f"{field}.succeededCount", message))
+    return problems
 
 
 def check_noted_policy(template: PodTemplate, path: str) -> list[Problem]:
@@ -164,7 +165,9 @@ def check_noted_policy(template: PodTemplate, path: str) -> list[Problem]:
         return [Problem(field, str(error))]
     if policy is None:
         return []
-    inside = [one._replace(field=f"{field}.{one.field}") for one in field_problems(policy)]
+    inside = [
+        problem._replace(field=f"{field}.{problem.field}") for problem in field_problems(policy)
+    ]
     return inside or check_policy(policy, template, field, None)
 
 

@@ -18,30 +18,32 @@ def object_name(name: str, field: str) -> list[Problem]:
 
 def check_metadata(metadata: ObjectMeta, kind: str) -> list[Problem]:
     """The problems of the name, of a generateName (if the kind accepts one), and the namespace."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     row = KINDS[kind]
     if metadata.name:
         error = (label_error if kind == "Namespace" else name_error)(metadata.name)
         if error:
-            found.append(Problem("metadata.name", error, code_of(error)))
+            problems.append(Problem("metadata.name", error, code_of(error)))
     elif metadata.generate_name and row.generated:
-        found += object_name(metadata.generate_name + "x", "metadata.generateName")
+        problems += object_name(metadata.generate_name + "x", "metadata.generateName")
     else:
-        found.append(Problem("metadata.name", "must be set", REQUIRED))
+        problems.append(Problem("metadata.name", "must be set", REQUIRED))
     if metadata.namespace and not row.namespaced:
         message = f"must be left out: a {kind} has no namespace"
-        found.append(Problem("metadata.namespace", message, FORBIDDEN))
+        problems.append(Problem("metadata.namespace", message, FORBIDDEN))
     elif metadata.namespace and (error := label_error(metadata.namespace)):
-        found.append(Problem("metadata.namespace", error, code_of(error)))
-    return found
+        problems.append(Problem("metadata.namespace", error, code_of(error)))
+    return problems
 
 
 def check_selector(selector: LabelSelector | None, field: str) -> list[Problem]:
     """The problems of a label selector: operators with too few or too many values."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for i, term in enumerate(selector.match_expressions if selector is not None else ()):
-        found += check_values(term.operator, term.values, f"{field}.matchExpressions[{i}].values")
-    return found
+        problems += check_values(
+            term.operator, term.values, f"{field}.matchExpressions[{i}].values"
+        )
+    return problems
 
 
 def check_values(operator: str, values: Sequence[str], field: str) -> list[Problem]:
@@ -63,29 +65,29 @@ def check_values(operator: str, values: Sequence[str], field: str) -> list[Probl
 
 def check_tolerations(tolerations: tuple[Toleration, ...], field: str) -> list[Problem]:
     """The problems of tolerations whose fields contradict each other."""
-    found: list[Problem] = []
-    for i, one in enumerate(tolerations):
+    problems: list[Problem] = []
+    for i, toleration in enumerate(tolerations):
         path = f"{field}[{i}]"
-        if not one.key and one.operator != "Exists":
-            found.append(Problem(f"{path}.operator", "must be Exists when the key is empty"))
-        if one.operator == "Exists" and one.value:
-            found.append(Problem(f"{path}.value", "must be empty when the operator is Exists"))
-        if one.toleration_seconds is not None and one.effect != "NoExecute":
+        if not toleration.key and toleration.operator != "Exists":
+            problems.append(Problem(f"{path}.operator", "must be Exists when the key is empty"))
+        if toleration.operator == "Exists" and toleration.value:
+            problems.append(Problem(f"{path}.value", "must be empty when the operator is Exists"))
+        if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
             message = "must be NoExecute when tolerationSeconds is set"
-            found.append(Problem(f"{path}.effect", message))
-    return found
+            problems.append(Problem(f"{path}.effect", message))
+    return problems
 
 
 def check_taints(taints: tuple[Taint, ...], field: str) -> list[Problem]:
     """The problems of taints with the same key and effect."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     seen: set[tuple[str, str]] = set()
     for i, taint in enumerate(taints):
         if (taint.key, taint.effect) in seen:
             message = "the same key and effect are listed twice"
-            found.append(Problem(f"{field}[{i}]", message, DUPLICATE))
+            problems.append(Problem(f"{field}[{i}]", message, DUPLICATE))
         seen.add((taint.key, taint.effect))
-    return found
+    return problems
 
 
 def unchanged(old: object, new: object, field: str, when: str = "") -> list[Problem]:

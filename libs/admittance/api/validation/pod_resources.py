@@ -28,12 +28,12 @@ def check_pod_resources(pod: PodSpec, path: str) -> list[Problem]:
         parts = effective(pod.containers, pod.init_containers)
     except BadQuantity:
         return []  # The quantity has a problem of its own.
-    found = [
+    problems = [
         Problem(f"{path}[{name}]", _WHAT, NOT_SUPPORTED) for name in asked if not is_pod_level(name)
     ]
     for name, amount in whole.items():
         least = parts.get(name, 0)
         if amount < least:
             what = f"must be at least {render(name, least)}, which its containers request"
-            found.append(Problem(f"{path}[{name}]", f"{what}, not {render(name, amount)}"))
-    return found
+            problems.append(Problem(f"{path}[{name}]", f"{what}, not {render(name, amount)}"))
+    return problems

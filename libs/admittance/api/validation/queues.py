@@ -75,8 +75,8 @@ def check_cohort(cohort: Cohort) -> list[Problem]:
     # A cohort's lending limit caps what its whole subtree lends, so the limit may exceed the
     # cohort's own quota.
     owner = Owner(bool(cohort.spec.parent_name), "parentName", False)
-    found = check_groups(cohort.spec.resource_groups, owner)
-    return found + _fair_sharing(cohort.spec.fair_sharing)
+    problems = check_groups(cohort.spec.resource_groups, owner)
+    return problems + _fair_sharing(cohort.spec.fair_sharing)
 
 
 def check_local_queue(queue: LocalQueue) -> list[Problem]:
@@ -123,27 +123,27 @@ def _check_lists(spec: ClusterQueueSpec) -> list[Problem]:
     """The problems of the lists of checks: a duplicate check, both forms of lists at once, a flavor
     that the queue does not offer.
     """
-    found = check_unique(spec.admission_checks, "spec.admissionChecks")
+    problems = check_unique(spec.admission_checks, "spec.admissionChecks")
     listed = bool(spec.admission_checks)
     for i, group in enumerate(spec.resource_groups):
         for j, flavor in enumerate(group.flavors):
             path = f"spec.resourceGroups[{i}].flavors[{j}].admissionChecks"
-            found += check_unique(flavor.admission_checks, path)
+            problems += check_unique(flavor.admission_checks, path)
             listed = listed or bool(flavor.admission_checks)
     strategy = spec.admission_checks_strategy
     if strategy is None:
-        return found + _check_counts(spec)
+        return problems + _check_counts(spec)
     field = "spec.admissionChecksStrategy"
     if listed:
         message = "says the same as the lists admissionChecks: only one of the two forms"
-        found.append(Problem(field, message, FORBIDDEN))
+        problems.append(Problem(field, message, FORBIDDEN))
     field += ".admissionChecks"
-    found += check_unique([rule.name for rule in strategy.admission_checks], field, ".name")
+    problems += check_unique([rule.name for rule in strategy.admission_checks], field, ".name")
     for i, rule in enumerate(strategy.admission_checks):
         path = f"{field}[{i}].onFlavors"
-        found += check_unique(rule.on_flavors, path)
-        found += _offered(rule.on_flavors, path, flavors_of(spec))
-    return found + _check_counts(spec)
+        problems += check_unique(rule.on_flavors, path)
+        problems += _offered(rule.on_flavors, path, flavors_of(spec))
+    return problems + _check_counts(spec)
 
 
 def _check_counts(spec: ClusterQueueSpec) -> list[Problem]:
@@ -151,14 +151,14 @@ def _check_counts(spec: ClusterQueueSpec) -> list[Problem]:
     flavor."""
     by_strategy = spec.admission_checks_strategy is not None
     field = "spec.admissionChecksStrategy" if by_strategy else "spec.admissionChecks"
-    found = _check_count(queue_wide(spec), field, "checks of the whole queue")
+    problems = _check_count(queue_wide(spec), field, "checks of the whole queue")
     for i, group in enumerate(spec.resource_groups):
         for j, flavor in enumerate(group.flavors):
             path = f"spec.resourceGroups[{i}].flavors[{j}].admissionChecks"
             where = field if by_strategy else path
             names = of_flavor(spec, flavor.name)
-            found += _check_count(names, where, f"checks of flavor {flavor.name}")
-    return found
+            problems += _check_count(names, where, f"checks of flavor {flavor.name}")
+    return problems
 
 
 def _check_count(names: tuple[str, ...], field: str, what: str) -> list[Problem]:
@@ -197,22 +197,22 @@ def check_concurrent_admission(
         return []
     offered = flavors_of(spec)
     explicit = given.explicit_variants
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if not explicit:
         groups = len(spec.resource_groups)
         if groups != 1:
             # A variant with a flavor of one group could never hold resources of another group.
             message = f"must be one group, not {groups}, for concurrentAdmission without "
-            found.append(Problem("spec.resourceGroups", f"{message}explicitVariants"))
+            problems.append(Problem("spec.resourceGroups", f"{message}explicitVariants"))
         else:
-            found += check_variant_count(spec, flavors_max)
-    found += _migration(given.migration_constraints, explicit, offered)
-    found += _variants(explicit, offered)
+            problems += check_variant_count(spec, flavors_max)
+    problems += _migration(given.migration_constraints, explicit, offered)
+    problems += _variants(explicit, offered)
     if spec.queueing_strategy == "StrictFIFO":
         message = "must not be StrictFIFO together with concurrentAdmission: a running job that "
         message += "waits for a better variant would block all workloads behind it"
-        found.append(Problem("spec.queueingStrategy", message))
-    return found
+        problems.append(Problem("spec.queueingStrategy", message))
+    return problems
 
 
 def check_variant_count(spec: ClusterQueueSpec, flavors_max: int) -> list[Problem]:
@@ -234,41 +234,41 @@ def _migration(
 ) -> list[Problem]:
     path = f"{_CONCURRENT}.migrationConstraints"
     mode = constraints.mode
-    found: list[Problem] = []
+    problems: list[Problem] = []
     flavor, variant = constraints.min_flavor, constraints.min_variant
     if flavor is not None:
         field = f"{path}.minFlavor"
         if mode == "NoMigration":
-            found.append(Problem(field, "must be left out while mode is NoMigration", FORBIDDEN))
+            problems.append(Problem(field, "must be left out while mode is NoMigration", FORBIDDEN))
         elif explicit:
             message = "must be left out while explicitVariants are given; minVariant is for those"
-            found.append(Problem(field, message, FORBIDDEN))
+            problems.append(Problem(field, message, FORBIDDEN))
         elif flavor not in offered:
             message = f"{shown(flavor)} is not a flavor of this queue"
-            found.append(Problem(field, message, NOT_SUPPORTED))
+            problems.append(Problem(field, message, NOT_SUPPORTED))
     if variant is not None:
         field = f"{path}.minVariant"
         if mode == "NoMigration":
-            found.append(Problem(field, "must be left out while mode is NoMigration", FORBIDDEN))
+            problems.append(Problem(field, "must be left out while mode is NoMigration", FORBIDDEN))
         elif not explicit:
             message = "must be left out without explicitVariants; minFlavor is for flavors"
-            found.append(Problem(field, message, FORBIDDEN))
-        elif variant not in [one.name for one in explicit]:
+            problems.append(Problem(field, message, FORBIDDEN))
+        elif variant not in [named.name for named in explicit]:
             message = f"{shown(variant)} is not one of the explicitVariants"
-            found.append(Problem(field, message, NOT_SUPPORTED))
-    return found
+            problems.append(Problem(field, message, NOT_SUPPORTED))
+    return problems
 
 
 def _variants(explicit: tuple[ExplicitVariant, ...], offered: list[str]) -> list[Problem]:
     path = f"{_CONCURRENT}.explicitVariants"
-    found = check_unique([one.name for one in explicit], path, ".name")
-    for i, one in enumerate(explicit):
+    problems = check_unique([each.name for each in explicit], path, ".name")
+    for i, variant in enumerate(explicit):
         field = f"{path}[{i}].allowedResourceFlavors"
-        if not one.allowed_resource_flavors:
-            found.append(Problem(field, "must name at least one flavor", REQUIRED))
-        found += check_unique(one.allowed_resource_flavors, field)
-        found += _offered(one.allowed_resource_flavors, field, offered)
-    return found
+        if not variant.allowed_resource_flavors:
+            problems.append(Problem(field, "must name at least one flavor", REQUIRED))
+        problems += check_unique(variant.allowed_resource_flavors, field)
+        problems += _offered(variant.allowed_resource_flavors, field, offered)
+    return problems
 
 
 TOTAL_MAX: Final = 256
@@ -288,26 +288,26 @@ class Owner(NamedTuple):
 
 def check_groups(groups: tuple[ResourceGroup, ...], owner: Owner) -> list[Problem]:
     field = "spec.resourceGroups"
-    found: list[Problem] = []
+    problems: list[Problem] = []
     resources: set[str] = set()
     flavors: set[str] = set()
     for i, group in enumerate(groups):
         path = f"{field}[{i}]"
-        found += _covered(group, path, resources)
+        problems += _covered(group, path, resources)
         for j, flavor in enumerate(group.flavors):
-            found += _flavor(flavor, group, f"{path}.flavors[{j}]", owner)
+            problems += _flavor(flavor, group, f"{path}.flavors[{j}]", owner)
             if flavor.name in flavors:
                 message = f"{shown(flavor.name)} is listed twice"
-                found.append(Problem(f"{path}.flavors[{j}].name", message, DUPLICATE))
+                problems.append(Problem(f"{path}.flavors[{j}].name", message, DUPLICATE))
             flavors.add(flavor.name)
     total = sum(len(group.flavors) for group in groups)
-    found += _at_most(total, TOTAL_MAX, field, "flavors in all groups together")
+    problems += _at_most(total, TOTAL_MAX, field, "flavors in all groups together")
     total = sum(len(group.covered_resources) for group in groups)
-    found += _at_most(total, TOTAL_MAX, field, "covered resources in all groups together")
+    problems += _at_most(total, TOTAL_MAX, field, "covered resources in all groups together")
     for i, group in enumerate(groups):
         total = sum(len(flavor.resources) for flavor in group.flavors)
-        found += _at_most(total, COMBINATIONS_MAX, f"{field}[{i}]", "quotas")
-    return found
+        problems += _at_most(total, COMBINATIONS_MAX, f"{field}[{i}]", "quotas")
+    return problems
 
 
 def _at_most(count: int, limit: int, field: str, what: str) -> list[Problem]:
@@ -317,28 +317,28 @@ def _at_most(count: int, limit: int, field: str, what: str) -> list[Problem]:
 
 
 def _covered(group: ResourceGroup, path: str, seen: set[str]) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for j, name in enumerate(group.covered_resources):
         if name in seen:
             message = f"{shown(name)} is listed twice"
-            found.append(Problem(f"{path}.coveredResources[{j}]", message, DUPLICATE))
+            problems.append(Problem(f"{path}.coveredResources[{j}]", message, DUPLICATE))
         seen.add(name)
-    return found
+    return problems
 
 
 def _flavor(flavor: FlavorQuotas, group: ResourceGroup, path: str, owner: Owner) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     covered = group.covered_resources
     if len(flavor.resources) != len(covered):
         message = f"has {len(flavor.resources)} quotas for {len(covered)} covered resources"
-        found.append(Problem(f"{path}.resources", message))
+        problems.append(Problem(f"{path}.resources", message))
     for i, (quota, name) in enumerate(zip(flavor.resources, covered, strict=False)):
         field = f"{path}.resources[{i}]"
         if quota.name != name:
             message = f"must be {shown(name)}, in the order of coveredResources"
-            found.append(Problem(f"{field}.name", f"{message}, not {shown(quota.name)}"))
-        found += _quota(quota, field, owner)
-    return found
+            problems.append(Problem(f"{field}.name", f"{message}, not {shown(quota.name)}"))
+        problems += _quota(quota, field, owner)
+    return problems
 
 
 def quantity(written: Quantity | None) -> Fraction | None:
@@ -350,14 +350,14 @@ def quantity(written: Quantity | None) -> Fraction | None:
 
 
 def _quota(quota: ResourceQuota, path: str, owner: Owner) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     limits = {"borrowingLimit": quota.borrowing_limit, "lendingLimit": quota.lending_limit}
     for name, limit in limits.items():
         if limit is not None and not owner.has_parent:
             message = f"must be left out while {owner.parent_field} is empty"
-            found.append(Problem(f"{path}.{name}", message))
+            problems.append(Problem(f"{path}.{name}", message))
     nominal, lent = quantity(quota.nominal_quota), quantity(quota.lending_limit)
     if owner.lends_own_only and nominal is not None and lent is not None and lent > nominal:
         message = f"must not exceed nominalQuota {quota.nominal_quota}"
-        found.append(Problem(f"{path}.lendingLimit", message))
-    return found
+        problems.append(Problem(f"{path}.lendingLimit", message))
+    return problems

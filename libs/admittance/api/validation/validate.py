@@ -46,8 +46,8 @@ def validate(manifest: Manifest, *, flavors_max: int = FLAVOR_VARIANTS_DEFAULT) 
             message = "is not applied: services read it with --config FILE or ADMIT_CONFIG"
             return [Problem("", f"a Configuration {message}", NOT_SUPPORTED)]
         return check_foreign(manifest)
-    found = check_metadata(manifest.metadata, manifest.kind) + field_problems(manifest)
-    return found + refusals(manifest) + _across_fields(manifest, flavors_max)
+    problems = check_metadata(manifest.metadata, manifest.kind) + field_problems(manifest)
+    return problems + refusals(manifest) + _across_fields(manifest, flavors_max)
 
 
 def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
@@ -99,7 +99,7 @@ def check_foreign(manifest: Foreign) -> list[Problem]:
     its kind, the object could have the key of an object of another group."""
     group, _, version = manifest.api_version.rpartition("/")
     meta = manifest.metadata
-    found = []
+    problems = []
     for field, name, error_of in (
         ("apiVersion", group, name_error),
         ("apiVersion", version, label_error),
@@ -108,10 +108,10 @@ def check_foreign(manifest: Foreign) -> list[Problem]:
     ):
         error = error_of(name) if name or field != "metadata.namespace" else ""
         if error:
-            found.append(Problem(field, error, code_of(error)))
+            problems.append(Problem(field, error, code_of(error)))
     if not meta.name:
-        return [*found, Problem("metadata.name", "must be set", REQUIRED)]
-    return found + object_name(meta.name, "metadata.name")
+        return [*problems, Problem("metadata.name", "must be set", REQUIRED)]
+    return problems + object_name(meta.name, "metadata.name")
 
 
 CONTROLLER_TOKEN_MAX: Final = 249
@@ -145,34 +145,34 @@ def check_admission_check_update(old: AdmissionCheck, new: AdmissionCheck) -> li
 
 def check_provisioning(config: ProvisioningRequestConfig) -> list[Problem]:
     spec = config.spec
-    found = check_unique(spec.managed_resources, "spec.managedResources")
+    problems = check_unique(spec.managed_resources, "spec.managedResources")
     if spec.pod_set_updates is not None:
-        keys = [one.key for one in spec.pod_set_updates.node_selector]
-        found += check_unique(keys, "spec.podSetUpdates.nodeSelector", ".key")
-    return found
+        keys = [label.key for label in spec.pod_set_updates.node_selector]
+        problems += check_unique(keys, "spec.podSetUpdates.nodeSelector", ".key")
+    return problems
 
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 def check_topology(topology: Topology) -> list[Problem]:
-    levels = [one.node_label for one in topology.spec.levels]
-    found = check_unique(levels, "spec.levels", ".nodeLabel")
+    levels = [level.node_label for level in topology.spec.levels]
+    problems = check_unique(levels, "spec.levels", ".nodeLabel")
     for index, label in enumerate(levels[:-1]):
         if label == HOSTNAME:
             message = "must be the label of the last level, the finest one"
-            found.append(Problem(f"spec.levels[{index}].nodeLabel", message))
-    return found
+            problems.append(Problem(f"spec.levels[{index}].nodeLabel", message))
+    return problems
 
 
 def check_flavor(flavor: ResourceFlavor) -> list[Problem]:
     spec = flavor.spec
-    found = check_taints(spec.node_taints, "spec.nodeTaints")
-    found += check_tolerations(spec.tolerations, "spec.tolerations")
+    problems = check_taints(spec.node_taints, "spec.nodeTaints")
+    problems += check_tolerations(spec.tolerations, "spec.tolerations")
     if spec.topology_name is not None and not spec.node_labels:
         message = "must have at least one label while topologyName is set"
-        found.append(Problem("spec.nodeLabels", message, REQUIRED))
-    return found
+        problems.append(Problem("spec.nodeLabels", message, REQUIRED))
+    return problems
 
 
 def check_flavor_update(old: ResourceFlavor, new: ResourceFlavor) -> list[Problem]:

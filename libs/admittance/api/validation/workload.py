@@ -42,27 +42,27 @@ def check_workload(workload: Workload) -> list[Problem]:
     both: pod sets that were submitted before are not validated again (`reading.workload_reader`).
     """
     spec = workload.spec
-    found = check_unique([one.name for one in spec.pod_sets], "spec.podSets", ".name")
-    if sum(1 for one in spec.pod_sets if one.min_count is not None) > 1:
-        found.append(Problem("spec.podSets", "more than one pod set has a minCount"))
+    problems = check_unique([each.name for each in spec.pod_sets], "spec.podSets", ".name")
+    if sum(1 for each in spec.pod_sets if each.min_count is not None) > 1:
+        problems.append(Problem("spec.podSets", "more than one pod set has a minCount"))
     for i, pod_set in enumerate(spec.pod_sets):
-        found += _pod_set(pod_set, f"spec.podSets[{i}]")
+        problems += _pod_set(pod_set, f"spec.podSets[{i}]")
     if spec.priority_class_ref is not None:
-        found += _class_ref(spec.priority_class_ref, spec.priority)
+        problems += _class_ref(spec.priority_class_ref, spec.priority)
     if spec.preemption_gates:
-        found += check_unique(
-            [one.name for one in spec.preemption_gates], "spec.preemptionGates", ".name"
+        problems += check_unique(
+            [gate.name for gate in spec.preemption_gates], "spec.preemptionGates", ".name"
         )
-    found += _family(workload)
+    problems += _family(workload)
     if spec.admission_constraints is not None:
-        found += _allowed_flavors(workload, spec.admission_constraints.allowed_resource_flavors)
+        problems += _allowed_flavors(workload, spec.admission_constraints.allowed_resource_flavors)
     annotations = workload.metadata.annotations
     if not annotations:
-        return found
-    found += check_ttl(annotations)
+        return problems
+    problems += check_ttl(annotations)
     if GATED_BY in annotations:
-        found += check_gated_by(annotations[GATED_BY])
-    return found + check_wait_for_pods_ready(annotations)
+        problems += check_gated_by(annotations[GATED_BY])
+    return problems + check_wait_for_pods_ready(annotations)
 
 
 def _family(workload: Workload) -> list[Problem]:
@@ -76,49 +76,49 @@ def _family(workload: Workload) -> list[Problem]:
         given = {"spec.variant": spec.variant or None, "spec.siblingIndex": spec.sibling_index}
         message = f"must be left out while spec.role is {spec.role}: only variants have it"
         return [Problem(f, message, FORBIDDEN) for f, value in given.items() if value is not None]
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if not spec.variant:
         message = "must name a flavor or an explicit variant of the queue while role is variant"
-        found.append(Problem("spec.variant", message, REQUIRED))
+        problems.append(Problem("spec.variant", message, REQUIRED))
     else:
-        found += object_name(spec.variant, "spec.variant")
+        problems += object_name(spec.variant, "spec.variant")
     owners = workload.metadata.owner_references
-    if not any(one.kind == "Workload" and one.uid for one in owners):
+    if not any(owner.kind == "Workload" and owner.uid for owner in owners):
         message = "must name the parent, a Workload with its uid, while spec.role is variant"
-        found.append(Problem("metadata.ownerReferences", message, REQUIRED))
-    return found
+        problems.append(Problem("metadata.ownerReferences", message, REQUIRED))
+    return problems
 
 
 def _pod_set(pod_set: PodSet, path: str) -> list[Problem]:
-    found = check_template(pod_set.template, f"{path}.template")
-    found += check_noted_policy(pod_set.template, f"{path}.template")
+    problems = check_template(pod_set.template, f"{path}.template")
+    problems += check_noted_policy(pod_set.template, f"{path}.template")
     if pod_set.min_count is not None and pod_set.min_count > pod_set.count:
         message = f"must not exceed count {pod_set.count}, not {pod_set.min_count}"
-        found.append(Problem(f"{path}.minCount", message))
-    return found
+        problems.append(Problem(f"{path}.minCount", message))
+    return problems
 
 
 def _class_ref(ref: PriorityClassRef, priority: int | None) -> list[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if ref.group in CLASSES and ref.kind != CLASSES[ref.group]:
         message = f"must be {CLASSES[ref.group]} in the group {ref.group}"
-        found.append(Problem("spec.priorityClassRef.kind", message))
+        problems.append(Problem("spec.priorityClassRef.kind", message))
     if priority is None:
         message = "must be set while priorityClassRef is set"
-        found.append(Problem("spec.priority", message, REQUIRED))
-    return found
+        problems.append(Problem("spec.priority", message, REQUIRED))
+    return problems
 
 
 def _allowed_flavors(workload: Workload, allowed: tuple[str, ...] | None) -> list[Problem]:
     if allowed is None:
         return []
     field = "spec.admissionConstraints.allowedResourceFlavors"
-    found = check_unique(allowed, field)
+    problems = check_unique(allowed, field)
     annotated = flavors_of_annotation(workload.metadata)
     if annotated is not None and set(annotated) != set(allowed):
         message = "contradicts the annotation workload-allowed-resource-flavors"
-        found.append(Problem(field, message, FORBIDDEN))
-    return found
+        problems.append(Problem(field, message, FORBIDDEN))
+    return problems
 
 
 # Pod templates. -------------------------------------------------------------------------------
@@ -127,13 +127,13 @@ def _allowed_flavors(workload: Workload, allowed: tuple[str, ...] | None) -> lis
 def check_template(template: PodTemplate, path: str) -> list[Problem]:
     """The problems of the containers, the tolerations and the node affinity of a pod template."""
     pod = template.spec
-    found = check_containers(pod, f"{path}.spec")
-    found += check_pod_resources(pod, f"{path}.spec.resources")
+    problems = check_containers(pod, f"{path}.spec")
+    problems += check_pod_resources(pod, f"{path}.spec.resources")
     if pod.tolerations:
-        found += check_tolerations(pod.tolerations, f"{path}.spec.tolerations")
+        problems += check_tolerations(pod.tolerations, f"{path}.spec.tolerations")
     if pod.affinity is not None:
-        found += _affinity(pod.affinity, f"{path}.spec.affinity")
-    return found
+        problems += _affinity(pod.affinity, f"{path}.spec.affinity")
+    return problems
 
 
 def _affinity(affinity: Affinity, path: str) -> list[Problem]:
@@ -143,27 +143,30 @@ def _affinity(affinity: Affinity, path: str) -> list[Problem]:
     if required is None:
         return []
     path += ".nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for i, term in enumerate(required.node_selector_terms):
-        for j, one in enumerate(term.match_expressions):
+        for j, expression in enumerate(term.match_expressions):
             field = f"{path}[{i}].matchExpressions[{j}].values"
-            found += check_values(one.operator, one.values, field)
-            if one.operator in ("In", "NotIn"):
-                errors = map(label_value_error, one.values)
-                found += [Problem(field, error) for error in errors if error]
-    return found
+            problems += check_values(expression.operator, expression.values, field)
+            if expression.operator in ("In", "NotIn"):
+                errors = map(label_value_error, expression.values)
+                problems += [Problem(field, error) for error in errors if error]
+    return problems
 
 
 def requests_over_limits(workload: WorkloadSpec) -> list[Problem]:
     """The problems of requests above their limits: a workload with such a request may exist, but is
     inadmissible.
     """
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for i, pod_set in enumerate(workload.pod_sets):
         pod = pod_set.template.spec
         places = [
-            *((one.resources, "initContainers", j) for j, one in enumerate(pod.init_containers)),
-            *((one.resources, "containers", j) for j, one in enumerate(pod.containers)),
+            *(
+                (container.resources, "initContainers", j)
+                for j, container in enumerate(pod.init_containers)
+            ),
+            *((container.resources, "containers", j) for j, container in enumerate(pod.containers)),
         ]
         if pod.resources is not None:
             places.append((pod.resources, "resources", -1))
@@ -178,8 +181,8 @@ def requests_over_limits(workload: WorkloadSpec) -> list[Problem]:
             if over:
                 place = f"{field}[{j}]" if j >= 0 else field
                 path = f"spec.podSets[{i}].template.spec.{place}"
-                found.append(Problem(path, f"requests exceed limits: {', '.join(over)}"))
-    return found
+                problems.append(Problem(path, f"requests exceed limits: {', '.join(over)}"))
+    return problems
 
 
 # Gates and updates of a workload. -------------------------------------------------------------
@@ -213,26 +216,26 @@ def pods_of(job: Job) -> int:
 
 def check_job(job: Job) -> list[Problem]:
     """The problems of a Job that becomes a workload."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     queue = job.metadata.labels.get(QUEUE_LABEL, "")
     if not queue:
         message = "must be set to the name of a LocalQueue"
-        found.append(Problem(f"metadata.labels[{QUEUE_LABEL}]", message, REQUIRED))
+        problems.append(Problem(f"metadata.labels[{QUEUE_LABEL}]", message, REQUIRED))
     else:
-        found += object_name(queue, f"metadata.labels[{QUEUE_LABEL}]")
+        problems += object_name(queue, f"metadata.labels[{QUEUE_LABEL}]")
     written = job.metadata.annotations.get(MIN_PARALLELISM)
     if written is not None:
         count = pods_of(job)
         if not written.isascii() or not written.isdecimal() or not 0 < int(written[:12]) < count:
             message = _not_fewer(count, written)
-            found.append(Problem(f"metadata.annotations[{MIN_PARALLELISM}]", message))
+            problems.append(Problem(f"metadata.annotations[{MIN_PARALLELISM}]", message))
     limit = job.metadata.labels.get(MAX_SECONDS_LABEL)
     if limit is not None and not (limit.isascii() and limit.isdecimal() and int(limit[:12]) > 0):
         message = f"must be a number of seconds, not {shown(limit)}"
-        found.append(Problem(f"metadata.labels[{MAX_SECONDS_LABEL}]", message))
-    found += check_wait_for_pods_ready(job.metadata.annotations)
-    found += check_job_spec(job)
-    return found + check_template(job.spec.template, "spec.template")
+        problems.append(Problem(f"metadata.labels[{MAX_SECONDS_LABEL}]", message))
+    problems += check_wait_for_pods_ready(job.metadata.annotations)
+    problems += check_job_spec(job)
+    return problems + check_template(job.spec.template, "spec.template")
 
 
 def _not_fewer(count: int, written: str) -> str:
@@ -261,16 +264,16 @@ def check_updates(
     updates: Sequence[TypedPodSetUpdate], pod_sets: Sequence[str], field: str
 ) -> list[Problem]:
     """The problems of podSetUpdates: unknown pod sets, and invalid keys and values."""
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for i, update in enumerate(updates):
         path = f"{field}[{i}]"
         if update.name not in pod_sets:
             message = f"{shown(update.name)} is not one of the pod sets {', '.join(pod_sets)}"
-            found.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
-        for j, one in enumerate(update.tolerations):
-            if one.key and (error := label_key_error(one.key)):
-                found.append(Problem(f"{path}.tolerations[{j}].key", error))
-        found += check_annotations(update.annotations, f"{path}.annotations")
-        found += check_labels(update.node_selector, f"{path}.nodeSelector")
-        found += check_labels(update.labels, f"{path}.labels")
-    return found
+            problems.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
+        for j, toleration in enumerate(update.tolerations):
+            if toleration.key and (error := label_key_error(toleration.key)):
+                problems.append(Problem(f"{path}.tolerations[{j}].key", error))
+        problems += check_annotations(update.annotations, f"{path}.annotations")
+        problems += check_labels(update.node_selector, f"{path}.nodeSelector")
+        problems += check_labels(update.labels, f"{path}.labels")
+    return problems

@@ -95,8 +95,8 @@ async def get(bus: Bus, key: str, *, bucket: str = subjects.BUCKET) -> Entry | N
 
     The entry of a deleted key has no value; the next put must expect its revision.
     """
-    found = await last(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
-    return None if found is None else _read(key, found.sequence, found.data, found.headers)
+    message = await last(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
+    return None if message is None else _read(key, message.sequence, message.data, message.headers)
 
 
 LAG_SECONDS: Final = 10.0
@@ -114,12 +114,14 @@ async def get_directly(
     """
     deadline = clock.monotonic() + LAG_SECONDS
     while True:
-        found = await history.last_by_direct_get(bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}")
-        revision = found.sequence if found is not None else 0
+        message = await history.last_by_direct_get(
+            bus, f"$KV.{bucket}.{key}", stream=f"KV_{bucket}"
+        )
+        revision = message.sequence if message is not None else 0
         if revision >= at_least or clock.monotonic() > deadline:
             break
         await asyncio.sleep(LAG_PAUSE_SECONDS)
-    return None if found is None else _read(key, found.sequence, found.data, found.headers)
+    return None if message is None else _read(key, message.sequence, message.data, message.headers)
 
 
 async def read_page(
@@ -139,9 +141,9 @@ async def read_page(
     request: dict[str, Any] = {"batch": limit, "next_by_subj": prefix + pattern, "seq": after + 1}
     if bytes_max:
         request["max_bytes"] = bytes_max
-    found = await history.batched_direct_get(bus, f"KV_{bucket}", request)
+    page = await history.batched_direct_get(bus, f"KV_{bucket}", request)
     entries = []
-    for data, raw in found:
+    for data, raw in page:
         # A list has thousands of entries, so the time of each message stays undecoded.
         revision, subject = history.place_of(raw)
         entries.append(_read(subject[len(prefix) :], revision, data, Headers(raw)))
@@ -159,17 +161,17 @@ async def read_all(
 ) -> list[Entry]:
     """All entries of the bucket under the pattern at one moment, without deleted keys; nothing that
     was written before the call is missing."""
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     reader = BucketReader(bus, (pattern,), bucket=bucket, current=True)
     try:
         async for batch in reader.batches():
             for entry in batch:
-                found[entry.key] = entry
+                entries[entry.key] = entry
             if reader.loaded.is_set():
                 break
     finally:
         await reader.close()
-    return [entry for entry in found.values() if entry.value is not None]
+    return [entry for entry in entries.values() if entry.value is not None]
 
 
 BATCH: Final = 2000

@@ -177,9 +177,9 @@ class Bus:
             callback()
 
     def _on_ack(self, subject: bytes, _reply: bytes, data: bytes, headers: bytes) -> None:
-        found = self._waiting.pop(subject[subject.rfind(b".") + 1 :], None)
-        if found is not None:
-            acks, index = found
+        waiting = self._waiting.pop(subject[subject.rfind(b".") + 1 :], None)
+        if waiting is not None:
+            acks, index = waiting
             acks.answer(index, data, headers)
 
     @property
@@ -330,12 +330,12 @@ class Bus:
 
         async def send(places: Sequence[int], fence: tuple[str, str] | None) -> None:
             part = [messages[place] for place in places]
-            found = (
+            outcomes = (
                 await self._send(part, deadline, repeat_puts)
                 if fence is None
                 else await self._lane(fence).put(part)
             )
-            for place, answer in zip(places, found, strict=True):
+            for place, answer in zip(places, outcomes, strict=True):
                 answers[place] = answer
 
         async with task_group() as tasks:
@@ -360,7 +360,7 @@ class Bus:
             answer = await self._send_batch(messages, deadline, resend=True)
         if isinstance(answer, Busy) and answer.code in NO_BATCH:
             # A check, provider or runner could hold all batches of the stream open.
-            return [(await self._send([one], _in_time(), False))[0] for one in messages]
+            return [(await self._send([message], _in_time(), False))[0] for message in messages]
         if isinstance(answer, TooBig | Repeated):
             # One of the messages is too long, or an earlier copy of it was stored.
             return await self._send(messages, deadline, False)

@@ -23,8 +23,8 @@ async def checkpoints(bus: Bus) -> list[CheckpointMade]:
     checkpoints cannot be read.
     """
     made, aside = await all_checkpoints(bus)
-    for one in aside:
-        log_set_aside(one)
+    for message in aside:
+        log_set_aside(message)
     return made
 
 
@@ -38,24 +38,26 @@ async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside
     after = 0
     while True:
         page = await read_messages(bus, filters, after=after, stream=subjects.CHECKPOINTS)
-        for one in page:
+        for message in page:
             try:
-                made.append(_read(one))
+                made.append(_read(message))
             except Unreadable as error:
-                aside.append(SetAside(subjects.CHECKPOINTS, one.subject, one.sequence, str(error)))
+                aside.append(
+                    SetAside(subjects.CHECKPOINTS, message.subject, message.sequence, str(error))
+                )
         if len(page) < PAGE:
             return made, aside
         after = page[-1].sequence
 
 
-def _read(one: StoredMessage) -> CheckpointMade:
-    made = _made(one.data)
-    if one.subject != f"{subjects.CHECKPOINT_MADE}{made.id}":
+def _read(message: StoredMessage) -> CheckpointMade:
+    made = _made(message.data)
+    if message.subject != f"{subjects.CHECKPOINT_MADE}{made.id}":
         raise Unreadable("the checkpoint's id differs from the id in its subject")
     if made.id != f"{made.through}-{made.revision}" or made.time.tzinfo is None:
         raise Unreadable("the checkpoint's id does not consist of its fact and revision")
     # A checkpoint with a time in the future would stay the newest, and no other checkpoint would
     # become due.
-    if made.time > one.time + AHEAD:
+    if made.time > message.time + AHEAD:
         raise Unreadable(f"the checkpoint is of {made.time:%Y-%m-%d %H:%M}, which is in the future")
     return made

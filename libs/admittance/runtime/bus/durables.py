@@ -47,17 +47,17 @@ async def listed_consumers(bus: Bus, stream: str) -> ListedConsumers:
     """The consumers of a stream. Raises Refused or Unavailable if the server does not list the
     consumers. A cluster waits up to 4 s for the leaders of consumers.
     """
-    found: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     missing: list[str] = []
     while True:
-        offset = len(found) + len(missing)
+        offset = len(listed) + len(missing)
         page = await bus.api(f"CONSUMER.LIST.{stream}", {"offset": offset}, timeout=LIST_SECONDS)
         consumers = page.get("consumers") or []
         without = page.get("missing") or []
-        found += consumers
+        listed += consumers
         missing += without
-        if not (consumers or without) or len(found) + len(missing) >= page["total"]:
-            return ListedConsumers(found, missing)
+        if not (consumers or without) or len(listed) + len(missing) >= page["total"]:
+            return ListedConsumers(listed, missing)
 
 
 class Consumers:
@@ -136,7 +136,7 @@ class Consumers:
         (`foreign_reason`). Raises Unavailable while a cluster elects the leader of such a consumer:
         without its position the reader would begin at an older one.
         """
-        found: list[tuple[int, int, str, int]] = []
+        known: list[tuple[int, int, str, int]] = []
         end = -1
         listed = await listed_consumers(self._bus, self._stream)
         for name in listed.missing:
@@ -156,8 +156,8 @@ class Consumers:
                 self.foreign.add(info["name"])
                 log_set_aside(SetAside(self._stream, info["name"], 0, why))
                 continue
-            found.append((made, turn, info["name"], floor))
-        return found
+            known.append((made, turn, info["name"], floor))
+        return known
 
     def _generation_of(self, name: str) -> tuple[int, int] | None:
         """Generation and number in the name of a consumer; None if the name has another form."""
@@ -237,18 +237,18 @@ class ProgramDurables:
         wanted = self.settings(name)
         durable = wanted["name"]
         try:
-            found = (await bus.api(f"CONSUMER.INFO.{STREAM}.{durable}"))["config"]
+            config = (await bus.api(f"CONSUMER.INFO.{STREAM}.{durable}"))["config"]
         except Refused as error:
             if error.code != NO_CONSUMER:
                 raise
         else:
-            if all(found.get(key) == value for key, value in wanted.items()):
+            if all(config.get(key) == value for key, value in wanted.items()):
                 return
             # nats-server cannot change the start position of an existing consumer.
             begun = ("deliver_policy", "opt_start_seq", "opt_start_time")
             wanted = {
                 **{key: value for key, value in wanted.items() if key not in begun},
-                **{key: found[key] for key in begun if key in found},
+                **{key: config[key] for key in begun if key in config},
             }
         await bus.api(
             f"CONSUMER.CREATE.{STREAM}.{durable}", {"stream_name": STREAM, "config": wanted}

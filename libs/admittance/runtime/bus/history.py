@@ -212,7 +212,7 @@ async def read_messages(
     pages = await asyncio.gather(
         *(_page(bus, stream, subject, after, since, limit, bytes_max) for subject in filters)
     )
-    merged = {found.sequence: found for page, _ in pages for found in page}
+    merged = {message.sequence: message for page, _ in pages for message in page}
     return [merged[sequence] for sequence in sorted(merged)[:limit]]
 
 
@@ -235,16 +235,19 @@ async def read_in_order(
     message. The writers of messages decide how large these are, so pages without a limit of
     bytes could fill the memory.
     """
-    found: dict[int, StoredMessage] = {}
+    messages: dict[int, StoredMessage] = {}
     whole = True
     horizon = 0  # of a page that is not the last one: later messages of its subject are missing
     for start in range(0, len(filters), FILTERS_AT_ONCE):
         part = filters[start : start + FILTERS_AT_ONCE]
         pages = await asyncio.gather(
-            *(_page(bus, subjects.STREAM, one, after, since, limit, bytes_max) for one in part)
+            *(
+                _page(bus, subjects.STREAM, subject, after, since, limit, bytes_max)
+                for subject in part
+            )
         )
         for page, size in pages:
-            found |= {one.sequence: one for one in page}
+            messages |= {message.sequence: message for message in page}
             # The server may have ended the page because the next message was too large for it.
             if len(page) == limit or size >= bytes_max // 2:
                 last = page[-1].sequence
@@ -252,18 +255,18 @@ async def read_in_order(
                 whole = False
         kept: dict[int, StoredMessage] = {}
         size = 0
-        for sequence in sorted(found):
-            size += len(found[sequence].data)
+        for sequence in sorted(messages):
+            size += len(messages[sequence].data)
             if not whole and sequence > horizon:
                 break
             if kept and (len(kept) == limit or size > bytes_max):
                 whole = False
                 break
-            kept[sequence] = found[sequence]
+            kept[sequence] = messages[sequence]
         if not whole:
             horizon = max(kept)
-        found = kept
-    return list(found.values()), whole
+        messages = kept
+    return list(messages.values()), whole
 
 
 async def _page(
@@ -283,9 +286,9 @@ async def _page(
         request["seq"] = after + 1
     else:
         request["start_time"] = since.astimezone(UTC).isoformat()
-    found = await batched_direct_get(bus, stream, request)
-    size = sum(len(data) + len(headers) for data, headers in found)
-    return [_message(data, headers) for data, headers in found], size
+    answer = await batched_direct_get(bus, stream, request)
+    size = sum(len(data) + len(headers) for data, headers in answer)
+    return [_message(data, headers) for data, headers in answer], size
 
 
 def time_of(stamp: str) -> datetime:
@@ -327,7 +330,7 @@ async def last_of_each(
     bus: Bus, names: Sequence[str], *, stream: str = subjects.STREAM
 ) -> list[StoredMessage]:
     """All pages of `pages_of_last` together."""
-    return [one async for page in pages_of_last(bus, names, stream=stream) for one in page]
+    return [message async for page in pages_of_last(bus, names, stream=stream) for message in page]
 
 
 async def last(bus: Bus, subject: str, *, stream: str = subjects.STREAM) -> StoredMessage | None:
@@ -341,8 +344,8 @@ async def newest_sequence(
 ) -> int:
     """The newest sequence of the subjects, with wildcards, read from the leader of the stream; 0 if
     they have no message."""
-    found = await asyncio.gather(*(last(bus, subject, stream=stream) for subject in filters))
-    return max((one.sequence for one in found if one is not None), default=0)
+    newest = await asyncio.gather(*(last(bus, subject, stream=stream) for subject in filters))
+    return max((message.sequence for message in newest if message is not None), default=0)
 
 
 async def message_at(bus: Bus, sequence: int) -> StoredMessage | None:
@@ -362,8 +365,8 @@ async def next_from_leader(
 async def message_by_direct_get(bus: Bus, sequence: int) -> StoredMessage | None:
     """The message of the log with that sequence, from any replica; None if the log has no such
     message. Raises Unavailable or Refused."""
-    found = await read_messages(bus, ["admit.>"], after=sequence - 1, limit=1)
-    return found[0] if found and found[0].sequence == sequence else None
+    messages = await read_messages(bus, ["admit.>"], after=sequence - 1, limit=1)
+    return messages[0] if messages and messages[0].sequence == sequence else None
 
 
 async def _from_leader(bus: Bus, stream: str, query: dict[str, Any]) -> StoredMessage | None:

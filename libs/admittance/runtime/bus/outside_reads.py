@@ -66,7 +66,7 @@ async def ask_in_parts(
     called with the first message of the answer as soon as that message comes. Raises
     PermissionDenied, NoRespondersError, TimeoutError, and the errors of decoding.
     """
-    found: list[P] = []
+    parts: list[P] = []
     complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_answer(_subject: bytes, _reply: bytes, body: bytes, headers: bytes) -> None:
@@ -76,13 +76,13 @@ async def ask_in_parts(
             complete.set_exception(nats.errors.NoRespondersError())
             return
         try:
-            found.append(msgspec.json.decode(body, type=reply))
+            parts.append(msgspec.json.decode(body, type=reply))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             complete.set_exception(error)
             return
-        if len(found) == 1:
-            on_first(found[0])
-        if len(found) >= found[0].parts:
+        if len(parts) == 1:
+            on_first(parts[0])
+        if len(parts) >= parts[0].parts:
             complete.set_result(None)
 
     def on_denied(denied: str) -> None:
@@ -98,7 +98,7 @@ async def ask_in_parts(
     finally:
         nc.on_denied.remove(on_denied)
         await nc.unlisten(subscription)
-    return found
+    return parts
 
 
 async def request_in_parts(
@@ -137,7 +137,7 @@ async def list_objects(bus: Bus, ask: AskObjects, kind: str) -> list[Entry]:
     """All objects of a kind that ``ask`` returns page by page, by key. Raises what ``ask`` raises,
     Unavailable, and Refused.
     """
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     asked: deque[asyncio.Task[list[ObjectsReply]]] = deque()
 
     def begin(after: int) -> None:
@@ -152,38 +152,38 @@ async def list_objects(bus: Bus, ask: AskObjects, kind: str) -> list[Entry]:
     begin(0)
     try:
         while asked:
-            for one in (one for reply in await asked[0] for one in reply.objects):
-                if one.value is not msgspec.UNSET:
-                    found[one.key] = Entry(one.key, bytes(one.value), one.revision)
-                elif (entry := await get_directly(bus, one.key)) is not None:
-                    found[one.key] = entry
+            for stored in (stored for reply in await asked[0] for stored in reply.objects):
+                if stored.value is not msgspec.UNSET:
+                    entries[stored.key] = Entry(stored.key, bytes(stored.value), stored.revision)
+                elif (entry := await get_directly(bus, stored.key)) is not None:
+                    entries[stored.key] = entry
             asked.popleft()
     finally:
         await end_tasks(*asked)
-    return _present(found)
+    return _present(entries)
 
 
 async def read_directly(bus: Bus, pattern: str, *, bucket: str = subjects.BUCKET) -> list[Entry]:
     """All entries under the pattern, by key, read by direct get: only for users that may read the
     whole bucket. Raises Unavailable and Refused.
     """
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     after = 0
     while True:
         page = await read_page(
             bus, pattern, after=after, limit=DIRECT_PAGE, bytes_max=DIRECT_BYTES, bucket=bucket
         )
-        found.update((entry.key, entry) for entry in page)
+        entries.update((entry.key, entry) for entry in page)
         size = sum(len(entry.value or b"") for entry in page)
         # The server may have ended the page because of its size, in which headers count, too.
         if not page or (len(page) < DIRECT_PAGE and size < DIRECT_BYTES // 4):
-            return _present(found)
+            return _present(entries)
         after = page[-1].revision
 
 
-def _present(found: dict[str, Entry]) -> list[Entry]:
+def _present(entries: dict[str, Entry]) -> list[Entry]:
     return sorted(
-        (entry for entry in found.values() if entry.value is not None),
+        (entry for entry in entries.values() if entry.value is not None),
         key=lambda entry: entry.key,
     )
 
@@ -246,12 +246,12 @@ class KeyFollower:
             self._bus.reconnected.remove(self._on_reconnected)
             nc.on_denied_subscription.remove(self._on_denied)
             self._bus.login_refused.remove(self._on_refused)
-            for one in subscriptions:
-                await nc.unlisten(one)
+            for subscription in subscriptions:
+                await nc.unlisten(subscription)
 
     def _on_denied(self, subject: str) -> None:
         spelled = [self._prefix + pattern for pattern in self._patterns]
-        if any(subject == one.lower() for one in spelled):
+        if any(subject == allowed.lower() for allowed in spelled):
             self._on_refused(AccessDenied(self._bus.nc.denial_of(*spelled)))
 
     def _on_refused(self, error: AccessDenied) -> None:
@@ -303,8 +303,8 @@ class KeyFollower:
         counts = {key: self._heard.pop(key) for key in keys}
         for key in keys:
             del self._due[key]
-        found = await asyncio.gather(*(get_directly(self._bus, key) for key in keys))
-        changed = self._newer([entry for entry in found if entry is not None])
+        entries = await asyncio.gather(*(get_directly(self._bus, key) for key in keys))
+        changed = self._newer([entry for entry in entries if entry is not None])
         for key in counts.keys() - {entry.key for entry in changed} - self._due.keys():
             count = counts[key] + 1
             if count < len(PAUSES):
@@ -313,11 +313,11 @@ class KeyFollower:
         return changed
 
     def _newer(self, entries: Sequence[Entry]) -> list[Entry]:
-        changed = [one for one in entries if one.revision > self._known.get(one.key, 0)]
-        for one in changed:
-            self._known[one.key] = one.revision
-            if one.value is None:
-                self._present.discard(one.key)
+        changed = [entry for entry in entries if entry.revision > self._known.get(entry.key, 0)]
+        for entry in changed:
+            self._known[entry.key] = entry.revision
+            if entry.value is None:
+                self._present.discard(entry.key)
             else:
-                self._present.add(one.key)
-        return sorted(changed, key=lambda one: one.revision)
+                self._present.add(entry.key)
+        return sorted(changed, key=lambda entry: entry.revision)

@@ -308,24 +308,24 @@ class Puller:
             self._end_tidying()
             self._tidying = asyncio.create_task(self._tidy(name))
             return name
-        found = await self._not_superseded()
-        if found:
+        known = await self._not_superseded()
+        if known:
             # Use the floor of the newest consumer: an older consumer, of a paused leader, may have
             # acknowledged less.
-            generation, number, _, floor = max(found)
+            generation, number, _, floor = max(known)
             self.floor = max(self.floor, floor)
             if generation == self._generation:
                 self._round = number
         name = await self._create_next()
-        await self._delete(old for _, _, old, _ in found)
+        await self._delete(old for _, _, old, _ in known)
         return name
 
     async def _not_superseded(self) -> list[tuple[int, int, str, int]]:
-        found = await self._consumers.generations()
-        newer = [name for generation, _, name, _ in found if generation > self._generation]
+        known = await self._consumers.generations()
+        newer = [name for generation, _, name, _ in known if generation > self._generation]
         if newer:
             raise Superseded(f"consumer {newer[0]} replaces generation {self._generation}")
-        return found
+        return known
 
     async def _create_next(self) -> str:
         # Messages that were received but not returned yet stay valid: they are in order, and
@@ -361,8 +361,8 @@ class Puller:
         """Deletes the consumers that ``current`` replaced. Ends the reading if a newer generation
         has taken over: then ``current`` itself is deleted."""
         try:
-            found = await self._not_superseded()
-            await self._delete(old for _, _, old, _ in found if old != current)
+            known = await self._not_superseded()
+            await self._delete(old for _, _, old, _ in known if old != current)
         except Superseded as error:
             with suppress(Refused, Unavailable):
                 await self._delete([current])

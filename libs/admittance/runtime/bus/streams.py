@@ -203,11 +203,11 @@ async def ensure(bus: Bus, *, replicas: int = 1, log_days: int = 0, may_write: b
     """
     bus.nc.replicas_wanted = replicas
     for stream in all_streams(replicas, log_days):
-        found = await _config(bus, stream.name)
+        config = await _config(bus, stream.name)
         if not may_write:
-            _check(stream, found)
+            _check(stream, config)
             continue
-        if found is None:
+        if config is None:
             made = {"name": stream.name, **stream.required, **stream.adjustable}
             try:
                 await bus.api(f"STREAM.CREATE.{stream.name}", made)
@@ -215,44 +215,44 @@ async def ensure(bus: Bus, *, replicas: int = 1, log_days: int = 0, may_write: b
                 if error.meaning is not Meaning.TAKEN:
                     raise _creation_error(stream.name, error, replicas) from None
                 # Another service created the stream at the same moment: check its settings.
-            found = await _config(bus, stream.name)
-            if found is None:
+            config = await _config(bus, stream.name)
+            if config is None:
                 # The servers of a cluster need a moment until all of them know a new stream.
                 raise Unavailable(f"stream {stream.name} is being created")
-        found = await _with_subjects(bus, stream, found)
-        wrong = _differences(stream.required, found)
+        config = await _with_subjects(bus, stream, config)
+        wrong = _differences(stream.required, config)
         if wrong:
             raise SetupError(f"stream {stream.name}: {wrong[0]}")
         kept = _CREATION_ONLY - (
             {"max_age"} if log_days and stream.name == subjects.STREAM else set()
         )
         adjustable = {k: v for k, v in stream.adjustable.items() if k not in kept}
-        if _differences(adjustable, found):
-            found = {**found, **adjustable}
+        if _differences(adjustable, config):
+            config = {**config, **adjustable}
             try:
-                await bus.api(f"STREAM.UPDATE.{stream.name}", found)
+                await bus.api(f"STREAM.UPDATE.{stream.name}", config)
             except Refused as error:
                 raise _creation_error(stream.name, error) from None
-        if found.get("num_replicas", 1) < replicas:
-            await _add_replicas(bus, stream.name, found, replicas)
+        if config.get("num_replicas", 1) < replicas:
+            await _add_replicas(bus, stream.name, config, replicas)
 
 
-def _check(stream: Stream, found: Mapping[str, Any] | None) -> None:
+def _check(stream: Stream, config: Mapping[str, Any] | None) -> None:
     """Raises Unavailable if the stream must be created or updated first, and SetupError for a wrong
     required setting."""
-    if found is None:
+    if config is None:
         raise Unavailable(f"stream {stream.name} is missing: the workload-controller creates it")
-    lacks_subjects = set(found.get("subjects") or ()) < set(stream.required["subjects"])
+    lacks_subjects = set(config.get("subjects") or ()) < set(stream.required["subjects"])
     if lacks_subjects:
         raise Unavailable(f"stream {stream.name} is old: the workload-controller updates it")
-    wrong = _differences(stream.required, found)
+    wrong = _differences(stream.required, config)
     if wrong:
         raise SetupError(f"stream {stream.name}: {wrong[0]}")
 
 
-async def _add_replicas(bus: Bus, name: str, found: Mapping[str, Any], replicas: int) -> None:
+async def _add_replicas(bus: Bus, name: str, config: Mapping[str, Any], replicas: int) -> None:
     try:
-        await bus.api(f"STREAM.UPDATE.{name}", {**found, "num_replicas": replicas})
+        await bus.api(f"STREAM.UPDATE.{name}", {**config, "num_replicas": replicas})
     except Refused as error:
         reason = _why_no_replicas(name, error, replicas) or str(error)
         log.warning("replicas_not_added", stream=name, reason=reason)
@@ -260,13 +260,13 @@ async def _add_replicas(bus: Bus, name: str, found: Mapping[str, Any], replicas:
         log.info("replicas_added", stream=name, replicas=replicas)
 
 
-async def _with_subjects(bus: Bus, stream: Stream, found: dict[str, Any]) -> dict[str, Any]:
+async def _with_subjects(bus: Bus, stream: Stream, config: dict[str, Any]) -> dict[str, Any]:
     """Adds the subjects that an existing stream lacks because an earlier version created it;
     returns its settings. A stream that also has other subjects is not changed."""
     wanted = stream.required["subjects"]
-    if not set(found.get("subjects") or ()) < set(wanted):
-        return found
-    grown = {**found, "subjects": wanted}
+    if not set(config.get("subjects") or ()) < set(wanted):
+        return config
+    grown = {**config, "subjects": wanted}
     try:
         await bus.api(f"STREAM.UPDATE.{stream.name}", grown)
     except Refused as error:
@@ -317,17 +317,17 @@ def problems_of(infos: StreamInfos) -> list[StreamProblem]:
     )
 
 
-def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[StreamProblem]:
-    """The settings of streams that differ from the right values. ``found``: the settings of
+def problems(configs: Mapping[str, Mapping[str, Any] | None]) -> list[StreamProblem]:
+    """The settings of streams that differ from the right values. ``configs``: the settings of
     streams; None for a missing stream. Every stream needs as many replicas as the stream with the
     most replicas.
     """
-    replicas = max([config.get("num_replicas", 1) for config in found.values() if config] or [1])
+    replicas = max([config.get("num_replicas", 1) for config in configs.values() if config] or [1])
     result: list[StreamProblem] = []
     for stream in all_streams(replicas):
-        if stream.name not in found:
+        if stream.name not in configs:
             continue
-        config = found[stream.name]
+        config = configs[stream.name]
         if config is None:
             todo = "restore a backup if it had data; else start a service, which creates it empty"
             result.append(StreamProblem(stream.name, "missing", todo))
@@ -340,14 +340,14 @@ def problems(found: Mapping[str, Mapping[str, Any] | None]) -> list[StreamProble
 
 
 def _problem(
-    stream: Stream, setting: str, value: Any, difference: str, found: Mapping[str, Any]
+    stream: Stream, setting: str, value: Any, difference: str, config: Mapping[str, Any]
 ) -> StreamProblem:
     name = stream.name
     match setting:
         case "num_replicas":
             return StreamProblem(name, difference, f"`nats stream edit {name} --replicas {value}`")
         case "max_age" if setting in stream.adjustable:
-            age = int(found.get("max_age") or 0)
+            age = int(config.get("max_age") or 0)
             kept = f"{age / DAY:.3g} days" if age else "without a limit"
             edit = f"`nats stream edit {name} --max-age {value // SECOND}s`"
             todo = f"nothing if it is on purpose, as with ADMIT_LOG_DAYS; else {edit}"
@@ -377,26 +377,26 @@ async def _config(bus: Bus, name: str) -> dict[str, Any] | None:
     return dict(info["config"])
 
 
-def _differences(settings: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def _differences(settings: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     return [
-        f"{setting} is {_shown(found.get(setting))}, {_shown(value)} is needed"
+        f"{setting} is {_shown(config.get(setting))}, {_shown(value)} is needed"
         for setting, value in settings.items()
-        if not _same(value, found.get(setting))
+        if not _same(value, config.get(setting))
     ]
 
 
-def _same(wanted: Any, found: Any) -> bool:
+def _same(wanted: Any, actual: Any) -> bool:
     if isinstance(wanted, list):
-        if not isinstance(found, list) or len(wanted) != len(found):
+        if not isinstance(actual, list) or len(wanted) != len(actual):
             return False
         if all(isinstance(item, str) for item in wanted):
-            return sorted(wanted) == sorted(found)
+            return sorted(wanted) == sorted(actual)
         return all(
             all(theirs.get(key) == value for key, value in ours.items())
-            for ours, theirs in zip(wanted, found, strict=True)
+            for ours, theirs in zip(wanted, actual, strict=True)
         )
     # The server leaves out settings that are false or zero, so these count as equal.
-    return bool(wanted == found or (not wanted and not found))
+    return bool(wanted == actual or (not wanted and not actual))
 
 
 def _shown(value: Any) -> str:

@@ -71,19 +71,19 @@ async def headers_of(
 
 async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]:
     """The next messages of the stream; fewer than `PAGE` if no messages follow."""
-    found: list[tuple[str, bytes]] = []
+    messages: list[tuple[str, bytes]] = []
     moved, over = asyncio.Event(), asyncio.Event()
     errors: list[str] = []
 
     def take(subject: bytes, reply: bytes, _data: bytes, headers: bytes) -> None:
         if reply.startswith(b"$JS.ACK."):
-            found.append((text_of(subject), headers))
+            messages.append((text_of(subject), headers))
         else:
             word = status(headers)
             if word not in NOTHING_LEFT:
                 errors.append(f"{word} {description(headers)}")
             over.set()
-        if len(found) == PAGE:
+        if len(messages) == PAGE:
             over.set()
         moved.set()
 
@@ -106,7 +106,7 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
     if errors:
         # For example, the server was restarted and lost the consumer: then messages are missing.
         raise Unavailable(f"{stream} was not read to its end: {errors[0]}")
-    return found
+    return messages
 
 
 SCHEDULE: Final = "Nats-Schedule"
@@ -174,7 +174,7 @@ async def schedules(bus: Bus) -> tuple[list[Schedule], list[str]]:
     """Returns the schedules on the timers stream, and the stream's subjects that name no workload.
 
     A schedule that changes during the read may be returned or left out. Raises Unavailable."""
-    found: list[Schedule] = []
+    standing: list[Schedule] = []
     strange: list[str] = []
     async for subject, headers in headers_of(bus, subjects.TIMERS, f"{subjects.TIMER_AT}>"):
         try:
@@ -185,8 +185,8 @@ async def schedules(bus: Bus) -> tuple[list[Schedule], list[str]]:
         at = _time(headers.get(SCHEDULE, ""))
         if headers.get(TARGET) != due_subject(kind, namespace, name):
             at = None
-        found.append(Schedule(kind, namespace, name, at, headers.get(UID, "")))
-    return found, strange
+        standing.append(Schedule(kind, namespace, name, at, headers.get(UID, "")))
+    return standing, strange
 
 
 def _time(schedule: str) -> datetime | None:

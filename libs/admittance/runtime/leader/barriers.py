@@ -50,9 +50,9 @@ async def write_echoes(bus: Bus, echoes: Iterable[tuple[str, int]]) -> None:
     wanted = dict(sorted(echoes, key=lambda echo: echo[1]))
     while wanted:
         part = list(wanted.items())[:READS]
-        found = await asyncio.gather(*(bucket.get(bus, echo_key(domain)) for domain, _ in part))
+        present = await asyncio.gather(*(bucket.get(bus, echo_key(domain)) for domain, _ in part))
         due = []
-        for (domain, epoch), entry in zip(part, found, strict=True):
+        for (domain, epoch), entry in zip(part, present, strict=True):
             if epoch > await _epoch_at(bus, entry):
                 due.append((domain, epoch, entry.revision if entry is not None else 0))
             else:

@@ -211,15 +211,15 @@ def leader_metrics(
 
     def read() -> dict[str, dict[Labels, float]]:
         labels = (service,)
-        found: dict[str, dict[Labels, float]] = {
+        values: dict[str, dict[Labels, float]] = {
             LED.name: {labels: len(tuple(elector.lease.leads()))},
             TAKES.name: {labels: elector.takes},
         }
         if elector.round_trip is not None:
-            found[ROUND_TRIP.name] = {labels: elector.round_trip}
+            values[ROUND_TRIP.name] = {labels: elector.round_trip}
         unread = lag()
         if unread is not None:
-            found[UNREAD.name] = {labels: unread}
-        return found
+            values[UNREAD.name] = {labels: unread}
+        return values
 
     return Gauges(LEADER_METRICS, read)

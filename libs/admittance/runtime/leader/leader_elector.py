@@ -240,14 +240,14 @@ class LeaderElector:
     def _stored(self, wanted: Sequence[Takeover], refused: Sequence[str]) -> list[tuple[str, int]]:
         """The refused domains whose newest epoch is from this take all the same: the log had stored
         an earlier copy of the message, and refused the later copy."""
-        found: list[tuple[str, int]] = []
+        taken: list[tuple[str, int]] = []
         for take in wanted:
             newest = self._newest.get(take.domain)
             epoch = self.lease.known(take.domain)
             ours = newest is not None and newest.process == self._process.id
             if take.domain in refused and ours and epoch > take.expected:
-                found += self._took(take.domain, epoch)
-        return found
+                taken += self._took(take.domain, epoch)
+        return taken
 
     async def _begin(self, taken: Sequence[tuple[str, int]], barrier: bool) -> None:
         """Publishes the barriers of taken domains; without a barrier the domains are led now."""
@@ -291,7 +291,7 @@ class LeaderElector:
             return {}
         owners = {self.lease.owner(domain) for domain in wanted}
         led = all(self.lease.led(domain) for domain in wanted)
-        seen = max((at for one, at in self._beats.items() if one in owners), default=None)
+        seen = max((at for instance, at in self._beats.items() if instance in owners), default=None)
         seen = seen or self._leader_seen
         return {
             LEADER: ", ".join(sorted(owners)) if led else NO_LEADER,
@@ -368,13 +368,13 @@ class LeaderElector:
             part = domains[start : start + 200]
             before = [self.lease.known(domain) for domain in part]
             try:
-                found = await asyncio.gather(
+                epochs = await asyncio.gather(
                     *(lease_store.read_epoch(self._bus, domain) for domain in part)
                 )
             except (Refused, Unavailable):
                 self._miss(domains[start:])
                 raise
-            for domain, known, (sequence, epoch) in zip(part, before, found, strict=True):
+            for domain, known, (sequence, epoch) in zip(part, before, epochs, strict=True):
                 self._known.add(domain)
                 self._newest[domain] = epoch
                 if sequence:
@@ -449,7 +449,7 @@ class LeaderElector:
             return news
         news = self.lease.gone(instance)
         seen = self._beats.pop(instance, None)
-        if seen is not None and any(self.lease.owner(one) == instance for one in self._known):
+        if seen is not None and any(self.lease.owner(domain) == instance for domain in self._known):
             self._leader_seen = seen
         return news
 

@@ -53,19 +53,19 @@ async def read_epoch(bus: Bus, domain: str) -> tuple[int, Epoch | None]:
     """The domain's last epoch and its content; (0, None) if the log holds no epoch of the
     domain.
     """
-    found = await last(bus, epoch_subject(domain))
-    if found is None:
+    message = await last(bus, epoch_subject(domain))
+    if message is None:
         return 0, None
     try:
-        content = _epoch(found.data)
+        content = _epoch(message.data)
         if content.domain != domain:
             raise Unreadable(f"the epoch message names another domain: {content.domain}")
     except Unreadable as error:
         # An unreadable epoch message is still the domain's last epoch, so a takeover must expect
         # its sequence.
-        log_set_aside(SetAside(subjects.STREAM, found.subject, found.sequence, str(error)))
-        return found.sequence, None
-    return found.sequence, content
+        log_set_aside(SetAside(subjects.STREAM, message.subject, message.sequence, str(error)))
+        return message.sequence, None
+    return message.sequence, content
 
 
 def process_of(value: bytes) -> str:

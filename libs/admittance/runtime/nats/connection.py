@@ -142,7 +142,7 @@ class Connection(ReconnectingClient):
             if every < timeout:
                 repeating = loop.call_later(every, repeat)
             async with asyncio.timeout(timeout):
-                found = await answer
+                reply = await answer
         except TimeoutError:
             raise nats.errors.TimeoutError from None
         finally:
@@ -153,9 +153,9 @@ class Connection(ReconnectingClient):
             waiting.pop(answer, None)
             if not waiting:
                 self._asked.pop(denied_as, None)
-        if found.headers and found.headers.get("Status") == NO_RESPONDERS:
+        if reply.headers and reply.headers.get("Status") == NO_RESPONDERS:
             raise nats.errors.NoRespondersError
-        return found
+        return reply
 
     async def _publish_again(self, subject: str, payload: bytes, inbox: str) -> None:
         # Without a connection the request ends by itself, or at its timeout.
@@ -185,8 +185,8 @@ class Connection(ReconnectingClient):
     def on_refused(self, text: str) -> PermissionDenied:
         """Ends the requests that get no answer because of a denied permission. The server's text
         comes in lower case; the error of a request has the subject as the request spells it."""
-        found = _DENIED.search(text)
-        what, subject = found.groups() if found else ("", "")
+        match = _DENIED.search(text)
+        what, subject = match.groups() if match else ("", "")
         asked = self._asked.pop(subject, {}) if what == "publish" else {}
         self.denied = f"this login may not {_DENIED_ACTION[what]} {subject}" if what else text
         error = PermissionDenied(self.denial_of(*asked.values()))
@@ -205,7 +205,7 @@ class Connection(ReconnectingClient):
     def denial_of(self, *subjects: str) -> str:
         """The last refusal as a sentence. If the refusal is about one of ``subjects``, the sentence
         has that subject as it is spelled there."""
-        for one in subjects:
-            if self.denied.endswith(f" {one.lower()}"):
-                return self.denied.removesuffix(one.lower()) + one
+        for subject in subjects:
+            if self.denied.endswith(f" {subject.lower()}"):
+                return self.denied.removesuffix(subject.lower()) + subject
         return self.denied

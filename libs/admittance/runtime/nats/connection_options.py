@@ -73,10 +73,12 @@ class ConnectionOptions:
     tls_first: bool = False
 
     def __post_init__(self) -> None:
-        ways = [one for one in ("creds", "user", "token", "token_file") if getattr(self, one)]
+        ways = [
+            option for option in ("creds", "user", "token", "token_file") if getattr(self, option)
+        ]
         if len(ways) > 1:
             raise BadOptions(f"{_shown(ways[0])} and {_shown(ways[1])} are both given: give one")
-        passwords = [one for one in ("password", "password_file") if getattr(self, one)]
+        passwords = [option for option in ("password", "password_file") if getattr(self, option)]
         if len(passwords) > 1:
             both = f"{_shown('password')} and {_shown('password_file')}"
             raise BadOptions(f"{both} are both given: give one")
@@ -103,11 +105,11 @@ class ConnectionOptions:
         """Returns the environment ``base`` with the variables of these options added, for a child
         process.
         """
-        found = {name: value for name, value in base.items() if name not in VARIABLES.values()}
-        for one in fields(self):
-            if value := getattr(self, one.name):
-                found[VARIABLES[one.name]] = "1" if value is True else value
-        return found
+        variables = {name: value for name, value in base.items() if name not in VARIABLES.values()}
+        for option in fields(self):
+            if value := getattr(self, option.name):
+                variables[VARIABLES[option.name]] = "1" if value is True else value
+        return variables
 
 
 NO_OPTIONS: Final = ConnectionOptions()
@@ -116,15 +118,15 @@ NO_OPTIONS: Final = ConnectionOptions()
 def names_a_login(env: Mapping[str, str], url: str = "") -> bool:
     """Whether a variable or the address ``url`` names a login, so that the login of the server's
     context is not used. A client certificate is a login."""
-    named = any(env.get(VARIABLES[one]) for one in (*LOGINS, "tls_cert"))
+    named = any(env.get(VARIABLES[login]) for login in (*LOGINS, "tls_cert"))
     return named or "@" in url or "@" in env.get(URL_VARIABLE, "")
 
 
 def server_url(env: Mapping[str, str] = os.environ, url: str | None = None) -> str:
     """The address of the server: ``url``, else ADMIT_NATS_URL, else that of the current context,
     else the default. Raises BadOptions for a damaged context."""
-    if found := url or env.get(URL_VARIABLE):
-        return found
+    if text := url or env.get(URL_VARIABLE):
+        return text
     try:
         context = contexts.current(env)
     except contexts.BadContext as error:
@@ -143,27 +145,27 @@ def connection_options(
     context names it. Any login in ``given`` or ``url`` replaces the whole login in the variables.
     Without a login, login and TLS are those of the server's context. Raises BadOptions.
     """
-    found = {name: value for name, value in (given or {}).items() if value not in (None, False)}
-    for name, value in found.items():
+    values = {name: value for name, value in (given or {}).items() if value not in (None, False)}
+    for name, value in values.items():
         if value == "":
             raise BadOptions(f"{OPTIONS.get(name, name)} is empty")
     taken = set(VARIABLES) - LOGINS
-    if not LOGINS & found.keys() and "@" not in (url or ""):
+    if not LOGINS & values.keys() and "@" not in (url or ""):
         taken |= LOGINS
-    elif "user" in found and not PASSWORDS & found.keys():
+    elif "user" in values and not PASSWORDS & values.keys():
         taken |= PASSWORDS
     for name in taken:
         if text := env.get(VARIABLES[name]):
-            found.setdefault(name, text)
-    first = found.get("tls_first", False)
+            values.setdefault(name, text)
+    first = values.get("tls_first", False)
     if isinstance(first, str):
         if first.lower() not in YES_OR_NO:
             raise BadOptions(f"{VARIABLES['tls_first']}={first!r} is not 1 or 0")
-        found["tls_first"] = YES_OR_NO[first.lower()]
+        values["tls_first"] = YES_OR_NO[first.lower()]
     server = server_url(env, url)
-    if not LOGINS & found.keys() and "@" not in server:
-        found = {**_of_context(env, server), **found}
-    return ConnectionOptions(**found)
+    if not LOGINS & values.keys() and "@" not in server:
+        values = {**_of_context(env, server), **values}
+    return ConnectionOptions(**values)
 
 
 def _of_context(env: Mapping[str, str], server: str) -> dict[str, Any]:

@@ -53,9 +53,9 @@ class Context:
     @property
     def access(self) -> dict[str, Any]:
         """Login and TLS, by field of `ConnectionOptions`; without fields that are not set."""
-        found = asdict(self)
+        values = asdict(self)
         about = ("name", "url", "data_dir")
-        return {one: value for one, value in found.items() if value and one not in about}
+        return {name: value for name, value in values.items() if value and name not in about}
 
 
 def folder_of(env: Mapping[str, str]) -> Path | None:
@@ -113,26 +113,26 @@ def context_of(env: Mapping[str, str], url: str) -> Context | None:
     by name. None if no context has these servers. A damaged context counts as absent; raises
     BadContext if the damaged context has the name that `admit up` gives the server.
     """
-    found = names(env)
-    if not found:
+    known = names(env)
+    if not known:
         return None
     with suppress(BadContext):
         first = current_name(env)
-        found.sort(key=lambda name: name != first)
+        known.sort(key=lambda name: name != first)
     try:
         wanted = _addresses(url)
     except BadUrl:
         return None
-    own = {local_name(one) for one in wanted if one.startswith("nats://127.0.0.1:")}
-    for name in found:
+    own = {local_name(url) for url in wanted if url.startswith("nats://127.0.0.1:")}
+    for name in known:
         try:
-            one = context_named(env, name)
+            context = context_named(env, name)
         except BadContext:
             if name in own:
                 raise
             continue
-        if wanted <= _addresses(one.url):
-            return one
+        if wanted <= _addresses(context.url):
+            return context
     return None
 
 
@@ -145,7 +145,7 @@ def write(env: Mapping[str, str], context: Context, *, current: bool = True) -> 
     import json
 
     path = folder / "contexts" / f"{context.name}.json"
-    kept = {one: value for one, value in asdict(context).items() if value}
+    kept = {name: value for name, value in asdict(context).items() if value}
     _write(path, json.dumps({"version": VERSION, **kept}, indent=2))
     if current:
         _write(folder / "current", context.name)
@@ -154,12 +154,12 @@ def write(env: Mapping[str, str], context: Context, *, current: bool = True) -> 
 
 def use(env: Mapping[str, str], name: str) -> Context:
     """Makes the context of that name the current one, by the user's choice. Raises BadContext."""
-    found = context_named(env, name)
+    context = context_named(env, name)
     folder = folder_of(env)
     assert folder is not None
     _write(folder / "current", name)
     _write(folder / "chosen", name)
-    return found
+    return context
 
 
 def is_chosen(env: Mapping[str, str]) -> bool:
@@ -173,8 +173,8 @@ def listens(context: Context, seconds: float = PROBE_SECONDS) -> bool:
     """Whether a program listens at a server of the context."""
     import socket
 
-    for one in read_urls(context.url):
-        parts = urlsplit(one.address)
+    for server in read_urls(context.url):
+        parts = urlsplit(server.address)
         place = parts.hostname or "", parts.port or (443 if parts.scheme == "wss" else 80)
         with suppress(OSError, OverflowError), socket.create_connection(place, seconds):
             return True
@@ -183,18 +183,18 @@ def listens(context: Context, seconds: float = PROBE_SECONDS) -> bool:
 
 def running(env: Mapping[str, str]) -> list[Context]:
     """The contexts of `admit up` of this machine whose servers run, sorted by name."""
-    found = []
+    contexts = []
     for name in names(env):
         with suppress(BadContext):
-            one = context_named(env, name)
-            if is_own(one) and listens(one):
-                found.append(one)
-    return found
+            context = context_named(env, name)
+            if is_own(context) and listens(context):
+                contexts.append(context)
+    return contexts
 
 
 def is_own(context: Context) -> bool:
     """Whether an `admit up` of this machine wrote the context."""
-    local = all(is_loopback(one.address) for one in read_urls(context.url))
+    local = all(is_loopback(server.address) for server in read_urls(context.url))
     return local and context.name == local_name(context.url)
 
 
@@ -217,12 +217,12 @@ def names(env: Mapping[str, str]) -> list[str]:
     except OSError:
         # A service may run as a Unix user that cannot read the home folder of its environment.
         return []
-    return sorted(one.stem for one in files if one.suffix == ".json" and _NAME.match(one.stem))
+    return sorted(file.stem for file in files if file.suffix == ".json" and _NAME.match(file.stem))
 
 
 def _addresses(url: str) -> frozenset[str]:
     """The servers of a URL without logins. All names of the loopback count as one."""
-    return frozenset(_LOOPBACK.sub("//127.0.0.1", one.address) for one in read_urls(url))
+    return frozenset(_LOOPBACK.sub("//127.0.0.1", server.address) for server in read_urls(url))
 
 
 def _read(path: Path) -> str | None:
@@ -230,8 +230,8 @@ def _read(path: Path) -> str | None:
     try:
         # Without O_NONBLOCK a pipe would block the command until another program writes to it.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 raise BadContext(f"cannot read {path}: it is not a file")
             data = file.read(BYTES_MAX + 1)
     except (FileNotFoundError, NotADirectoryError):
@@ -242,9 +242,9 @@ def _read(path: Path) -> str | None:
         raise BadContext(f"cannot read {path}: permission denied") from None
     except OSError as error:
         raise BadContext(f"cannot read {path}: {error.strerror}") from None
-    if found.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
-        raise BadContext(f"{path} belongs to another Unix user (uid {found.st_uid}): delete it")
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if status.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
+        raise BadContext(f"{path} belongs to another Unix user (uid {status.st_uid}): delete it")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise BadContext(f"other users may read {path}: run `chmod 600 {path}`")
     try:
         if len(data) > BYTES_MAX:
@@ -268,18 +268,18 @@ def _parsed(path: Path, name: str, text: str) -> Context:
             f"{path} has version {version!r}, and this `admit` reads version {VERSION}: use a "
             "newer `admit`"
         )
-    known = {one.name for one in fields(Context)}
-    kinds = {one: bool if one == "tls_first" else str for one in known}
-    found = {key: value for key, value in content.items() if key in known}
-    if {"name", "url"} - found.keys() or any(
-        not isinstance(value, kinds[key]) for key, value in found.items()
+    known = {field.name for field in fields(Context)}
+    kinds = {name: bool if name == "tls_first" else str for name in known}
+    values = {key: value for key, value in content.items() if key in known}
+    if {"name", "url"} - values.keys() or any(
+        not isinstance(value, kinds[key]) for key, value in values.items()
     ):
         raise BadContext(damaged)
     try:
-        _addresses(found["url"])
+        _addresses(values["url"])
     except BadUrl:
         raise BadContext(damaged) from None
-    return Context(**{**found, "name": name})
+    return Context(**{**values, "name": name})
 
 
 def _write(path: Path, text: str) -> None:

@@ -69,9 +69,9 @@ def read_user_key(path: str) -> UserKey:
     text = read_secret(path, "credentials file", holds=_SEED)
     wrong = f"the credentials file {path} is not valid"
     seed = _SEED.search(text)
-    found = _JWT.search(text)
+    match = _JWT.search(text)
     if seed is None:
-        what = "a JWT but no seed" if found else "neither a user's JWT with its seed nor a seed"
+        what = "a JWT but no seed" if match else "neither a user's JWT with its seed nor a seed"
         raise AccessDenied(f"{wrong}: the file has {what}; get a new file")
     kind = seed[0][:2]
     if kind != "SU":
@@ -93,19 +93,19 @@ def read_user_key(path: str) -> UserKey:
     user = written[1].strip() if written else ""
     role = written[1].strip() if (written := _ROLE.search(text)) else ""
     spaces = tuple(written[1].split()) if (written := _NAMESPACES.search(text)) else ()
-    if found is None:
+    if match is None:
         return UserKey(public, None, None, sign, inbox, user, role, spaces)
-    if (claims := claims_of(found[0])) is None:
+    if (claims := claims_of(match[0])) is None:
         raise AccessDenied(f"{wrong}: its JWT is damaged; get a new file")
     if claims.sub != public:
         raise AccessDenied(f"{wrong}: its seed does not belong to its JWT; get a new file")
-    return UserKey(public, found[0], claims, sign, inbox, user, role, spaces)
+    return UserKey(public, match[0], claims, sign, inbox, user, role, spaces)
 
 
 def jwt_in(text: str) -> str:
     """The JWT in a text; "": there is none."""
-    found = _JWT.search(text)
-    return found[0] if found else ""
+    match = _JWT.search(text)
+    return match[0] if match else ""
 
 
 def has_seed(text: str) -> bool:
@@ -115,11 +115,11 @@ def has_seed(text: str) -> bool:
 
 def claims_of(jwt: str) -> JwtClaims | None:
     """The claims of a user's JWT; None if it is damaged."""
-    found = _JWT.search(jwt)
-    if found is None:
+    match = _JWT.search(jwt)
+    if match is None:
         return None
     try:
-        padded = found[1] + "=" * (-len(found[1]) % 4)
+        padded = match[1] + "=" * (-len(match[1]) % 4)
         return msgspec.json.decode(urlsafe_b64decode(padded), type=JwtClaims)
     except (msgspec.MsgspecError, ValueError):
         return None

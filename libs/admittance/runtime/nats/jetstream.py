@@ -84,7 +84,9 @@ def check_batch(messages: Sequence[Outgoing]) -> None:
         raise ValueError("an atomic batch needs at least one message")
     if len(messages) > BATCH_MAX:
         raise TooBig(0, f"{len(messages)} messages in one batch, {BATCH_MAX} are allowed")
-    expecting = [one.subject for one in messages if one.headers and EXPECTED in one.headers]
+    expecting = [
+        message.subject for message in messages if message.headers and EXPECTED in message.headers
+    ]
     if len(expecting) != len(set(expecting)) and not only_fences(messages):
         # The server would refuse such a batch as busy (10164) at every attempt.
         raise ValueError("a batch expects two revisions of one key")
@@ -129,7 +131,7 @@ class FenceLane:
         known. Raises what ``send`` raises.
         """
         loop = asyncio.get_running_loop()
-        put = [(one, loop.create_future()) for one in messages]
+        put = [(message, loop.create_future()) for message in messages]
         self._waiting += put
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="fence lane")
@@ -142,13 +144,13 @@ class FenceLane:
             try:
                 outcomes = await self._send([message for message, _ in part])
             except Exception as error:
-                for one in waiting:
-                    if not one.done():
-                        one.set_exception(error)
+                for waiter in waiting:
+                    if not waiter.done():
+                        waiter.set_exception(error)
                 continue
-            for one, outcome in zip(waiting, outcomes, strict=True):
-                if not one.done():
-                    one.set_result(outcome)
+            for waiter, outcome in zip(waiting, outcomes, strict=True):
+                if not waiter.done():
+                    waiter.set_result(outcome)
         self._ended()
 
 

@@ -188,17 +188,17 @@ def _answering(
         headers: dict[str, str] | None = None
         more: list[bytes] = []
         try:
-            found = await handler(request.data, request.subject)
-            if isinstance(found, HealthReply):
-                found = replace(
-                    found,
+            answered = await handler(request.data, request.subject)
+            if isinstance(answered, HealthReply):
+                answered = replace(
+                    answered,
                     denied=_denied_lately(nc.denials),
                     user=nc.user,
                     time=clock.now(),
                     replicas=nc.replicas_wanted,
                     findings=own_findings(),
                 )
-            parts = found.messages if isinstance(found, Parts) else (found,)
+            parts = answered.messages if isinstance(answered, Parts) else (answered,)
             reply, *more = map(_encode, parts)
         except (msgspec.MsgspecError, BadToken, ValueError, RecursionError) as error:
             reply, headers = _failure("400", str(error) or type(error).__name__)
@@ -229,7 +229,11 @@ def _denied_lately(denials: Mapping[str, float]) -> tuple[str, ...]:
     was published a while ago."""
     since = clock.monotonic() - DENIED_SECONDS
     return tuple(
-        sorted(one for one, at in denials.items() if at >= since or one.startswith("subscribe "))
+        sorted(
+            denial
+            for denial, at in denials.items()
+            if at >= since or denial.startswith("subscribe ")
+        )
     )
 
 
@@ -249,5 +253,5 @@ def _name(subject: str) -> str:
 
 @cache
 def _version() -> str:
-    found: Any = re.match(r"\d+\.\d+\.\d+", version("admittance"))
-    return found.group() if found else "0.0.0"
+    match: Any = re.match(r"\d+\.\d+\.\d+", version("admittance"))
+    return match.group() if match else "0.0.0"

@@ -148,14 +148,14 @@ async def _open(
         servers = read_urls(url)
     except BadUrl as error:
         raise SetupError(f"{error}: check --nats URL or ADMIT_NATS_URL") from None
-    logins = {one.address: one.login for one in servers if one.login is not None}
+    logins = {server.address: server.login for server in servers if server.login is not None}
     # Servers are tried in random order, so that the clients of a cluster spread over its servers.
     order = chance.shuffled(servers)
     deadline = clock.monotonic() + CONNECT_ALL_SECONDS
     failures: list[AdmittanceError] = []
     for number, server in enumerate(order):
         left = (deadline - clock.monotonic()) / (len(order) - number)
-        addresses = [server.address, *(one.address for one in order if one is not server)]
+        addresses = [server.address, *(other.address for other in order if other is not server)]
         target = _Target(shown(url), server.login or next(iter(logins.values()), None), access)
         for pause in (0.0, RELOAD_SECONDS):
             await asyncio.sleep(pause)

@@ -34,7 +34,7 @@ class ServerTurns:
         """
         if self._last:
             self._tried[self._last] = now
-        server = min(servers, key=lambda one: self._turns.get(one, 0))
+        server = min(servers, key=lambda server: self._turns.get(server, 0))
         pause = self._wait if now < self._tried.get(server, -inf) + self._wait else 0.0
         self._turns[server] = next(self._turn)
         self._tried[server] = now + pause

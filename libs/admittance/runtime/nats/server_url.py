@@ -36,17 +36,17 @@ def read_urls(text: str) -> list[ServerUrl]:
     """The servers in a comma-separated text. Raises BadUrl for a text that is not a server's
     address.
     """
-    return [_read(one.strip()) for one in text.split(",")]
+    return [_read(part.strip()) for part in text.split(",")]
 
 
 def shown(text: str) -> str:
     """The text without passwords and tokens, to show to people."""
     try:
-        parts = [_split(one.strip()) for one in text.split(",")]
+        parts = [_split(url.strip()) for url in text.split(",")]
     except BadUrl:
         # The text cannot be parsed but may contain a secret, so nothing of the text is shown.
         return HIDDEN if "@" in text else text
-    return ",".join(_shown(one) for one in parts)
+    return ",".join(_shown(part) for part in parts)
 
 
 def is_loopback(address: str) -> bool:

@@ -203,7 +203,7 @@ class AuthStore:
         with self._locked() as content:
             if wrong := "; ".join(problems(added)):
                 raise SetupError(wrong)
-            if any(one.name == user.name for one in content.users):
+            if any(known.name == user.name for known in content.users):
                 raise SetupError(
                     f"there is a user {user.name} already: choose another name, or revoke that "
                     f"user with `{_revoke(user)}`"
@@ -227,7 +227,7 @@ class AuthStore:
                     f"{self.folder} has users with JWTs, and `admit up` and compose.yaml use "
                     "NKeys: name another folder"
                 )
-            users = {one.name: one for one in content.users}
+            users = {user.name: user for user in content.users}
             for user in wanted:
                 path = credentials_file(folder or self.folder, user.name)
                 users[user.name] = self._provided(user, users.get(user.name), path)
@@ -280,11 +280,11 @@ class AuthStore:
 
     def note_renewed(self, made: Sequence[NewJwt]) -> None:
         """Notes which JWT of each user is its newest."""
-        issued = {one.user.key: one.issued for one in made}
+        issued = {renewed.user.key: renewed.issued for renewed in made}
         with self._locked() as content:
             users = [
-                msgspec.structs.replace(one, issued=max(one.issued, issued.get(one.key, 0)))
-                for one in content.users
+                msgspec.structs.replace(user, issued=max(user.issued, issued.get(user.key, 0)))
+                for user in content.users
             ]
             self._save(msgspec.structs.replace(content, users=tuple(users)))
 
@@ -292,10 +292,10 @@ class AuthStore:
         """Revokes the JWTs of the users but the newest of each. Returns the users that had older
         ones."""
         with self._locked() as content:
-            found = [_named(content.users, name, self.folder) for name in names]
-            renewed = [one for one in found if one.issued]
+            users = [_named(content.users, name, self.folder) for name in names]
+            renewed = [user for user in users if user.issued]
             if renewed:
-                ends = [revocation(one, at=one.issued - 1) for one in renewed]
+                ends = [revocation(user, at=user.issued - 1) for user in renewed]
                 revoked = _with(content.revoked, ends)
                 self._save(msgspec.structs.replace(content, revoked=revoked), config_first=True)
         return renewed
@@ -304,7 +304,7 @@ class AuthStore:
         """Removes the user and returns it."""
         with self._locked() as content:
             gone = _named(content.users, name, self.folder)
-            left = tuple(one for one in content.users if one is not gone)
+            left = tuple(user for user in content.users if user is not gone)
             revoked = content.revoked
             if content.issuer is not None:
                 revoked = _with(revoked, [revocation(gone)])
@@ -319,7 +319,7 @@ class AuthStore:
             return []
         with self._locked() as content:
             gone = expired_users(content.users, now)
-            left = tuple(one for one in content.users if one not in gone)
+            left = tuple(user for user in content.users if user not in gone)
             self._save(msgspec.structs.replace(content, users=left), config_first=True)
         return gone
 
@@ -379,9 +379,9 @@ class AuthStore:
                 f"{VERSIONS[-1]}: use a newer `admit`"
             )
         wrong = [
-            f"user {user.name}: {one}"
+            f"user {user.name}: {problem}"
             for user in content.users
-            for one in problems(user, is_stored=True)
+            for problem in problems(user, is_stored=True)
         ]
         names = [user.name for user in content.users]
         wrong += [f"two users {name}" for name in dict.fromkeys(names) if names.count(name) > 1]
@@ -413,7 +413,7 @@ class AuthStore:
 
     def _check_folder(self) -> None:
         try:
-            found = self.folder.stat()
+            status = self.folder.stat()
         except FileNotFoundError:
             raise SetupError(
                 f"{self.folder} does not exist: make it with "
@@ -421,20 +421,23 @@ class AuthStore:
             ) from None
         except OSError as error:
             raise SetupError(f"cannot read {self.folder}: {error.strerror}") from None
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             raise SetupError(f"{self.folder} is not a folder: name another with --dir")
         if not (self.folder / USERS).exists():
             raise SetupError(
                 f"{self.folder} has no {USERS}: make a new folder with `admit auth init DIR`, or "
                 "name another with --dir"
             )
-        check_own(self.folder, found, "700")
+        check_own(self.folder, status, "700")
 
 
 def _with(revoked: Sequence[Revoked], more: Sequence[Revoked]) -> tuple[Revoked, ...]:
     """The revocations that are still needed, one for each key."""
-    keys = {one.key for one in more}
-    return (*(one for one in still_needed(revoked) if one.key not in keys), *more)
+    keys = {revocation.key for revocation in more}
+    return (
+        *(revocation for revocation in still_needed(revoked) if revocation.key not in keys),
+        *more,
+    )
 
 
 def _named(users: Sequence[User], name: str, folder: Path) -> User:

@@ -77,6 +77,6 @@ def _text_of(path: Path) -> str:
 
 def read_jwt(path: Path) -> str:
     """The JWT in a file that an administrator sent. Raises SetupError."""
-    if found := jwt_in(_text_of(path)):
-        return found
+    if jwt := jwt_in(_text_of(path)):
+        return jwt
     raise SetupError(f"{path} has no JWT: name the file that `admit auth renew` wrote")

@@ -198,8 +198,8 @@ class EmbeddedServer:
         """
         with suppress(OSError):
             text = (self.data_dir / "nats.conf").read_text()
-            if found := re.search(r'^  sync_interval: "([^"]*)"$', text, re.MULTILINE):
-                return found[1]
+            if match := re.search(r'^  sync_interval: "([^"]*)"$', text, re.MULTILINE):
+                return match[1]
         return SYNC_DEFAULT
 
     # The folder. ------------------------------------------------------------------------
@@ -265,10 +265,10 @@ class EmbeddedServer:
         for process in servers_of(config):
             with suppress(psutil.Error, OSError, ValueError):
                 port = int((self.data_dir / "port").read_text())
-                found = Running(pid=process.pid, started=process.create_time(), port=port)
-                if is_running(found):
-                    (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(found))
-                    return found
+                running = Running(pid=process.pid, started=process.create_time(), port=port)
+                if is_running(running):
+                    (self.data_dir / "nats.json").write_bytes(msgspec.json.encode(running))
+                    return running
         return None
 
     # The process. -----------------------------------------------------------------------

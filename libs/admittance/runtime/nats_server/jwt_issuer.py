@@ -30,7 +30,7 @@ from admittance.runtime import chance, clock
 
 OPERATOR: Final = "OPERATOR"
 SEED_BYTES: Final = 32
-KEYS: Final = (OPERATOR, *(one.value for one in Account))
+KEYS: Final = (OPERATOR, *(account.value for account in Account))
 """The names of the keys of an issuer, which are the operator's and those of the accounts."""
 _PREFIXES: Final = {OPERATOR: nkeys.PREFIX_BYTE_OPERATOR}
 ALWAYS: Final = 1 << 40
@@ -123,14 +123,14 @@ class JwtIssuer:
         operator, gone = self._key(OPERATOR), list(revoked)
         issued = issued or _seconds(clock.now())
         return {
-            self._public[one]: sign_jwt(
+            self._public[account]: sign_jwt(
                 operator,
-                self._public[one],
-                one,
-                account_claims(one, self._public, gone),
+                self._public[account],
+                account,
+                account_claims(account, self._public, gone),
                 issued=issued,
             )
-            for one in Account
+            for account in Account
         }
 
     def config(self, revoked: Iterable[Revoked], folder: str, issued: int = 0) -> str:
@@ -192,7 +192,9 @@ def revocation(user: User, *, at: int = ALWAYS) -> Revoked:
 def still_needed(revoked: Iterable[Revoked]) -> tuple[Revoked, ...]:
     """The revocations of JWTs that have not expired."""
     now = _seconds(clock.now())
-    return tuple(one for one in revoked if not one.expires or one.expires > now)
+    return tuple(
+        revocation for revocation in revoked if not revocation.expires or revocation.expires > now
+    )
 
 
 def _expiry(user: User) -> int:

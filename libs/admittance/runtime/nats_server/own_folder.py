@@ -16,11 +16,11 @@ def own_folder(folder: Path) -> None:
     reads and starts. Raises OSError if it cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    found = folder.stat()
+    status = folder.stat()
     what = ""
-    if found.st_uid not in (os.geteuid(), 0):
-        what = f"belongs to another Unix user (uid {found.st_uid})"
-    elif found.st_mode & stat.S_IWOTH:
+    if status.st_uid not in (os.geteuid(), 0):
+        what = f"belongs to another Unix user (uid {status.st_uid})"
+    elif status.st_mode & stat.S_IWOTH:
         what = "may be changed by every Unix user"
     if what:
         raise SetupError(

@@ -30,15 +30,15 @@ def read_own(path: Path) -> bytes:
     return data
 
 
-def check_own(path: Path, found: os.stat_result, mode: str) -> None:
+def check_own(path: Path, status: os.stat_result, mode: str) -> None:
     """Raises SetupError if the file or folder belongs to another Unix user, unless this process is
     root, or if other Unix users may use it. ``mode``: the mode that it should have."""
-    if os.geteuid() not in (found.st_uid, 0):
+    if os.geteuid() not in (status.st_uid, 0):
         raise SetupError(
-            f"{path} belongs to another Unix user (uid {found.st_uid}): run this command as that "
+            f"{path} belongs to another Unix user (uid {status.st_uid}): run this command as that "
             "user"
         )
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise SetupError(f"other users may use {path}: run `chmod {mode} {path}`")
 
 
@@ -64,12 +64,12 @@ def change_secret_file(path: Path, text: str) -> None:
     symbolic link to it stays one. Raises SetupError."""
     try:
         target = path.resolve()
-        found = target.stat()
+        status = target.stat()
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}") from None
-    if os.geteuid() not in (found.st_uid, 0):
-        raise SetupError(f"cannot write {path}: it belongs to another Unix user ({found.st_uid})")
-    _write(target, text, found)
+    if os.geteuid() not in (status.st_uid, 0):
+        raise SetupError(f"cannot write {path}: it belongs to another Unix user ({status.st_uid})")
+    _write(target, text, status)
 
 
 def _write(path: Path, text: str, before: os.stat_result | None) -> None:

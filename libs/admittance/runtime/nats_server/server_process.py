@@ -34,9 +34,9 @@ def binary() -> str:
     PATH. Raises SetupError if there is no nats-server program.
     """
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
-        found = folder / "nats-server"
-        if os.access(found, os.X_OK):
-            return str(found)
+        installed = folder / "nats-server"
+        if os.access(installed, os.X_OK):
+            return str(installed)
     on_path = shutil.which("nats-server")
     if on_path:
         return on_path

@@ -82,8 +82,8 @@ async def _push(connection: Connection, jwts: Mapping[str, str]) -> int:
     """Sends the JWTs of accounts to all nats-servers of a cluster; returns the number of
     servers.
     """
-    found = await asyncio.gather(*(_push_one(connection, *one) for one in jwts.items()))
-    return len(set().union(*found))
+    pushed = await asyncio.gather(*(_push_one(connection, *item) for item in jwts.items()))
+    return len(set().union(*pushed))
 
 
 async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
@@ -93,10 +93,10 @@ async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
     subscription = await connection.subscribe(inbox := connection.new_inbox())
     subject = f"$SYS.REQ.ACCOUNT.{account}.CLAIMS.UPDATE"
     await connection.publish(subject, jwt.encode(), reply=inbox)
-    found: set[str] = set()
+    answered: set[str] = set()
     with suppress(TimeoutError, asyncio.TimeoutError):
         while True:
-            limit = QUIET_SECONDS if found else ANSWER_SECONDS
+            limit = QUIET_SECONDS if answered else ANSWER_SECONDS
             message = await subscription.next_msg(timeout=limit)
             if not message.data:
                 raise Unavailable(
@@ -108,10 +108,10 @@ async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
                     f"the server {answer.server.name} refuses a JWT of its accounts "
                     f"({answer.error.description}): the users that it had remain"
                 )
-            found.add(answer.server.id)
-    if not found:
+            answered.add(answer.server.id)
+    if not answered:
         raise Unavailable("the server does not answer: restart it")
-    return found
+    return answered
 
 
 async def reload(url: str, seed_file: str, access: ConnectionOptions) -> int:

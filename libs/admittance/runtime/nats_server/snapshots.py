@@ -198,8 +198,8 @@ def _failure(name: str, answer: bytes) -> Exception:
     error = msgspec.json.decode(answer, type=_CreateReply).error or {}
     why = error.get("description", "no reason given")
     code = int(error.get("err_code") or 0)
-    found = refusal(code, why, status=int(error.get("code") or 400))
-    return found if type(found) is not Refused else SetupError(f"stream {name}: {why}")
+    refused = refusal(code, why, status=int(error.get("code") or 400))
+    return refused if type(refused) is not Refused else SetupError(f"stream {name}: {why}")
 
 
 FILLED_AT_ONCE: Final = 2_000
@@ -242,10 +242,10 @@ async def _fill(bus: Bus, stream: str, last: int, end: int) -> int:
     while last < end:
         count = min(end - last, FILLED_AT_ONCE)
         await bus.publish_unacknowledged(*[(subject, b"")] * (count - 1))
-        found = await bus.publish(Outgoing(subject, b""))
-        if not last < found <= last + count:
+        newest = await bus.publish(Outgoing(subject, b""))
+        if not last < newest <= last + count:
             raise _written_by_others(stream)
-        last = found
+        last = newest
     return last
 
 

@@ -118,8 +118,8 @@ class AdminPort:
         try:
             yield
         finally:
-            for one in metrics:
-                self._metrics.remove(one)
+            for metric in metrics:
+                self._metrics.remove(metric)
 
     # Answers, in threads of the server. ---------------------------------------------
 
@@ -155,10 +155,10 @@ class AdminPort:
             services = list(self._readiness.items())
             if not services:
                 return ["no service has started yet"]
-            found = await asyncio.gather(*(_reason(why_not) for _, why_not in services))
+            given = await asyncio.gather(*(_reason(why_not) for _, why_not in services))
             return [
                 why if why.startswith(name) else f"{name} is not ready: {why}"
-                for (name, _), why in zip(services, found, strict=True)
+                for (name, _), why in zip(services, given, strict=True)
                 if why
             ]
 
@@ -188,7 +188,7 @@ async def _reason(why_not: WhyNotReady | None) -> str:
 
 def _status(reasons: list[str]) -> tuple[HTTPStatus, list[bytes]]:
     if reasons:
-        return HTTPStatus.SERVICE_UNAVAILABLE, [f"{one}\n".encode() for one in reasons]
+        return HTTPStatus.SERVICE_UNAVAILABLE, [f"{reason}\n".encode() for reason in reasons]
     return HTTPStatus.OK, [b"ok\n"]
 
 

@@ -65,12 +65,12 @@ async def trouble(
             if not message.data:
                 return "no service answers"
             try:
-                found = _reply.decode(message.data)
+                reply = _reply.decode(message.data)
             except BROKEN:
                 continue
-            if found.service == service and is_ours(found.instance):
-                reason = found.details.get(TROUBLE) or found.error
-                if found.ready and not reason:
+            if reply.service == service and is_ours(reply.instance):
+                reason = reply.details.get(TROUBLE) or reply.error
+                if reply.ready and not reason:
                     return ""
                 return f"{service} is not ready: {reason or 'starting'}"
     except nats.errors.Error:
@@ -108,9 +108,9 @@ async def why_not_ready(bus: Bus, settings: Settings) -> str:
     if not bus.nc.is_connected:
         return "no connection to the bus"
     try:
-        found = await trouble(
+        why = await trouble(
             bus.nc, settings.service, lambda name: name == settings.instance, seconds=ANSWER_SECONDS
         )
     except nats.errors.Error as error:
-        found = f"the bus is not available: {error}"
-    return " ".join(found.split())
+        why = f"the bus is not available: {error}"
+    return " ".join(why.split())

@@ -242,8 +242,8 @@ def text_list(env: Mapping[str, str], name: str) -> tuple[str, ...]:
 def object_names(env: Mapping[str, str], name: str) -> tuple[str, ...]:
     """The comma-separated names of objects in a variable, in order, without duplicates. Raises
     SetupError for text that is not a valid name."""
-    found = text_list(env, name)
-    for one in found:
-        if complaint := name_error(one):
+    names = text_list(env, name)
+    for object_name in names:
+        if complaint := name_error(object_name):
             raise SetupError(f"{name}: {complaint}")
-    return found
+    return names

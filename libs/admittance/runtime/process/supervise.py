@@ -77,24 +77,24 @@ async def supervise(
                 )
             finally:
                 serving.cancel()
-            if stop.is_set() or any(one.done() for one in running):
+            if stop.is_set() or any(service.done() for service in running):
                 break
         else:
             if ready is not None:
                 ready()
         await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
-        for one in running:
-            if one.done():
-                one.result()
+        for ending in running:
+            if ending.done():
+                ending.result()
     finally:
         stopping.cancel()
-        for one in reversed(running):
-            one.cancel()
-            done, _ = await asyncio.wait([one], timeout=grace_seconds)
+        for ending in reversed(running):
+            ending.cancel()
+            done, _ = await asyncio.wait([ending], timeout=grace_seconds)
             if not done:
-                log.warning("service_does_not_end", service=one.get_name())
-            elif not one.cancelled():
-                one.exception()
+                log.warning("service_does_not_end", service=ending.get_name())
+            elif not ending.cancelled():
+                ending.exception()
 
 
 async def _keep(task: ServiceTask, serves: asyncio.Event) -> None:

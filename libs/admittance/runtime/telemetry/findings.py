@@ -50,13 +50,13 @@ def own_findings() -> tuple[Finding, ...]:
     """The findings of all sources of this process. A source that raises an exception is logged, and
     its findings are missing from the result.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for source in tuple(_sources):
         try:
-            found += source()
+            findings += source()
         except Exception:
             log.exception("finding_failed")
-    return tuple(found)
+    return tuple(findings)
 
 
 def disk_findings(what: str, folder: Path) -> list[Finding]:
@@ -71,14 +71,14 @@ def disk_findings(what: str, folder: Path) -> list[Finding]:
 
 def disk_finding(what: str, folder: str, free: int, total: int) -> Finding:
     """The finding about a disk with so many free bytes."""
-    found = f"{folder}: {size_of(free)} of {size_of(total)} free"
+    free_space = f"{folder}: {size_of(free)} of {size_of(total)} free"
     if free >= FREE_MIN and free >= total * FREE_SHARE_MIN:
-        return Finding(state=OK, what=what, found=found)
+        return Finding(state=OK, what=what, found=free_space)
     least = size_of(FREE_MIN) if free < FREE_MIN else f"{FREE_SHARE_MIN:.0%}"
     return Finding(
         state=WRONG if free < FREE_MIN else NOTE,
         what=what,
-        found=f"{found}, less than {least}: nearly full",
+        found=f"{free_space}, less than {least}: nearly full",
         todo="make space before it is full: docs/operations.md#the-disk-is-full",
     )
 
@@ -104,8 +104,8 @@ def durability_finding(server: str, sync_interval: str) -> Finding:
     """What a power failure loses with this sync_interval of a nats-server."""
     what = f"{DURABILITY} of {server}"
     if sync_interval == "always":
-        found = "sync_interval: always: a power failure loses no acknowledged write"
-        return Finding(state=OK, what=what, found=found)
+        promise = "sync_interval: always: a power failure loses no acknowledged write"
+        return Finding(state=OK, what=what, found=promise)
     return Finding(
         state=NOTE,
         what=what,

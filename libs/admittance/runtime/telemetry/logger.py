@@ -124,18 +124,18 @@ _log = logger()
 _logged: dict[tuple[str, str], str] = {}
 
 
-def log_set_aside(one: SetAside) -> None:
+def log_set_aside(set_aside: SetAside) -> None:
     """Logs an unreadable entry, unless the last log line about its place had the same reason."""
-    place = one.stream, one.place
-    if _logged.get(place) == one.reason:
+    place = set_aside.stream, set_aside.place
+    if _logged.get(place) == set_aside.reason:
         return
     if len(_logged) >= PLACES_MAX:
         _logged.clear()
-    _logged[place] = one.reason
+    _logged[place] = set_aside.reason
     _log.warning(
         "set_aside",
-        stream=one.stream,
-        place=one.place,
-        sequence=one.sequence,
-        reason=one.reason,
+        stream=set_aside.stream,
+        place=set_aside.place,
+        sequence=set_aside.sequence,
+        reason=set_aside.reason,
     )

@@ -121,13 +121,13 @@ class Histogram(Metric):
 
     def observe(self, labels: Labels, amount: float) -> None:
         """Counts one duration, in seconds, or one other amount."""
-        found = self.values.get(labels)
-        if found is None:
+        counts = self.values.get(labels)
+        if counts is None:
             if len(self.values) >= SERIES_MAX:
                 labels = self._other
-            found = self.values.setdefault(labels, self._empty())
-        found[bisect_left(self._bounds, amount)] += 1
-        found[-1] += amount
+            counts = self.values.setdefault(labels, self._empty())
+        counts[bisect_left(self._bounds, amount)] += 1
+        counts[-1] += amount
 
     def _empty(self) -> list[float]:
         # A series has one element for each bucket, one for longer durations, and the sum. The
@@ -183,8 +183,11 @@ class Gauges(Metric):
         self._read = read
 
     def series(self, prefix: str) -> Iterable[tuple[Definition, Iterable[str]]]:
-        found = self._found()
-        return [(one, _lines(prefix, one, found.get(one.name, {}))) for one in self.definitions]
+        by_name = self._found()
+        return [
+            (definition, _lines(prefix, definition, by_name.get(definition.name, {})))
+            for definition in self.definitions
+        ]
 
     def _found(self) -> Mapping[str, Mapping[Labels, float]]:
         for _ in range(READ_TRIES - 1):
@@ -213,18 +216,19 @@ def text_of(metrics: Iterable[Metric], prefix: str = PREFIX) -> list[bytes]:
     heads: dict[str, str] = {}
     lines: dict[str, list[str]] = {}
     for metric in metrics:
-        for one, found in metric.series(prefix):
-            name = f"{prefix}{one.full_name}"
+        for definition, series_lines in metric.series(prefix):
+            name = f"{prefix}{definition.full_name}"
             heads.setdefault(
-                name, f"# HELP {name} {_escaped(one.about)}\n# TYPE {name} {one.kind}\n"
+                name,
+                f"# HELP {name} {_escaped(definition.about)}\n# TYPE {name} {definition.kind}\n",
             )
-            lines.setdefault(name, []).extend(found)
+            lines.setdefault(name, []).extend(series_lines)
     return ["".join((head, *lines[name])).encode() for name, head in heads.items()]
 
 
-def _lines(prefix: str, one: Definition, values: Mapping[Labels, float]) -> list[str]:
-    name = f"{prefix}{one.full_name}"
-    inside = ",".join(f'{label}="%s"' for label in one.labels)
+def _lines(prefix: str, definition: Definition, values: Mapping[Labels, float]) -> list[str]:
+    name = f"{prefix}{definition.full_name}"
+    inside = ",".join(f'{label}="%s"' for label in definition.labels)
     form = f"{name}{{{inside}}} %s\n" if inside else f"{name} %s\n"
     kept = islice(values.items(), GAUGES_MAX)
     # All label values are searched together for characters to escape, because names of objects

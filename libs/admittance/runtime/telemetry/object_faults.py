@@ -62,21 +62,21 @@ class ObjectFaults:
 
     def record_all(self, service: str, errors: Iterable[ObjectError]) -> None:
         """Records the exceptions of a core."""
-        for one in errors:
-            self.record(service, one.step, one.about, one.error)
+        for error in errors:
+            self.record(service, error.step, error.about, error.error)
 
     def take(self) -> list[ObjectFault]:
         """Returns the remembered faults and forgets them."""
-        found = list(self._known.values())
+        known = list(self._known.values())
         self._known.clear()
-        return found
+        return known
 
     def findings(self) -> list[Finding]:
         """The findings of `admit doctor`: one for each service with a fault."""
         by_service: dict[str, list[ObjectFault]] = {}
         for fault in tuple(self._known.values()):
             by_service.setdefault(fault.service, []).append(fault)
-        return [_finding(service, found) for service, found in by_service.items()]
+        return [_finding(service, faults) for service, faults in by_service.items()]
 
 
 def fault_reason(error: BaseException) -> str:
@@ -85,7 +85,7 @@ def fault_reason(error: BaseException) -> str:
 
 
 def _finding(service: str, faults: list[ObjectFault]) -> Finding:
-    shown = [f"{one.about} ({one.step}: {one.reason})" for one in faults[-SHOWN_MAX:]]
+    shown = [f"{fault.about} ({fault.step}: {fault.reason})" for fault in faults[-SHOWN_MAX:]]
     more = len(faults) - len(shown)
     return Finding(
         state="wrong",
