@@ -118,3 +118,13 @@ def test_a_family_with_delayed_variants_waits_for_the_first() -> None:
     )
     cores.at(60)
     assert (cores.phase("j"), requeue_at(cores)) == ("Pending", None)
+
+
+def test_a_parent_that_becomes_regular_waits_for_no_variant() -> None:
+    cores = asked_twice()
+    cores.judge(BETTER, "quick", "Retry", after=600)
+    cores.judge(WORSE, "slow", "Retry", after=300)
+    cores.edit_queue(concurrentAdmission=None)
+    cores.go()
+    assert requeue_at(cores) is None
+    assert cores.phase("j") != "Backoff"

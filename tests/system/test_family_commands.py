@@ -159,10 +159,7 @@ def test_a_trace_has_the_variants_inside_their_parent(admit: Up) -> None:
     "words",
     [
         pytest.param(("hold", "workload", BEST), id="hold"),
-        pytest.param(("release", "workload", BEST), id="release"),
         pytest.param(("priority", "workload", BEST, "5"), id="priority"),
-        pytest.param(("finish", "workload", BEST), id="finish"),
-        pytest.param(("delete", "workload", BEST), id="delete"),
         pytest.param(("logs", "workload", BEST), id="logs"),
     ],
 )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import urllib.request
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,6 @@ from support.builders import a_manifest
 from support.cluster import Cluster
 from support.cores.stepped_variants import a_cluster_queue
 from support.requests import apply, ask, eventually, health, submit, workload, workloads
-from support.servers import LIMIT
 from support.service_process import ServiceProcess
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -97,30 +93,14 @@ class Place:
 
         await eventually(so)
 
-    async def why(self, name: str) -> dict[str, str]:
-        """From the parent's status: by tag, why the variant is active or inactive."""
-        parent = await workload(self.bus, name)
-        return {row.variant: row.why for row in parent.status.variants} if parent else {}
+    async def is_there(self, name: str, condition: str = "") -> None:
+        """Waits until it is stored, and the condition is true."""
 
-    async def is_on(self, name: str, variant: str = "") -> bool:
-        """It is admitted: by that variant, or by any."""
-        one = await workload(self.bus, name)
-        admitted = one is not None and is_true(one, "Admitted") and not is_true(one, "Evicted")
-        return admitted and variant in ("", await self.admitted(name))
+        async def so() -> bool:
+            one = await workload(self.bus, name)
+            return one is not None and (not condition or is_true(one, condition))
 
-    async def admitted(self, name: str) -> str:
-        one = await workload(self.bus, name)
-        return one.status.admitted_variant if one is not None else ""
-
-    async def runs(self, name: str) -> str:
-        """Waits until it is admitted; by which variant."""
-        await eventually(lambda: self.is_on(name))
-        return await self.admitted(name)
-
-    async def finish(self, name: str) -> None:
-        """Publishes `finished`, as a user does with `admit finish`."""
-        fact = facts.Finished(namespace="ns", name=name)
-        await self.bus.publish(Outgoing(subject_of(fact), encode(fact)))
+        await eventually(so)
 
     async def leader(self, *among: ServiceProcess) -> ServiceProcess:
         """Waits until one of them leads."""
@@ -133,34 +113,6 @@ class Place:
 
         await eventually(so)
         return found[0]
-
-
-def sleeping(name: str, allowed: list[str] | None) -> dict[str, Any]:
-    """A workload that uses a whole flavor; its job runs until it is stopped."""
-    more: dict[str, Any] = (
-        {"admissionConstraints": {"allowedResourceFlavors": allowed}} if allowed else {}
-    )
-    manifest = a_manifest(name, requests={"cpu": "4"}, **more)
-    (pods,) = manifest["spec"]["podSets"]
-    (container,) = pods["template"]["spec"]["containers"]
-    container["command"] = ["sleep", "600"]
-    return manifest
-
-
-def a_free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-async def scrape(port: int) -> str:
-    answer = await asyncio.to_thread(
-        urllib.request.urlopen, f"http://127.0.0.1:{port}/metrics", timeout=LIMIT
-    )
-    text: str = answer.read().decode()
-    answer.close()
-    return text
 
 
 def role(one: StoredWorkload) -> str:
@@ -189,11 +141,7 @@ async def test_with_the_gate_off_there_are_no_families(place: Place, tmp_path: P
     await place.start("workload-controller", "variant-controller", ADMIT_CONFIG=str(file))
     await apply(place.bus, *objects())
     await place.submit("j")
-
-    async def stored() -> bool:
-        return await workload(place.bus, "j") is not None
-
-    await eventually(stored)
+    await place.is_there("j")
     await place.rest()
     assert [(one.metadata.name, role(one)) for one in await workloads(place.bus)] == [
         ("j", "regular")
@@ -228,9 +176,9 @@ async def test_a_stale_variant_controller_does_no_harm_after_a_pause(
 
 
 async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place: Place) -> None:
-    """kill -9 while hundreds of families are made: the next one makes what is lacking, once."""
+    """kill -9 while many families are made: the next one makes what is lacking, once."""
     await apply(place.bus, *objects())
-    names = [f"j{number}" for number in range(300)]
+    names = [f"j{number}" for number in range(150)]
     (controller,) = place.cluster.processes
     process = (await place.start("variant-controller"))[0]
     await place.leader(process)
@@ -244,60 +192,25 @@ async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place
         process = (await place.start("variant-controller"))[0]
         await place.leader(process)
     await place.until(
-        lambda found: len(found) == 300 and all(len(one) == 3 for one in found.values())
+        lambda found: len(found) == 150 and all(len(one) == 3 for one in found.values())
     )
     await place.rest()
     families = await place.families()
     assert {tuple(tags(found)) for found in families.values()} == {FLAVORS}
     before = await last(place.bus, "admit.workload.*.ns.*")
     told = await place.told()
-    assert told.families == 300
+    assert told.families == 150
     after = await last(place.bus, "admit.workload.*.ns.*")
     assert before is not None
     assert after is not None
     assert before.sequence == after.sequence, "it goes on talking"
 
 
-@pytest.mark.servers("real")
-async def test_a_job_migrates_and_finishes_without_leftover_messages(place: Place) -> None:
-    """With all services: a family is admitted on the free flavor and migrates when the better
-    flavor becomes free. After each step all commands show the true state."""
-    port = a_free_port()
-    await place.start("scheduler", "retry-timer", "runner")
-    await place.start("variant-controller", ADMIT_ADMIN=f"127.0.0.1:{port}")
-    await apply(place.bus, *objects("reservation", "spot"))
-    sleeps = [sleeping("first", ["reservation"]), sleeping("second", None)]
-    for manifest in sleeps:
-        await submit(place.bus, [manifest])
-        await place.runs(manifest["metadata"]["name"])
-        await place.rest()
-    parent = await workload(place.bus, "second")
-    assert parent is not None
-    (*_, spot) = (await place.families())["second"]
-    assert spot.metadata.name == "second-variant-spot"
-    assert owner_of(spot) == ("second", parent.metadata.uid)
-    assert await place.why("first") == {"reservation": "admitted"}
-    assert await place.why("second") == {"reservation": "upgrade", "spot": "admitted"}
-    assert await place.runs("second") == "second-variant-spot"
-    await place.finish("first")
-    await eventually(lambda: place.is_on("second", "second-variant-reservation"))
-    await place.rest()
-    assert await place.why("second") == {"reservation": "admitted", "spot": "lowerThanAdmitted"}
-    await place.finish("second")
-    await place.until(
-        lambda found: all(is_true(one, "Finished") for family in found.values() for one in family)
-    )
-    await place.rest()
-    told = await place.told()
-    assert (told.families, told.stuck, told.gates_open) == (2, 0, {})
-    assert "admittance_preemption_gate_open" in await scrape(port)
-
-
 async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Place) -> None:
     await place.start("scheduler", "variant-controller", "runner")
     await apply(place.bus, *objects())
-    await submit(place.bus, [sleeping("j", None)])
-    await place.runs("j")
+    await place.submit("j", requests={"cpu": "4"})
+    await place.is_there("j", "Admitted")
     await place.rest()
     log = await facts_of_log(place.bus)
     reader = LogReader(place.bus, "test")
@@ -310,14 +223,9 @@ async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Plac
     assert family == {"j", *(f"j-variant-{one}" for one in FLAVORS)}
     (middle,) = (n for n, one in enumerate(log) if ".quota_reserved." in one.subject)
     before = await read(log[:middle])
-    await place.finish("j")
-
-    async def ended() -> bool:
-        log[:] = await facts_of_log(place.bus)
-        found = await workload(place.bus, "j")
-        return found is not None and is_true(found, "Finished")
-
-    await eventually(ended)
+    finished = facts.Finished(namespace="ns", name="j")
+    await place.bus.publish(Outgoing(subject_of(finished), encode(finished)))
+    await place.is_there("j", "Finished")
     await place.rest()
     log = await facts_of_log(place.bus)
     whole = await read(log)

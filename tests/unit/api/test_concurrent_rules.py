@@ -94,50 +94,6 @@ def test_an_update_may_not_remove_a_named_flavor_or_variant(
 
 
 @pytest.mark.parametrize(
-    ("spec", "field", "words"),
-    [
-        pytest.param(
-            a_queue("a", **families(mode="NoMigration", minFlavor="a")),
-            f"{POLICY}.migrationConstraints.minFlavor",
-            ("mode", "NoMigration"),
-            id="minFlavor goes with UpgradeOnly, and the refusal names mode",
-        ),
-        pytest.param(
-            a_queue("a", **families(a_variant("v", "a"), minFlavor="a")),
-            f"{POLICY}.migrationConstraints.minFlavor",
-            ("explicitVariants", "minVariant"),
-            id="minFlavor goes without explicitVariants, and the refusal names them",
-        ),
-        pytest.param(
-            a_queue("a", **families(minVariant="a")),
-            f"{POLICY}.migrationConstraints.minVariant",
-            ("explicitVariants", "minFlavor"),
-            id="minVariant goes with explicitVariants, and the refusal names them",
-        ),
-        pytest.param(
-            a_queue("a", queueingStrategy="StrictFIFO", **families()),
-            "spec.queueingStrategy",
-            ("StrictFIFO", "concurrentAdmission", "block all workloads behind it"),
-            id="D20: StrictFIFO and the policy are both named, and why",
-        ),
-    ],
-)
-def test_a_refusal_names_both_fields(spec: Any, field: str, words: tuple[str, ...]) -> None:
-    [problem] = complaints("ClusterQueue", spec)
-    assert problem.field == field
-    assert all(word in problem.message for word in words), problem.message
-
-
-@pytest.mark.parametrize("version", [V1, V2])
-def test_both_spellings_in_one_queue_are_refused(version: str) -> None:
-    policy = {"migration": {"mode": "TryPreferredFlavors"}}
-    spec = a_queue("a", **families(), concurrentAdmissionPolicy=policy)
-    [problem] = complaints("ClusterQueue", spec, version)
-    assert problem.field == f"{POLICY}Policy"
-    assert "concurrentAdmission" in problem.message
-
-
-@pytest.mark.parametrize(
     ("policy", "field"),
     [
         pytest.param(

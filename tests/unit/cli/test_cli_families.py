@@ -111,12 +111,6 @@ def test_a_list_shows_why_a_variant_is_inactive() -> None:
     assert column(table, "REASON")[2:] == ["WaitingForQuota", "User", "-"]
 
 
-def test_each_line_has_its_own_namespace() -> None:
-    table = tables.table(WORKLOAD, everything(), NOON, {}, all_namespaces=True)
-    assert column(table, "NAMESPACE") == ["ns"] * 5
-    assert column(table, "NAME")[2] == "├─ train-variant-reservation"
-
-
 def test_a_variant_without_its_parent_in_the_list_keeps_its_place() -> None:
     orphans = [one for one in everything() if one.name != "train"]
     assert [(line.found.name, line.mark) for line in arranged(orphans)] == [
@@ -125,14 +119,6 @@ def test_a_variant_without_its_parent_in_the_list_keeps_its_place() -> None:
         ("train-variant-reservation", ""),
         ("train-variant-spot", ""),
     ]
-
-
-def test_a_recreated_parent_does_not_own_older_variants() -> None:
-    parent = running_on_spot()
-    variants = its_variants(parent, RULES)
-    parent["metadata"]["uid"] = "another"
-    lines = arranged([as_found(parent), *map(as_found, variants)])
-    assert [line.mark for line in lines] == [""] * 4
 
 
 # Lanes. -------------------------------------------------------------------------------------
@@ -209,12 +195,6 @@ def test_a_variant_that_its_queue_no_longer_has_will_be_deleted() -> None:
     whys = column(variants.variant_table(family, NOON), "WHY")
     assert whys[0] == "the queue has no variant reservation any more: the variant will be deleted"
     assert whys[2].startswith("race")
-
-
-def test_the_next_change_by_the_policy_is_shown() -> None:
-    states = {"spot": {"active": False}}
-    whys = column(variants.variant_table(a_family(a_parent(), QUEUE, states), NOON), "WHY")
-    assert whys[2].endswith("; it is about to become active")
 
 
 def test_variants_of_a_finished_job_have_no_reason() -> None:

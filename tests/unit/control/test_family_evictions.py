@@ -157,3 +157,12 @@ def test_a_finished_variant_may_be_deleted_when_it_is_read_again() -> None:
     house.happens(facts.Deleted(namespace="ns", name=B))
     assert house.outcome == "applied"
     assert not house.is_there(B)
+
+
+def test_an_eviction_of_the_variant_is_published_for_the_parent() -> None:
+    house = running("c").preempt("c")
+    told = [one for one in house.facts if isinstance(one, facts.Evicted)]
+    assert [(one.name, one.reason, one.underlying_cause) for one in told] == [
+        ("j", "VariantEvicted", "Preempted")
+    ]
+    assert told[0].preempted_by is not None

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from admittance.events import facts
+from admittance.events.base import Fact
 from admittance.events.shapes import PendingPreemption, PlannedVictim, Refusal
 from admittance.family import PREEMPTION_TIMEOUT
 from admittance.workload.family_info import gate_of
@@ -130,3 +131,28 @@ def test_the_next_gate_opens_unless_victims_left_for_the_holder(
     house.assign("a", pending_preemption=pending).later(PREEMPTION_TIMEOUT.total_seconds())
     house.happens(facts.Ungated(namespace="ns", name=B))
     assert [one for one in (A, B) if gate_of(house.get(one)).position == "Open"] == [opened]
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        pytest.param(facts.Held(namespace="ns", name=B), id="hold"),
+        pytest.param(facts.Finished(namespace="ns", name=B), id="finish"),
+        pytest.param(facts.Reprioritized(namespace="ns", name=B, priority=9), id="priority"),
+    ],
+)
+def test_requests_to_a_variant_that_concern_its_parent(fact: Fact) -> None:
+    house = FamilyController().family()
+    before = house.get(B)
+    house.happens(fact)
+    assert (house.outcome, house.get(B)) == ("refused", before)
+
+
+def test_an_admitted_family_keeps_what_runs_when_policy_goes() -> None:
+    house = FamilyController().family().assign("b")
+    house.offer(("a", "b", "c"), None, None)
+    assert head(house.get()).role == "parent"
+    assert house.condition("Admitted") == "True: Admitted"
+    house.preempt("b").stop()
+    assert head(house.get()).role == "regular"
+    assert house.variants() == []

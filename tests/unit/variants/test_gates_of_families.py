@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import pytest
 
@@ -31,24 +30,6 @@ def told(table: SteppedVariants) -> list[str]:
 
 def an_open_gate(used: bool = False) -> tuple[GatePosition, ...]:
     return (GatePosition(name=FAMILY_GATE, position="Open", used_at=NOON if used else None),)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        pytest.param(GATED, GATED, ["a"], id="of two that are blocked the better one's opens"),
-        pytest.param(FULL, GATED, ["b"], id="one that needs no victims is passed over"),
-        pytest.param((), GATED, [], id="a variant that was not tried yet is waited for"),
-        pytest.param(GATED, (), ["a"], id="the better one need not wait for the worse one"),
-        pytest.param(FULL, FULL, [], id="no blocked variant: no gate opens"),
-    ],
-)
-def test_one_gate_opens_the_best_first(
-    a: tuple[object, ...], b: tuple[object, ...], expected: list[str]
-) -> None:
-    table = a_family("a", "b")
-    table.status(A, *a).status(B, *b)  # type: ignore[arg-type]
-    assert told(table) == expected
 
 
 def test_an_absent_condition_is_not_evaluated_and_a_false_one_is() -> None:
@@ -128,12 +109,6 @@ def test_no_gate_opens_after_preemption_for_a_reservation() -> None:
     assert told(table) == []
     # Rejected: now the worse one may.
     table.status(A, stopped_by="Rejected", preemption_gates=()).spec(A, active=False)
-    assert told(table) == ["b"]
-
-
-def test_a_reservation_without_victims_blocks_gates_only_briefly() -> None:
-    table = opened(reserved=True)
-    table.now += PREEMPTION_TIMEOUT + timedelta(seconds=1)
     assert told(table) == ["b"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 
 import msgspec
 import pytest
@@ -12,7 +11,6 @@ from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
 from admittance.variants.core import GATHER, PATIENCE
-from admittance.workload.stored import head
 from support.builders import NOON, a_condition
 from support.cores.stepped_variants import NS, SteppedVariants, a_family
 
@@ -21,22 +19,7 @@ DELAYED = (
     {"name": "first", "allowedResourceFlavors": ["reservation"]},
     {"name": "second", "allowedResourceFlavors": ["demand"], "createDelaySeconds": 7200},
 )
-LIMITED = (
-    {"name": "first", "allowedResourceFlavors": ["reservation"], "deleteDelaySeconds": 86400},
-    {"name": "second", "allowedResourceFlavors": ["demand"]},
-)
-
-
 # Creation. ----------------------------------------------------------------------------------
-
-
-def test_all_variants_are_submitted_the_best_first() -> None:
-    table = SteppedVariants().workload()
-    assert table.ordered_now() == [
-        f"submitted {RESERVATION}",
-        f"submitted {DEMAND}",
-        f"submitted {SPOT}",
-    ]
 
 
 def test_a_variant_has_the_spec_that_its_parent_implies() -> None:
@@ -57,10 +40,6 @@ def test_a_complete_family_requires_no_act() -> None:
     assert table.ordered_now() == []
     assert table.later(3600).ordered_now() == []
     assert table.families.wake() is None
-
-
-def test_a_queue_with_one_flavor_has_families_with_one_variant() -> None:
-    assert a_family("only").active() == "only"
 
 
 @pytest.mark.parametrize(
@@ -105,20 +84,6 @@ def test_with_the_gate_off_a_waiting_parent_is_updated() -> None:
     assert SteppedVariants(enabled=False).workload().ordered_now() == ["aggregated j"]
 
 
-def test_with_the_gate_off_a_parent_without_a_queue_stays() -> None:
-    assert SteppedVariants(enabled=False, queues=False).workload().ordered_now() == []
-
-
-def test_with_the_gate_off_an_inactive_parent_is_updated_too() -> None:
-    assert SteppedVariants(enabled=False).workload(active=False).ordered_now() == ["aggregated j"]
-
-
-def test_a_parent_without_an_allowed_flavor_is_updated_once() -> None:
-    table = SteppedVariants().workload(admissionConstraints={"allowedResourceFlavors": ["tape"]})
-    assert table.follow() == ["aggregated j"]
-    assert table.later(60).ordered_now() == []
-
-
 @pytest.mark.parametrize(
     "status",
     [
@@ -135,25 +100,7 @@ def test_a_finished_parent_gets_no_variants(status: dict[str, str]) -> None:
     assert table.ordered_now() == []
 
 
-def test_a_queue_created_later_gives_waiting_parents_variants() -> None:
-    table = SteppedVariants(queues=False).workload()
-    assert table.ordered_now() == []
-    table.local_queue()
-    assert table.ordered_now() == []
-    table.offer("a", "b")
-    assert table.ordered_now() == ["submitted j-variant-a", "submitted j-variant-b"]
-
-
 # Names. -------------------------------------------------------------------------------------
-
-
-def test_a_variant_does_not_use_the_name_of_a_user_workload() -> None:
-    table = SteppedVariants().workload(SPOT, role="regular").workload()
-    *_, last = table.ordered_now()
-    assert last.startswith(f"submitted {SPOT}-")
-    table.follow()
-    assert table.active() == "reservation demand spot"
-    assert table.later(60).ordered_now() == []
 
 
 def test_a_variant_does_not_use_the_name_of_a_terminating_one() -> None:
@@ -164,14 +111,6 @@ def test_a_variant_does_not_use_the_name_of_a_terminating_one() -> None:
     assert submitted.startswith("submitted j-variant-a-")
     table.follow()
     assert [one for one in table.stored if one != "j"] == [submitted.removeprefix("submitted ")]
-
-
-def test_the_first_submission_gets_the_name() -> None:
-    table = SteppedVariants().offer("a").workload()
-    assert table.ordered_now() == ["submitted j-variant-a"]
-    table.workload("j-variant-a", role="regular")
-    (again,) = table.ordered_now()
-    assert again.startswith("submitted j-variant-a-")
 
 
 def test_a_name_that_became_free_is_used() -> None:
@@ -202,57 +141,6 @@ def test_of_duplicate_variants_the_one_with_quota_stays() -> None:
 # Which variants are active. ----------------------------------------------------------------
 
 
-def test_worse_variants_are_deactivated_after_an_admission() -> None:
-    table = a_family()
-    table.admit("demand")
-    assert table.ordered_now()[:1] == [f"deactivated {SPOT} lowerThanAdmitted"]
-
-
-def test_variants_below_the_floor_are_deactivated() -> None:
-    table = a_family(floor="reservation")
-    table.admit("spot")
-    assert table.ordered_now()[:1] == [f"deactivated {DEMAND} belowMin"]
-
-
-def test_without_migration_all_other_variants_are_deactivated() -> None:
-    table = a_family(mode="NoMigration")
-    table.admit("demand")
-    assert table.ordered_now()[:2] == [
-        f"deactivated {RESERVATION} NoMigration",
-        f"deactivated {SPOT} NoMigration",
-    ]
-
-
-def test_a_reset_activates_all_variants_that_were_not_stopped() -> None:
-    table = a_family()
-    table.admit("reservation").follow()
-    assert table.active() == "reservation"
-    table.status(SPOT, stopped_by="User")
-    no = (a_condition("QuotaReserved", False, "PendingEvaluation"), a_condition("Admitted", False))
-    table.status(RESERVATION, *no, admission=None)
-    table.status("j", *no, admitted_variant="", admission=None)
-    assert table.ordered_now()[:1] == [f"activated {DEMAND} race"]
-    table.follow()
-    assert table.active() == "reservation demand"
-
-
-def test_a_deactivated_parent_deactivates_its_variants() -> None:
-    table = a_family("a", "b")
-    table.spec("j", active=False)
-    assert table.ordered_now()[:2] == [
-        "deactivated j-variant-a parent",
-        "deactivated j-variant-b parent",
-    ]
-
-
-def test_a_variant_is_activated_at_the_end_of_its_create_delay() -> None:
-    table = a_family(explicit=DELAYED)
-    assert table.active() == "first"
-    assert table.families.wake() == NOON + timedelta(seconds=7200)
-    assert table.later(7199).ordered_now() == []
-    assert table.later(1).ordered_now() == ["activated j-variant-second race", "aggregated j"]
-
-
 def test_a_family_is_looked_at_when_its_act_may_be_repeated_before_the_delay_ends() -> None:
     table = a_family(explicit=DELAYED)
     table.spec("j", priority=7)
@@ -263,41 +151,7 @@ def test_a_family_is_looked_at_when_its_act_may_be_repeated_before_the_delay_end
     assert table.families.wake() == NOON + PATIENCE
 
 
-def test_a_variant_is_deactivated_after_its_delete_delay() -> None:
-    table = a_family(explicit=LIMITED)
-    table.later(10).admit("second").follow()
-    assert table.families.wake() == NOON + timedelta(seconds=86410)
-    assert table.later(86399).ordered_now() == []
-    assert table.later(1).ordered_now()[:1] == ["deactivated j-variant-first deleteDelay"]
-
-
-# Priorities. --------------------------------------------------------------------------------
-
-
-def test_variants_get_the_priority_of_their_parent() -> None:
-    table = a_family("a", "b")
-    table.spec("j", priority=7)
-    assert table.ordered_now() == ["reprioritized j-variant-a 7", "reprioritized j-variant-b 7"]
-    table.follow()
-    assert {head(one).priority for one in table.family().values()} == {7}
-
-
 # Deletions. ---------------------------------------------------------------------------------
-
-
-def test_a_variant_without_a_parent_is_deleted() -> None:
-    table = a_family("a", "b")
-    table.put("j", None)
-    assert table.ordered_now() == ["deleted j-variant-a", "deleted j-variant-b"]
-    table.follow()
-    assert table.stored == {}
-    assert table.families.pending == 0
-
-
-def test_a_variant_of_a_parent_that_became_regular_is_deleted() -> None:
-    table = a_family("a")
-    table.offer(policy=False).spec("j", role="regular")
-    assert table.ordered_now() == ["deleted j-variant-a"]
 
 
 def test_a_finished_orphan_that_was_being_deleted_is_deleted() -> None:
@@ -349,21 +203,6 @@ def test_a_recreated_local_queue_uses_the_present_cluster_queue() -> None:
     assert table.ordered_now()[0] == "submitted j-variant-c"
 
 
-def test_a_removed_flavor_deletes_the_admitted_variant() -> None:
-    table = a_family("a", "b")
-    table.admit("b").follow()
-    assert table.offer("a").ordered_now()[0] == "deleted j-variant-b"
-
-
-def test_without_a_policy_an_admitted_family_keeps_its_job() -> None:
-    table = a_family()
-    table.admit("demand").follow()
-    table.offer(policy=False)
-    assert table.ordered_now()[:2] == [f"deleted {RESERVATION}", f"deleted {SPOT}"]
-    table.follow()
-    assert list(table.family()) == [DEMAND]
-
-
 def test_a_variant_that_runs_in_the_former_queue_stays() -> None:
     table = a_family("a", "b")
     table.admit("b").follow()
@@ -375,24 +214,7 @@ def test_a_variant_that_runs_in_the_former_queue_stays() -> None:
     assert name in table.family()
 
 
-def test_a_terminating_variant_is_not_deleted_again_or_replaced() -> None:
-    table = a_family("a", "b")
-    table.meta("j-variant-a", deletion_timestamp=NOON)
-    assert [one for one in table.ordered_now() if not one.startswith("aggregated")] == []
-    table.put("j-variant-a", None)
-    assert "submitted j-variant-a" in table.ordered_now()
-
-
 # The parent. --------------------------------------------------------------------------------
-
-
-def test_the_rows_of_a_parent_follow_its_variants() -> None:
-    table = a_family("a", "b")
-    assert [row.variant for row in table.stored["j"].status.variants] == ["a", "b"]
-    table.later(1).status("j-variant-b", a_condition("QuotaReserved", False, "WaitingForQuota"))
-    assert table.follow() == ["aggregated j"]
-    (_, b) = table.stored["j"].status.variants
-    assert b.conditions[0].reason == "WaitingForQuota"
 
 
 def test_aggregations_of_a_parent_are_limited_to_ten_per_second() -> None:

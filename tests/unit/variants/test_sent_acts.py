@@ -12,14 +12,6 @@ from support.builders import NOON, a_condition
 from support.cores.stepped_variants import NS, SteppedVariants, a_family
 
 
-def test_a_published_act_is_not_repeated_at_once() -> None:
-    table = SteppedVariants().offer("a").workload()
-    assert table.ordered_now() == ["submitted j-variant-a"]
-    table.status("j", a_condition("QuotaReserved", False, "Other"))
-    assert table.ordered_now() == []
-    assert table.families.pending == 1
-
-
 def test_an_act_without_effect_is_repeated_with_growing_delays() -> None:
     table = SteppedVariants().offer("a").workload()
     moments = []
@@ -147,20 +139,6 @@ def test_a_change_without_effect_computes_no_family() -> None:
     assert looked == ["j7"]
 
 
-def test_a_new_leader_continues_from_stored_objects() -> None:
-    table = SteppedVariants().offer("a", "b", "c").workload()
-    table.ordered_now()
-    table.hear(table.waiting[0])
-    after = SteppedVariants().offer("a", "b", "c")
-    for revision, (name, one) in enumerate(table.stored.items(), 1):
-        after.families.apply(f"workload.{NS}.{name}", one, revision, after.now)
-    assert after.ordered_now() == [
-        "submitted j-variant-b",
-        "submitted j-variant-c",
-        "aggregated j",
-    ]
-
-
 def test_a_parent_that_became_regular_is_forgotten() -> None:
     table = a_family("a")
     table.families.regular("workload.ns.j")
@@ -190,3 +168,11 @@ def test_a_deleted_family_is_forgotten_completely() -> None:
     assert not core._sent._aggregated
     assert not core._queues._families
     assert core.wake() is None
+
+
+def test_a_published_act_is_not_repeated_at_once() -> None:
+    table = SteppedVariants().offer("a").workload()
+    assert table.ordered_now() == ["submitted j-variant-a"]
+    table.status("j", a_condition("QuotaReserved", False, "Other"))
+    assert table.ordered_now() == []
+    assert table.families.pending == 1

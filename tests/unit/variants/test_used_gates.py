@@ -74,18 +74,6 @@ def test_a_later_preemption_does_not_move_the_opening_time() -> None:
     assert gate(with_pending_preemption(house.later(10), TOLD)).used_at == since
 
 
-def test_a_closed_gate_notes_nothing() -> None:
-    assert gate(gated(opened=False).assign("a", pending_preemption=TOLD)).used_at is None
-
-
-def test_another_reservation_starts_without_victims() -> None:
-    house = gated().assign("a", pending_preemption=TOLD)
-    lost = facts.Revoked(**house.decided(A), reason="QuotaChanged")
-    house.happens(lost)
-    assert not took(house)
-    assert not took(house.assign("a"))
-
-
 def test_an_eviction_closes_the_gate() -> None:
     house = gated().assign("a", pending_preemption=TOLD)
     lost = facts.Preempted(**house.decided(A), reason="InClusterQueue", by="ns/x")

@@ -119,3 +119,9 @@ def test_pod_set_updates_that_contradict_the_flavor_reject_the_variant() -> None
     assert house.starts == [("j", "c")]
     assert house.get(A).status.stopped_by == "Rejected"
     assert house.active() == "bc"
+
+
+def test_promised_quota_ends_with_its_variant() -> None:
+    house = promised().happens(facts.Deactivated(namespace="ns", name=A))
+    assert house.condition("Evicted") == "True: VariantEvicted"
+    assert house.get(A).status.promised is None

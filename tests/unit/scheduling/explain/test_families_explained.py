@@ -14,12 +14,28 @@ DELAYED: list[dict[str, Any]] = [
 ]
 
 
-def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
+def with_family(**taken: str) -> FamilyScheduler:
+    """Family ``a`` was tried; flavors are full as ``taken`` says, or all of them."""
     scheduler = FamilyScheduler()
     scheduler.family_queue()
-    full(scheduler)
+    full(scheduler, **taken)
     scheduler.family("a")
     scheduler.settle()
+    return scheduler
+
+
+def blocked() -> FamilyScheduler:
+    """Family ``a``, not tried yet, needs a victim for its better variant."""
+    scheduler = FamilyScheduler()
+    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
+    scheduler.submit("r", "cq", "4", priority=-1)
+    scheduler.settle()
+    scheduler.family("a")
+    return scheduler
+
+
+def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
+    scheduler = with_family()
     found = scheduler.why("a")
     assert (found.phase, found.reason, found.position) == ("Pending", "WaitingForQuota", 1)
     assert (found.cluster_queue, found.parked, found.pending) == ("cq", True, 1)
@@ -38,11 +54,7 @@ def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
 
 
 def test_a_variant_is_explained_only_with_its_flavors() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler)
-    scheduler.family("a")
-    scheduler.settle()
+    scheduler = with_family()
     found = scheduler.why("a-mid")
     assert {one.flavor for one in found.flavors} == {"mid"}
     assert found.message.endswith("cpu: 4 short in flavor mid (4 asked, 0 free)")
@@ -51,28 +63,8 @@ def test_a_variant_is_explained_only_with_its_flavors() -> None:
     assert [{each.flavor for each in one.refusal.shortfalls} for one in refusals] == [{"mid"}]
 
 
-def test_an_admitted_parent_names_its_variant() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler, best="4")
-    scheduler.family("a")
-    scheduler.settle()
-    found = scheduler.why("a")
-    assert (found.phase, found.message) == ("Admitted", "Admitted as its variant mid")
-    assert [one.variant for one in found.variants if one.admitted] == ["mid"]
-    assert [(one.active, one.why) for one in found.variants] == [
-        (True, "upgrade"),
-        (True, "admitted"),
-        (False, "lowerThanAdmitted"),
-    ]
-
-
 def test_a_stopping_parent_names_the_variant_that_continues() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler, best="4")
-    scheduler.family("a")
-    scheduler.settle()
+    scheduler = with_family(best="4")
     scheduler.finish("r-best")
     scheduler.settle()
     found = scheduler.why("a")
@@ -102,11 +94,7 @@ def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
 
 
 def test_a_variant_behind_a_better_one_is_explained() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
-    scheduler.submit("r", "cq", "4", priority=-1)
-    scheduler.settle()
-    scheduler.family("a")
+    scheduler = blocked()
     scheduler.settle()
     better, worse = scheduler.why("a").variants
     assert better.explained.reason == "AdmissionGated"
@@ -114,17 +102,6 @@ def test_a_variant_behind_a_better_one_is_explained() -> None:
     assert "the turn of its better sibling" in worse.explained.unblocked_by[0]
     scheduler.opens("a-best")
     assert scheduler.why("a").variants[0].gate == "Open"
-
-
-def test_a_family_in_backoff_is_explained() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler)
-    scheduler.family("a")
-    scheduler.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
-    found = scheduler.why("a")
-    assert (found.phase, found.reason) == ("Backoff", "Backoff")
-    assert scheduler.why("a-best").message == "The family waits until its backoff ends"
 
 
 def test_a_parent_without_variants_is_explained() -> None:
@@ -149,24 +126,8 @@ def test_a_variant_without_a_known_parent_is_explained() -> None:
     assert found.unblocked_by == ("its parent workload, which is not known yet",)
 
 
-def test_a_reserved_variant_names_the_checks_it_waits_for() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow")
-    scheduler.family_queue(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
-    scheduler.family("a")
-    scheduler.settle()
-    found = scheduler.why("a")
-    assert (found.phase, found.reason) == ("Pending", "UnsatisfiedAdmissionChecks")
-    assert "best: reserved, waits for slow; mid: reserved, waits for slow" in found.message
-    assert [one.explained.phase for one in found.variants] == ["QuotaReserved"] * 3
-
-
 def test_asking_changes_nothing() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
-    scheduler.submit("r", "cq", "4", priority=-1)
-    scheduler.settle()
-    scheduler.family("a")
+    scheduler = blocked()
     before = scheduler.tried()
     for name in ("a", "a-best", "a-mid"):
         scheduler.why(name)
@@ -201,24 +162,10 @@ def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
 
 
 def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler)
-    scheduler.family("a")
-    scheduler.settle()
+    scheduler = with_family()
     scheduler.respec("a-mid", active=False)
     scheduler.change("a-mid", stopped_by="User")
     assert "mid: `admit activate workload a-mid`" in scheduler.why("a").unblocked_by
-
-
-def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    scheduler.family("a")
-    scheduler.settle()
-    assert scheduler.why("a").variants[0].admitted
-    scheduler.change("a-mid", stopped_by="Rejected")
-    assert scheduler.why("a").unblocked_by == ()
 
 
 def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
@@ -233,19 +180,6 @@ def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
         "one of the flavors gold in ClusterQueue cq, or a flavor of that ClusterQueue in the "
         "allowed flavors of a",
     )
-
-
-def test_a_family_waits_while_all_its_variants_are_delayed() -> None:
-    scheduler = FamilyScheduler()
-    both = [{**one, "createDelaySeconds": 100} for one in DELAYED]
-    scheduler.family_queue(explicit=both, flavors={"best": "4", "mid": "4"})
-    scheduler.family("a")
-    scheduler.settle()
-    found = scheduler.why("a")
-    assert found.reason == "Backoff"
-    until = "inactive (createDelay) until 2026-01-01T12:01:40Z"
-    assert found.message == f"fast: {until}; slow: {until}"
-    assert len(found.unblocked_by) == 2
 
 
 def test_a_family_in_an_inactive_queue_has_the_reason_of_the_queue() -> None:

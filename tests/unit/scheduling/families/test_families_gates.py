@@ -53,18 +53,6 @@ def test_the_better_variant_that_needs_a_victim_is_chosen(
     assert scheduler.admitted("a") == "best"
 
 
-def test_only_one_gate_of_a_family_opens() -> None:
-    scheduler = contested("UpgradeOnly", "best", "mid")
-    scheduler.family("a")
-    scheduler.settle()
-    assert refused(scheduler) == {"a-best": GATED}
-    scheduler.opens("a-best")
-    scheduler.settle()
-    assert [one.name for one in scheduler.told] == ["r-best"]
-    assert scheduler.admitted("a") == "best"
-    assert scheduler.admission("r-mid") is not None
-
-
 def test_while_victims_stop_no_sibling_is_tried() -> None:
     scheduler = contested("UpgradeOnly", "best")
     scheduler.family("a")
@@ -83,16 +71,6 @@ def test_while_victims_stop_no_sibling_is_tried() -> None:
     assert scheduler.settle()[0] == "a-best"
 
 
-def test_a_worse_variant_starts_if_no_victim_is_found() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
-    scheduler.submit("r", "cq", "4", priority=5)
-    scheduler.settle()
-    scheduler.family("a")
-    scheduler.settle()
-    assert scheduler.admitted("a") == "mid"
-
-
 def test_siblings_are_refused_at_once_when_a_worse_one_is_blocked() -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue(flavors={"best": "2", "mid": "4"}, **LOWER)
@@ -104,13 +82,6 @@ def test_siblings_are_refused_at_once_when_a_worse_one_is_blocked() -> None:
     assert scheduler.now == scheduler.waiting[0].time, (
         "without the pause in which refusals may change"
     )
-
-
-def test_others_of_the_queue_go_on_while_a_family_waits_for_its_gate() -> None:
-    scheduler = contested("UpgradeOnly", "best")
-    scheduler.family("a")
-    scheduler.submit("r", "cq", "4")
-    assert scheduler.settle() == ["r"]
 
 
 def test_a_reservation_with_a_plan_needs_the_open_gate() -> None:
@@ -127,29 +98,6 @@ def test_a_reservation_with_a_plan_needs_the_open_gate() -> None:
     scheduler.opens("a-best")
     assert scheduler.settle() == ["a-best"]
     assert scheduler.stored["a-best"].status.pending_preemption is not None
-
-
-def test_other_variants_are_tried_once_all_victims_have_stopped() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow")
-    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, checks={"best": ["slow"]}, **LOWER)
-    scheduler.check("slow")
-    scheduler.submit(
-        "r",
-        "cq",
-        "4",
-        priority=-1,
-        annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": "best"},
-    )
-    scheduler.settle()
-    scheduler.passes("r")
-    scheduler.settle()
-    scheduler.family("a")
-    scheduler.settle()
-    scheduler.opens("a-best")
-    scheduler.settle()
-    assert scheduler.admission("a-best") is not None, "reserved, with its check running"
-    assert scheduler.admitted("a") == "mid", "it fits, and races"
 
 
 def test_a_user_s_gate_that_is_closed_keeps_a_variant_from_preempting_too() -> None:
@@ -177,24 +125,6 @@ def test_a_refusal_for_a_closed_gate_is_published_once(shares: bool) -> None:
         scheduler.settle()
         scheduler.core.flush("cq")
     assert [one.name for one in scheduler.waiting if isinstance(one, Refused)] == ["a-best"]
-
-
-def test_quota_that_waits_for_victims_is_not_free_for_a_sibling() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
-    explicit = [{"name": name, "allowedResourceFlavors": ["best"]} for name in ("v0", "v1")]
-    checks = {"best": ["slow"]}
-    scheduler.family_queue(flavors={"best": "4"}, checks=checks, explicit=explicit, **LOWER)
-    scheduler.check("slow", preemptionPolicy="AfterCheckPassedOrOnDemand")
-    scheduler.submit("r", "cq", "4", priority=-1)
-    scheduler.settle()
-    scheduler.passes("r")
-    scheduler.settle()
-    scheduler.family("a")
-    scheduler.settle()
-    scheduler.opens("a-v0")
-    assert scheduler.settle() == ["a-v0"], "and not its sibling, without a plan, beside it"
-    assert scheduler.stored["a-v0"].status.pending_preemption is not None
 
 
 def test_a_variant_that_lost_its_gate_preempts_no_workload() -> None:

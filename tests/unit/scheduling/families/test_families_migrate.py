@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from admittance.events.requests import Queues
 from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
 from support.cores.family_scheduler import FamilyScheduler, full
 
@@ -31,44 +30,6 @@ def runs_on_mid(**spec: Any) -> FamilyScheduler:
 
 def member(scheduler: FamilyScheduler, name: str) -> WorkloadInfo:
     return scheduler.core._state.workloads["ns", name]
-
-
-def used(scheduler: FamilyScheduler) -> dict[str, int]:
-    (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
-    return {row.flavor: row.reserved // 1_000 for row in status.usage}
-
-
-def test_a_migration_without_checks_holds_quota_until_the_job_stopped() -> None:
-    scheduler = runs_on_mid()
-    scheduler.finish("r-best")
-    assert scheduler.cycle() == ["a-best"]
-    (told,) = scheduler.decided
-    assert told.migrates_from is not None
-    assert (told.migrates_from.name, told.migrates_from.reason) == ("a-mid", "FlavorMigration")
-    assert member(scheduler, "a-best").state == "Promised"
-    assert used(scheduler) == {"best": 0, "mid": 4, "worst": 0}, "a promise is not shown as usage"
-    scheduler.submit("thief", "cq", "4", priority=9)
-    scheduler.settle()
-    assert scheduler.flavors("thief") == [{"cpu": "worst"}], "no other workload gets promised quota"
-    scheduler.stops("a")
-    scheduler.settle()
-    assert scheduler.admitted("a") == "best"
-    assert used(scheduler) == {"best": 4, "mid": 0, "worst": 4}
-
-
-def test_quota_held_for_a_migration_is_never_preempted() -> None:
-    scheduler = runs_on_mid(flavors={"best": "4", "mid": "4"}, **LOWER)
-    scheduler.finish("r-best")
-    scheduler.cycle()
-    scheduler.submit(
-        "strong",
-        "cq",
-        "4",
-        priority=9,
-        annotations={"kueue.x-k8s.io/workload-allowed-resource-flavors": "best"},
-    )
-    scheduler.settle()
-    assert [one.name for one in scheduler.told] == []
 
 
 def test_a_stored_migration_is_known_after_a_restart() -> None:
@@ -127,21 +88,6 @@ def test_promised_quota_is_free_once_the_revocation_is_stored() -> None:
     scheduler.submit("thief", "cq", "4")
     assert scheduler.settle() == ["thief"]
     assert scheduler.flavors("thief") == [{"cpu": "best"}]
-
-
-def test_with_checks_it_is_reserved_first_and_the_job_runs_on() -> None:
-    scheduler = runs_on_mid(checks={"best": ["slow"]})
-    scheduler.finish("r-best")
-    assert scheduler.settle() == ["a-best"]
-    assert scheduler.admission("a-best") is not None
-    assert scheduler.admitted("a") == "mid"
-    assert scheduler.stored["a"].status.migrating_to == ""
-    scheduler.passes("a-best")
-    scheduler.settle()
-    assert scheduler.stored["a"].status.migrating_to == "a-best"
-    assert scheduler.cycle() == [], "and it is not confirmed again"
-    scheduler.stops("a")
-    assert scheduler.admitted("a") == "best"
 
 
 def test_a_variant_with_victims_migrates_once_they_stopped() -> None:
@@ -224,33 +170,3 @@ def test_a_quota_cut_revokes_promised_quota() -> None:
     assert [(type(one).__name__, one.name) for one in scheduler.decisions] == [
         ("Revoked", "a-best")
     ]
-
-
-def test_variants_below_the_minimum_do_not_migrate() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(floor="best")
-    full(scheduler, best="4", mid="4")
-    scheduler.family("a")
-    scheduler.settle()
-    assert scheduler.admitted("a") == "worst"
-    scheduler.finish("r-mid")
-    assert scheduler.settle() == []
-    scheduler.finish("r-best")
-    assert scheduler.cycle() == ["a-best"]
-
-
-def test_a_variant_of_two_flavors_needs_only_what_its_family_lacks() -> None:
-    explicit = [
-        {"name": "first", "allowedResourceFlavors": ["best", "shared"]},
-        {"name": "second", "allowedResourceFlavors": ["shared"]},
-    ]
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(explicit=explicit, flavors={"best": "2", "shared": "5"})
-    full(scheduler, best="2")
-    scheduler.family("a", cpu="4")
-    scheduler.family("b", cpu="4", age=-1)
-    scheduler.settle()
-    assert scheduler.admitted("a") in ("first", "second")
-    assert scheduler.admitted("b") == "", (
-        "what is parked for one is not for the other, and it is full"
-    )

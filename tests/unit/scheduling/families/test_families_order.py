@@ -55,18 +55,6 @@ def test_variants_go_by_the_age_of_their_parent() -> None:
     ]
 
 
-@pytest.mark.parametrize("parent_first", [True, False])
-def test_family_members_are_linked_in_any_order_of_arrival(parent_first: bool) -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler)
-    scheduler.submit("other", "cq", age=10)
-    scheduler.family("a", age=20, parent_first=parent_first)
-    assert scheduler.tried() == ["a-best", "a-mid", "a-worst", "other"]
-    scheduler.finish("r-mid")
-    assert "a-mid" in scheduler.settle()
-
-
 def test_a_variant_without_its_parent_is_never_tried() -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue()
@@ -101,22 +89,6 @@ def test_a_family_counts_as_one_that_waits() -> None:
         3,
         3,
     ]
-
-
-def test_an_admitted_family_counts_as_running_while_variants_wait() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(checks={"best": ["slow"]})
-    scheduler.check("slow")
-    full(scheduler, best="4")
-    scheduler.family("a")
-    scheduler.settle()
-    scheduler.finish("r-best")
-    scheduler.settle()
-    assert scheduler.admitted("a") == "mid"
-    assert scheduler.admission("a-best") is not None
-    (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
-    assert (status.pending, status.reserving, status.admitted) == (0, 1, 1)
-    assert scheduler.core.pending(PendingQuery()).rows == ()
 
 
 def test_a_row_of_a_family_lists_every_variant() -> None:

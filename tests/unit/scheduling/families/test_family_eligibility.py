@@ -17,15 +17,6 @@ EXPLICIT: list[dict[str, Any]] = [
 ]
 
 
-def test_the_best_that_fits_is_admitted() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler, best="4")
-    scheduler.family("a")
-    scheduler.settle()
-    assert scheduler.admitted("a") == "mid"
-
-
 @pytest.mark.parametrize("mode", ["NoMigration", "UpgradeOnly"])
 def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) -> None:
     scheduler = FamilyScheduler()
@@ -36,17 +27,6 @@ def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) ->
     for one in scheduler.decided:
         scheduler.apply(one)
     assert scheduler.settle() == []
-
-
-def test_without_migration_no_active_variant_migrates() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(mode="NoMigration")
-    full(scheduler, best="4")
-    scheduler.family("a")
-    scheduler.settle()
-    scheduler.finish("r-best")
-    assert scheduler.settle() == []
-    assert scheduler.admitted("a") == "mid"
 
 
 def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
@@ -80,19 +60,6 @@ def test_a_variant_is_tried_only_after_its_delay() -> None:
     assert scheduler.settle() == ["a-fast"]
 
 
-def test_no_variant_is_tried_while_the_job_stops() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler, best="4")
-    scheduler.family("a")
-    scheduler.settle()
-    scheduler.evict("a-mid", "Preempted")
-    scheduler.finish("r-best")
-    assert scheduler.settle() == []
-    scheduler.stops("a")
-    assert scheduler.settle() == ["a-best"]
-
-
 def test_no_variant_is_tried_during_the_backoff() -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue()
@@ -102,46 +69,6 @@ def test_no_variant_is_tried_during_the_backoff() -> None:
     assert scheduler.settle() == []
     scheduler.change("a", conditions={"Requeued": (True, "BackoffFinished")})
     assert scheduler.settle() == ["a-best"]
-
-
-def test_a_variant_that_the_queue_does_not_have_is_not_tried() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler, best="4", mid="4")
-    scheduler.family("a")
-    scheduler.family_queue(explicit=EXPLICIT)
-    assert scheduler.settle() == []
-    scheduler.family_queue()
-    assert scheduler.settle() == ["a-worst"]
-
-
-def test_a_change_in_a_family_wakes_no_variant_with_a_problem_of_its_own() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(namespaceSelector={"matchLabels": {"team": "other"}})
-    scheduler.family("a")
-    assert scheduler.settle() == []
-    scheduler.change("a", conditions={"Requeued": (True, "BackoffFinished")})
-    assert not scheduler.core.has_work()
-
-
-def test_several_variants_may_hold_reservations() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow")
-    scheduler.family_queue(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
-    scheduler.family("a")
-    assert scheduler.settle() == ["a-best", "a-mid", "a-worst"]
-
-
-def test_variants_and_regular_workloads_that_passed_their_checks_are_confirmed_together() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow")
-    scheduler.family_queue(checks={"best": ["slow"]}, flavors={"best": "8"}, mode="NoMigration")
-    scheduler.family("a")
-    scheduler.submit("r", "cq", "1")
-    scheduler.settle()
-    scheduler.passes("a-best", "r")
-    scheduler.settle()
-    assert scheduler.confirmed == ["a-best", "r"]
 
 
 def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
@@ -177,32 +104,6 @@ def test_a_ready_variant_is_not_confirmed_while_the_job_stops() -> None:
     assert scheduler.decisions == []
     scheduler.stops("a")
     assert scheduler.cycle() == ["a-best"], "the whole family competes anew"
-
-
-def test_a_ready_variant_is_not_confirmed_against_policy() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow")
-    scheduler.family_queue(mode="NoMigration", checks={"best": ["slow"]})
-    scheduler.family("a")
-    assert scheduler.settle() == ["a-best", "a-mid"]
-    scheduler.passes("a-best")
-    scheduler.cycle()
-    assert scheduler.decisions == []
-
-
-@pytest.mark.parametrize("told", [{"migrating_to": "a-worst"}, {}])
-def test_the_state_of_the_parent_counts_before_its_variant_follows(
-    told: dict[str, str],
-) -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler, best="4")
-    scheduler.family("a")
-    scheduler.settle()
-    evicted = {} if told else {"Evicted": (True, "PodsReadyTimeout")}
-    scheduler.change("a", conditions=evicted, **told)
-    scheduler.finish("r-best")
-    assert scheduler.settle() == []
 
 
 def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from admittance.events.requests import Queues
 from admittance.scheduling.cycle.decisions import victims_text
-from admittance.scheduling.cycle.recheck import exceeds_quota
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing
@@ -105,16 +104,6 @@ def test_a_decision_lists_quota_beyond_what_the_family_holds() -> None:
     assert booked == [{"cpu": "4"}, {"cpu": "16", "gpu": "8"}], "and is booked as a whole"
 
 
-def test_quota_held_by_a_family_is_not_free_for_others() -> None:
-    scheduler = with_slow_reservation()
-    runs_on_demand_and_reserved_better(scheduler)
-    scheduler.job("stranger", "q", [(1, {"cpu": "11"})], age=50)
-    assert scheduler.settle() == []
-    assert scheduler.parked() == ["stranger"]
-    scheduler.job("small", "q", [(1, {"cpu": "10"})])
-    assert scheduler.settle() == ["small"]
-
-
 def test_a_waiting_variant_is_tried_again_when_its_family_gets_quota() -> None:
     scheduler = with_slow_reservation(cpu="20")
     scheduler.job("x", "q", [(1, {"cpu": "1"})], age=100)
@@ -156,14 +145,6 @@ def assert_counters(scheduler: FamilyScheduler, *, reserved_gpus: int) -> None:
         assert (status.reserving, status.admitted, status.pending) == (1, 1, 0)
 
 
-def test_queue_counters_count_a_family_once_without_promised_quota() -> None:
-    scheduler = story_7()
-    runs_on_demand(scheduler)
-    scheduler.gone("r1")
-    scheduler.settle()
-    assert_counters(scheduler, reserved_gpus=0)
-
-
 def test_both_are_shown_where_the_better_one_is_reserved() -> None:
     scheduler = with_slow_reservation()
     runs_on_demand_and_reserved_better(scheduler)
@@ -182,19 +163,6 @@ def test_quota_held_by_both_variants_needs_both_as_victims() -> None:
     scheduler.job("stranger", "q", [(1, {"cpu": "11"})], priority=9)
     scheduler.cycle()
     assert sorted(one.name for one in scheduler.preempted) == ["j-on-demand", "j-reservation"]
-
-
-def test_quota_held_by_one_variant_needs_one_victim() -> None:
-    scheduler = with_slow_reservation(**LOWER)
-    runs_on_demand_and_reserved_better(scheduler)
-    scheduler.jobs_stop = False
-    scheduler.job("stranger", "q", [(1, {"gpu": "9"})], priority=9)
-    scheduler.cycle()
-    assert not scheduler.preempted, "no flavor has so many"
-    scheduler.job("other", "q", [(1, {"gpu": "8", "cpu": "10"})], priority=9)
-    scheduler.cycle()
-    (told,) = scheduler.decided
-    assert [one.name for one in told.preempts] == ["j-reservation"], "it has started nothing"
 
 
 def test_a_sole_holder_is_preferred_to_two_shared_holders() -> None:
@@ -290,16 +258,6 @@ def test_a_cut_spares_a_reservation_covered_by_its_siblings_usage() -> None:
     assert scheduler.confirmed[-1:] == ["j-reservation"], "nor does it keep it from being admitted"
 
 
-def test_a_cut_takes_reservations_of_one_family_together() -> None:
-    scheduler = story_7()
-    scheduler.open_family("j", "q", TAGS, PODS)
-    scheduler.reserve("j-on-demand", "q", ON_DEMAND)
-    scheduler.reserve("j-reservation", "q", RESERVATION)
-    cut(scheduler, "10")
-    scheduler.cycle()
-    assert sorted(scheduler.revoked) == ["j-on-demand", "j-reservation"]
-
-
 def test_a_quota_cut_that_evicts_takes_the_whole_family() -> None:
     scheduler = with_slow_reservation(onQuotaCut="evict")
     runs_on_demand_and_reserved_better(scheduler)
@@ -307,16 +265,6 @@ def test_a_quota_cut_that_evicts_takes_the_whole_family() -> None:
     scheduler.jobs_stop = False
     scheduler.cycle()
     assert sorted(scheduler.revoked) == ["j-on-demand", "j-reservation"]
-
-
-def test_two_reservations_are_no_excuse_for_each_other() -> None:
-    scheduler = with_slow_reservation()
-    scheduler.open_family("j", "q", TAGS, PODS)
-    scheduler.reserve("j-on-demand", "q", ON_DEMAND)
-    scheduler.reserve("j-reservation", "q", RESERVATION)
-    assert not exceeds_quota(scheduler.member("j-reservation"))
-    cut(scheduler, "10")
-    assert exceeds_quota(scheduler.member("j-reservation"))
 
 
 # Shares. --------------------------------------------------------------------------------------
@@ -342,19 +290,6 @@ def share(scheduler: FamilyScheduler) -> float:
     node = scheduler.queue_of("q").node
     assert node is not None
     return share_of(node).ratio
-
-
-def test_a_share_counts_only_the_variant_that_is_admitted(fair: FamilyScheduler) -> None:
-    fair.reserve("j-worst", "q", {"cpu": "worst"})
-    fair.admit("j-worst")
-    alone = share(fair)
-    assert alone == pytest.approx(200)
-    fair.reserve("j-best", "q", {"cpu": "best"})
-    assert share(fair) == alone
-    fair.lose("j-worst", "FlavorMigration")
-    assert share(fair) == alone, "and then the other one"
-    fair.lose("j-best", "Preempted")
-    assert share(fair) == 0
 
 
 def test_the_request_of_a_variant_replaces_its_family_quota(fair: FamilyScheduler) -> None:
