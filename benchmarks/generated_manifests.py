@@ -119,7 +119,7 @@ def _is_usual(given: Any, usual: Usual) -> bool:
     if callable(usual):
         return usual(given)
     plain = msgspec.to_builtins(usual)
-    return any(type(given) is type(one) and given == one for one in plain)
+    return any(type(given) is type(value) and given == value for value in plain)
 
 
 # Values. --------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def _struct(
 
 def _value(kind: inspect.Type, rng: random.Random, depth: int, chance: float) -> Any:
     rules = rules_at(kind)
-    words = [one for one in rules.schema.get("enum", ()) if one]
+    words = [word for word in rules.schema.get("enum", ()) if word]
     if words:
         return rng.choice(words)
     match rules.type:
@@ -170,5 +170,5 @@ def _value(kind: inspect.Type, rng: random.Random, depth: int, chance: float) ->
 
 
 def _text(syntax: Any, rng: random.Random) -> str:
-    valid = TEXTS if syntax is None else [one for one in TEXTS if not syntax(one)]
+    valid = TEXTS if syntax is None else [text for text in TEXTS if not syntax(text)]
     return rng.choice(valid or TEXTS) if rng.random() < 0.97 else rng.choice(TEXTS)

@@ -36,15 +36,15 @@ def a_scheduler(queues: int) -> SteppedScheduler:
     """A scheduler with so many ClusterQueues."""
     scheduler = SteppedScheduler(Config(fair_sharing=FairSharing()))
     for number in range(queues):
-        resources = [{"name": one, "nominalQuota": "10"} for one in ("cpu", "memory")]
+        resources = [{"name": resource, "nominalQuota": "10"} for resource in ("cpu", "memory")]
         group = {
             "coveredResources": ["cpu", "memory"],
             "flavors": [{"name": "default", "resources": resources}],
         }
         scheduler.queue(f"cq-{number}", f"team-{number // 10}", resourceGroups=[group])
-        for one in range(20):
+        for place in range(20):
             pods = [{"requests": {"cpu": "1", "memory": "1"}}]
-            scheduler.submit(f"w-{number}-{one}", f"cq-{number}", pods=pods)
+            scheduler.submit(f"w-{number}-{place}", f"cq-{number}", pods=pods)
     scheduler.settle()
     return scheduler
 

@@ -111,7 +111,7 @@ def usage_by_class(plan: BenchPlan, samples: Sequence[dict[str, float]]) -> dict
     for sample in samples:
         for queue in plan.queues:
             shares[queue.class_name].append(sample.get(queue.name, 0.0))
-    return {name: round(100 * fmean(found), 1) for name, found in sorted(shares.items())}
+    return {name: round(100 * fmean(each), 1) for name, each in sorted(shares.items())}
 
 
 def delays_by_class(plan: BenchPlan, outcome: Outcome) -> dict[str, Delay]:
@@ -121,7 +121,7 @@ def delays_by_class(plan: BenchPlan, outcome: Outcome) -> dict[str, Delay]:
     for workload, created, admitted in moments:
         if admitted >= 0:
             delays[workload.class_name].append(1000 * (admitted - created))
-    return {name: delay(found) for name, found in sorted(delays.items())}
+    return {name: delay(each) for name, each in sorted(delays.items())}
 
 
 def delay(milliseconds: list[float]) -> Delay:
@@ -134,42 +134,42 @@ def delay(milliseconds: list[float]) -> Delay:
     return Delay(mean=round(fmean(ranked), 2), p50=rank(0.50), p99=rank(0.99))
 
 
-def write(found: Report, path: Path) -> None:
+def write(report: Report, path: Path) -> None:
     """Writes the report as JSON. Raises OSError."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
 
 
-def lines_of(found: Report) -> list[str]:
+def lines_of(report: Report) -> list[str]:
     """The report as text."""
     mib = 1 << 20
     lines = [
-        f"{found.finished} of {found.workloads} workloads finished in {found.wall_seconds:.1f} s "
-        f"({found.workloads_per_second:.0f} a second); "
-        f"quota and creation alone allow {found.lower_bound_seconds:.1f} s",
-        f"useful usage of the quota      {found.useful_usage_percent:.1f} %",
+        f"{report.finished} of {report.workloads} workloads finished in "
+        f"{report.wall_seconds:.1f} s ({report.workloads_per_second:.0f} a second); "
+        f"quota and creation alone allow {report.lower_bound_seconds:.1f} s",
+        f"useful usage of the quota      {report.useful_usage_percent:.1f} %",
     ]
     lines += [
         f"usage of ClusterQueues         {percent:.1f} %   class {name}"
-        for name, percent in found.cluster_queue_usage_percent.items()
+        for name, percent in report.cluster_queue_usage_percent.items()
     ]
     lines += [
         f"time to admission              mean {d.mean:.0f} ms, p50 {d.p50:.0f}, p99 {d.p99:.0f}"
         f"   class {name}"
-        for name, d in found.time_to_admission_ms.items()
+        for name, d in report.time_to_admission_ms.items()
     ]
     lines += [
-        f"evictions                      {found.evictions}",
-        f"CPU                            {found.cpu_ms_per_workload:.2f} ms a workload",
-        f"peak memory                    {found.peak_memory_bytes / mib:.0f} MiB",
-        f"messages stored                {found.persisted_messages_per_second:.0f} a second; "
-        f"the server alone takes {found.bus_raw_publish_per_second:.0f}",
+        f"evictions                      {report.evictions}",
+        f"CPU                            {report.cpu_ms_per_workload:.2f} ms a workload",
+        f"peak memory                    {report.peak_memory_bytes / mib:.0f} MiB",
+        f"messages stored                {report.persisted_messages_per_second:.0f} a second; "
+        f"the server alone takes {report.bus_raw_publish_per_second:.0f}",
     ]
     lines += [
         f"  {use.name:<28} {use.cpu_seconds:7.1f} s CPU {use.peak_memory_bytes / mib:7.0f} MiB"
-        for use in (*found.processes, found.load_generator)
+        for use in (*report.processes, report.load_generator)
     ]
-    if found.trouble:
-        lines.append(f"INCOMPLETE: {found.trouble}")
+    if report.trouble:
+        lines.append(f"INCOMPLETE: {report.trouble}")
     return lines
 
 
@@ -242,15 +242,15 @@ def run(
     server. Raises SetupError if the file is wrong or the system or the server does not work.
     """
     what = bench_plan(read(generator), scale=scale)
-    found = measured(what, nats_url, access)
+    report = measured(what, nats_url, access)
     if json_path is not None:
-        write(found, json_path)
+        write(report, json_path)
     if as_json:
-        lines = [msgspec.json.format(msgspec.json.encode(found), indent=2).decode()]
+        lines = [msgspec.json.format(msgspec.json.encode(report), indent=2).decode()]
     else:
-        lines = lines_of(found)
+        lines = lines_of(report)
     sys.stdout.write("\n".join([*lines, ""]))
-    return 0 if found.finished == found.workloads and not found.trouble else 1
+    return 0 if report.finished == report.workloads and not report.trouble else 1
 
 
 def measured(

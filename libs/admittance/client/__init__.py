@@ -75,6 +75,6 @@ def __getattr__(name: str) -> object:
     # Commands import the errors of this package at their start, and the rest would slow them.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(_HOMES.get(name, "admittance.client.errors")), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(import_module(_HOMES.get(name, "admittance.client.errors")), name)
+    globals()[name] = value
+    return value

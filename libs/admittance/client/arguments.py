@@ -91,11 +91,11 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.cache
     def hints() -> Mapping[str, Any]:
-        found = get_type_hints(function)
-        if "environ" in found:
+        annotations = get_type_hints(function)
+        if "environ" in annotations:
             # A variable of an environment need not be a text, and one that is used is checked.
-            found["environ"] = Mapping
-        return found
+            annotations["environ"] = Mapping
+        return annotations
 
     def check(*args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
         bound = signature.bind(*args, **kwargs)
@@ -197,14 +197,14 @@ def _is_a(value: object, kind: Any) -> bool:
 def _problem_inside(name: str, value: object, kinds: tuple[Any, ...]) -> str:
     """What is wrong with the first wrong item of a list or dict. ``kinds``: of its items, or of its
     keys and its values; empty: any."""
-    found: Iterable[tuple[object, Any]] = ()
+    items: Iterable[tuple[object, Any]] = ()
     if isinstance(value, Mapping) and len(kinds) == 2:
-        found = (
-            (one, kind) for pair in value.items() for one, kind in zip(pair, kinds, strict=True)
+        items = (
+            (item, kind) for pair in value.items() for item, kind in zip(pair, kinds, strict=True)
         )
     elif isinstance(value, Sequence) and len(kinds) == 1:
-        found = ((one, kinds[0]) for one in value)
-    return next(filter(None, (_problem(f"{name}:", one, kind) for one, kind in found)), "")
+        items = ((item, kinds[0]) for item in value)
+    return next(filter(None, (_problem(f"{name}:", item, kind) for item, kind in items)), "")
 
 
 def _is_iterable(value: object) -> TypeGuard[Iterable[object]]:
@@ -222,7 +222,7 @@ def _is_unicode(value: str) -> bool:
 
 def _said(kinds: Iterable[Any]) -> str:
     """The kinds in words."""
-    said = dict.fromkeys(_word(get_origin(one) or one) for one in kinds if one is not NoneType)
+    said = dict.fromkeys(_word(get_origin(kind) or kind) for kind in kinds if kind is not NoneType)
     *others, last = said
     return f"{', '.join(others)} or {last}" if others else last
 

@@ -356,8 +356,8 @@ class Client:
                 named = await questions.queues_named(link, queue, space)
                 chosen = chosen._replace(queues=named)
             readable, _ = await objects.find_all(link, wanted, space)
-            found, _ = selection.select(wanted, readable, chosen, clock.now())
-            return found
+            selected, _ = selection.select(wanted, readable, chosen, clock.now())
+            return selected
 
     def watch(
         self,
@@ -402,8 +402,8 @@ class Client:
             wanted = kind_named(kind)
             if wanted is not WORKLOAD:
                 return await applying.delete_object(link, wanted, name, namespace or "")
-            found = await objects.find(link, wanted, name, namespace or "")
-            return await applying.delete_workload(link, found)
+            stored = await objects.find(link, wanted, name, namespace or "")
+            return await applying.delete_workload(link, stored)
 
     async def simulate(
         self,

@@ -30,23 +30,23 @@ async def health(
     """The health replies of all instances that answer within ``seconds``. ``enough``: a service and
     an instance ("": any instance); the reply of this instance ends the wait.
     """
-    return [one.reply for one in await health_answers(bus, seconds=seconds, enough=enough)]
+    return [answer.reply for answer in await health_answers(bus, seconds=seconds, enough=enough)]
 
 
 async def health_answers(
     bus: Bus, *, seconds: float = 1.0, enough: tuple[str, str] | None = None
 ) -> list[HealthAnswer]:
     """The health replies that `health` returns, each with the times of request and reply."""
-    found: list[HealthAnswer] = []
+    answers: list[HealthAnswer] = []
     full = asyncio.Event()
     asked = clock.now()
 
     async def on_answer(message: Any) -> None:
         with suppress(*BROKEN):
-            one = msgspec.json.decode(message.data, type=HealthReply)
-            if one.service:
-                found.append(HealthAnswer(one, asked, clock.now()))
-            if enough is not None and is_of(one, *enough):
+            reply = msgspec.json.decode(message.data, type=HealthReply)
+            if reply.service:
+                answers.append(HealthAnswer(reply, asked, clock.now()))
+            if enough is not None and is_of(reply, *enough):
                 full.set()
 
     inbox = bus.nc.new_inbox()
@@ -56,9 +56,9 @@ async def health_answers(
         await set_within(full, seconds)
     finally:
         await subscription.unsubscribe()
-    return found
+    return answers
 
 
-def is_of(one: HealthReply, service: str, instance: str) -> bool:
+def is_of(reply: HealthReply, service: str, instance: str) -> bool:
     """Whether the reply is from ``instance`` of the service; "" matches any instance."""
-    return one.service == service and instance in ("", one.instance)
+    return reply.service == service and instance in ("", reply.instance)

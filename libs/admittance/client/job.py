@@ -70,8 +70,8 @@ class Job:
     async def get(self) -> StoredWorkload:
         """The workload as stored. Raises NotFound."""
         async with self._calls.call() as link:
-            found = await objects.find(link, WORKLOAD, self._name, self._namespace)
-            return found.workload()
+            stored = await objects.find(link, WORKLOAD, self._name, self._namespace)
+            return stored.workload()
 
     async def phase(self) -> Phase:
         """The phase of the workload. Raises NotFound."""
@@ -125,9 +125,9 @@ class Job:
             )
             async with aclosing(replies):
                 async for reply in replies:
-                    for one in reply.pods:
-                        if one.text or one.cut:
-                            yield one
+                    for piece in reply.pods:
+                        if piece.text or piece.cut:
+                            yield piece
 
         return self._calls.stream(pieces)
 

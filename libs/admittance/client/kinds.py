@@ -149,9 +149,9 @@ _BY_NAME: Final = {name: kind for kind in KINDS for name in _spellings(kind)}
 def kind_named(typed: str) -> ObjectKind:
     """The kind that the typed word means. Raises BadInput, with a list of all kinds, for an unknown
     word."""
-    found = _BY_NAME.get(typed.lower())
-    if found is not None:
-        return found
+    kind = _BY_NAME.get(typed.lower())
+    if kind is not None:
+        return kind
     if typed.lower() in ("job", "jobs", "job.batch", "jobs.batch"):
         raise BadInput("a Job becomes a workload when it is submitted: use the kind workloads")
     singular, dot, group = typed.lower().partition(".")
@@ -174,9 +174,9 @@ def foreign(manifest: str, group: str) -> ObjectKind:
 
 def kind_of_manifest(kind: str, group: str) -> ObjectKind:
     """The kind that a manifest states in ``kind`` and in the group of ``apiVersion``."""
-    found = _BY_NAME.get(kind.lower())
-    if found is not None and (found.group == group or not group):
-        return found
+    known = _BY_NAME.get(kind.lower())
+    if known is not None and (known.group == group or not group):
+        return known
     return foreign(kind, group)
 
 
@@ -207,9 +207,9 @@ def workload_target(typed: str, name: str | None) -> str:
     """The name of a workload from ``workload NAME`` or ``workload/NAME``. Raises BadInput."""
     if name is None and "/" not in typed and "." not in typed and typed.lower() not in _BY_NAME:
         raise BadInput(f'no kind "{typed}"; if "{typed}" is a workload, type: workload {typed}')
-    kind, found = target(typed, name)
+    kind, named = target(typed, name)
     if kind is not WORKLOAD:
         raise BadInput(f"this command works on workloads only, not on a {kind.singular}")
-    if not found:
+    if not named:
         raise BadInput("the name of the workload is missing")
-    return found
+    return named

@@ -52,10 +52,10 @@ FILES: Final = ("creds", "password_file", "token_file", "tls_ca", "tls_cert", "t
 
 def _check_options(access: ConnectionOptions) -> None:
     """Raises BadInput for an option of a wrong type, and for a missing file."""
-    for one in fields(access):
-        value = getattr(access, one.name)
+    for option in fields(access):
+        value = getattr(access, option.name)
         if value is not None and not isinstance(value, str | bool | os.PathLike):
-            raise BadInput(f"{one.name} of the connection options is not a text")
+            raise BadInput(f"{option.name} of the connection options is not a text")
     for name in FILES:
         path = getattr(access, name)
         if path and not os.path.isfile(path):  # noqa: PTH113  (False for a text that is no path)

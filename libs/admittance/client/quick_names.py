@@ -40,10 +40,10 @@ def names(
     try:
         with _Wire(url, access) as wire:
             keys = _listed(wire, pattern) if access.creds else _in_stream(wire, pattern)
-        found = sorted({plain(key.rpartition(".")[2]) for key in keys})
+        known = sorted({plain(key.rpartition(".")[2]) for key in keys})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, BadToken):
         return []
-    return [name for name in found if name.startswith(start)][:NAMES_MAX]
+    return [name for name in known if name.startswith(start)][:NAMES_MAX]
 
 
 def _listed(wire: _Wire, pattern: str) -> Iterable[str]:
@@ -51,7 +51,7 @@ def _listed(wire: _Wire, pattern: str) -> Iterable[str]:
     token, *within = pattern.split(".")
     subject = ".".join(["admit.api.objects", *within[:-1]])
     answer = wire.ask(subject, json.dumps({"kind": token, "limit": NAMES_MAX}).encode())
-    return [one["key"] for one in answer.get("objects") or ()]
+    return [stored["key"] for stored in answer.get("objects") or ()]
 
 
 def _in_stream(wire: _Wire, pattern: str) -> Iterable[str]:
@@ -78,8 +78,8 @@ class _Wire:
 
     def __init__(self, url: str, access: ConnectionOptions) -> None:
         self._access = access
-        one = url.split(",")[0]
-        self._url = urlsplit(one if "://" in one else f"nats://{one}")
+        first = url.split(",")[0]
+        self._url = urlsplit(first if "://" in first else f"nats://{first}")
         self._key: UserKey | None = None
         self._deadline = 0.0
         self._buffer = b""

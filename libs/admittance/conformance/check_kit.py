@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -77,17 +78,9 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
     """Runs the test cases for one check controller."""
 
     def __init__(
-        self,
-        requester: CheckRequester,
-        *,
-        timeout: float,
-        first_timeout: float,
-        only: Collection[str] = (),
-        runs: Callable[[], bool] = lambda: True,
+        self, requester: CheckRequester, options: KitOptions, process: ProgramProcess | None
     ) -> None:
-        super().__init__(
-            CASES, requester, timeout=timeout, first_timeout=first_timeout, only=only, runs=runs
-        )
+        super().__init__(CASES, requester, options, process)
         self._requester = requester
 
     async def _first_request(self, number: int) -> CheckRequestKey:
@@ -147,9 +140,9 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
             self._record("new-cycle", FAILED, why)
             return
         wrong = {
-            one.content.cycle
-            for one in self._requester.answers_to(second)
-            if one.content is not None and one.content.cycle != second.cycle
+            answer.content.cycle
+            for answer in self._requester.answers_to(second)
+            if answer.content is not None and answer.content.cycle != second.cycle
         }
         cycles = ", ".join(map(str, sorted(wrong)))
         why = f"it answered the request of cycle {second.cycle} for cycle {cycles}"
@@ -179,14 +172,14 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         second_at = clock.monotonic()
         # Listens as long as the controller takes for two answers: a late Ready must be found.
         await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
-        for one in self._requester.answers_to(answered, unanswered):
-            since = one.at - (first_at if one.request == unanswered else second_at)
-            allowed = kit.GRACE_SECONDS if one.request == unanswered else 0.0
-            if _is_ready(one) and since > allowed:
+        for answer in self._requester.answers_to(answered, unanswered):
+            since = answer.at - (first_at if answer.request == unanswered else second_at)
+            allowed = kit.GRACE_SECONDS if answer.request == unanswered else 0.0
+            if _is_ready(answer) and since > allowed:
                 why = f"sent Ready {since:.1f} s after the request was withdrawn"
                 self._record("withdrawn", FAILED, why)
                 return
-        if any(_is_ready(one) for one in self._requester.answers_to(unanswered)):
+        if any(_is_ready(answer) for answer in self._requester.answers_to(unanswered)):
             why = "it answers faster than a request can be withdrawn"
             self._record("withdrawn", NOT_APPLICABLE, why)
         else:
@@ -239,7 +232,7 @@ class CheckKit(ConformanceKit[CheckRequestKey, CheckReported]):
         began = clock.monotonic()
         requests = await self._requester.send(*(f"flood.{number}" for number in range(FLOOD)))
         await self._until_answered(*requests, seconds=self._timeout + 10 * self._answer_seconds)
-        count = len({one.request for one in self._requester.answers_to(*requests)})
+        count = len({answer.request for answer in self._requester.answers_to(*requests)})
         took = clock.monotonic() - began
         await self._requester.withdraw(requests, reasons.DELETED)
         [after] = await self._requester.send("flood.after")
@@ -279,17 +272,8 @@ async def run_check_kit(
     `run_kit`. Raises the exceptions of `run_kit`.
     """
     requester = CheckRequester(bus, options.controller, options.check, options.parameters)
-
-    def kit_of(process: ProgramProcess | None, first_timeout: float) -> CheckKit:
-        return CheckKit(
-            requester,
-            timeout=options.timeout,
-            first_timeout=first_timeout,
-            only=options.only,
-            runs=lambda: process is None or process.runs(),
-        )
-
-    found = await run_kit(
+    kit_of = partial(CheckKit, requester, options)
+    result = await run_kit(
         CASES, requester, kit_of, options, url, on_case=on_case, on_ready=on_ready
     )
-    return CheckKitReport(controller=options.controller, check=options.check, **found._asdict())
+    return CheckKitReport(controller=options.controller, check=options.check, **result._asdict())

@@ -68,14 +68,14 @@ def parse_verdict(
     """Returns the decoded verdict in a message, and the faults of the message. ``request``: the
     request that the message answers; None if unknown.
     """
-    found = object_of(data)
-    if isinstance(found, Fault):
-        return ParsedMessage(None, (found,))
-    faults = missing(found, FIELDS)
-    state = found.get("state")
+    content = object_of(data)
+    if isinstance(content, Fault):
+        return ParsedMessage(None, (content,))
+    faults = missing(content, FIELDS)
+    state = content.get("state")
     # A wrong state or delay in a verdict is reported even if other fields of the verdict have wrong
     # types.
-    delay = _in_seconds(found.get("requeueAfterSeconds"))
+    delay = _in_seconds(content.get("requeueAfterSeconds"))
     known = [*_state(state), *delay_faults(delay, state, "Retry")]
     try:
         verdict = msgspec.json.decode(data, type=CheckReported)
@@ -154,7 +154,7 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
         self._withdrawn: set[CheckRequestKey] = set()
 
     async def withdraw_all(self) -> None:
-        left = [one for one in self._sent.values() if one not in self._withdrawn]
+        left = [request for request in self._sent.values() if request not in self._withdrawn]
         await self.withdraw(left, reasons.DELETED)
 
     # Requests. ----------------------------------------------------------------------------
@@ -169,10 +169,10 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
             CheckRequestKey(self.program, self.namespace, name, f"uid-{name}", self.check, cycle)
             for name in names
         ]
-        for one in keys:
-            self._sent[one.name, one.cycle] = one
-            self._newest[one.name] = one
-        requests = [(one, {**self._request(one), **(more or {})}) for one in keys]
+        for key in keys:
+            self._sent[key.name, key.cycle] = key
+            self._newest[key.name] = key
+        requests = [(key, {**self._request(key), **(more or {})}) for key in keys]
         await self._publish("requested", requests)
         return keys
 
@@ -182,7 +182,8 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
         if reason != reasons.ADMISSION_CHECK:
             self._withdrawn.update(taken)
         await self._publish(
-            "withdrawn", [(one, {**self._common(one), "reason": reason}) for one in taken]
+            "withdrawn",
+            [(request, {**self._common(request), "reason": reason}) for request in taken],
         )
 
     def _common(self, request: CheckRequestKey) -> dict[str, Any]:
@@ -237,7 +238,11 @@ class CheckRequester(Requester[CheckRequestKey, CheckReported]):
         """The states in the verdicts that the controller sent for these requests, in the order
         received.
         """
-        return [one.content.state for one in self.answers_to(*requests) if one.content is not None]
+        return [
+            answer.content.state
+            for answer in self.answers_to(*requests)
+            if answer.content is not None
+        ]
 
     def _parse(
         self, subject: str, data: bytes, request: CheckRequestKey | None

@@ -74,11 +74,11 @@ class KitReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def passed(self) -> bool:
         """Whether no test case failed."""
-        return all(one.outcome != FAILED for one in self.outcomes)
+        return all(result.outcome != FAILED for result in self.outcomes)
 
     def count(self, outcome: str) -> int:
         """The number of test cases with this outcome: passed, failed or not applicable."""
-        return sum(one.outcome == outcome for one in self.outcomes)
+        return sum(result.outcome == outcome for result in self.outcomes)
 
 
 class CaseList(NamedTuple):
@@ -96,27 +96,25 @@ class CaseList(NamedTuple):
 
 
 class ConformanceKit(ABC, Generic[A, T]):
-    """Runs all test cases of a kit against one program, or only those named in ``only``.
-    ``first_timeout``: how many seconds to wait for the program's first answer. ``runs``: returns
-    False when the program's process has ended, if the test started the process.
+    """Runs the test cases of a kit that the options choose against one program. ``process``: the
+    program's, if the test started it.
     """
 
     def __init__(
         self,
         cases: CaseList,
         requester: Requester[A, T],
-        *,
-        timeout: float,
-        first_timeout: float,
-        only: Collection[str] = (),
-        runs: Callable[[], bool] = lambda: True,
+        options: KitOptions,
+        process: ProgramProcess | None,
     ) -> None:
         self._case_list = cases
         self._base: Requester[A, T] = requester
-        self._timeout = timeout
-        self._first_timeout = first_timeout
-        self._only = frozenset(only) or frozenset(cases.titles)
-        self._runs = runs
+        self._process = process
+        self._timeout = options.timeout
+        self._first_timeout = options.first_timeout
+        if process is not None:
+            self._first_timeout = options.timeout + START_SECONDS
+        self._only = frozenset(options.only) or frozenset(cases.titles)
         self._began = clock.monotonic()
         self._answer_seconds = 0.0
         self._results: dict[str, CaseResult] = {}
@@ -179,13 +177,17 @@ class ConformanceKit(ABC, Generic[A, T]):
                 on_case(self._case_list.titles[case])
                 await attempt()
 
+    def _runs(self) -> bool:
+        """Whether the program runs, as far as the test started it."""
+        return self._process is None or self._process.runs()
+
     def _record(self, case: str, outcome: str, *details: str) -> None:
         self._results[case] = self._case_list.result(case, outcome, *details)
 
     def _record_faults(self, case: str, *faults: str) -> None:
         """Records the test case as failed with these faults, or as passed if there are none."""
-        found = tuple(filter(None, faults))
-        self._record(case, FAILED if found else PASSED, *found)
+        sentences = tuple(filter(None, faults))
+        self._record(case, FAILED if sentences else PASSED, *sentences)
 
     async def _until_answered(self, *requests: A, seconds: float = 0.0) -> bool:
         """Waits until the program has answered each of the requests, at most ``seconds``. Returns
@@ -193,7 +195,7 @@ class ConformanceKit(ABC, Generic[A, T]):
         """
 
         def answered() -> bool:
-            return {one.request for one in self._base.answers_to(*requests)} >= set(requests)
+            return {answer.request for answer in self._base.answers_to(*requests)} >= set(requests)
 
         def settled() -> bool:
             return answered() or not self._runs()
@@ -277,9 +279,9 @@ class ConformanceKit(ABC, Generic[A, T]):
     async def _heartbeat(self) -> None:
         left = HEARTBEAT_SECONDS - (clock.monotonic() - self._began)
         await self._base.until(lambda: self._base.heartbeats > 0, max(0.0, left))
-        found = self._sentences("heartbeat")
-        if found:
-            self._record("heartbeat", FAILED, *found)
+        sentences = self._sentences("heartbeat")
+        if sentences:
+            self._record("heartbeat", FAILED, *sentences)
         elif not self._base.heartbeats:
             why = "no heartbeat: a program that never sends one counts as active"
             self._record("heartbeat", NOT_APPLICABLE, why)
@@ -290,9 +292,9 @@ class ConformanceKit(ABC, Generic[A, T]):
 
     def _message_cases(self) -> None:
         for case in self._case_list.message_cases:
-            found = self._sentences(case)
-            if found:
-                self._record(case, FAILED, *found)
+            sentences = self._sentences(case)
+            if sentences:
+                self._record(case, FAILED, *sentences)
             elif not self._base.messages:
                 self._record(case, NOT_APPLICABLE, "the program sent no message")
             else:
@@ -303,10 +305,10 @@ class ConformanceKit(ABC, Generic[A, T]):
 
     def _message_ids(self) -> None:
         contents: dict[str, set[Hashable]] = defaultdict(set)
-        for one in self._base.messages:
-            if one.message_id:
-                contents[one.message_id].add(self._content(one))
-        shared = [message_id for message_id, found in contents.items() if len(found) > 1]
+        for message in self._base.messages:
+            if message.message_id:
+                contents[message.message_id].add(self._content(message))
+        shared = [message_id for message_id, several in contents.items() if len(several) > 1]
         if shared:
             why = f"different messages have the id {quoted(shared[0].encode())}: the server drops "
             self._record("message-id", FAILED, f"{why}all but the first")
@@ -318,14 +320,14 @@ class ConformanceKit(ABC, Generic[A, T]):
 
     def _repeats(self) -> None:
         answers = [
-            one
-            for one in self._base.messages
-            if one.request is not None and one.content is not None
+            message
+            for message in self._base.messages
+            if message.request is not None and message.content is not None
         ]
         counts = Counter(map(self._repeated, answers))
         for content, count in counts.most_common(1):
             if count > REPEATS_MAX:
-                [first, *_] = (one for one in answers if self._repeated(one) == content)
+                [first, *_] = (answer for answer in answers if self._repeated(answer) == content)
                 self._record("repeats", FAILED, self._shown(first) % f"{count} times")
                 return
         self._record("repeats", PASSED)
@@ -338,10 +340,12 @@ class ConformanceKit(ABC, Generic[A, T]):
         """The sentences about the different faults of a test case: at most `DETAILS_MAX`, and one
         about how many more there are.
         """
-        found = list(dict.fromkeys(one.sentence for one in self._base.faults if one.case == case))
-        if len(found) > DETAILS_MAX:
-            return [*found[:DETAILS_MAX], f"and {len(found) - DETAILS_MAX} more like these"]
-        return found
+        sentences = list(
+            dict.fromkeys(fault.sentence for fault in self._base.faults if fault.case == case)
+        )
+        if len(sentences) > DETAILS_MAX:
+            return [*sentences[:DETAILS_MAX], f"and {len(sentences) - DETAILS_MAX} more like these"]
+        return sentences
 
 
 class KitOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -373,7 +377,7 @@ class KitResult(NamedTuple):
 async def run_kit(
     cases: CaseList,
     requester: Requester[A, T],
-    kit_of: Callable[[ProgramProcess | None, float], ConformanceKit[A, T]],
+    kit_of: Callable[[ProgramProcess | None], ConformanceKit[A, T]],
     options: KitOptions,
     url: str,
     *,
@@ -383,10 +387,9 @@ async def run_kit(
     """Starts the program if the options have a command, runs the test cases, and then ends the
     program that was started.
 
-    ``kit_of`` makes the kit from the program's process (None if the kit did not start the program)
-    and the seconds to wait for the program's first answer. ``on_ready`` is called when the kit is
-    ready for requests, so that the user may start a program without a command. Raises SetupError if
-    the program cannot be started or the bus has no log.
+    ``kit_of`` makes the kit from the program's process, None if the kit did not start the program.
+    ``on_ready`` is called when the kit is ready for requests, so that the user may start a program
+    without a command. Raises SetupError if the program cannot be started or the bus has no log.
     """
     began = clock.monotonic()
     await requester.start()
@@ -399,8 +402,7 @@ async def run_kit(
         if process is not None:
             await process.start()
         try:
-            limit = options.timeout + START_SECONDS if process else options.first_timeout
-            kit = kit_of(process, limit)
+            kit = kit_of(process)
             outcomes += await kit.run(on_case)
             await kit.clean_up()
         finally:

@@ -5,15 +5,23 @@ checks that the test cases share.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from admittance.conformance import kit
-from admittance.conformance.kit import FAILED, Attempt, CaseList, ConformanceKit, KitReport
+from admittance.conformance.kit import (
+    FAILED,
+    Attempt,
+    CaseList,
+    ConformanceKit,
+    KitOptions,
+    KitReport,
+)
 from admittance.conformance.program import ProgramProcess
 from admittance.conformance.provider_requester import (
     CapacityRequestKey,
     ProviderAnswer,
     ProviderRequester,
+    RequestShape,
     StatusMessage,
     content_of,
 )
@@ -74,42 +82,34 @@ class ProviderKitReport(KitReport, frozen=True, kw_only=True, rename="camel"):
         return self.provisioning_class
 
 
-class ProviderUnderTest(NamedTuple):
-    """What the test knows about the tested provider. ``process``: the provider's process, if the
-    test started it. ``restart``: restarts the NATS server; None if the server was not started for
-    the test. ``room``: for how many requests of the test the provider has capacity; 0 if unknown.
-    ``wrong``: request parameters that the provider must refuse, if known.
+class ProviderKitOptions(KitOptions, frozen=True, kw_only=True):
+    """Options of the kit for providers. ``shape``: the content of the capacity requests that the
+    kit sends. ``room``: for how many requests of this shape the provider has capacity; 0 if
+    unknown. ``wrong``: request parameters that the provider must refuse, if known.
     """
 
-    process: ProgramProcess | None = None
-    restart: Callable[[], Awaitable[None]] | None = None
+    provisioning_class: str
+    shape: RequestShape
     room: int = 0
     wrong: Mapping[str, str] | None = None
 
 
 class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
-    """The base class of all groups of test cases for one provider."""
+    """The base class of all groups of test cases for one provider. ``restart``: restarts the NATS
+    server; None if the server was not started for the test."""
 
     def __init__(
         self,
         requester: ProviderRequester,
-        provider: ProviderUnderTest,
-        *,
-        timeout: float,
-        first_timeout: float,
-        only: Collection[str] = (),
+        options: ProviderKitOptions,
+        restart: Callable[[], Awaitable[None]] | None,
+        process: ProgramProcess | None,
     ) -> None:
-        process = provider.process
-        super().__init__(
-            CASES,
-            requester,
-            timeout=timeout,
-            first_timeout=first_timeout,
-            only=only,
-            runs=lambda: process is None or process.runs(),
-        )
+        super().__init__(CASES, requester, options, process)
         self._requester = requester
-        self._provider = provider
+        self._room = options.room
+        self._wrong = options.wrong
+        self._restart_server = restart
 
     def _content(self, message: ProviderAnswer) -> Hashable:
         return content_of(message.content) if message.content is not None else message.data
@@ -163,7 +163,7 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
         """
 
         def all_final() -> bool:
-            return all(FINAL & set(self._requester.words(one)) for one in requests)
+            return all(FINAL & set(self._requester.words(request)) for request in requests)
 
         def settled() -> bool:
             return all_final() or not self._runs()
@@ -179,23 +179,23 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
 
     def _provisioned(self, requests: Collection[CapacityRequestKey]) -> int:
         """The number of the given requests that were provisioned."""
-        return sum(self._final_word(one) == "provisioned" for one in requests)
+        return sum(self._final_word(request) == "provisioned" for request in requests)
 
     def _contradiction(self, request: CapacityRequestKey) -> str:
         """Says how the final statuses that the provider sent for one request contradict each other;
         empty if they agree.
         """
         final = [
-            one.content
-            for one in self._requester.answers_to(request)
-            if one.content is not None and one.content.word in FINAL
+            answer.content
+            for answer in self._requester.answers_to(request)
+            if answer.content is not None and answer.content.word in FINAL
         ]
-        words = [one.word for one in final]
+        words = [status.word for status in final]
         if len(set(words)) > 1:
             return f"sent {', then '.join(words)} for one request"
-        for one in final[1:]:
-            if one.fact.details != final[0].fact.details:
-                before, now = dict(final[0].fact.details), dict(one.fact.details)
+        for status in final[1:]:
+            if status.fact.details != final[0].fact.details:
+                before, now = dict(final[0].fact.details), dict(status.fact.details)
                 return f"booked twice: the details were {before}, and {now} after a redelivery"
         return ""
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from admittance.conformance.kit import FAILED, PASSED, Attempt, KitOptions, run_kit
-from admittance.conformance.program import OwnServer, ProgramProcess
+from admittance.conformance.kit import FAILED, PASSED, Attempt, run_kit
+from admittance.conformance.program import OwnServer
 from admittance.conformance.provider_cases import (
     CASES,
     TITLES,
+    ProviderKitOptions,
     ProviderKitReport,
-    ProviderUnderTest,
 )
 from admittance.conformance.provider_request_cases import (
     CancellationCases,
@@ -20,22 +21,9 @@ from admittance.conformance.provider_request_cases import (
 from admittance.conformance.provider_requester import (
     CapacityRequestKey,
     ProviderRequester,
-    RequestShape,
 )
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-
-
-class ProviderKitOptions(KitOptions, frozen=True, kw_only=True):
-    """Options of the kit for providers. ``shape``: the content of the capacity requests that the
-    kit sends. ``room``: for how many requests of this shape the provider has capacity; 0 if
-    unknown. ``wrong``: request parameters that the provider must refuse, if known.
-    """
-
-    provisioning_class: str
-    shape: RequestShape
-    room: int = 0
-    wrong: Mapping[str, str] | None = None
 
 
 async def run_provider_kit(
@@ -53,25 +41,12 @@ async def run_provider_kit(
     """
     requester = ProviderRequester(bus, options.provisioning_class, options.shape)
 
-    async def restart() -> None:
-        if server is not None:
-            await server.restart(bus)
-
-    def kit_of(process: ProgramProcess | None, first_timeout: float) -> ProviderKit:
-        return ProviderKit(
-            requester,
-            ProviderUnderTest(
-                process, restart if server is not None else None, options.room, options.wrong
-            ),
-            timeout=options.timeout,
-            first_timeout=first_timeout,
-            only=options.only,
-        )
-
-    found = await run_kit(
+    restart = partial(server.restart, bus) if server is not None else None
+    kit_of = partial(ProviderKit, requester, options, restart)
+    result = await run_kit(
         CASES, requester, kit_of, options, url, on_case=on_case, on_ready=on_ready
     )
-    return ProviderKitReport(provisioning_class=options.provisioning_class, **found._asdict())
+    return ProviderKitReport(provisioning_class=options.provisioning_class, **result._asdict())
 
 
 class ProviderKit(RequestCases, CancellationCases, FailureCases):
@@ -84,8 +59,8 @@ class ProviderKit(RequestCases, CancellationCases, FailureCases):
         return request
 
     def _cases(self) -> Mapping[str, Attempt]:
-        found = {**self._request_cases(), **self._cancellation_cases(), **self._failure_cases()}
-        return {case: self._with_clearing(found[case]) for case in TITLES if case in found}
+        cases = {**self._request_cases(), **self._cancellation_cases(), **self._failure_cases()}
+        return {case: self._with_clearing(cases[case]) for case in TITLES if case in cases}
 
     async def _answers(self) -> bool:
         if not await self._first_answer():

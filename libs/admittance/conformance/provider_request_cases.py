@@ -81,11 +81,11 @@ class RequestCases(ProviderCases):
 
     async def _wrong_parameters(self) -> None:
         case = "wrong-parameters"
-        if self._provider.wrong is None:
+        if self._wrong is None:
             why = "no parameters are known that it must refuse: add --wrong"
             self._record(case, NOT_APPLICABLE, why)
             return
-        [request] = await self._requester.send(f"{case}.1", parameters=self._provider.wrong)
+        [request] = await self._requester.send(f"{case}.1", parameters=self._wrong)
         if not await self._until_final(request):
             self._record(case, FAILED, self._late())
         elif self._final_word(request) != "failed":
@@ -95,10 +95,10 @@ class RequestCases(ProviderCases):
 
     def _may_be_retried(self, request: CapacityRequestKey) -> bool:
         return any(
-            one.content is not None
-            and one.content.word == "failed"
-            and getattr(one.content.fact, "retryable", True)
-            for one in self._requester.answers_to(request)
+            answer.content is not None
+            and answer.content.word == "failed"
+            and getattr(answer.content.fact, "retryable", True)
+            for answer in self._requester.answers_to(request)
         )
 
     async def _unknown_fields(self) -> None:
@@ -130,17 +130,17 @@ class RequestCases(ProviderCases):
             why = "it does not answer queries: its durable keeps the requests anyway"
             self._record("query", NOT_APPLICABLE, why)
             return
-        found = reply_faults("provider-test/unknown/1/1", unknown, {""}, known=False)
+        faults = reply_faults("provider-test/unknown/1/1", unknown, {""}, known=False)
         [request] = await self._requester.send("query.1")
         await self._until_final(request)
         await self._until_quiet()
         reply = await self._requester.query(request.id)
-        found += reply_faults(request.id, reply, {self._final_word(request)})
+        faults += reply_faults(request.id, reply, {self._final_word(request)})
         await self._requester.cancel(request, reason=reasons.PREEMPTED)
         await self._until_acknowledged()
         reply = await self._requester.query(request.id)
-        found += reply_faults(request.id, reply, {"", "cancelled", "failed"})
-        self._record_faults("query", *found[: kit.DETAILS_MAX])
+        faults += reply_faults(request.id, reply, {"", "cancelled", "failed"})
+        self._record_faults("query", *faults[: kit.DETAILS_MAX])
 
 
 class CancellationCases(ProviderCases):
@@ -174,14 +174,14 @@ class CancellationCases(ProviderCases):
         answered, unanswered = await self._requester.send("cancelled.1", "cancelled.2")
         limit = self._timeout + 2 * self._answer_seconds
         known: dict[CapacityRequestKey | None, float] = {}
-        for one in (unanswered, answered):
-            if one == answered:
+        for request in (unanswered, answered):
+            if request == answered:
                 await self._until_answered(answered)
-            await self._requester.cancel(one, reason=reasons.PREEMPTED)
+            await self._requester.cancel(request, reason=reasons.PREEMPTED)
             # The time since a cancellation is counted from its acknowledgement: a provider that
             # handles one message at a time may read the cancellation late.
             await self._until_acknowledged(limit)
-            known[one] = clock.monotonic()
+            known[request] = clock.monotonic()
         await self._listen_for(max(kit.WATCH_SECONDS, 2 * self._answer_seconds + kit.GRACE_SECONDS))
         for message in self._requester.answers_to(answered, unanswered):
             since = message.at - known[message.request]
@@ -211,7 +211,7 @@ class CancellationCases(ProviderCases):
             self._record("overtaken", PASSED)
 
     async def _frees(self) -> None:
-        room = self._provider.room
+        room = self._room
         if not room:
             self._record("frees", NOT_APPLICABLE, NO_CAPACITY)
             return
@@ -284,7 +284,7 @@ class FailureCases(ProviderCases):
         # but at most ten timeouts, because lost requests are never answered.
         limit = self._timeout + min(2 * BURST * self._answer_seconds, 10 * self._timeout)
         await self._until_answered(*requests, seconds=limit)
-        count = len({one.request for one in self._requester.answers_to(*requests)})
+        count = len({answer.request for answer in self._requester.answers_to(*requests)})
         took = clock.monotonic() - began
         alive = await self._still_answers(
             "burst", f"{BURST} simultaneous requests", self._timeout + 2 * took
@@ -296,7 +296,7 @@ class FailureCases(ProviderCases):
             self._record("burst", PASSED)
 
     async def _killed(self) -> None:
-        process = self._provider.process
+        process = self._process
         if process is None:
             self._record("killed", NOT_APPLICABLE, NOT_STARTED)
             return
@@ -317,15 +317,17 @@ class FailureCases(ProviderCases):
         await self._requester.send_again(before, during)
         await self._until_acknowledged(self._timeout + ACK_WAIT)
         await self._until_quiet()
-        found = [why for one in (before, during, down) if (why := self._contradiction(one))]
-        self._record_faults("killed", *found[:1])
+        contradictions = [
+            why for request in (before, during, down) if (why := self._contradiction(request))
+        ]
+        self._record_faults("killed", *contradictions[:1])
 
     async def _restart(self) -> None:
-        if self._provider.restart is None:
+        if self._restart_server is None:
             why = "the test cannot restart this server: use --embedded"
             self._record("restart", NOT_APPLICABLE, why)
             return
-        await self._provider.restart()
+        await self._restart_server()
         [request] = await self._requester.send("restart.1")
         limit = self._timeout + START_SECONDS
         if await self._until_answered(request, seconds=limit):
@@ -337,7 +339,7 @@ class FailureCases(ProviderCases):
             self._record("restart", FAILED, "the program ended when the server was restarted")
 
     async def _remembers(self) -> None:
-        process, room = self._provider.process, self._provider.room
+        process, room = self._process, self._room
         if process is None:
             self._record("remembers", NOT_APPLICABLE, NOT_STARTED)
         elif not room:
@@ -361,8 +363,8 @@ class FailureCases(ProviderCases):
         await self._until_unacknowledged(left)
         await self._until_final(*held)
         await self._until_quiet()
-        for one in held:
-            if why := self._contradiction(one):
+        for request in held:
+            if why := self._contradiction(request):
                 return f"after a crash: {why}"
         held += await self._requester.send(
             *(f"remembers.{number}" for number in range(3, room + 1))
@@ -401,7 +403,7 @@ class FailureCases(ProviderCases):
         while clock.monotonic() < deadline:
             await self._clear(ACK_WAIT)
             number += 1
-            names = [f"remembers.again.{number}.{one}" for one in range(room)]
+            names = [f"remembers.again.{number}.{place}" for place in range(room)]
             requests = await self._requester.send(*names)
             await self._until_final(*requests)
             if self._provisioned(requests) == room:

@@ -95,16 +95,16 @@ def parse_status(
     """Returns the decoded status in a message, and the faults of the message. ``request``: the
     request that the message is about; None if unknown.
     """
-    found = object_of(data)
-    if isinstance(found, Fault):
-        return ParsedMessage(None, (found,))
+    content = object_of(data)
+    if isinstance(content, Fault):
+        return ParsedMessage(None, (content,))
     parts = subject.split(".")
     word = parts[2] if len(parts) > 2 else ""
     if word not in WORDS:
         why = f"published on {subject}: the statuses are {', '.join(WORDS)}"
         return ParsedMessage(None, (Fault("subject", why),))
-    faults = missing(found, FIELDS)
-    faults += delay_faults(found.get("retryAfter"), word, "failed")
+    faults = missing(content, FIELDS)
+    faults += delay_faults(content.get("retryAfter"), word, "failed")
     try:
         kind: Any = PROVISIONING_FACTS[word]
         fact: ProvisioningStatus = msgspec.json.decode(data, type=kind)
@@ -231,15 +231,15 @@ def reply_faults(
         return [f"{query} {quoted(data)}: {error}"]
     if reply.error:
         return []
-    found = []
+    faults = []
     if reply.id not in ("", request_id):
-        found.append(f"{query} about {reply.id}")
+        faults.append(f"{query} about {reply.id}")
     if not known and reply.known:
-        found.append(f"{query} known: true; with known: false it gets the request again")
+        faults.append(f"{query} known: true; with known: false it gets the request again")
     if (reply.known or not known) and reply.status not in expected:
-        may = " or ".join(repr(one) for one in sorted(expected))
-        found.append(f"{query} {reply.status!r} instead of {may}")
-    return found
+        may = " or ".join(repr(status) for status in sorted(expected))
+        faults.append(f"{query} {reply.status!r} instead of {may}")
+    return faults
 
 
 CYCLE: Final = 7
@@ -277,7 +277,7 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         self.cancelled: set[CapacityRequestKey] = set()
 
     async def withdraw_all(self) -> None:
-        left = [one for one in self._sent.values() if one not in self.cancelled]
+        left = [request for request in self._sent.values() if request not in self.cancelled]
         await self.cancel(*left, reason=reasons.FINISHED)
 
     # Requests. ----------------------------------------------------------------------------
@@ -294,21 +294,24 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         are added to each request, or replace the request's own.
         """
         keys = [self._add(name, attempt) for name in names]
-        for one in keys:
+        for key in keys:
             given = self.shape.parameters if parameters is None else parameters
-            self._payloads[one] = {**self._request(one, given), **(more or {})}
+            self._payloads[key] = {**self._request(key, given), **(more or {})}
         await self.send_again(*keys)
         return keys
 
     async def send_again(self, *requests: CapacityRequestKey) -> None:
         """Sends these capacity requests once more, unchanged."""
-        await self._publish("requested", [(one, self._payloads[one]) for one in requests])
+        await self._publish(
+            "requested", [(request, self._payloads[request]) for request in requests]
+        )
 
     async def cancel(self, *requests: CapacityRequestKey, reason: str) -> None:
         """Cancels requests."""
         self.cancelled.update(requests)
         await self._publish(
-            "cancelled", [(one, {**self._common(one), "reason": reason}) for one in requests]
+            "cancelled",
+            [(request, {**self._common(request), "reason": reason}) for request in requests],
         )
 
     async def cancel_unknown(self, name: str) -> CapacityRequestKey:
@@ -389,7 +392,8 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         self, word: str, messages: list[tuple[CapacityRequestKey, dict[str, Any]]]
     ) -> None:
         await self.publish(
-            (subject_for(one, word), msgspec.json.encode(payload)) for one, payload in messages
+            (subject_for(request, word), msgspec.json.encode(payload))
+            for request, payload in messages
         )
 
     # Answers. -----------------------------------------------------------------------------
@@ -398,7 +402,11 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         """The words of the statuses, such as provisioned, that the provider sent for these
         requests, in the order received.
         """
-        return [one.content.word for one in self.answers_to(*requests) if one.content is not None]
+        return [
+            answer.content.word
+            for answer in self.answers_to(*requests)
+            if answer.content is not None
+        ]
 
     def concerns_test(self, subject: str, data: bytes) -> bool:
         """Whether a message is about a workload of this test and was not sent by the test."""

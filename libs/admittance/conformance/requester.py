@@ -1,6 +1,9 @@
 """Sends requests to the tested program through the program's durable, records the program's
 messages, and finds faults in a single message.
 
+The kits play services, with requests that no service would send too, so they publish and hear on
+the bus itself, below the client.
+
 All requests of a test are about workloads that were never submitted, in a namespace that no cluster
 has. Real services on the same bus find no such workload and ignore the answers to these requests.
 """
@@ -108,12 +111,12 @@ class Requester(ABC, Generic[A, T]):
         ):
             self._subscriptions.append(await self._bus.nc.listen(subject, handler))
         await self._bus.nc.flush()
-        found = await self.deliveries()
-        if found is None:
+        deliveries = await self.deliveries()
+        if deliveries is None:
             await self._kind.durables.make(self._bus, self.program)
             self._created_durable = True
         else:
-            self._delivered_before = found[2]
+            self._delivered_before = deliveries[2]
 
     async def stop(self) -> None:
         """Withdraws open requests, unsubscribes, and deletes the program's durable if `start`
@@ -149,7 +152,11 @@ class Requester(ABC, Generic[A, T]):
         received.
         """
         wanted = set(requests)
-        return [one for one in self.messages if one.request in wanted and one.content is not None]
+        return [
+            message
+            for message in self.messages
+            if message.request in wanted and message.content is not None
+        ]
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits until the condition holds. Returns False if the condition does not hold within
@@ -247,22 +254,22 @@ class ParsedMessage(NamedTuple, Generic[T]):
 def object_of(data: bytes) -> dict[str, Any] | Fault:
     """The JSON object in a message, or the fault if the message holds no JSON object."""
     try:
-        found = msgspec.json.decode(data)
+        content = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return Fault("json", f"sent {quoted(data)}, which is not JSON: {error}")
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         return Fault("json", f"sent {quoted(data)}, which is not a JSON object")
-    return found
+    return content
 
 
-def missing(found: Mapping[str, Any], wanted: Iterable[str]) -> list[Fault]:
+def missing(content: Mapping[str, Any], wanted: Iterable[str]) -> list[Fault]:
     """The fault of a message that leaves out required fields; empty if the message has all
     of them.
     """
-    absent = [field for field in wanted if field not in found]
+    absent = [field for field in wanted if field not in content]
     if not absent:
         return []
-    return [Fault("json", f"left out {', '.join(absent)}: {quoted(msgspec.json.encode(found))}")]
+    return [Fault("json", f"left out {', '.join(absent)}: {quoted(msgspec.json.encode(content))}")]
 
 
 def wrong_names(pairs: Iterable[tuple[str, Any, Any]]) -> list[Fault]:
@@ -314,9 +321,11 @@ def update_faults(
     if updates and state != needed:
         faults.append(Fault("updates", f"sent podSetUpdates with {state}: they are ignored"))
     return faults + [
-        Fault("updates", f"updates the pod set {one.name!r}; the workload has {', '.join(known)}")
-        for one in updates
-        if one.name not in known
+        Fault(
+            "updates", f"updates the pod set {update.name!r}; the workload has {', '.join(known)}"
+        )
+        for update in updates
+        if update.name not in known
     ]
 
 

@@ -1,3 +1,6 @@
 """What is wrong with an installation, found from outside: each function returns findings, each with
 what to do. `admit doctor` prints them, with those of `admittance.cli.doctor` about services.
+
+Questions to services go through the client. What the servers store is read on the bus itself, since
+the doctor also looks for what no service can read.
 """

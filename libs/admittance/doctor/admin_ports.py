@@ -19,18 +19,18 @@ SECONDS: Final = 3.0
 
 def refuse_bad_addresses(addresses: Sequence[str]) -> None:
     """Raises BadInput for a text that is not ``HOST:PORT``."""
-    for one in addresses:
+    for address in addresses:
         try:
-            address_of(one)
+            address_of(address)
         except SetupError as error:
-            raise BadInput(f"--admin {one}: {error}") from None
+            raise BadInput(f"--admin {address}: {error}") from None
 
 
 async def admin_findings(addresses: Sequence[str]) -> list[Finding]:
     """A finding for each address ``HOST:PORT``: whether a service of Admittance serves its admin
     port there.
     """
-    return [await asyncio.to_thread(_look, one) for one in addresses]
+    return [await asyncio.to_thread(_look, address) for address in addresses]
 
 
 def _look(where: str) -> Finding:

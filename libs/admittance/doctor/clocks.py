@@ -37,24 +37,26 @@ def clock_findings(answers: Sequence[HealthAnswer], server: Offset | None) -> li
     """
     base = server or Offset(0.0, 0.0)
     reference = "nats-server's clock" if server else "the clock of this machine"
-    found: list[Finding] = []
+    findings: list[Finding] = []
     known = 0
-    for one in answers:
-        if one.reply.time is None:
+    for answer in answers:
+        if answer.reply.time is None:
             continue  # Services of an earlier version do not report their clock.
         known += 1
-        theirs = offset(one.reply.time, one.asked, one.answered)
+        theirs = offset(answer.reply.time, answer.asked, answer.answered)
         if text := _difference(theirs, base):
-            what = f"clock of {one.reply.service}"
-            found.append(wrong(what, f"{one.reply.instance} is {text} {reference}", TODO))
+            what = f"clock of {answer.reply.service}"
+            findings.append(wrong(what, f"{answer.reply.instance} is {text} {reference}", TODO))
     if server is not None and (text := _difference(Offset(0.0, 0.0), server)):
         # This is only a note, because nothing but this command uses the clock of this machine,
         # unless services run on the machine too.
-        found.append(note("clock of this machine", f"{text} {reference}", TODO))
-    if not found and (known or server):
+        findings.append(note("clock of this machine", f"{text} {reference}", TODO))
+    if not findings and (known or server):
         with_server = " and nats-server" if server else ""
-        found.append(ok("clocks", f"{known} services{with_server} agree within {OFF_SECONDS:g} s"))
-    return found
+        findings.append(
+            ok("clocks", f"{known} services{with_server} agree within {OFF_SECONDS:g} s")
+        )
+    return findings
 
 
 def _difference(clock: Offset, base: Offset) -> str:

@@ -58,8 +58,8 @@ async def check_controllers(bus: Link) -> list[Finding]:
     if objects is None:
         return []
     checks: dict[str, list[AdmissionCheck]] = {}
-    for found in objects:
-        if (check := found.decoded(AdmissionCheck)) is not None:
+    for stored in objects:
+        if (check := stored.decoded(AdmissionCheck)) is not None:
             checks.setdefault(check.spec.controller_name, []).append(check)
     return [
         controller_finding(name, durables.get(name), checks.get(name, ()))
@@ -69,7 +69,7 @@ async def check_controllers(bus: Link) -> list[Finding]:
 
 def _active(check: AdmissionCheck) -> Condition | None:
     conditions = check.status.conditions if check.status else ()
-    return next((one for one in conditions if one.type == "Active"), None)
+    return next((condition for condition in conditions if condition.type == "Active"), None)
 
 
 def controller_finding(
@@ -83,7 +83,9 @@ def controller_finding(
     fine, passes = True, True
     named = list(checks)
     states = [(check, _active(check)) for check in named]
-    fails = any(one and one.message.startswith(EVERY_CALL_FAILS) for _, one in states)
+    fails = any(
+        condition and condition.message.startswith(EVERY_CALL_FAILS) for _, condition in states
+    )
     if durable is None:
         parts.append("no durable consumer: requests do not reach it")
         fine = False
@@ -136,13 +138,13 @@ async def capacity_classes(bus: Link) -> list[Finding]:
     if objects is None or requests is None:
         return []
     configs: dict[str, list[str]] = {}
-    for found in objects:
-        if (config := found.decoded(ProvisioningRequestConfig)) is not None:
+    for stored in objects:
+        if (config := stored.decoded(ProvisioningRequestConfig)) is not None:
             named = configs.setdefault(config.spec.provisioning_class_name, [])
             named.append(config.metadata.name)
     records: dict[str, list[Record]] = {}
-    for found in requests:
-        if (record := record_of(found)) is not None:
+    for stored in requests:
+        if (record := record_of(stored)) is not None:
             records.setdefault(record.spec.provisioning_class_name, []).append(record)
     names = sorted(durables.keys() | configs.keys() | records.keys())
     answers = {name: await is_provider_answering(bus, name) for name in names}
@@ -173,10 +175,12 @@ def class_finding(
     is wrong if open requests certainly get no capacity.
     """
     parts = []
-    open_ = [one for one in records if one.status.state in OPEN and not one.status.cancelled]
+    open_ = [
+        record for record in records if record.status.state in OPEN and not record.status.cancelled
+    ]
     fine, comes = True, True
     if open_:
-        oldest = min(one.metadata.creation_timestamp or now for one in open_)
+        oldest = min(record.metadata.creation_timestamp or now for record in open_)
         age = span((now - oldest).total_seconds())
         parts.append(f"{len(open_):,} requests open, the oldest {age} old")
     else:
@@ -193,7 +197,7 @@ def class_finding(
         if silent:
             parts.append(f"no program has read them for {silent:.0f} s")
             comes = not open_
-    if open_ and all(one.status.message.startswith(OBTAINING_FAILED) for one in open_):
+    if open_ and all(record.status.message.startswith(OBTAINING_FAILED) for record in open_):
         parts.append(f"every attempt of its provider fails: {open_[-1].status.message}")
         comes = False
     if not answers:

@@ -36,4 +36,6 @@ def finding(
 
 def without_repeats(findings: Iterable[Finding]) -> list[Finding]:
     """The findings without repetitions: all services of one process report the same."""
-    return list({(one.state, one.what, one.found, one.todo): one for one in findings}.values())
+    return list(
+        {(line.state, line.what, line.found, line.todo): line for line in findings}.values()
+    )

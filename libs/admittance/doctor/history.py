@@ -49,8 +49,8 @@ async def domain_findings(bus: Bus) -> list[Finding]:
                 owner = msgspec.json.decode(message.data, type=Epoch).owner
         return ok(f"domain {domain}", f"led by {owner} since epoch {sequence}")
 
-    found = sorted(info["state"].get("subjects") or {})
-    return list(await asyncio.gather(*(line(subject) for subject in found)))
+    names = sorted(info["state"].get("subjects") or {})
+    return list(await asyncio.gather(*(line(subject) for subject in names)))
 
 
 async def checkpoint_findings(bus: Bus) -> list[Finding]:
@@ -62,8 +62,8 @@ async def checkpoint_findings(bus: Bus) -> list[Finding]:
     if not made:
         return [ok("checkpoints", "none yet")]
     newest = made[-1]
-    found = f"{len(made)}, the newest of {newest.time:%Y-%m-%d %H:%M} UTC"
-    return [ok("checkpoints", f"{found}, {size_of(newest.size)}, {newest.rows:,} rows")]
+    text = f"{len(made)}, the newest of {newest.time:%Y-%m-%d %H:%M} UTC"
+    return [ok("checkpoints", f"{text}, {size_of(newest.size)}, {newest.rows:,} rows")]
 
 
 async def dead_letter_findings(bus: Bus) -> list[Finding]:
@@ -83,7 +83,7 @@ async def dead_letter_findings(bus: Bus) -> list[Finding]:
         for newest in await last_of_each(bus, list(counts)):
             with suppress(*BROKEN):
                 letter = msgspec.json.decode(newest.data, type=DeadLetter)
-                found = f"on {letter.subject}: {letter.reason}"
+                text = f"on {letter.subject}: {letter.reason}"
                 service = newest.subject.removeprefix(subjects.DEADLETTER)
-                lines.append(note(f"newest of {service}", found[:300], LETTERS))
+                lines.append(note(f"newest of {service}", text[:300], LETTERS))
     return lines

@@ -22,38 +22,38 @@ def permission_findings(
     """A finding for each subject that the server refused to a service lately, with the line to
     add to the configuration of the server. ``with_jwts``: users have JWTs."""
     return [
-        _found(one, *denied.split(" ", 1), with_jwts=with_jwts)
-        for one in answers
-        for denied in one.denied
+        _found(reply, *denied.split(" ", 1), with_jwts=with_jwts)
+        for reply in answers
+        for denied in reply.denied
     ]
 
 
-def _found(one: HealthReply, verb: str, subject: str, *, with_jwts: bool) -> Finding:
-    what = f"permissions of {one.service}"
-    role = one.service if one.service in ROLES else PROVIDER
-    user = one.user or one.service
+def _found(reply: HealthReply, verb: str, subject: str, *, with_jwts: bool) -> Finding:
+    what = f"permissions of {reply.service}"
+    role = reply.service if reply.service in ROLES else PROVIDER
+    user = reply.user or reply.service
     rule = rule_of(User(name=user, role=role, key=""), verb, subject)
     if rule is None:
         return wrong(
             what,
-            f"{one.instance} may not {verb} {subject}, which is none of the subjects of its role "
+            f"{reply.instance} may not {verb} {subject}, which is none of the subjects of its role "
             f"{role}",
             "report it as a bug",
         )
-    found = (
-        f"{one.instance} may not {verb} {rule.pattern}, which its role {role} needs to "
+    text = (
+        f"{reply.instance} may not {verb} {rule.pattern}, which its role {role} needs to "
         f"{rule.purpose}"
     )
     if with_jwts:
         return wrong(
             what,
-            found,
+            text,
             f"let `admit auth renew {shlex.quote(user)} -o FILE` write its credentials file with "
             "the permissions of this version, and start the service again",
         )
     return wrong(
         what,
-        found,
+        text,
         f"add {quoted(rule.pattern)} to `{verb}: {{ allow: [ … ] }}` of its user, or let `admit "
         "auth reload` write the configuration, and start the service again",
     )

@@ -29,7 +29,7 @@ async def queue_findings(bus: Link) -> list[Finding]:
     try:
         reply = await bus.ask("queues", Queues(local_queues=False), QueuesReply)
         # Workloads without a ClusterQueue are listed after those of all ClusterQueues.
-        skip = sum(one.pending for one in reply.cluster_queues)
+        skip = sum(queue.pending for queue in reply.cluster_queues)
         pending = await bus.ask("pending", PendingQuery(skip=skip), PendingReply)
     except RequestFailed:
         return []
@@ -40,21 +40,21 @@ def inactive_queues(reply: QueuesReply, pending: Iterable[PendingRow] = ()) -> l
     """The findings about inactive queues of the scheduler's answer: wrong if workloads wait in the
     queue, else a note. A queue that its manifest stops is inactive on purpose, so it is a note; so
     is a LocalQueue that does not exist, which the user of the workload has to correct."""
-    found = []
-    for one in reply.cluster_queues:
-        if not one.active:
-            text = f"inactive, {one.pending:,} pending: {one.reason}: {one.message}"
-            blocks = one.pending and one.reason != reasons.STOPPED
-            found.append((wrong if blocks else note)(f"clusterqueue {one.name}", text, TODO))
-    without = [one for one in pending if one.position == 0 and one.reason != reasons.STOPPED]
-    count = Counter((one.namespace, one.local_queue) for one in without)
-    rows = {(one.namespace, one.local_queue): one for one in without}
-    for (namespace, queue), row in rows.items():
-        text = f"{count[namespace, queue]:,} pending: {row.reason}: {row.message}"
+    findings = []
+    for queue in reply.cluster_queues:
+        if not queue.active:
+            text = f"inactive, {queue.pending:,} pending: {queue.reason}: {queue.message}"
+            blocks = queue.pending and queue.reason != reasons.STOPPED
+            findings.append((wrong if blocks else note)(f"clusterqueue {queue.name}", text, TODO))
+    without = [row for row in pending if row.position == 0 and row.reason != reasons.STOPPED]
+    count = Counter((row.namespace, row.local_queue) for row in without)
+    rows = {(row.namespace, row.local_queue): row for row in without}
+    for (namespace, name), row in rows.items():
+        text = f"{count[namespace, name]:,} pending: {row.reason}: {row.message}"
         make = wrong if row.cluster_queue else note
-        found.append(make(f"localqueue {namespace}/{queue}", text, TODO))
-    found.sort(key=lambda one: one.state != WRONG)
-    shown, more = found[:SHOWN_MAX], found[SHOWN_MAX:]
+        findings.append(make(f"localqueue {namespace}/{name}", text, TODO))
+    findings.sort(key=lambda line: line.state != WRONG)
+    shown, more = findings[:SHOWN_MAX], findings[SHOWN_MAX:]
     if more:
         text = f"{len(more):,} more are inactive: see `admit get clusterqueues`"
         make = wrong if more[0].state == WRONG else note

@@ -57,11 +57,13 @@ async def timers_found(link: Link) -> list[Finding]:
 
 async def _standing(bus: Bus) -> tuple[int, int]:
     """How many schedules are on the stream, and how many came due and are not on the log yet."""
-    found = await bus.api(
+    schedules = await bus.api(
         f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": f"{subjects.TIMER_AT}>"}
     )
     copied = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
-    return len(found["state"].get("subjects") or {}), sum(map(_lag, copied.get("sources") or []))
+    return len(schedules["state"].get("subjects") or {}), sum(
+        map(_lag, copied.get("sources") or [])
+    )
 
 
 def _lag(source: Mapping[str, Any]) -> int:

@@ -48,21 +48,21 @@ async def server_findings(
     name = info.get("server_name") or info.get("server_id", "?")
     cluster = info.get("cluster")
     where = f"{shown(url)}, {name}" + (f", cluster {cluster}" if cluster else ", no cluster")
-    found = [ok("server", f"nats-server {info.get('version', '?')} at {where}")]
-    found += await _addresses(url, quiet=quiet)
+    findings = [ok("server", f"nats-server {info.get('version', '?')} at {where}")]
+    findings += await _addresses(url, quiet=quiet)
     if is_open(bus.nc):
-        found.append(note("credentials", WITHOUT_ACCOUNTS))
-    if not any(one.what.startswith(DURABILITY) for one in known):
+        findings.append(note("credentials", WITHOUT_ACCOUNTS))
+    if not any(finding.what.startswith(DURABILITY) for finding in known):
         disks = "the disks of a majority" if cluster else "disk"
         text = f"acknowledged writes are on {disks} after sync_interval, which clients cannot read"
         todo = (
             "name the server's HTTP monitoring port with --monitor to check sync_interval; set "
             "sync_interval: always if a power failure must lose nothing"
         )
-        found.append(note(DURABILITY, text, todo))
+        findings.append(note(DURABILITY, text, todo))
     with suppress(Refused, Unavailable):
-        found += account_findings(await bus.api("INFO"))
-    return found
+        findings += account_findings(await bus.api("INFO"))
+    return findings
 
 
 def account_findings(info: Mapping[str, Any]) -> list[Finding]:
@@ -80,10 +80,10 @@ def _storage(what: str, used: int, most: int) -> list[Finding]:
 
 async def _addresses(url: str, *, quiet: bool) -> list[Finding]:
     """A finding for each address that does not answer, if the URL names several."""
-    urls = [one.address for one in read_urls(url)]
+    urls = [server.address for server in read_urls(url)]
     if len(urls) == 1:
         return []
-    answers = await asyncio.gather(*(_listens(one, quiet=quiet) for one in urls))
+    answers = await asyncio.gather(*(_listens(address, quiet=quiet) for address in urls))
     return [
         wrong(f"server {url}", "does not answer", f"start nats-server there: {DIED}")
         for url, answer in zip(urls, answers, strict=True)
@@ -135,25 +135,25 @@ def refuse_bad_urls(urls: Sequence[str]) -> None:
 
 async def monitor_findings(urls: Sequence[str]) -> list[Finding]:
     """What the monitoring ports of nats-servers report."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for url in urls:
         asked = clock.now()
         try:
             varz = await asyncio.to_thread(_get, f"{url.rstrip('/')}/varz")
         except (OSError, ValueError) as error:
             todo = "start the server, or give its `http` address (`http: 127.0.0.1:8222`)"
-            found.append(wrong(f"monitor {url}", f"no answer: {error}", todo))
+            findings.append(wrong(f"monitor {url}", f"no answer: {error}", todo))
             continue
-        found += server_state(url, varz, offset(time_of(varz["now"]), asked, clock.now()))
-    return found
+        findings += server_state(url, varz, offset(time_of(varz["now"]), asked, clock.now()))
+    return findings
 
 
 def _get(url: str) -> dict[str, Any]:
     with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-        found = json.load(answer)
-    if not isinstance(found, dict) or "now" not in found:
+        varz = json.load(answer)
+    if not isinstance(varz, dict) or "now" not in varz:
         raise ValueError("this is not the monitoring port of a nats-server")
-    return found
+    return varz
 
 
 def server_state(url: str, varz: Mapping[str, Any], off: Offset) -> list[Finding]:
@@ -164,20 +164,22 @@ def server_state(url: str, varz: Mapping[str, Any], off: Offset) -> list[Finding
     if not config:
         todo = "look at its log; make space if its disk is full, and restart it"
         return [wrong(f"server {name}", "JetStream does not run on it", todo)]
-    found = [durability_finding(name, _sync_interval(config))]
-    found += _storage(f"storage of {name}", stats.get("storage", 0), config.get("max_storage", 0))
+    findings = [durability_finding(name, _sync_interval(config))]
+    findings += _storage(
+        f"storage of {name}", stats.get("storage", 0), config.get("max_storage", 0)
+    )
     store = config.get("store_dir", "")
     if is_loopback(url) and store and Path(store).is_dir():
-        found += disk_findings(f"disk of {name}", Path(store))
+        findings += disk_findings(f"disk of {name}", Path(store))
     for peer in (jetstream.get("meta") or {}).get("replicas") or []:
         if peer.get("offline"):
-            found.append(
+            findings.append(
                 wrong(f"server {peer.get('name', '?')}", f"away, says {name}", f"start it: {DIED}")
             )
     if off.least > 1.0 or off.most < -1.0:
         text = f"differs from the clock of this machine by {abs(off.least + off.most) / 2:.1f} s"
-        found.append(wrong(f"clock of {name}", text, "docs/operations.md#the-clock-is-off"))
-    return found
+        findings.append(wrong(f"clock of {name}", text, "docs/operations.md#the-clock-is-off"))
+    return findings
 
 
 def _sync_interval(config: Mapping[str, Any]) -> str:

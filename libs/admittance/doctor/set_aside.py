@@ -56,21 +56,21 @@ async def set_aside_findings(bus: Bus, readers: Container[str], *, every: bool) 
     entries, not only for the first `SET_ASIDE_MAX`.
     """
     try:
-        found, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM), readers)
+        entries, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM), readers)
     except (Refused, Unavailable) as error:
         if isinstance(error, Refused) and error.code == NO_STREAM:
             return []  # `stream_findings` reports the missing stream.
         return [wrong("set aside", f"not looked for: {error}", "try again")]
     only = f"; {hidden:,} entries, which only services may read, were not looked at"
-    if not found:
+    if not entries:
         return [ok("set aside", "none: all entries can be read" + (only if hidden else ""))]
     lines = []
-    for one in found if every else found[:SET_ASIDE_MAX]:
-        where = f"{one.stream} {one.place}" + (f" ({one.sequence})" if one.sequence else "")
-        make = wrong if one.stream == f"KV_{subjects.BUCKET}" else note
-        lines.append(make("set aside", f"{where}: {one.reason}", remedy(one)))
-    if not every and len(found) > SET_ASIDE_MAX:
-        lines.append(note("set aside", f"{len(found) - SET_ASIDE_MAX:,} more: see `-o json`"))
+    for entry in entries if every else entries[:SET_ASIDE_MAX]:
+        where = f"{entry.stream} {entry.place}" + (f" ({entry.sequence})" if entry.sequence else "")
+        make = wrong if entry.stream == f"KV_{subjects.BUCKET}" else note
+        lines.append(make("set aside", f"{where}: {entry.reason}", remedy(entry)))
+    if not every and len(entries) > SET_ASIDE_MAX:
+        lines.append(note("set aside", f"{len(entries) - SET_ASIDE_MAX:,} more: see `-o json`"))
     return lines
 
 
@@ -81,7 +81,7 @@ async def set_aside(
     consumers of the log, entries of buckets, messages of streams. Raises Refused or Unavailable if
     the server refuses a request or does not answer.
     """
-    found: list[SetAside] = []
+    unreadable: list[SetAside] = []
     hidden = 0
     log = await lease_store.end_of_log(bus)
     for name, judge in (
@@ -90,16 +90,17 @@ async def set_aside(
         (subjects.PROVIDERS, judge_of_providers),
     ):
         entries, more = await _entries(bus, name)
-        found += [
+        unreadable += [
             SetAside(f"KV_{name}", entry.key, entry.revision, reason)
             for entry in entries
             if entry.key != PROBE and (reason := _reason(judge, entry))
         ]
         hidden += more
-    found += await _of_log(bus)
-    found += (await all_checkpoints(bus))[1]
-    found += await _of_commits(bus)
-    return [*_of_consumers(consumers, readers, await lease_store.end_of_log(bus)), *found], hidden
+    unreadable += await _of_log(bus)
+    unreadable += (await all_checkpoints(bus))[1]
+    unreadable += await _of_commits(bus)
+    of_consumers = _of_consumers(consumers, readers, await lease_store.end_of_log(bus))
+    return [*of_consumers, *unreadable], hidden
 
 
 # Buckets. -------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ async def _entries(bus: Bus, name: str) -> tuple[list[Entry], int]:
     # The login of a person may not read the whole bucket, but may read the keys of objects one by
     # one.
     keys = await _keys(bus, name)
-    found: list[Entry] = []
+    readable: list[Entry] = []
     hidden = 0
     for start in range(0, len(keys), AT_ONCE):
         part = keys[start : start + AT_ONCE]
@@ -127,20 +128,20 @@ async def _entries(bus: Bus, name: str) -> tuple[list[Entry], int]:
             elif isinstance(answer, BaseException):
                 raise answer
             elif answer is not None and answer.value is not None:
-                found.append(answer)
-    return found, hidden
+                readable.append(answer)
+    return readable, hidden
 
 
 async def _keys(bus: Bus, name: str) -> list[str]:
     prefix = f"$KV.{name}."
-    found: list[str] = []
+    keys: list[str] = []
     while True:
-        request = {"subjects_filter": f"{prefix}>", "offset": len(found)}
+        request = {"subjects_filter": f"{prefix}>", "offset": len(keys)}
         info = await bus.api(f"STREAM.INFO.KV_{name}", request)
         page = info["state"].get("subjects") or {}
-        found += [subject.removeprefix(prefix) for subject in page]
-        if not page or len(found) >= info.get("total", 0):
-            return sorted(found)
+        keys += [subject.removeprefix(prefix) for subject in page]
+        if not page or len(keys) >= info.get("total", 0):
+            return sorted(keys)
 
 
 def _reason(judge: Callable[[Entry], None], entry: Entry) -> str:
@@ -227,43 +228,45 @@ async def _of_log(bus: Bus) -> list[SetAside]:
     for pattern in ("admit.object.>", f"{subjects.EPOCH}>"):
         info = await bus.api(f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": pattern})
         names += info["state"].get("subjects") or {}
-    found = []
-    for one in await last_of_each(bus, names):
+    entries = []
+    for message in await last_of_each(bus, names):
         try:
-            _judge_message(one, newest)
+            _judge_message(message, newest)
         except BROKEN as error:
-            found.append(SetAside(subjects.STREAM, one.subject, one.sequence, reason_of(error)))
-    return found
-
-
-def _judge_message(one: StoredMessage, newest: int) -> None:
-    if one.subject.startswith(subjects.EPOCH):
-        domain = plain(one.subject.removeprefix(subjects.EPOCH))
-        if _epoch(one.data).domain != domain:
-            raise Unreadable(
-                f"the payload names another domain than the subject: {_epoch(one.data).domain}"
+            entries.append(
+                SetAside(subjects.STREAM, message.subject, message.sequence, reason_of(error))
             )
-    elif not 0 <= (revision := _applied(one.data).revision) <= newest:
+    return entries
+
+
+def _judge_message(message: StoredMessage, newest: int) -> None:
+    if message.subject.startswith(subjects.EPOCH):
+        domain = plain(message.subject.removeprefix(subjects.EPOCH))
+        if _epoch(message.data).domain != domain:
+            raise Unreadable(
+                f"the payload names another domain than the subject: {_epoch(message.data).domain}"
+            )
+    elif not 0 <= (revision := _applied(message.data).revision) <= newest:
         raise Unreadable(f"revision {revision} is after the end of the bucket, {newest}")
 
 
 async def _of_commits(bus: Bus) -> list[SetAside]:
     try:
-        found = await last_of_each(bus, [subjects.COMMITS], stream=subjects.CHECKPOINTS)
+        messages = await last_of_each(bus, [subjects.COMMITS], stream=subjects.CHECKPOINTS)
     except (Refused, Unavailable):
         return []
-    for one in found:
+    for message in messages:
         try:
-            read_commits(one.data)
+            read_commits(message.data)
         except Unreadable as error:
-            return [SetAside(subjects.CHECKPOINTS, one.subject, one.sequence, str(error))]
+            return [SetAside(subjects.CHECKPOINTS, message.subject, message.sequence, str(error))]
     return []
 
 
 def _of_consumers(
     consumers: Sequence[Mapping[str, Any]], readers: Container[str], end: int
 ) -> list[SetAside]:
-    found = []
+    entries = []
     for info in consumers:
         stem, _, turn = info["name"].rpartition("-")
         stem, _, generation = stem.rpartition("-")
@@ -272,22 +275,22 @@ def _of_consumers(
             continue
         floor = max(info["ack_floor"]["stream_seq"], info["config"].get("opt_start_seq", 1) - 1)
         if why := foreign_reason(info["config"], made, floor, end):
-            found.append(SetAside(subjects.STREAM, info["name"], 0, why))
-    return found
+            entries.append(SetAside(subjects.STREAM, info["name"], 0, why))
+    return entries
 
 
-def remedy(one: SetAside) -> str:
+def remedy(entry: SetAside) -> str:
     """How to remove the unreadable entry."""
-    if one.reason.startswith("a consumer"):
-        return f"`nats consumer rm {one.stream} {one.place}`"
-    if not one.stream.startswith("KV_"):
+    if entry.reason.startswith("a consumer"):
+        return f"`nats consumer rm {entry.stream} {entry.place}`"
+    if not entry.stream.startswith("KV_"):
         return "the next message on that subject replaces it"
-    bucket = one.stream.removeprefix("KV_")
+    bucket = entry.stream.removeprefix("KV_")
     if bucket != subjects.BUCKET:
         service = "with the login of a service that writes this bucket"
-        return f"`nats kv del {bucket} {shlex.quote(one.place)}`, {service}"
-    command = f"`admit delete --stored {shlex.quote(one.place)}`"
-    if one.place.startswith("workload."):
+        return f"`nats kv del {bucket} {shlex.quote(entry.place)}`, {service}"
+    command = f"`admit delete --stored {shlex.quote(entry.place)}`"
+    if entry.place.startswith("workload."):
         uncounted = "services that start from now on do not count its quota"
         return f"{uncounted}: {command}, and submit it again"
     return command

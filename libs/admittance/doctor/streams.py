@@ -36,28 +36,28 @@ after a minute.
 DIED: Final = "start the server, and look at its log: docs/operations.md#a-server-died"
 
 
-def stream_findings(found: StreamInfos) -> list[Finding]:
+def stream_findings(infos: StreamInfos) -> list[Finding]:
     """Findings about settings, size and replicas of each stream."""
     lines = [
         wrong(f"stream {name}", f"no answer about it: {error}", NO_ANSWER)
-        for name, error in found.items()
+        for name, error in infos.items()
         if isinstance(error, AdmittanceError)
     ]
-    for one in streams.problems_of(found):
-        make = wrong if one.harmful else note
-        lines.append(make(f"stream {one.stream}", one.found, one.todo))
-    infos = answered(found)
-    for name, info in infos.items():
+    for problem in streams.problems_of(infos):
+        make = wrong if problem.harmful else note
+        lines.append(make(f"stream {problem.stream}", problem.found, problem.todo))
+    known = answered(infos)
+    for name, info in known.items():
         state, config = info["state"], info["config"]
         size = f"{state['messages']:,} messages, {size_of(state['bytes'])}"
         copies = f"{config.get('num_replicas', 1)} replica(s), {config.get('storage', '?')}"
         lines.append(ok(f"stream {name}", f"{size}, {copies}"))
-    return lines + offline_findings(infos)
+    return lines + offline_findings(known)
 
 
-def answered(found: StreamInfos) -> dict[str, dict[str, Any]]:
+def answered(infos: StreamInfos) -> dict[str, dict[str, Any]]:
     """The info of each stream that has answered."""
-    return {name: info for name, info in found.items() if isinstance(info, dict)}
+    return {name: info for name, info in infos.items() if isinstance(info, dict)}
 
 
 def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
@@ -80,12 +80,12 @@ def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
             # Replicas were added a moment ago. Until a new replica is listed, the server
             # acknowledges writes without it (measured on nats-server 2.15.1).
             joining.append(f"{stream} has {1 + len(replicas)} of {wanted}")
-        for one in replicas:
-            name = one.get("name", "?")
-            if one.get("offline") or one.get("active", 0) > AWAY_SECONDS * streams.SECOND:
+        for replica in replicas:
+            name = replica.get("name", "?")
+            if replica.get("offline") or replica.get("active", 0) > AWAY_SECONDS * streams.SECOND:
                 away.setdefault(name, []).append(stream)
-            elif not one.get("current"):
-                lag = f" ({one['lag']:,} behind)" if one.get("lag") else ""
+            elif not replica.get("current"):
+                lag = f" ({replica['lag']:,} behind)" if replica.get("lag") else ""
                 behind.setdefault(name, []).append(f"{stream}{lag}")
     return [
         *(
@@ -108,29 +108,29 @@ def offline_findings(infos: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
         *(
             wrong(
                 "new replicas",
-                f"not in place yet, so a server that is lost takes new writes with it: {one}",
+                f"not in place yet, so a server that is lost takes new writes with it: {text}",
                 "wait until they are in place; if they do not come, look at the servers' logs",
             )
-            for one in [", ".join(joining)]
+            for text in [", ".join(joining)]
             if joining
         ),
     ]
 
 
-def replica_findings(found: StreamInfos, replies: Iterable[HealthReply]) -> list[Finding]:
+def replica_findings(infos: StreamInfos, replies: Iterable[HealthReply]) -> list[Finding]:
     """The streams with fewer replicas than a service asks for."""
-    asked = max(((one.replicas, one.service) for one in replies), default=(0, ""))
+    asked = max(((reply.replicas, reply.service) for reply in replies), default=(0, ""))
     return fewer_replicas(
         asked,
-        {name: one["config"].get("num_replicas", 1) for name, one in answered(found).items()},
+        {name: info["config"].get("num_replicas", 1) for name, info in answered(infos).items()},
     )
 
 
-def fewer_replicas(asked: tuple[int, str], found: Mapping[str, int]) -> list[Finding]:
+def fewer_replicas(asked: tuple[int, str], replicas: Mapping[str, int]) -> list[Finding]:
     """The finding about streams with fewer replicas; empty if there are none. ``asked``: the wanted
     number, and the service that asks for it; ``found``: the replicas of each stream."""
     number, service = asked
-    fewer = [f"{name} has {count}" for name, count in found.items() if count < number]
+    fewer = [f"{name} has {count}" for name, count in replicas.items() if count < number]
     if not fewer:
         return []
     return [

@@ -14,7 +14,8 @@ import pytest
 from admittance.cli.commands.program import invoke
 from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
 from admittance.conformance.provider_cases import TITLES, ProviderKitReport
-from admittance.conformance.provider_kit import ProviderKitOptions, run_provider_kit
+from admittance.conformance.provider_cases import ProviderKitOptions
+from admittance.conformance.provider_kit import run_provider_kit
 from admittance.conformance.provider_requester import RequestShape
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
 from admittance.runtime.bus.bus import Bus

@@ -50,11 +50,11 @@ def parts(objects: Iterable[T], sizes: Iterable[int]) -> Iterator[list[T]]:
     """Splits objects, in order, into parts that fit one request. ``sizes``: their bytes."""
     part: list[T] = []
     size = 0
-    for one, length in zip(objects, sizes, strict=True):
+    for item, length in zip(objects, sizes, strict=True):
         if part and (size + length > AT_ONCE_BYTES or len(part) == AT_ONCE):
             yield part
             part, size = [], 0
-        part.append(one)
+        part.append(item)
         size += length
     if part:
         yield part
@@ -99,8 +99,8 @@ def spelled(kind: ObjectKind) -> str:
 
 async def deletion(link: Link, kind: ObjectKind, name: str, namespace: str = "") -> Delete:
     """The request to delete an existing object. Raises NotFound."""
-    found = await find(link, kind, name, namespace)
-    return Delete(kind=spelled(kind), namespace=found.namespace, name=name)
+    stored = await find(link, kind, name, namespace)
+    return Delete(kind=spelled(kind), namespace=stored.namespace, name=name)
 
 
 async def delete_object(
@@ -121,16 +121,16 @@ async def delete_object(
 
 
 async def delete_workload(
-    link: Link, found: BucketObject, instead: str = 'workload "{}"'
+    link: Link, workload: BucketObject, instead: str = 'workload "{}"'
 ) -> DeleteReply:
     """Deletes a workload, and waits up to `GONE_SECONDS` for its job to stop: the outcome is
     deleted, or deferred while the job stops. Raises Refused."""
-    refuse_variant(found, instead)
-    await changes.outcome_of(link, changes.fact_about(found, facts.Deleted))
-    uid = found.workload().metadata.uid
+    refuse_variant(workload, instead)
+    await changes.outcome_of(link, changes.fact_about(workload, facts.Deleted))
+    uid = workload.workload().metadata.uid
     try:
         async with asyncio.timeout(GONE_SECONDS):
-            async for seen in follow(link, found.namespace, found.name):
+            async for seen in follow(link, workload.namespace, workload.name):
                 if seen is None or seen.workload().metadata.uid != uid:
                     break
     except TimeoutError:
@@ -169,7 +169,7 @@ async def what_if(
     targets = [kinds.object_named(word, "deletes:") for word in deletes]
     others, runs = parted(documents_of(given, namespace))
     gone = [await deletion(link, kind, name, namespace) for kind, name in targets]
-    raws = tuple(msgspec.Raw(raw) for raw in (*others, *(encode(one.workload) for one in runs)))
+    raws = tuple(msgspec.Raw(raw) for raw in (*others, *(encode(run.workload) for run in runs)))
     request = Simulate(objects=raws, deletes=tuple(gone), limit=limit)
     reply = await simulate(link, request, namespace)
     if reply.problems:

@@ -18,9 +18,9 @@ from admittance.runtime.errors import Refused, Unavailable
 ANSWER_SECONDS: Final = 1.0
 
 
-def record_of(found: BucketObject) -> Record | None:
+def record_of(stored: BucketObject) -> Record | None:
     """Decodes a request for capacity; None if it cannot be read."""
-    return found.decoded(Record)
+    return stored.decoded(Record)
 
 
 async def is_provider_answering(bus: Link, provisioning_class: str) -> bool:
@@ -40,27 +40,29 @@ async def is_provider_answering(bus: Link, provisioning_class: str) -> bool:
 async def of_workloads(bus: Link, namespace: str, workloads: Collection[str]) -> list[Record]:
     """The stored requests of these workloads, ordered by workload and check."""
     pattern = kinds.REQUEST.patterns(namespace)[0]
-    records = [record_of(found) for found in await lookup_all(bus, pattern)]
-    own = [one for one in records if one is not None and one.spec.workload in workloads]
-    return sorted(own, key=lambda one: (one.spec.workload, one.spec.check))
+    records = [record_of(stored) for stored in await lookup_all(bus, pattern)]
+    own = [record for record in records if record is not None and record.spec.workload in workloads]
+    return sorted(own, key=lambda record: (record.spec.workload, record.spec.check))
 
 
-async def of_family(bus: Link, found: BucketObject, family: Family | None) -> list[Record]:
+async def of_family(bus: Link, workload: BucketObject, family: Family | None) -> list[Record]:
     """The requests of a workload; for a parent, of its variants."""
-    names = {found.name}
-    if family is not None and is_parent(found.workload()):
-        names |= {one.found.name for one in family.variants}
-    checks = bool(found.workload().status.admission_checks)
+    names = {workload.name}
+    if family is not None and is_parent(workload.workload()):
+        names |= {variant.found.name for variant in family.variants}
+    checks = bool(workload.workload().status.admission_checks)
     if len(names) == 1 and not checks:
         return []
-    return await of_workloads(bus, found.namespace, names)
+    return await of_workloads(bus, workload.namespace, names)
 
 
 async def silent_classes(bus: Link, records: Sequence[Record]) -> frozenset[str]:
     """Classes of unanswered requests for which no provider answers."""
     waiting = {
-        one.spec.provisioning_class_name
-        for one in records
-        if one.status.state is State.REQUESTED and not one.status.cancelled
+        record.spec.provisioning_class_name
+        for record in records
+        if record.status.state is State.REQUESTED and not record.status.cancelled
     }
-    return frozenset([one for one in sorted(waiting) if not await is_provider_answering(bus, one)])
+    return frozenset(
+        [name for name in sorted(waiting) if not await is_provider_answering(bus, name)]
+    )

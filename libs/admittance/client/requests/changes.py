@@ -106,29 +106,29 @@ async def change(
     """Changes a workload. ``spelled``: how the program names the change; ``instead``: what to use
     on the parent of a variant; ``fields``: fields of the fact. Raises NotFound, and Refused if the
     workload is in no state for the change."""
-    found = await find(link, kinds.WORKLOAD, name, namespace)
+    workload = await find(link, kinds.WORKLOAD, name, namespace)
     if not kind.on_variants:
-        refuse_variant(found, instead)
-    reply = await outcome_of(link, fact_about(found, kind.fact, **fields))
+        refuse_variant(workload, instead)
+    reply = await outcome_of(link, fact_about(workload, kind.fact, **fields))
     if reply.outcome == "ignored" and reply.reason in NO_REASONS:
-        raise Refused(why_not(found, spelled, reply), reason=reply.reason)
-    return Changed(found, reply)
+        raise Refused(why_not(workload, spelled, reply), reason=reply.reason)
+    return Changed(workload, reply)
 
 
-def why_not(found: BucketObject, spelled: str, reply: SettledReply) -> str:
+def why_not(workload: BucketObject, spelled: str, reply: SettledReply) -> str:
     """The error text for a change that changed nothing."""
     if reply.reason == reasons.NO_MOVE:
-        where = phase(found.workload(), clock.now())
-        return f'workload "{found.name}" is {where}: {spelled} changes nothing'
-    return f'workload "{found.name}": {reply.message or reply.reason}'
+        where = phase(workload.workload(), clock.now())
+        return f'workload "{workload.name}" is {where}: {spelled} changes nothing'
+    return f'workload "{workload.name}": {reply.message or reply.reason}'
 
 
-def fact_about(found: BucketObject, kind: type[Fact], **fields: Any) -> Fact:
+def fact_about(workload: BucketObject, kind: type[Fact], **fields: Any) -> Fact:
     """A fact of that kind about an existing workload."""
     names: dict[str, Any] = {
-        "namespace": found.namespace,
-        "name": found.name,
-        "uid": found.workload().metadata.uid,
+        "namespace": workload.namespace,
+        "name": workload.name,
+        "uid": workload.workload().metadata.uid,
     }
     return kind(**names, time=clock.now(), **fields)
 
@@ -195,12 +195,12 @@ async def give_verdict(
     check_message(message, spelled.message)
     if user is not None and link.user and user.strip() != link.user:
         raise BadInput(f"{spelled.user} {user}: you act as {link.user}, by your credentials file")
-    found = await find(link, kinds.WORKLOAD, name, namespace)
+    stored = await find(link, kinds.WORKLOAD, name, namespace)
     now = clock.now()
-    if is_parent(found.workload()):
-        found = variant_with_check(await family_of(link, found), check, now)
-        name = found.name
-    workload = found.workload()
+    if is_parent(stored.workload()):
+        stored = variant_with_check(await family_of(link, stored), check, now)
+        name = stored.name
+    workload = stored.workload()
     refuse_without_quota(workload, now)
     rows = workload.status.admission_checks
     controllers = await _controllers(link, rows)
@@ -218,7 +218,7 @@ async def give_verdict(
         said = verdict_message(word, user_of(user, spelled.user), message, now)
         about |= {"controller": controller, "state": state, "message": said}
     uid = workload.metadata.uid
-    fact = kind(namespace=found.namespace, name=found.name, uid=uid, **about)
+    fact = kind(namespace=stored.namespace, name=stored.name, uid=uid, **about)
     reply = await outcome_of(link, fact)
     if reply.outcome == "ignored":
         # Another verdict, an eviction or a requeue took effect before this verdict.
@@ -226,7 +226,7 @@ async def give_verdict(
         raise Refused(
             f'workload "{name}" was not {word}: it changed meanwhile ({why})', reason=reply.reason
         )
-    return GivenVerdict(found, row.name, state)
+    return GivenVerdict(stored, row.name, state)
 
 
 def variant_with_check(family: Family, check: str | None, now: datetime) -> BucketObject:
@@ -236,24 +236,26 @@ def variant_with_check(family: Family, check: str | None, now: datetime) -> Buck
     """
     name = family.found.name
     asked = [
-        one
-        for one in family.variants
-        if holds_quota(one.workload)
-        and not is_stopping(one.workload)
+        variant
+        for variant in family.variants
+        if holds_quota(variant.workload)
+        and not is_stopping(variant.workload)
         and any(
             row.name == check if check is not None else row.state == "Pending"
-            for row in one.workload.status.admission_checks
+            for row in variant.workload.status.admission_checks
         )
     ]
     if len(asked) == 1:
         return asked[0].found
     if asked:
-        several = ", ".join(f"{one.found.name} ({one.tag})" for one in asked)
+        several = ", ".join(f"{variant.found.name} ({variant.tag})" for variant in asked)
         raise Refused(
             f'several variants of workload "{name}" wait for a check: name one of them: {several}'
         )
     which = f'has the check "{check}"' if check is not None else "waits for a check"
-    states = ", ".join(f"{one.tag} is {phase(one.workload, now)}" for one in family.variants)
+    states = ", ".join(
+        f"{variant.tag} is {phase(variant.workload, now)}" for variant in family.variants
+    )
     raise Refused(
         f'no variant of workload "{name}" with quota reserved {which}: {states or "it has none"}'
     )
@@ -261,7 +263,7 @@ def variant_with_check(family: Family, check: str | None, now: datetime) -> Buck
 
 async def _controllers(link: Link, rows: Sequence[CheckState]) -> dict[str, str]:
     """Maps each check name to its controller; checks that do not exist are left out."""
-    found = {}
+    controllers = {}
     for row in rows:
         stored = await lookup(link, kinds.CHECK.object_key("", row.name))
         if stored is None:
@@ -269,8 +271,8 @@ async def _controllers(link: Link, rows: Sequence[CheckState]) -> dict[str, str]
         check = stored.decoded(AdmissionCheck)
         if check is None:
             raise RequestFailed(f"{stored.key} in the bucket is not an AdmissionCheck")
-        found[row.name] = check.spec.controller_name
-    return found
+        controllers[row.name] = check.spec.controller_name
+    return controllers
 
 
 def refuse_without_quota(workload: StoredWorkload, now: datetime) -> None:
@@ -307,7 +309,7 @@ def chosen_row(
     if not rows:
         raise Refused(f'workload "{name}" has no checks')
     if check is not None:
-        row = next((one for one in rows if one.name == check), None)
+        row = next((check_row for check_row in rows if check_row.name == check), None)
         if row is None:
             raise Refused(f'workload "{name}" has no check "{check}"; it has {listed}')
         if row.state == state:

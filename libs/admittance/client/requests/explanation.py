@@ -49,16 +49,16 @@ class Explanation(NamedTuple):
 async def explanation(link: Link, name: str, namespace: str = "") -> Explanation:
     """The explanation of a workload. Raises NotFound, and RequestFailed if the scheduler does not
     answer."""
-    found = await find(link, kinds.WORKLOAD, name, namespace)
-    workload, now = found.workload(), clock.now()
+    stored = await find(link, kinds.WORKLOAD, name, namespace)
+    workload, now = stored.workload(), clock.now()
     # The scheduler keeps no finished workloads, so the explanation is made from the stored
     # workload.
     reply = ExplainReply()
     if phase(workload, now) is not Phase.FINISHED:
         request = Explain(name=name)
-        reply = await link.ask("explain", request, ExplainReply, namespace=found.namespace)
-    family = await family_of(link, found) if is_parent(workload) else None
-    parent = await parent_of(link, found) if is_variant(workload) else None
+        reply = await link.ask("explain", request, ExplainReply, namespace=stored.namespace)
+    family = await family_of(link, stored) if is_parent(workload) else None
+    parent = await parent_of(link, stored) if is_variant(workload) else None
     runner = await answer_of_runner(link, workload, now)
     refused = await refused_by_runners(link, workload, now)
     if reply.error:
@@ -67,7 +67,7 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
     reply = with_runners(reply, runner.held_back, refused)
     if not reply.phase:
         reply = replace(reply, phase=str(phase(workload, now)))
-    return Explanation(found, reply, family, runner, refused)
+    return Explanation(stored, reply, family, runner, refused)
 
 
 # What the stored workload knows better. -------------------------------------------------
@@ -106,10 +106,12 @@ def corrected(
             return reply
     if where is Phase.BACKOFF:
         silent = [
-            f"{one.name} is inactive ({one.inactive})" for one in reply.checks if one.inactive
+            f"{check.name} is inactive ({check.inactive})"
+            for check in reply.checks
+            if check.inactive
         ]
         message = "; ".join([message, *silent] if message else silent)
-    of_queue = (one for one in reply.unblocked_by if one.startswith(OF_QUEUE))
+    of_queue = (phrase for phrase in reply.unblocked_by if phrase.startswith(OF_QUEUE))
     steps = ", and ".join(chain(_steps(workload, parent, now), of_queue))
     if where is Phase.FINISHED:
         steps = ""

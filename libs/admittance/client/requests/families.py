@@ -52,7 +52,7 @@ class Family(NamedTuple):
         from admittance.family import desired_variants
         from admittance.workload.family_info import variant_state
 
-        states = [variant_state(one.workload) for one in self.variants]
+        states = [variant_state(variant.workload) for variant in self.variants]
         return desired_variants(self.state, states, self.rules, now)
 
 
@@ -66,16 +66,16 @@ def is_variant(workload: StoredWorkload) -> bool:
     return head(workload).role == VARIANT
 
 
-async def family_of(link: Link, found: BucketObject) -> Family:
+async def family_of(link: Link, stored: BucketObject) -> Family:
     """The family of a parent."""
-    parent = found.workload()
-    rules = await rules_for(link, found.namespace, head(parent).queue_name)
+    parent = stored.workload()
+    rules = await rules_for(link, stored.namespace, head(parent).queue_name)
     names = names_of(parent, rules)
     present = await asyncio.gather(
-        *(lookup(link, kinds.WORKLOAD.object_key(found.namespace, name)) for name in names)
+        *(lookup(link, kinds.WORKLOAD.object_key(stored.namespace, name)) for name in names)
     )
-    variants = [FamilyMember(one, one.workload()) for one in present if one is not None]
-    return Family(found, parent, _own(parent, variants, rules), rules)
+    variants = [FamilyMember(stored, stored.workload()) for stored in present if stored is not None]
+    return Family(stored, parent, _own(parent, variants, rules), rules)
 
 
 def names_of(parent: StoredWorkload, rules: FamilyRules | None) -> list[str]:
@@ -89,11 +89,11 @@ def tags_of(parent: StoredWorkload, rules: FamilyRules | None) -> dict[str, str]
     """The variant's tag for each possible workload name of a variant of this parent."""
     from admittance.workload.families.roles import name_of
 
-    found = {row.name: row.variant for row in parent.status.variants}
+    tags = {row.name: row.variant for row in parent.status.variants}
     for tag in rules.tags if rules is not None else ():
         for taken in (False, True):
-            found.setdefault(name_of(parent, tag.name, taken=taken), tag.name)
-    return found
+            tags.setdefault(name_of(parent, tag.name, taken=taken), tag.name)
+    return tags
 
 
 def _own(
@@ -102,15 +102,15 @@ def _own(
     uid = parent.metadata.uid
     places = {} if rules is None else {tag.name: tag.place for tag in rules.tags}
 
-    def place(one: FamilyMember) -> tuple[int, str]:
-        index = head(one.workload).sibling_index
+    def place(variant: FamilyMember) -> tuple[int, str]:
+        index = head(variant.workload).sibling_index
         last = len(places) if index is None else index
-        return (places.get(one.tag, last), one.found.name)
+        return (places.get(variant.tag, last), variant.found.name)
 
     own = (
-        one
-        for one in variants
-        if head(one.workload).role == VARIANT and owner_of(one.workload)[1] == uid
+        variant
+        for variant in variants
+        if head(variant.workload).role == VARIANT and owner_of(variant.workload)[1] == uid
     )
     return tuple(sorted(own, key=place))
 
@@ -134,9 +134,9 @@ async def _object(link: Link, key: str) -> object:
     from admittance.api.problems import ManifestError
     from admittance.api.reading.objects import decode_object
 
-    found = await lookup(link, key)
+    stored = await lookup(link, key)
     try:
-        return None if found is None else decode_object(found.data).manifest
+        return None if stored is None else decode_object(stored.data).manifest
     except ManifestError:
         return None  # The stored queue cannot be read: another program or version wrote it.
 
@@ -145,20 +145,20 @@ async def parent_of(link: Link, variant: BucketObject) -> BucketObject | None:
     """The parent of a variant; None if the parent was deleted."""
     name, uid = owner_of(variant.workload())
     key = kinds.WORKLOAD.object_key(variant.namespace, name)
-    found = await lookup(link, key) if name else None
-    return found if found is not None and found.workload().metadata.uid == uid else None
+    parent = await lookup(link, key) if name else None
+    return parent if parent is not None and parent.workload().metadata.uid == uid else None
 
 
-def refuse_variant(found: BucketObject, instead: str) -> None:
+def refuse_variant(stored: BucketObject, instead: str) -> None:
     """Raises Refused if the object is a variant. ``instead``: what to use on the parent; ``{}``
     stands for the parent's name."""
-    workload = found.workload()
+    workload = stored.workload()
     spec = head(workload)
     if spec.role != VARIANT:
         return
     parent, _ = owner_of(workload)
     raise Refused(
-        f'workload "{found.name}" is the variant {spec.variant} of workload "{parent}", '
+        f'workload "{stored.name}" is the variant {spec.variant} of workload "{parent}", '
         f"which owns the job: use {instead.format(parent)}",
         reason="Variant",
     )

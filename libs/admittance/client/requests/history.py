@@ -121,8 +121,8 @@ async def facts_about(
             await asyncio.sleep(GATHER_SECONDS)
             news.clear()
     finally:
-        for one in heard:
-            await link.bus.nc.unlisten(one)
+        for subscription in heard:
+            await link.bus.nc.unlisten(subscription)
 
 
 async def facts_of(
@@ -167,9 +167,9 @@ class VariantNames:
         the last call.
         """
         key = kinds.WORKLOAD.object_key(self._namespace, self._workload)
-        found = await lookup(self._link, key)
-        if found is not None:
-            parent = found.workload()
+        stored = await lookup(self._link, key)
+        if stored is not None:
+            parent = stored.workload()
             spec = head(parent)
             if is_parent(parent):
                 rules = await rules_for(self._link, self._namespace, spec.queue_name)
@@ -290,10 +290,10 @@ async def output_of(
         if reply.error and not (follow and not ended):
             if offsets:
                 return
-            found = await find(link, kinds.WORKLOAD, name, space)
-            raise NotFound(why_no_output(found.workload()) or reply.error)
-        for one in reply.pods:
-            offsets[one.pod] = one.offset
+            stored = await find(link, kinds.WORKLOAD, name, space)
+            raise NotFound(why_no_output(stored.workload()) or reply.error)
+        for pod_log in reply.pods:
+            offsets[pod_log.pod] = pod_log.offset
         # A pod that starts after the first answer is told from its first line.
         asked = replace(asked, offsets=dict(offsets), tail=None if offsets else tail)
         yield reply
@@ -303,7 +303,9 @@ async def output_of(
             break
         # After the end of the workload the output is read once more, so that the last lines are not
         # missed.
-        ended = await _has_ended(link, name, space) and not any(one.running for one in reply.pods)
+        ended = await _has_ended(link, name, space) and not any(
+            pod_log.running for pod_log in reply.pods
+        )
         await asyncio.sleep(NOT_YET_SECONDS if reply.error else 0 if ended else POLL_SECONDS)
     if pod is not None and not offsets:
         raise NotFound(f'workload "{name}" has no output of a pod "{pod}"')
@@ -326,20 +328,22 @@ async def _ask(link: Link, namespace: str, asked: Logs) -> LogsReply:
 
 async def _has_ended(link: Link, name: str, namespace: str) -> bool:
     try:
-        found = await find(link, kinds.WORKLOAD, name, namespace)
+        stored = await find(link, kinds.WORKLOAD, name, namespace)
     except (RequestFailed, BadInput):
         return True
-    return phase(found.workload(), clock.now()) in ENDS
+    return phase(stored.workload(), clock.now()) in ENDS
 
 
 def why_no_output(workload: StoredWorkload) -> str:
     """Why the workload has no output, if its job failed to start; else empty."""
-    for one in workload.status.conditions:
+    for condition in workload.status.conditions:
         if (
-            one.type == Type.FINISHED
-            and one.status == "True"
-            and one.reason == reasons.FAILED_TO_START
+            condition.type == Type.FINISHED
+            and condition.status == "True"
+            and condition.reason == reasons.FAILED_TO_START
         ):
             name = workload.metadata.name
-            return f'workload "{name}" has no output, because it failed to start: {one.message}'
+            return (
+                f'workload "{name}" has no output, because it failed to start: {condition.message}'
+            )
     return ""

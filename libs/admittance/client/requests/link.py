@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from admittance.backoff import Backoff
 from admittance.client import kinds
 from admittance.client.errors import (
     BadInput,
@@ -57,7 +58,8 @@ PART: Final = 200
 PART_SECONDS: Final = 20.0
 SETTLE_SECONDS: Final = 30.0
 AWAY_SECONDS: Final = 0.2
-"""Seconds between two attempts while there is no connection."""
+AWAY_SECONDS_MAX: Final = 1.0
+"""Seconds between two attempts while there is no connection: the first time, and at most."""
 READ_SECONDS: Final = 60.0
 """Most seconds for reading all bucket entries under a pattern: far more than a working server
 needs.
@@ -440,6 +442,7 @@ class Link:
         applied later.
         """
         deadline = clock.monotonic() + SETTLE_SECONDS
+        backoff = Backoff(AWAY_SECONDS, AWAY_SECONDS_MAX)
         space: str | None = namespace
         while True:
             try:
@@ -462,7 +465,7 @@ class Link:
                         f"the fact {sequence} is stored on the log, but not applied yet: {error}"
                     ) from None
                 if not isinstance(error, TimedOut):
-                    await asyncio.sleep(AWAY_SECONDS)
+                    await asyncio.sleep(backoff.next())
 
 
 def _data(request: Request) -> bytes:

@@ -36,7 +36,7 @@ def documents_of(given: Manifests, namespace: str, queue: str | None = None) -> 
         text = given
     else:
         several: Sequence[Any] = given if isinstance(given, Sequence) else [given]
-        items = [encode_one(one) for one in several]
+        items = [encode_one(manifest) for manifest in several]
         text = b'{"apiVersion":"v1","kind":"List","items":[' + b",".join(items) + b"]}"
     try:
         return read(text, SOURCE, namespace=namespace, flavors_max=FLAVOR_VARIANTS_MAX, queue=queue)
@@ -67,11 +67,11 @@ def parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Run]]:
     Workloads and Jobs. Raises BadInput."""
     others: list[bytes] = []
     runs: list[Run] = []
-    for one in documents:
-        if isinstance(one.manifest, Workload | Job):
-            runs.append(_run(one.manifest, one.warnings))
+    for document in documents:
+        if isinstance(document.manifest, Workload | Job):
+            runs.append(_run(document.manifest, document.warnings))
         else:
-            others.append(encode(one.manifest))
+            others.append(encode(document.manifest))
     return others, runs
 
 
@@ -87,10 +87,10 @@ def only_run(
 ) -> Run:
     """The workload of the only manifest; with a key its name is that of the key. Raises
     BadInput."""
-    found = documents_of(given, namespace, queue)
-    if len(found) != 1:
-        raise BadInput(f"{len(found)} manifests are given: submit one at a time, or use apply")
-    [document] = found
+    documents = documents_of(given, namespace, queue)
+    if len(documents) != 1:
+        raise BadInput(f"{len(documents)} manifests are given: submit one at a time, or use apply")
+    [document] = documents
     manifest = document.manifest
     if not isinstance(manifest, Workload | Job):
         raise BadInput(f"objects of the kind {manifest.kind} are not submitted; use apply")

@@ -135,7 +135,7 @@ async def lookup(link: Link, key: str) -> BucketObject | None:
 async def lookup_all(link: Link, pattern: str) -> list[BucketObject]:
     """All objects in the bucket with keys that match ``pattern``, sorted by key."""
     entries = await link.read_all(pattern)
-    return [object_of(one) for one in entries]
+    return [object_of(entry) for entry in entries]
 
 
 async def find(link: Link, kind: ObjectKind, name: str, namespace: str = "") -> BucketObject:
@@ -156,13 +156,13 @@ async def find_all(
     """All readable objects of a kind, sorted by name, and the keys of the objects that cannot be
     read. ``namespace``: None is all namespaces."""
     stored = [
-        one for pattern in kind.patterns(namespace) for one in await lookup_all(link, pattern)
+        each for pattern in kind.patterns(namespace) for each in await lookup_all(link, pattern)
     ]
-    readable = [one for one in stored if one.is_readable()]
-    kept = {one.key for one in readable}
+    readable = [each for each in stored if each.is_readable()]
+    kept = {each.key for each in readable}
     return (
-        sorted(readable, key=lambda one: (one.namespace, one.name)),
-        sorted(one.key for one in stored if one.key not in kept),
+        sorted(readable, key=lambda each: (each.namespace, each.name)),
+        sorted(each.key for each in stored if each.key not in kept),
     )
 
 
@@ -242,8 +242,8 @@ def field(value: Mapping[str, Any], *path: str, default: Any = None) -> Any:
 
 def conditions_of(value: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """``status.conditions`` of any object."""
-    found: Sequence[Mapping[str, Any]] = field(value, "status", "conditions", default=[])
-    return found
+    conditions: Sequence[Mapping[str, Any]] = field(value, "status", "conditions", default=[])
+    return conditions
 
 
 NAMESPACES_MAX: Final = 5
@@ -275,8 +275,8 @@ async def _namespaces_with(link: Link, kind: ObjectKind, name: str) -> list[str]
         # A deleted object has a delete marker at its key.
         keys = sorted(info["state"].get("subjects") or {})[: 2 * NAMESPACES_MAX]
         read = (get_directly(link.bus, key.removeprefix(prefix)) for key in keys)
-        found = await asyncio.gather(*read)
+        entries = await asyncio.gather(*read)
     except (Refused, Unavailable):
         return []
-    there = [one.key for one in found if one is not None and one.value is not None]
+    there = [entry.key for entry in entries if entry is not None and entry.value is not None]
     return [_plain(key.split(".")[1]) for key in there[:NAMESPACES_MAX]]

@@ -47,13 +47,13 @@ async def missing_class(link: Link, workload: Workload) -> str:
         ours = kinds.PRIORITY_CLASS
         if yields_to_default and await link.get(ours.object_key("", DEFAULT)) is not None:
             return ""
-        [other] = (one for one in _PLACES if one != kind)
+        [other] = (known for known in _PLACES if known != kind)
         if await link.get(other.object_key("", ref.name)) is not None:
             hint = f"{ref.name} is a {other.manifest}, and {_PLACES[kind]} take"
             hint += "s" if kind == kinds.POD_PRIORITY_CLASS else ""
             return f"{kind.manifest} {ref.name} does not exist: {hint} a {kind.manifest}"
         [pattern] = kind.patterns("")
-        names = [one.name for one in await lookup_all(link, pattern)]
+        names = [stored.name for stored in await lookup_all(link, pattern)]
     except NotAllowed:
         return ""
     there = ", ".join(names[:NAMED_MAX]) + (", …" if len(names) > NAMED_MAX else "")

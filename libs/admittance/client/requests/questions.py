@@ -35,12 +35,12 @@ async def queues_named(link: Link, queue: str, namespace: str | None) -> frozens
     the ClusterQueue named ``queue``. ``namespace``: None is all namespaces. Raises NotFound.
     """
     locals_, _ = await find_all(link, kinds.LOCAL_QUEUE, namespace)
-    named = [one for one in locals_ if one.name == queue]
+    named = [local for local in locals_ if local.name == queue]
     if not named:
-        named = [one for one in locals_ if _cluster_queue(one) == queue]
+        named = [local for local in locals_ if _cluster_queue(local) == queue]
         if not named and await link.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is None:
             raise no_queue(link, queue, namespace or link.namespace)
-    return frozenset((one.namespace, one.name) for one in named)
+    return frozenset((local.namespace, local.name) for local in named)
 
 
 def _cluster_queue(local: BucketObject) -> str:

@@ -23,7 +23,7 @@ GROUPS: Final = (
 )
 """Groups of phases in the order of lists: running workloads first, then waiting, then finished
 workloads."""
-_RANK: Final = {one: rank for rank, group in enumerate(GROUPS) for one in group}
+_RANK: Final = {phase: rank for rank, group in enumerate(GROUPS) for phase in group}
 
 ENDS: Final = ("Succeeded", "Failed")
 NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
@@ -74,7 +74,9 @@ def selection(
         )
     return Selection(
         labels=tuple(part for word in labels for part in _requirements(word, spelled.labels)),
-        states=frozenset(_state(one, spelled.states) for word in states for one in word.split(",")),
+        states=frozenset(
+            _state(state, spelled.states) for word in states for state in word.split(",")
+        ),
         since=since,
         sort_by=(sort_by or "").lower(),
         limit=limit,
@@ -85,8 +87,8 @@ def _requirements(word: str, spelled: str) -> list[tuple[str, str, str]]:
     """Parses ``key=value``, ``key!=value``, ``key`` and ``!key``, or several of them with commas
     between.
     """
-    found = []
-    for part in (one.strip() for one in word.split(",")):
+    requirements = []
+    for part in (word_part.strip() for word_part in word.split(",")):
         key, sign, value = part.partition("=")
         if sign:
             operator = "!=" if key.endswith("!") else "="
@@ -100,20 +102,20 @@ def _requirements(word: str, spelled: str) -> list[tuple[str, str, str]]:
             )
         if error := label_key_error(key) or label_value_error(value):
             raise BadInput(f'{spelled} "{word}": {error}')
-        found.append((key, operator, value))
-    return found
+        requirements.append((key, operator, value))
+    return requirements
 
 
 def _state(typed: str, spelled: str) -> str:
     plain = typed.strip().lower().replace("-", "").replace("_", "")
-    for one in (*Phase, *ENDS):
-        if one.lower() == plain:
-            return str(one)
+    for state in (*Phase, *ENDS):
+        if state.lower() == plain:
+            return str(state)
     raise BadInput(f'{spelled} "{typed}" is not one of {", ".join((*Phase, *ENDS))}')
 
 
 def select(
-    kind: ObjectKind, found: Sequence[BucketObject], chosen: Selection, now: datetime
+    kind: ObjectKind, objects: Sequence[BucketObject], chosen: Selection, now: datetime
 ) -> tuple[list[BucketObject], int]:
     """The objects of a list in order, and how many the limit leaves out.
 
@@ -122,10 +124,10 @@ def select(
     match the filters.
     """
     if kind is kinds.WORKLOAD:
-        return _workloads(found, chosen, now)
-    kept = [one for one in found if _has(one.plain(), chosen, one.created())]
+        return _workloads(objects, chosen, now)
+    kept = [stored for stored in objects if _has(stored.plain(), chosen, stored.created())]
     if chosen.sort_by:
-        _sort(kept, chosen.sort_by, lambda one, key: _KEYS[key](one))
+        _sort(kept, chosen.sort_by, lambda stored, key: _KEYS[key](stored))
     return _limited(kept, chosen.limit)
 
 
@@ -141,10 +143,10 @@ class _Row(NamedTuple):
 
 
 def _workloads(
-    found: Sequence[BucketObject], chosen: Selection, now: datetime
+    objects: Sequence[BucketObject], chosen: Selection, now: datetime
 ) -> tuple[list[BucketObject], int]:
-    decoded = ((one, one.workload()) for one in found)
-    rows = [_Row(one, workload, phase(workload, now)) for one, workload in decoded]
+    decoded = ((stored, stored.workload()) for stored in objects)
+    rows = [_Row(stored, workload, phase(workload, now)) for stored, workload in decoded]
     uids = {row.workload.metadata.uid for row in rows}
     beneath: dict[str, list[BucketObject]] = {}
     kept = []
@@ -160,7 +162,9 @@ def _workloads(
         _sort(kept, chosen.sort_by, lambda row, key: _WORKLOAD_KEYS[key](row, now))
     shown = kept[: chosen.limit]
     families = [
-        one for row in shown for one in (row.found, *beneath.get(row.workload.metadata.uid, ()))
+        stored
+        for row in shown
+        for stored in (row.found, *beneath.get(row.workload.metadata.uid, ()))
     ]
     return families, len(kept) - len(shown)
 
@@ -215,9 +219,9 @@ def _sort(rows: list[Any], sort_by: str, key_of: Callable[[Any, str], Any]) -> N
 
 _GREATEST_FIRST: Final = frozenset({"priority", "created", "started", "duration"})
 _KEYS: Final[Mapping[str, Callable[[BucketObject], Any]]] = {
-    "name": lambda one: (one.name, one.namespace),
-    "namespace": lambda one: (one.namespace, one.name),
-    "created": lambda one: one.created() or NEVER,
+    "name": lambda stored: (stored.name, stored.namespace),
+    "namespace": lambda stored: (stored.namespace, stored.name),
+    "created": lambda stored: stored.created() or NEVER,
 }
 _WORKLOAD_KEYS: Final[Mapping[str, Callable[[_Row, datetime], Any]]] = {
     "name": lambda row, _: (row.found.name, row.found.namespace),

@@ -22,6 +22,7 @@ from admittance.api.reading.objects import encode
 from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
 from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, Workload
+from admittance.backoff import Backoff
 from admittance.client import kinds
 from admittance.client.arguments import LISTS
 from admittance.client.errors import BadInput, NotAllowed, NotFound, Refused, RequestFailed
@@ -137,7 +138,7 @@ async def workload_of_command(
     )
     # `from_command` has checked a priority that the user typed. A priority that comes from a
     # WorkloadPriorityClass is not known yet.
-    if problems := [one for one in validate(workload) if one.field != "spec.priority"]:
+    if problems := [problem for problem in validate(workload) if problem.field != "spec.priority"]:
         raise BadInput(*map(str, problems))
     return workload
 
@@ -170,7 +171,7 @@ async def _only_queue(link: Link, namespace: str, spelled: SubmissionWords) -> s
     are several.
     """
     [pattern] = kinds.LOCAL_QUEUE.patterns(namespace)
-    names = [found.name for found in await lookup_all(link, pattern)]
+    names = [stored.name for stored in await lookup_all(link, pattern)]
     if len(names) == 1:
         return names[0]
     if not names:
@@ -198,8 +199,8 @@ async def _defaults(link: Link, namespace: str, queue: str) -> dict[str, str]:
 
 
 async def _plain(link: Link, key: str) -> dict[str, Any]:
-    found = await lookup(link, key)
-    return {} if found is None else found.plain()
+    stored = await lookup(link, key)
+    return {} if stored is None else stored.plain()
 
 
 def workload_of_manifest(manifest: Workload | Job) -> Workload:
@@ -228,6 +229,8 @@ CURRENT_SECONDS: Final = 5.0
 newest manifests, or after this time.
 """
 PAUSE_SECONDS: Final = 0.05
+PAUSE_SECONDS_MAX: Final = 0.5
+"""Seconds between two questions until the answer counts: the first time, and at most."""
 
 _CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, kinds.FLAVOR)
 
@@ -240,6 +243,7 @@ async def fit_of(link: Link, workload: Workload) -> FitReply | None:
     request = Fit(workload=msgspec.Raw(encode(workload)))
     newest: int | None = None
     deadline = clock.monotonic() + CURRENT_SECONDS
+    backoff = Backoff(PAUSE_SECONDS, PAUSE_SECONDS_MAX)
     while True:
         try:
             reply = await link.ask("fit", request, FitReply, namespace=namespace)
@@ -253,7 +257,7 @@ async def fit_of(link: Link, workload: Workload) -> FitReply | None:
             newest = await _newest(link, namespace)
         if reply.seen >= newest or clock.monotonic() >= deadline:
             return reply
-        await asyncio.sleep(PAUSE_SECONDS)
+        await asyncio.sleep(backoff.next())
 
 
 def misfit(reply: FitReply) -> str:
@@ -327,11 +331,13 @@ async def _refuse_unknown_flavors(
     wanted = allowed.allowed_resource_flavors if allowed is not None else None
     if not wanted or not cluster_queue:
         return
-    found = await lookup(link, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
-    if found is None:
+    stored = await lookup(link, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
+    if stored is None:
         return
-    groups = field(found.plain(), "spec", "resourceGroups", default=[])
-    offered = dict.fromkeys(one["name"] for group in groups for one in group.get("flavors") or ())
+    groups = field(stored.plain(), "spec", "resourceGroups", default=[])
+    offered = dict.fromkeys(
+        flavor["name"] for group in groups for flavor in group.get("flavors") or ()
+    )
     if offered.keys().isdisjoint(wanted):
         raise Refused(
             f"not submitted: clusterqueue {cluster_queue} has no flavor {' or '.join(wanted)}, "
@@ -442,15 +448,15 @@ async def submit(link: Link, workload: Workload, key: str = "") -> bool:
 async def is_present(link: Link, workload: Workload, key: str) -> bool:
     """Whether a submission of this workload with the key was applied."""
     meta = workload.metadata
-    found = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
+    stored = await lookup(link, kinds.WORKLOAD.object_key(meta.namespace, meta.name))
     message_id = message_id_of(workload, link.user, key)
-    return found is not None and is_submission(found, key, link.user, message_id)
+    return stored is not None and is_submission(stored, key, link.user, message_id)
 
 
-def is_submission(found: BucketObject, key: str, user: str, message_id: str) -> bool:
+def is_submission(stored: BucketObject, key: str, user: str, message_id: str) -> bool:
     """Whether a submission of the user with this key and message id made the workload. ``user``: ""
     on a server without users."""
-    value = found.plain()
+    value = stored.plain()
     annotations = field(value, "metadata", "annotations", default={})
     status = field(value, "status", default={})
     made = status.get("submittedBy", ""), status.get("submittedAs")

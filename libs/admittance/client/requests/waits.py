@@ -48,9 +48,9 @@ def goal_named(typed: str, spelled: str = "phase") -> Goal:
     """The phase or result of that name, in upper or lower case. ``spelled``: how the program names
     the argument. Raises BadInput with the known names if there is none.
     """
-    for one in GOALS:
-        if one.lower() == typed.strip().lower().replace("-", "").replace("_", ""):
-            return one
+    for goal in GOALS:
+        if goal.lower() == typed.strip().lower().replace("-", "").replace("_", ""):
+            return goal
     raise BadInput(f'{spelled} "{typed}" is not a phase; there are {", ".join(GOALS)}')
 
 
@@ -72,13 +72,13 @@ async def reach(
         async with asyncio.timeout(timeout), AsyncExitStack() as stack:
             existed = False
             states = await stack.enter_async_context(aclosing(_ticking(link, namespace, name)))
-            async for found in states:
-                if found is None:
+            async for stored in states:
+                if stored is None:
                     if existed:
                         raise NotFound(f'workload "{name}" was deleted')
                     raise await not_found(link, WORKLOAD, name, namespace)
                 existed = True
-                workload = found.workload()
+                workload = stored.workload()
                 now = phase(workload, clock.now())
                 seen(workload, now)
                 last = str(now)
@@ -102,8 +102,8 @@ async def _ticking(link: Link, namespace: str, name: str) -> AsyncGenerator[Buck
 
     async def pump() -> None:
         try:
-            async for found in follow(link, namespace, name):
-                changes.put_nowait(found)
+            async for stored in follow(link, namespace, name):
+                changes.put_nowait(stored)
         except Exception as error:
             changes.put_nowait(error)
 

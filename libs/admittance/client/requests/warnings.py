@@ -35,47 +35,47 @@ async def about(link: Link, workload: Workload, fit: FitReply | None = None) -> 
     """All warnings about one submitted workload. ``fit``: the scheduler's answer about it; None:
     the scheduler is asked."""
     told = [("the workload", workload)]
-    found: list[str] = []
+    sentences: list[str] = []
     try:
         for warnings in (queues, classes, min_counts):
-            found += await warnings(link, told)
+            sentences += await warnings(link, told)
         if fit is None:
-            found += await misfits(link, told)
+            sentences += await misfits(link, told)
         else:
-            found += (*uncharged("the workload", fit), *inactive([fit]))
-        found += await engines(link, told)
+            sentences += (*uncharged("the workload", fit), *inactive([fit]))
+        sentences += await engines(link, told)
     except RequestFailed as error:
         # The workload is submitted: its caller gets it all the same.
-        found.append(f"there may be more warnings: {error}")
-    return tuple(found)
+        sentences.append(f"there may be more warnings: {error}")
+    return tuple(sentences)
 
 
 async def queues(link: Link, workloads: Subjects) -> list[str]:
     """Warnings about missing queues: one may be created later, but often its name is a typo; and
     about queues that admit no workloads now, such as a stopped or terminating one."""
-    found = []
+    sentences = []
     for namespace, queue in sorted(
-        {(one.metadata.namespace, one.spec.queue_name) for _, one in workloads}
+        {(workload.metadata.namespace, workload.spec.queue_name) for _, workload in workloads}
     ):
         if not queue:
-            found.append("the workload names no queue: it waits until it gets one")
+            sentences.append("the workload names no queue: it waits until it gets one")
             continue
         local = await lookup(link, kinds.LOCAL_QUEUE.object_key(namespace, queue))
         if local is None:
-            found.append(
+            sentences.append(
                 f"LocalQueue {namespace}/{queue} does not exist: the workload waits until it is "
                 "created"
             )
             continue
         cluster_queue = field(local.plain(), "spec", "clusterQueue", default="")
         above = await lookup(link, kinds.CLUSTER_QUEUE.object_key("", cluster_queue))
-        for name, one in (
+        for name, manifest in (
             (f"LocalQueue {namespace}/{queue}", local),
             (f"ClusterQueue {cluster_queue}", above),
         ):
-            if one is not None and (why := _closed_because(one.plain())):
-                found.append(f"{name} {why}")
-    return found
+            if manifest is not None and (why := _closed_because(manifest.plain())):
+                sentences.append(f"{name} {why}")
+    return sentences
 
 
 def _closed_because(queue: dict[str, Any]) -> str:
@@ -92,8 +92,8 @@ def _closed_because(queue: dict[str, Any]) -> str:
 async def classes(link: Link, workloads: Subjects) -> list[str]:
     """Warnings about missing classes whose workloads state their priority: such a workload names
     the class only for people, and for later changes of the class."""
-    found = []
-    named = {one.spec.priority_class_ref for _, one in workloads}
+    sentences = []
+    named = {workload.spec.priority_class_ref for _, workload in workloads}
     for ref in sorted((ref for ref in named if ref is not None), key=lambda ref: ref.name):
         key = kinds.kind_of_manifest(ref.kind, ref.group).object_key("", ref.name)
         try:
@@ -101,27 +101,27 @@ async def classes(link: Link, workloads: Subjects) -> list[str]:
         except NotAllowed:
             continue  # This login may not read priority classes.
         if present is None:
-            found.append(f"{ref.kind} {ref.name} does not exist: the stated priority counts")
-    return found
+            sentences.append(f"{ref.kind} {ref.name} does not exist: the stated priority counts")
+    return sentences
 
 
 async def min_counts(link: Link, workloads: Subjects) -> list[str]:
     """Warnings about workloads with a minCount in a queue with variants: such workloads get no
     variants."""
-    found = []
+    sentences = []
     known: dict[tuple[str, str], bool] = {}
-    for subject, one in workloads:
-        if all(pods.min_count is None for pods in one.spec.pod_sets):
+    for subject, workload in workloads:
+        if all(pods.min_count is None for pods in workload.spec.pod_sets):
             continue
-        where = (one.metadata.namespace, one.spec.queue_name)
+        where = (workload.metadata.namespace, workload.spec.queue_name)
         if where not in known:
             known[where] = await rules_for(link, *where) is not None
         if known[where]:
-            found.append(
+            sentences.append(
                 f"{subject}: with a minCount it is a regular workload, and tries no variants, "
-                f"although the ClusterQueue of {one.spec.queue_name} has concurrentAdmission"
+                f"although the ClusterQueue of {workload.spec.queue_name} has concurrentAdmission"
             )
-    return found
+    return sentences
 
 
 async def misfits(link: Link, workloads: Subjects) -> list[str]:
@@ -133,7 +133,7 @@ async def misfits(link: Link, workloads: Subjects) -> list[str]:
         asked.setdefault(key, []).append((subject, workload))
     groups = list(asked.values())[:ASKED_MAX]
     answers = await asyncio.gather(*(submissions.fit_of(link, group[0][1]) for group in groups))
-    found = []
+    sentences = []
     for group, reply in zip(groups, answers, strict=True):
         if reply is None:
             continue
@@ -141,14 +141,14 @@ async def misfits(link: Link, workloads: Subjects) -> list[str]:
         subject = f"{group[0][0]}{others}"
         why = "" if reply.fits else submissions.misfit(reply)
         if why and "does not exist" not in why:
-            found.append(f"{subject}: {why}")
-        found += uncharged(subject, reply)
-    return [*found, *inactive(reply for reply in answers if reply is not None)]
+            sentences.append(f"{subject}: {why}")
+        sentences += uncharged(subject, reply)
+    return [*sentences, *inactive(reply for reply in answers if reply is not None)]
 
 
 def inactive(replies: Iterable[FitReply]) -> list[str]:
     """A warning about each ClusterQueue that admits no workloads now."""
-    by_queue = sorted({one.cluster_queue: one.inactive for one in replies}.items())
+    by_queue = sorted({reply.cluster_queue: reply.inactive for reply in replies}.items())
     return [
         f"ClusterQueue {name} is inactive: {why}; its workloads wait"
         for name, why in by_queue
@@ -171,8 +171,8 @@ async def engines(link: Link, workloads: Subjects) -> list[str]:
     # In most systems any runner has an engine, so that its answer ends the wait.
     for enough in ((RUNNER, ""), None):
         answers = await health(link.bus, seconds=HEALTH_SECONDS, enough=enough)
-        runners = [one for one in answers if one.service == RUNNER]
-        if not runners or DOCKER in {one.details.get("executor", DOCKER) for one in runners}:
+        runners = [reply for reply in answers if reply.service == RUNNER]
+        if not runners or DOCKER in {runner.details.get("executor", DOCKER) for runner in runners}:
             return []
     return engine_warnings(workloads)
 
@@ -219,7 +219,7 @@ def mounts(workload: Workload) -> list[str]:
     paths: dict[str, None] = {}
     for pods in workload.spec.pod_sets:
         spec = pods.template.spec
-        same = {(one.name, one.host_path.path) for one in spec.volumes if one.host_path}
+        same = {(volume.name, volume.host_path.path) for volume in spec.volumes if volume.host_path}
         for container in (*spec.init_containers, *spec.containers):
             if container.command or container.args:
                 for mount in container.volume_mounts:
@@ -236,8 +236,8 @@ def images(workload: Workload) -> Iterator[tuple[str, bool]]:
     seen: dict[tuple[str, bool], None] = {}
     for pods in workload.spec.pod_sets:
         main = pods.template.spec.containers
-        given = [one for one in main if one.command or one.args]
-        for one in (*pods.template.spec.init_containers, *(given or main)):
-            if one.image:
-                seen[one.image, bool(one.command or one.args)] = None
+        given = [container for container in main if container.command or container.args]
+        for container in (*pods.template.spec.init_containers, *(given or main)):
+            if container.image:
+                seen[container.image, bool(container.command or container.args)] = None
     yield from seen

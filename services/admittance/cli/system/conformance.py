@@ -161,8 +161,8 @@ async def provider_test(
     """
     from admittance.api.units import BadQuantity, amount
     from admittance.api.validation.meta import object_name
-    from admittance.conformance import provider_kit
-    from admittance.conformance.provider_cases import TITLES
+    from admittance.conformance.provider_cases import TITLES, ProviderKitOptions
+    from admittance.conformance.provider_kit import run_provider_kit
     from admittance.conformance.provider_requester import RequestShape
 
     options = _options(call, **given)
@@ -175,7 +175,7 @@ async def provider_test(
             amount(resource, quantity)
         except BadQuantity as error:
             raise BadInput(f"--request {resource}={quantity}: {error}") from None
-    wanted = provider_kit.ProviderKitOptions(
+    wanted = ProviderKitOptions(
         provisioning_class=provisioning_class,
         shape=RequestShape(
             pods=pods,
@@ -189,7 +189,7 @@ async def provider_test(
     )
 
     def test(bus: Bus, url: str, server: Any, on_case: Any, on_ready: Any) -> Any:
-        return provider_kit.run_provider_kit(
+        return run_provider_kit(
             bus, url, wanted, on_case=on_case, on_ready=on_ready, server=server
         )
 
