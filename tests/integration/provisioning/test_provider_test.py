@@ -13,8 +13,7 @@ import pytest
 
 from admittance.cli.commands.program import invoke
 from admittance.conformance.kit import FAILED, NOT_APPLICABLE, PASSED
-from admittance.conformance.provider_cases import TITLES, ProviderKitReport
-from admittance.conformance.provider_cases import ProviderKitOptions
+from admittance.conformance.provider_cases import TITLES, ProviderKitOptions, ProviderKitReport
 from admittance.conformance.provider_kit import run_provider_kit
 from admittance.conformance.provider_requester import RequestShape
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request

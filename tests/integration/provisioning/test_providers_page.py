@@ -12,8 +12,7 @@ import pytest
 
 from admittance.api.reading.manifest import read
 from admittance.cli.commands.program import invoke
-from admittance.conformance.provider_cases import TITLES, ProviderKitReport
-from admittance.conformance.provider_cases import ProviderKitOptions
+from admittance.conformance.provider_cases import TITLES, ProviderKitOptions, ProviderKitReport
 from admittance.conformance.provider_kit import run_provider_kit
 from admittance.conformance.provider_requester import RequestShape
 from admittance.events.provisioning import ProvisioningStatus

@@ -189,9 +189,7 @@ async def provider_test(
     )
 
     def test(bus: Bus, url: str, server: Any, on_case: Any, on_ready: Any) -> Any:
-        return run_provider_kit(
-            bus, url, wanted, on_case=on_case, on_ready=on_ready, server=server
-        )
+        return run_provider_kit(bus, url, wanted, on_case=on_case, on_ready=on_ready, server=server)
 
     return await _run(options, "provider", provisioning_class, test)
 
