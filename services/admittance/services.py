@@ -40,7 +40,9 @@ SERVICES: Final[dict[str, Service]] = {
 }
 """All services by name, in start order. Services stop in reverse order, so that the last facts of
 the runner are still processed."""
-STREAMS_KEEPER: Final = next(one for one in SERVICES.values() if one.streams is Streams.KEEPS)
+STREAMS_KEEPER: Final = next(
+    service for service in SERVICES.values() if service.streams is Streams.KEEPS
+)
 """The service that may create and update streams on a server that demands credentials."""
-RUNNER: Final = next(one for one in SERVICES.values() if one.runs_jobs)
+RUNNER: Final = next(service for service in SERVICES.values() if service.runs_jobs)
 """The service that starts jobs."""

@@ -268,20 +268,20 @@ async def submit_all(
     return status
 
 
-def show_accepted(one: Submission, outcome: str, shape: Output) -> None:
+def show_accepted(submission: Submission, outcome: str, shape: Output) -> None:
     """Prints an accepted submission: one line, or a document of YAML."""
-    meta = one.workload.metadata
+    meta = submission.workload.metadata
     made = {"namespace": meta.namespace, "name": meta.name}
     match shape:
         case Output.NAME:
-            output.say(one.subject)
+            output.say(submission.subject)
         case Output.JSON:
             output.show_json_line(made)
         case Output.YAML:
             output.say("---")
             output.show_yaml(made)
         case Output.TABLE | Output.WIDE:
-            output.outcome(one.subject, outcome)
+            output.outcome(submission.subject, outcome)
 
 
 async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
@@ -316,8 +316,8 @@ async def _of_known_classes(
         for submission in submissions
     }
     missing = {
-        named: await requests.priority_classes.missing_class(bus, one)
-        for named, one in asked.items()
+        named: await requests.priority_classes.missing_class(bus, workload)
+        for named, workload in asked.items()
     }
     known: list[Submission] = []
     for one in submissions:

@@ -86,4 +86,7 @@ class LazyCommands(Group):
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         for section, names in COMMANDS.items():
             commands = ((name, self.get_command(ctx, name)) for name in names)
-            yield section, [(name, summary(one)) for name, one in commands if one is not None]
+            yield (
+                section,
+                [(name, summary(command)) for name, command in commands if command is not None],
+            )

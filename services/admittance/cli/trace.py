@@ -39,7 +39,7 @@ async def trace(call: Call, name: str) -> None:
     async with link(call) as bus:
         variants = requests.history.VariantNames(bus, call.namespace, name)
         history = requests.history.history_of(bus, call.namespace, name, variants)
-        entries = [one async for one in history]
+        entries = [entry async for entry in history]
         key = kinds.WORKLOAD.object_key(call.namespace, name)
         known = await requests.objects.lookup(bus, key)
     spans = newest_trace(entries, call.namespace, name)
@@ -54,7 +54,7 @@ async def trace(call: Call, name: str) -> None:
     root = placed[0].span
     if root.attributes.get("admittance.cut"):
         output.warn(f"the log begins after the submission of {name}: the trace is not whole")
-    value = {"traceId": root.trace_id, "spans": [one.span for one in placed]}
+    value = {"traceId": root.trace_id, "spans": [place.span for place in placed]}
     if output.show_value(value, call.output):
         return
     _show(call, placed)
@@ -70,9 +70,11 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
 
     builder = TraceBuilder(partial=True)
     spans: list[Span] = []
-    for one in entries:
-        data = bytes(one.data)
-        spans += builder.feed(LoggedFact(one.sequence, one.time, one.subject, data, one.trace))
+    for entry in entries:
+        data = bytes(entry.data)
+        spans += builder.feed(
+            LoggedFact(entry.sequence, entry.time, entry.subject, data, entry.trace)
+        )
     spans += builder.open_spans(namespace, name)
     of = [span for span in spans if "admittance.uid" in span.attributes]
     roots = [one for one in of if one.attributes["admittance.workload"] == name]
@@ -105,7 +107,7 @@ def _show(call: Call, placed: Sequence[Placed]) -> None:
     if output.is_terminal() and not wide:
         # Bars get half of the space that the other columns leave, because a table that is too wide
         # is cut at its widest column first.
-        names = max(len(one.mark) + len(one.span.name) for one in placed)
+        names = max(len(place.mark) + len(place.span.name) for place in placed)
         width = max(least, min((output.terminal_width() - NUMBERS - names) // 2, most))
     about = f"{root.attributes['admittance.namespace']}/{root.attributes['admittance.workload']}"
     output.say(f"trace {root.trace_id} of {about}, from {stamp(root.start)}")

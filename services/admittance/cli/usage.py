@@ -62,7 +62,7 @@ async def usage(
 def _show(reply: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
     from admittance.cli.show.usage_rows import row_of, show_csv, table_of
 
-    rows = [row_of(by, one) for one in reply.sums]
+    rows = [row_of(by, total) for total in reply.sums]
     whole = {"since": reply.since, "until": reply.until, "rows": rows}
     if shape == "json":
         shown.show_json(whole)

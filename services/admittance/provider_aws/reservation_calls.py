@@ -173,7 +173,7 @@ class ReservationMaker:
 
             machine = self._machines[type_] = await self._ask(request, describe, is_final)
             self._rights.has(MACHINES)
-        pods = [Pods(one.name, one.count, one.requests) for one in request.pod_sets]
+        pods = [Pods(pod_set.name, pod_set.count, pod_set.requests) for pod_set in request.pod_sets]
         return instances(pods, machine, type_)
 
     async def _reserve(self, request: Request, parameters: Parameters, count: int) -> Reservation:
@@ -215,10 +215,10 @@ class ReservationMaker:
             self._rights.deny(LOOK, trouble)
             return False
 
-        for one in await self._ask(request, lambda: self._ec2.ours(token), is_final):
-            if one.costs:
-                self.made[token] = one.id
-                return one
+        for reservation in await self._ask(request, lambda: self._ec2.ours(token), is_final):
+            if reservation.costs:
+                self.made[token] = reservation.id
+                return reservation
         raise trouble
 
     async def _ask(

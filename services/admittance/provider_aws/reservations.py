@@ -216,18 +216,18 @@ class TrackedReservations:
         provider must do."""
         found: dict[str, Reservation] = {}
         observation = Observation([], [], [], [])
-        for one in listed:
-            if not one.token:
+        for reservation in listed:
+            if not reservation.token:
                 continue
-            if one.token in self.over:
-                if one.costs:
-                    observation.cancel.append(one)
+            if reservation.token in self.over:
+                if reservation.costs:
+                    observation.cancel.append(reservation)
                 continue
-            known = found.get(one.token)
+            known = found.get(reservation.token)
             if known is None or known.phase is ReservationPhase.GONE:
-                found[one.token] = one
-            if one.token in self._seen_at:
-                self._seen_at[one.token] = now
+                found[reservation.token] = reservation
+            if reservation.token in self._seen_at:
+                self._seen_at[reservation.token] = now
         for step, bookings, compare in (
             ("compare a coming reservation", self.waiting, self._add_answer),
             ("compare a reservation", self.here, self._add_revocation),

@@ -278,9 +278,9 @@ class AwsReconciler:
             self._start(request_id, self._revoke(request_id, revoked))
         if not observation.cancel:
             self._rights.has(CANCEL)
-        for one in observation.cancel:
-            if self._canceller.is_due(one.id):
-                self._start(one.id, self._canceller.sweep(one.id))
+        for reservation in observation.cancel:
+            if self._canceller.is_due(reservation.id):
+                self._start(reservation.id, self._canceller.sweep(reservation.id))
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         if name in self._tasks:

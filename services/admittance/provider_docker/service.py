@@ -112,7 +112,9 @@ class DockerReconciler:
 
     async def obtain(self, request: Request) -> Status:
         """Starts all workers of the request; if one worker fails to start, removes all of them."""
-        wanted = [PodGroup(one.name, one.count, one.requests) for one in request.pod_sets]
+        wanted = [
+            PodGroup(pod_set.name, pod_set.count, pod_set.requests) for pod_set in request.pod_sets
+        ]
         workers = workers_of(request.id, wanted)
         if isinstance(workers, NoWorkers):
             return Failed(workers.message, retryable=workers.ever)
@@ -185,13 +187,13 @@ class DockerReconciler:
 
     def _of(self, request_id: str, listed: list[ListedWorker]) -> list[ListedWorker]:
         return [
-            one
-            for one in listed
-            if one.request_id == request_id and one.installation == self._installation
+            worker
+            for worker in listed
+            if worker.request_id == request_id and worker.installation == self._installation
         ]
 
     async def _remove(self, workers: list[ListedWorker]) -> None:
-        await asyncio.gather(*(self._engine.remove(one.container) for one in workers))
+        await asyncio.gather(*(self._engine.remove(worker.container) for worker in workers))
 
 
 SERVICE: Final = STEPS.service

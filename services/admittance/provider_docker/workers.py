@@ -88,22 +88,22 @@ def workers_of(request_id: str, wanted: Sequence[PodGroup]) -> tuple[WorkerSpec,
     """
     digest = blake2b(request_id.encode(), digest_size=6).hexdigest()
     specs: list[WorkerSpec] = []
-    for at, one in enumerate(wanted):
-        foreign = sorted(name for name, much in one.needs.items() if much and _is_foreign(name))
+    for at, group in enumerate(wanted):
+        foreign = sorted(name for name, much in group.needs.items() if much and _is_foreign(name))
         if foreign:
             message = (
-                f"pods of {one.pod_set} need {', '.join(foreign)}, which containers cannot have"
+                f"pods of {group.pod_set} need {', '.join(foreign)}, which containers cannot have"
             )
             return NoWorkers(message, ever=False)
-        cpu, memory = one.needs.get("cpu", 0), one.needs.get("memory", 0)
-        plain = _UNSAFE.sub("-", one.pod_set)[:40]
+        cpu, memory = group.needs.get("cpu", 0), group.needs.get("memory", 0)
+        plain = _UNSAFE.sub("-", group.pod_set)[:40]
         specs += (
             WorkerSpec(
                 f"admit-{digest}-{at}-{plain}-{number}",
                 max(cpu, CPU_MILLI_MIN) if cpu else 0,
                 max(memory, MEMORY_MIN) if memory else 0,
             )
-            for number in range(one.pods)
+            for number in range(group.pods)
         )
     return tuple(specs)
 
@@ -121,7 +121,7 @@ def lack_of_room(
 ) -> NoWorkers | None:
     """Why the engine has no room for the workers beside the running workers of other requests; None
     if there is room."""
-    others = [one for one in listed if one.request_id != request_id and one.runs]
+    others = [worker for worker in listed if worker.request_id != request_id and worker.runs]
     sums = (
         ("cpu (thousandths)", _cpu(workers), _cpu(others), room.cpu_milli),
         ("memory (bytes)", _memory(workers), _memory(others), room.memory),
@@ -135,11 +135,11 @@ def lack_of_room(
 
 
 def _cpu(of: Collection[WorkerSpec] | Collection[ListedWorker]) -> int:
-    return sum(one.cpu_milli for one in of)
+    return sum(worker.cpu_milli for worker in of)
 
 
 def _memory(of: Collection[WorkerSpec] | Collection[ListedWorker]) -> int:
-    return sum(one.memory for one in of)
+    return sum(worker.memory for worker in of)
 
 
 def labels_of(
@@ -190,13 +190,13 @@ def missing_containers(
 ) -> tuple[str, ...]:
     """The names of a request's booked worker containers that do not run any more."""
     booked = filter(None, details.get(CONTAINERS_DETAIL, "").split(","))
-    running = {one.name for one in listed if one.runs}
+    running = {worker.name for worker in listed if worker.runs}
     return tuple(name for name in booked if name not in running)
 
 
 def lost_message(names: Sequence[str], listed: Collection[ListedWorker], host: str) -> str:
     """A sentence that names the lost workers."""
-    states = {one.name: one.state for one in listed}
+    states = {worker.name: worker.state for worker in listed}
     shown = [f"{name} ({states.get(name, 'gone')})" for name in names[:5]]
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"workers are lost on {host}: {', '.join(shown)}{more}"

@@ -165,16 +165,16 @@ class ObjectMaker:
             await request.say(Accepted(f"waits for a right in the cluster: {reason}"))
 
         try:
-            for one in request.pod_sets:
-                template = objects.template_body(identity, one.name, one.manifest)
+            for pod_set in request.pod_sets:
+                template = objects.template_body(identity, pod_set.name, pod_set.manifest)
                 await self._create(TEMPLATES, template, identity, on_wait)
-            counts = [(one.name, one.count) for one in request.pod_sets]
+            counts = [(pod_set.name, pod_set.count) for pod_set in request.pod_sets]
             body = objects.request_body(identity, counts, request.parameters)
             made = await self._create(REQUESTS, body, identity, on_wait)
             self._rights.serves(identity.namespace)
             adoption = objects.adoption_patch(identity.name, made["metadata"]["uid"])
-            for one in request.pod_sets:
-                await self._adopt(identity, one.name, adoption, on_wait)
+            for pod_set in request.pod_sets:
+                await self._adopt(identity, pod_set.name, adoption, on_wait)
         except (NameTaken, TemporarilyDenied) as error:
             return Failed(str(error))
         except ClusterDenied as error:

@@ -145,7 +145,7 @@ class KubernetesReconciler:
         """The final answer to the request; None if the request's object was deleted before it had a
         final condition."""
         changed = self._in_progress[request.id]
-        names = [name for one in request.pod_sets for name in one.names]
+        names = [name for pod_set in request.pod_sets for name in pod_set.names]
         last_message = ""
         while True:
             changed.clear()

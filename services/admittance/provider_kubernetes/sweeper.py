@@ -162,16 +162,16 @@ class ObjectSweeper:
         wanted = objects.selector_of_others(self._installation)
         found, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
         self._others_logged = True
-        self._others.log(one["metadata"]["labels"][INSTALLATION] for one in found)
+        self._others.log(manifest["metadata"]["labels"][INSTALLATION] for manifest in found)
 
     async def _find_deleted(self, seen: Collection[Seen], listed: Collection[str]) -> None:
         """Tells the watch which objects were deleted from the cluster without an event. ``seen``:
         the objects that the watch knew before the last listing; ``listed``: the uids of the objects
         in that listing.
         """
-        for one in seen:
-            if one.uid not in listed and self._watch.seen.get(one.id) is one:
-                await STEPS.attempt("look for an object", one.id, self._find_out(one))
+        for each in seen:
+            if each.uid not in listed and self._watch.seen.get(each.id) is each:
+                await STEPS.attempt("look for an object", each.id, self._find_out(each))
 
     async def _find_out(self, unlisted: Seen) -> None:
         if not await self._maker.is_there(unlisted):
@@ -183,10 +183,12 @@ class ObjectSweeper:
         requests, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
         await self._find_deleted(seen, {request["metadata"]["uid"] for request in requests})
         mine = [
-            one for one in self._watch.seen.values() if one.provisioning_class in self._providers
+            each for each in self._watch.seen.values() if each.provisioning_class in self._providers
         ]
         templates, _ = await self._cluster.list(TEMPLATES, self._kube.only_namespace, wanted)
-        listed = [(one.id, partial(self._delete_orphan, one)) for one in mine if not one.deleting]
+        listed = [
+            (each.id, partial(self._delete_orphan, each)) for each in mine if not each.deleting
+        ]
         for template in templates:
             metadata = template["metadata"]
             annotations = metadata.get("annotations") or {}
@@ -195,10 +197,10 @@ class ObjectSweeper:
                 request_id = annotations.get(REQUEST, "")
                 listed.append((request_id, partial(self._delete_template, metadata)))
         stored = await self._orphans.sweep(listed)
-        for one in mine:
-            found = stored.get(one.id)
-            work = self._report_end(one, found.status if found is not None else None)
-            await STEPS.attempt("report the end of capacity", one.id, work)
+        for each in mine:
+            found = stored.get(each.id)
+            work = self._report_end(each, found.status if found is not None else None)
+            await STEPS.attempt("report the end of capacity", each.id, work)
 
     async def _delete_template(self, metadata: Mapping[str, Any]) -> None:
         name, uid = metadata["name"], metadata["uid"]

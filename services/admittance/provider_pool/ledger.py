@@ -121,7 +121,7 @@ class Ledger:
             self.pools[name] = known
             known.restore(self._without_pool.pop(name, ()))
             lost = known.change(pool)
-        return [PooledBooking(name, one) for one in lost]
+        return [PooledBooking(name, booking) for booking in lost]
 
     def keep_unreadable(self, name: str) -> None:
         """Keeps the bookings of a pool with an unreadable manifest: a typing error must not stop
@@ -135,17 +135,17 @@ class Ledger:
         """
         gone = self._without_pool.keys() - self._unreadable
         return [
-            PooledBooking(name, one)
+            PooledBooking(name, booking)
             for name in sorted(gone)
-            for one in self._without_pool.pop(name)
+            for booking in self._without_pool.pop(name)
         ]
 
     def classes(self) -> set[str]:
         """The provisioning classes of all pools and all bookings."""
         booked = {
-            one.provisioning_class
+            booking.provisioning_class
             for name in self._without_pool
-            for one in self._without_pool[name]
+            for booking in self._without_pool[name]
         }
         return {known.pool.provisioning_class for known in self.pools.values()} | booked - {""}
 
@@ -154,9 +154,9 @@ class Ledger:
     def all(self) -> Iterator[PooledBooking]:
         """All bookings of all pools, also of deleted pools."""
         for name, bookings in self.pools.items():
-            yield from (PooledBooking(name, one) for one in bookings.known.values())
+            yield from (PooledBooking(name, booking) for booking in bookings.known.values())
         for name, waiting in self._without_pool.items():
-            yield from (PooledBooking(name, one) for one in waiting)
+            yield from (PooledBooking(name, booking) for booking in waiting)
 
     def of(self, request_id: str) -> PooledBooking | None:
         """The booking of the request; None if the request has no booking."""
@@ -164,9 +164,9 @@ class Ledger:
             if request_id in bookings.known:
                 return PooledBooking(name, bookings.known[request_id])
         for name, waiting in self._without_pool.items():
-            for one in waiting:
-                if one.id == request_id:
-                    return PooledBooking(name, one)
+            for booking in waiting:
+                if booking.id == request_id:
+                    return PooledBooking(name, booking)
         return None
 
     async def confirmed(self, request_id: str) -> PooledBooking | None:
@@ -215,7 +215,7 @@ class Ledger:
         if pooled.pool in self.pools:
             self.pools[pooled.pool].free(pooled.booking.id)
         waiting = self._without_pool.pop(pooled.pool, [])
-        left = [one for one in waiting if one.id != pooled.booking.id]
+        left = [booking for booking in waiting if booking.id != pooled.booking.id]
         if left:
             self._without_pool[pooled.pool] = left
 

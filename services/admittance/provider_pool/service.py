@@ -141,11 +141,16 @@ class PoolReconciler:
         await self._ender.ended(request.id)
         pooled = await self._ledger.confirmed(request.id)
         if pooled is None:
-            wanted = [Pods(one.count, one.requests, one.node_selector) for one in request.pod_sets]
+            wanted = [
+                Pods(pod_set.count, pod_set.requests, pod_set.node_selector)
+                for pod_set in request.pod_sets
+            ]
             outcome = await self._ledger.book(request, wanted, clock.now())
             if isinstance(outcome, list):
-                ever = any(one.ever for one in outcome)
-                message = "; ".join(one.message for one in outcome) or "no pool has this class"
+                ever = any(refusal.ever for refusal in outcome)
+                message = (
+                    "; ".join(refusal.message for refusal in outcome) or "no pool has this class"
+                )
                 return Failed(message, retryable=ever or not outcome)
             pooled = outcome
         wait = (pooled.booking.ready_at - clock.now()).total_seconds()
@@ -176,7 +181,7 @@ class PoolReconciler:
             await asyncio.sleep(self._pause(now))
 
     def _pause(self, now: datetime) -> float:
-        ends = (one.booking.expires_at for one in self._ledger.all())
+        ends = (pooled.booking.expires_at for pooled in self._ledger.all())
         soonest = min((end for end in ends if end is not None), default=None)
         if soonest is None:
             return TICK_SECONDS
@@ -207,8 +212,8 @@ def _pool(name: str, entry: Entry) -> Pool | None:
 
 def _provisioned(pooled: PooledBooking) -> Provisioned:
     held = pooled.booking.held
-    machines = ",".join(f"{one.kind}-{one.number}" for one in held[:20])
-    kinds = ",".join(sorted({one.kind for one in held}))
+    machines = ",".join(f"{machine.kind}-{machine.number}" for machine in held[:20])
+    kinds = ",".join(sorted({machine.kind for machine in held}))
     details = {"pool": pooled.pool, "machine": kinds, "machines": machines}
     return Provisioned(f"booked in pool {pooled.pool}: {machines}", details)
 

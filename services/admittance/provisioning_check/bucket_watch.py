@@ -127,11 +127,11 @@ class BucketWatch:
         newest = await newest_sequence(self._bus, filters)
         while True:
             page = await read_messages(self._bus, filters, after=after)
-            for one in page:
+            for message in page:
                 with suppress(Undecodable):
-                    fact = decode(one.subject, one.data)
+                    fact = decode(message.subject, message.data)
                     assert isinstance(fact, ProvisioningFact), "the filters say so"
-                    recovery.read(fact, one.time)
+                    recovery.read(fact, message.time)
             after = page[-1].sequence if page else after
             if len(page) < PAGE and after < newest:
                 # The page ends too early: the replica of the log that answered lags behind the

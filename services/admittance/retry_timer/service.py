@@ -224,7 +224,10 @@ class ScheduleReconciler:
         first = not self.core.has_compared
         self.core.begin_comparison()
         found, strange = await timers.schedules(self._bus)
-        standing = {TimerSlot(*one[:3]): ActualSchedule(one.at, one.uid) for one in found}
+        standing = {
+            TimerSlot(*schedule[:3]): ActualSchedule(schedule.at, schedule.uid)
+            for schedule in found
+        }
         now = clock.now()
         mended = self.core.compare(standing, now)
         for what, slots in mended._asdict().items():

@@ -155,7 +155,7 @@ RUNNER_GAUGES: Final = (RUNS, START_SLOTS, WAITING_JOBS)
 
 
 def _gauges(manager: RunManager) -> dict[str, dict[tuple[str, ...], float]]:
-    counts: dict[tuple[str, ...], float] = {(one.value,): 0 for one in Stage}
+    counts: dict[tuple[str, ...], float] = {(stage.value,): 0 for stage in Stage}
     for run in tuple(manager.runs.values()):
         counts[(run.stage.value,)] += 1
     used, free = manager.launcher.start_slots()

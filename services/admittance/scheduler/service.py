@@ -84,7 +84,7 @@ class AttemptMetrics:
     def count(self, decided: Sequence[Decided], seconds: float) -> None:
         """Counts one scheduling cycle. ``decided``: the decisions of the cycle; ``seconds``: its
         duration."""
-        got = any(isinstance(one, Assigned) for one in decided)
+        got = any(isinstance(decision, Assigned) for decision in decided)
         result = SUCCESS if got else INADMISSIBLE
         self.attempts.add(result)
         self.durations.observe(result, seconds)

@@ -158,7 +158,7 @@ class LogReader:
             await asyncio.sleep(AGAIN_SECONDS)
 
 
-def logged_fact(one: Delivery) -> LoggedFact:
+def logged_fact(delivery: Delivery) -> LoggedFact:
     """The delivery as a `LoggedFact`, from which spans are made."""
-    trace = tracing.extract(one.headers)
-    return LoggedFact(one.sequence, one.time, one.subject, one.data, trace)
+    trace = tracing.extract(delivery.headers)
+    return LoggedFact(delivery.sequence, delivery.time, delivery.subject, delivery.data, trace)

@@ -138,23 +138,23 @@ class OpenTraces:
                 return []
         else:
             before = await self._before(logged, name, name.name)
-            parent = next((parent_of(one) for one in reversed(before) if _is_of(one, name)), "")
+            parent = next((parent_of(fact) for fact in reversed(before) if _is_of(fact, name)), "")
             owner = WorkloadName(name.namespace, parent)
         known = self._variants.get(owner, set())
-        if parent and not {parent, *known} <= {_name_in(one) for one in before}:
+        if parent and not {parent, *known} <= {_name_in(fact) for fact in before}:
             # The bucket no longer has the family, so the history lacks it. The variants in memory
             # are rebuilt, too.
             before = await self._before(logged, owner, name.name, *known)
         builder = TraceBuilder(self._keep)
         spans: list[Span] = []
-        for one in before:
-            ended = builder.feed(one)
-            if ended and one.sequence >= self._unread_since(one):
+        for fact in before:
+            ended = builder.feed(fact)
+            if ended and fact.sequence >= self._unread_since(fact):
                 spans += ended
         self._builder.take_over(builder)
-        for one in before:
-            if _submits(one):
-                self._register(one)
+        for fact in before:
+            if _submits(fact):
+                self._register(fact)
         return spans
 
     def _unread_since(self, logged: LoggedFact) -> float:
@@ -169,7 +169,7 @@ class OpenTraces:
         self, logged: LoggedFact, workload: WorkloadName, *also: str
     ) -> list[LoggedFact]:
         facts = await self._history(workload, also)
-        return [one for one in facts if one.sequence < logged.sequence]
+        return [fact for fact in facts if fact.sequence < logged.sequence]
 
     def _register(self, logged: LoggedFact) -> None:
         name = _workload(logged.subject)

@@ -78,13 +78,13 @@ def _context(trace_id: str, span_id: str, *, is_remote: bool = False) -> SpanCon
     return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote, SAMPLED)
 
 
-def _event(one: SpanEvent) -> Event:
-    return Event(one.name, one.attributes, _nanoseconds(one.time))
+def _event(event: SpanEvent) -> Event:
+    return Event(event.name, event.attributes, _nanoseconds(event.time))
 
 
-def _link(one: SpanLink) -> Link:
-    attributes = {"admittance.workload": one.workload, **one.attributes}
-    return Link(_context(one.trace_id, one.span_id), attributes)
+def _link(link: SpanLink) -> Link:
+    attributes = {"admittance.workload": link.workload, **link.attributes}
+    return Link(_context(link.trace_id, link.span_id), attributes)
 
 
 def _nanoseconds(time: datetime) -> int:

@@ -117,8 +117,8 @@ class HeartbeatListener:
         are missing.
         """
         every = list(planned)
-        coming = {one.key for one in every}
-        return [self._known(one, coming) for one in every]
+        coming = {write.key for write in every}
+        return [self._known(write, coming) for write in every]
 
     def _known(self, planned: PlannedWrite, coming: Container[str]) -> PlannedWrite:
         check = planned.object
@@ -190,14 +190,14 @@ class HeartbeatListener:
             planned = self._changes()
             await self._manifests.write(planned)
         now = clock.monotonic()
-        for one in planned:
-            self._written[one.name] = now
-            condition = active_of(one.object)
+        for write in planned:
+            self._written[write.name] = now
+            condition = active_of(write.object)
             if condition is not None:
                 tell = log.info if condition.status == "True" else log.warning
                 tell(
                     "check_activity",
-                    check=one.name,
+                    check=write.name,
                     active=condition.status,
                     reason=condition.reason,
                 )

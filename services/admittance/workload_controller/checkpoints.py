@@ -142,7 +142,9 @@ class CheckpointWriter:
 
     async def _purge(self) -> None:
         made = await checkpoints(self._bus)
-        for identity in superfluous([(one.id, one.time) for one in made], clock.now()):
+        for identity in superfluous(
+            [(checkpoint.id, checkpoint.time) for checkpoint in made], clock.now()
+        ):
             for prefix in (subjects.CHECKPOINT_MADE, subjects.CHECKPOINT_PART):
                 await self._bus.api(
                     f"STREAM.PURGE.{subjects.CHECKPOINTS}", {"filter": f"{prefix}{identity}"}

@@ -313,7 +313,7 @@ class WorkloadWriter:
         except Refused as refused:
             if len(groups) == 1:
                 return [refused] * len(puts)
-            return [one for group in groups for one in await self.write_groups([group])]
+            return [outcome for group in groups for outcome in await self.write_groups([group])]
         return list(range(last - len(puts) + 1, last + 1))
 
     def _message(self, put: Put) -> Outgoing:

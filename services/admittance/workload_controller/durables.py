@@ -68,16 +68,16 @@ class Durables:
             for kind in (check_durables, provider_durables)
             for name in await kind.existing(self._bus)
         }
-        for one in _sorted(wanted):
-            kind, name = one
+        for durable in _sorted(wanted):
+            kind, name = durable
             try:
                 await kind.make(self._bus, name)
             except Refused as error:
                 log.error("durable_refused", durable=kind.durable(name), error=str(error))
                 continue
-            self._made.add(one)
-        for one in _sorted(there - wanted):
-            await self._remove(one)
+            self._made.add(durable)
+        for durable in _sorted(there - wanted):
+            await self._remove(durable)
 
     async def before(self, manifests: Iterable[Any]) -> None:
         """Creates the durables that ``manifests`` require; called before these manifests are
@@ -98,21 +98,21 @@ class Durables:
         does not answer.
         """
         wanted = required_durables(objects)
-        for one in wanted & self._owed.keys():
-            del self._owed[one]
-        for one in _sorted(self._made - wanted):
-            await self._remove(one)
+        for durable in wanted & self._owed.keys():
+            del self._owed[durable]
+        for durable in _sorted(self._made - wanted):
+            await self._remove(durable)
 
-    async def _remove(self, one: DurableKey) -> None:
-        kind, name = one
+    async def _remove(self, durable: DurableKey) -> None:
+        kind, name = durable
         if kind is provider_durables and await self._is_owed(name):
-            since = self._owed.setdefault(one, clock.monotonic())
+            since = self._owed.setdefault(durable, clock.monotonic())
             if clock.monotonic() - since < UNHEARD_SECONDS:
-                self._made.add(one)
+                self._made.add(durable)
                 return
         await kind.remove(self._bus, name)
-        self._made.discard(one)
-        self._owed.pop(one, None)
+        self._made.discard(durable)
+        self._owed.pop(durable, None)
         log.info("durable_removed", durable=kind.durable(name))
 
     async def _is_owed(self, provisioning_class: str) -> bool:
@@ -134,7 +134,7 @@ def required_durables(objects: Objects) -> set[DurableKey]:
     """The durables that the stored manifests require."""
     kinds = ("admissioncheck", "provisioningrequestconfig")
     required = (_of(manifest) for kind in kinds for manifest in objects.of_kind(kind))
-    return {one for one in required if one is not None}
+    return {durable for durable in required if durable is not None}
 
 
 def _of(manifest: Any) -> DurableKey | None:

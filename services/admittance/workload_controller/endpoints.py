@@ -173,7 +173,8 @@ class Endpoints:
             except StaleRevision:
                 return ApplyReply(error="an object changed at the same moment: apply again")
             more = [
-                warnings_about(one, self._manifests.controller, self._sharing) for one in planned
+                warnings_about(write, self._manifests.controller, self._sharing)
+                for write in planned
             ]
         return ApplyReply(
             results=tuple(

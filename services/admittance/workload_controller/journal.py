@@ -142,7 +142,7 @@ class Journal:
         if not unsure:
             self.through = max(self.through, through)
         revisions = [revision for _, revision in written]
-        for revision in (*revisions, *(one.revision for one in adopted)):
+        for revision in (*revisions, *(each.revision for each in adopted)):
             self.newest = max(self.newest, revision)
         self._pending.append(
             Committed(
@@ -183,7 +183,9 @@ class Journal:
         """
         while self._pending:
             part, keys = self._part()
-            self._newest_recorded = max(self._newest_recorded, *(_newest(one) for one in part))
+            self._newest_recorded = max(
+                self._newest_recorded, *(_newest(commit) for commit in part)
+            )
             said = Commits(
                 epoch=self._epoch,
                 floor=self._floor,
@@ -210,9 +212,11 @@ class Journal:
     def _part(self) -> tuple[list[Committed], int]:
         """The waiting commits that fit into the next journal message, and their number of keys."""
         keys = length = 0
-        for count, one in enumerate(self._pending):
-            long = sum(map(len, one.keys)) + sum(len(workload.key) for workload in one.adopted)
-            more = len(one.keys) + len(one.adopted) + 1
+        for count, commit in enumerate(self._pending):
+            long = sum(map(len, commit.keys)) + sum(
+                len(workload.key) for workload in commit.adopted
+            )
+            more = len(commit.keys) + len(commit.adopted) + 1
             if count and length + long + KEY_EXTRA * more > MESSAGE_MAX:
                 return self._pending[:count], keys
             keys += more
@@ -220,10 +224,10 @@ class Journal:
         return list(self._pending), keys
 
 
-def _newest(one: Committed) -> int:
-    runs = one.runs
+def _newest(commit: Committed) -> int:
+    runs = commit.runs
     written = (first + count - 1 for first, count in zip(runs[::2], runs[1::2], strict=True))
-    return max((*written, *(workload.revision for workload in one.adopted)), default=0)
+    return max((*written, *(workload.revision for workload in commit.adopted)), default=0)
 
 
 CLOSE_SECONDS: Final = 2.0

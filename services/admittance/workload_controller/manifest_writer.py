@@ -75,36 +75,36 @@ class ManifestWriter:
         revision. ``user``: the user that requests the write; "": unknown. Raises StaleRevision,
         Refused or Unavailable if the objects are not written.
         """
-        results = [one.result for one in planned]
-        todo = [(number, one) for number, one in enumerate(planned) if one.value is not None]
-        await self._durables.before(one.object for _, one in todo)
+        results = [write.result for write in planned]
+        todo = [(number, write) for number, write in enumerate(planned) if write.value is not None]
+        await self._durables.before(write.object for _, write in todo)
         most = BATCH_MAX - 1  # one message of an atomic batch is the guard of the leader's epoch
         for start in range(0, len(todo), most):
             part = todo[start : start + most]
             puts = [
-                bucket.put_message(one.key, one.value or b"", expected=one.expected)
-                for _, one in part
+                bucket.put_message(write.key, write.value or b"", expected=write.expected)
+                for _, write in part
             ]
-            last = await self._guarded(puts, [one.key for _, one in part])
+            last = await self._guarded(puts, [write.key for _, write in part])
             statements = []
             written = []
-            for offset, (number, one) in enumerate(part):
+            for offset, (number, write) in enumerate(part):
                 revision = last - len(part) + 1 + offset
-                results[number] = msgspec.structs.replace(one.result, revision=revision)
-                kept = StoredObject(one.object, one.value or b"", revision)
-                written.append((one, kept))
-                before = self.controller.objects.get(one.key)
+                results[number] = msgspec.structs.replace(write.result, revision=revision)
+                kept = StoredObject(write.object, write.value or b"", revision)
+                written.append((write, kept))
+                before = self.controller.objects.get(write.key)
                 statements.append(message_about(self.controller, kept, before=before, user=user))
             # The message about an object is published before the leader records the object: if
             # publishing fails, the task that follows the bucket finds the object unrecorded and
             # publishes the message.
             await publish_messages(self._bus, statements)
-            for one, kept in written:
-                if kept.revision > self.controller.objects.expected(one.key):
-                    self.controller.keep_object(one.key, one.object, kept.value, kept.revision)
+            for write, kept in written:
+                if kept.revision > self.controller.objects.expected(write.key):
+                    self.controller.keep_object(write.key, write.object, kept.value, kept.revision)
                 by = {"user": user} if user else {}
-                outcome = one.result.outcome
-                log.info("object_applied", kind=one.kind, name=one.name, outcome=outcome, **by)
+                outcome = write.result.outcome
+                log.info("object_applied", kind=write.kind, name=write.name, outcome=outcome, **by)
         self._on_written()
         return results
 

@@ -75,8 +75,8 @@ class OutsideConsumers:
     async def announced(self, _data: bytes, _subject: str) -> AnnouncedReply:
         """The runners that have announced themselves. Raises Refused or Unavailable."""
         runners = [
-            AnnouncedRunner(runner=runner, consumer=one.consumer, since=at)
-            for runner, (one, at) in (await self._announcements()).items()
+            AnnouncedRunner(runner=runner, consumer=announcement.consumer, since=at)
+            for runner, (announcement, at) in (await self._announcements()).items()
         ]
         return AnnouncedReply(runners=tuple(sorted(runners, key=lambda one: one.runner)))
 
@@ -87,11 +87,13 @@ class OutsideConsumers:
         Unavailable.
         """
         known = {
-            runner: one.consumer
-            for runner, (one, _) in (await self._announcements()).items()
-            if name in (runner, one.consumer)
+            runner: announcement.consumer
+            for runner, (announcement, _) in (await self._announcements()).items()
+            if name in (runner, announcement.consumer)
         }
-        consumers = {f"{RUNNER_DURABLE}{token(one)}" for one in (name, *known.values()) if one}
+        consumers = {
+            f"{RUNNER_DURABLE}{token(consumer)}" for consumer in (name, *known.values()) if consumer
+        }
         infos = [
             info
             for info in await list_consumers(self._bus, STREAM)

@@ -170,10 +170,10 @@ async def _events(
             except Refused as error:
                 return EventsReply(error=str(error))
             after = page[-1].sequence if page else after
-            messages = [one for one in page if is_under(filters, one)]
+            messages = [message for message in page if is_under(filters, message)]
             if messages or whole:
                 break
-    entries = first_fitting([_entry(one, outcome(one.sequence)) for one in messages])
+    entries = first_fitting([_entry(message, outcome(message.sequence)) for message in messages])
     if len(entries) < len(messages):
         after, whole = entries[-1].sequence, False
     return EventsReply(
@@ -242,16 +242,18 @@ def _object_entry(entry: bucket.Entry) -> ObjectEntry:
     return ObjectEntry(key=entry.key, revision=entry.revision, value=value)
 
 
-def _entry(one: StoredMessage, outcome: SettledReply | None) -> LogEntry:
-    data = _as_json(one.data)
-    if len(data) + len(one.subject) > ANSWER_MAX:
-        data = msgspec.Raw(msgspec.json.encode(f"{len(one.data):,} bytes, too long to be shown"))
+def _entry(message: StoredMessage, outcome: SettledReply | None) -> LogEntry:
+    data = _as_json(message.data)
+    if len(data) + len(message.subject) > ANSWER_MAX:
+        data = msgspec.Raw(
+            msgspec.json.encode(f"{len(message.data):,} bytes, too long to be shown")
+        )
     entry = LogEntry(
-        sequence=one.sequence,
-        time=one.time,
-        subject=one.subject,
+        sequence=message.sequence,
+        time=message.time,
+        subject=message.subject,
         data=data,
-        trace=extract(one.headers),
+        trace=extract(message.headers),
     )
     if outcome is None:
         return entry
@@ -264,8 +266,8 @@ def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
     """Returns the first of the entries, as many as fit into one reply message; at least one if
     ``entries`` is not empty."""
     size = 0
-    for count, one in enumerate(entries):
-        size += len(one.data) + len(one.subject) + len(one.message.encode()) + 200
+    for count, entry in enumerate(entries):
+        size += len(entry.data) + len(entry.subject) + len(entry.message.encode()) + 200
         if count and size > ANSWER_MAX:
             return list(entries[:count])
     return list(entries)
@@ -284,13 +286,13 @@ def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
     return EVERYTHING
 
 
-def is_under(filters: Sequence[str], one: StoredMessage) -> bool:
+def is_under(filters: Sequence[str], message: StoredMessage) -> bool:
     """Whether a message of the log matches the filters. A dead letter matches if the message inside
     it does."""
-    if filters == EVERYTHING or not one.subject.startswith(DEADLETTER):
+    if filters == EVERYTHING or not message.subject.startswith(DEADLETTER):
         return True
     try:
-        parts = msgspec.json.decode(one.data, type=DeadLetter).subject.split(".")
+        parts = msgspec.json.decode(message.data, type=DeadLetter).subject.split(".")
     except BROKEN:
         return False
     patterns = (pattern.split(".") for pattern in filters)

@@ -335,5 +335,7 @@ class ActiveController:
                 controller.workloads.drop_finished(self._marks.popleft()[1])
 
 
-def _heard(one: Delivery) -> LogMessage:
-    return log_message(one.sequence, one.subject, one.data, one.headers, one.time)
+def _heard(delivery: Delivery) -> LogMessage:
+    return log_message(
+        delivery.sequence, delivery.subject, delivery.data, delivery.headers, delivery.time
+    )

@@ -267,13 +267,16 @@ def _tag(parent: StoredWorkload, variant: str) -> str:
     return next((row.variant for row in parent.status.variants if row.name == variant), UNKNOWN)
 
 
-def _counted_as(one: EvictionCount) -> tuple[str, str]:
+def _counted_as(eviction: EvictionCount) -> tuple[str, str]:
     """The reason and cause under which an eviction is counted. A migration to a better variant has
     its own reason, apart from other evictions.
     """
-    if (one.reason, one.underlying_cause) == (reasons.VARIANT_EVICTED, reasons.FLAVOR_MIGRATION):
+    if (eviction.reason, eviction.underlying_cause) == (
+        reasons.VARIANT_EVICTED,
+        reasons.FLAVOR_MIGRATION,
+    ):
         return reasons.FLAVOR_MIGRATION, ""
-    return one.reason, one.underlying_cause
+    return eviction.reason, eviction.underlying_cause
 
 
 def _delay(old: CheckState | None, new: CheckState | None, count: int) -> float | None:

@@ -62,11 +62,11 @@ def container_users(now: datetime) -> list[User]:
 
     users = [
         user(
-            one.name,
-            one.role,
-            class_name=one.provisioning_class(os.environ) if one.provisioning_class else "",
+            service.name,
+            service.role,
+            class_name=service.provisioning_class(os.environ) if service.provisioning_class else "",
         )
-        for one in SERVICES.values()
+        for service in SERVICES.values()
     ]
     users.append(user(SECOND_RUNNER, RUNNER.role))
     users += [user(name, "check", controller) for name, controller in CHECKS.items()]
@@ -75,7 +75,9 @@ def container_users(now: datetime) -> list[User]:
 
 def cluster_config(password: str) -> str:
     """The routes between the servers of compose.ha.yaml, as text of their configuration."""
-    routes = ", ".join(f'"nats-route://route:{password}@{one}:6222"' for one in CLUSTER_SERVERS)
+    routes = ", ".join(
+        f'"nats-route://route:{password}@{server}:6222"' for server in CLUSTER_SERVERS
+    )
     return (
         "# Written by `admit auth init --compose`. A program that knows the password "
         "is trusted like a server.\n"

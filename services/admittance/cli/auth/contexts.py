@@ -36,18 +36,23 @@ def list_(call: Call) -> None:
         except BadContext as error:
             output.warn(str(error))
     if call.output is Output.NAME:
-        for one in readable:
-            output.say(one.name)
+        for each in readable:
+            output.say(each.name)
         return
-    if output.show_value([_value(one, current) for one in readable], call.output):
+    if output.show_value([_value(each, current) for each in readable], call.output):
         return
     if not readable:
         output.note("no contexts: `admit up` writes one")
         return
     columns = output.columns_of("CURRENT", "NAME", "SERVER", "CREDENTIALS")
     rows = [
-        ["*" if one.name == current else "", one.name, shown(one.url), one.creds or output.NOTHING]
-        for one in readable
+        [
+            "*" if each.name == current else "",
+            each.name,
+            shown(each.url),
+            each.creds or output.NOTHING,
+        ]
+        for each in readable
     ]
     output.show_table(output.Table(columns, rows), wide=call.output is Output.WIDE)
 
@@ -95,7 +100,7 @@ def show(call: Call, name: str | None) -> None:
 
 
 def _value(context: Context, current: str | None) -> dict[str, Any]:
-    given = {one: value for one, value in asdict(context).items() if value}
+    given = {name: value for name, value in asdict(context).items() if value}
     return {**given, "url": shown(context.url), "current": context.name == current}
 
 

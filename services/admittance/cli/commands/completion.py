@@ -83,19 +83,19 @@ def answer(program: click.Command, instruction: str) -> int:
     words, start = _typed(shell)
     items = ShellComplete(program, {}, "admit", "").get_completions(words, start)
     if shell == "zsh":
-        texts = "\n".join(_zsh(one) for one in items)
+        texts = "\n".join(_zsh(item) for item in items)
         sys.stdout.write(f"_arguments '*: :(({texts}))'\n" if items else "_files\n")
         return 0
     if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return 0 if items else 1
-    for one in items:
-        about = " ".join((one.help or "").split())
+    for item in items:
+        about = " ".join((item.help or "").split())
         if shell == "fish" and about:
-            sys.stdout.write(f"{one.value}\t{about}\n")
+            sys.stdout.write(f"{item.value}\t{about}\n")
         elif shell in ("powershell", "pwsh"):
-            sys.stdout.write(f"{one.value}:::{about or ' '}\n")
+            sys.stdout.write(f"{item.value}:::{about or ' '}\n")
         else:
-            sys.stdout.write(f"{one.value}\n")
+            sys.stdout.write(f"{item.value}\n")
     return 0
 
 
@@ -121,9 +121,9 @@ def _typed(shell: str) -> tuple[list[str], str]:
     return words, ""
 
 
-def _zsh(one: CompletionItem) -> str:
+def _zsh(item: CompletionItem) -> str:
     value, about = (
         re.sub(r"[$`]", r"\\\g<0>", text.replace('"', '""').replace("'", "''")).replace(":", r"\\:")
-        for text in (one.value, " ".join((one.help or "").split()))
+        for text in (item.value, " ".join((item.help or "").split()))
     )
     return f'"{value}":"{about}"' if about else f'"{value}"'

@@ -246,7 +246,7 @@ def global_options(
         "output": option(
             "--output -o",
             "Output format of commands that show something. Default: a table",
-            choices=[str(one) for one in Output if one not in without],
+            choices=[str(shape) for shape in Output if shape not in without],
             section=GLOBAL,
         ),
     }

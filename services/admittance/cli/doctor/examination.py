@@ -19,7 +19,7 @@ from admittance.services import SERVICES
 
 HEALTH_SECONDS = 1.0
 LEADER_READERS = frozenset(
-    name for name, one in SERVICES.items() if one.consumers is LogConsumers.OF_LEADER
+    name for name, service in SERVICES.items() if service.consumers is LogConsumers.OF_LEADER
 )
 """Services whose leaders create consumers of the log for themselves; the names of the consumers
 begin with the name of the service."""

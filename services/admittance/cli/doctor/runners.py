@@ -80,15 +80,15 @@ def away_findings(
     reported = {runner_of(info) for info in consumers if is_of_absent_runner(info)}
     return [
         note(
-            f"runner {one.consumer or one.runner}",
+            f"runner {runner.consumer or runner.runner}",
             "it announced itself"
-            + (f" at {one.since:%Y-%m-%d %H:%M}" if one.since else "")
+            + (f" at {runner.since:%Y-%m-%d %H:%M}" if runner.since else "")
             + ", and does not answer",
             "start it on its data folder; if it is gone for good, "
-            f"{delete_command(one.consumer or one.runner)} removes this line",
+            f"{delete_command(runner.consumer or runner.runner)} removes this line",
         )
-        for one in announced
-        if one.runner not in answering and not reported & {one.runner, one.consumer}
+        for runner in announced
+        if runner.runner not in answering and not reported & {runner.runner, runner.consumer}
     ]
 
 
@@ -117,9 +117,10 @@ async def _waiting(bus: Link) -> list[str]:
         return []
     now = clock.now()
     admissions = {
-        (one.namespace, one.name): one.workload().status.admitted_revision or one.revision
-        for one in await lookup_all(bus, kinds.WORKLOAD.patterns(None)[0])
-        if one.is_workload() and is_overdue(one.workload(), now)
+        (stored.namespace, stored.name): stored.workload().status.admitted_revision
+        or stored.revision
+        for stored in await lookup_all(bus, kinds.WORKLOAD.patterns(None)[0])
+        if stored.is_workload() and is_overdue(stored.workload(), now)
     }
     # A runner of another vendor answers no question, but publishes that the job started.
     subjects = [

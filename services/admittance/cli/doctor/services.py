@@ -44,28 +44,30 @@ def _missing(name: str) -> Finding:
     return wrong(name, "no instance answers", todo)
 
 
-def instance_finding(one: HealthReply) -> Finding:
+def instance_finding(reply: HealthReply) -> Finding:
     """The finding about one instance of a service."""
-    leads = f", leads {', '.join(one.leads)}" if one.leads else ""
-    leader, seen = one.details.get(LEADER), one.details.get(LEADER_SEEN, "never")
+    leads = f", leads {', '.join(reply.leads)}" if reply.leads else ""
+    leader, seen = reply.details.get(LEADER), reply.details.get(LEADER_SEEN, "never")
     if leader == NO_LEADER:
-        situation = f"{one.instance} alive, does not lead, sees no leader (last seen: {seen})"
+        situation = f"{reply.instance} alive, does not lead, sees no leader (last seen: {seen})"
         todo = (
             "correct other findings first; if none explains it after ADMIT_LEASE_SECONDS (5), "
             f"restart this instance and report it: {DOWN}"
         )
-        return wrong(one.service, situation, todo)
+        return wrong(reply.service, situation, todo)
     if leader is not None:
         leads = f", stands by for {leader} (last seen: {seen})"
     details = "".join(
-        f", {key} {value}" for key, value in one.details.items() if key not in (LEADER, LEADER_SEEN)
+        f", {key} {value}"
+        for key, value in reply.details.items()
+        if key not in (LEADER, LEADER_SEEN)
     )
-    ready = "ready" if one.ready else "not ready"
-    text = f"{one.instance} {ready}, {one.lag:,} behind{leads}{details}"
+    ready = "ready" if reply.ready else "not ready"
+    text = f"{reply.instance} {ready}, {reply.lag:,} behind{leads}{details}"
     todo = f"look at its log: {DOWN}"
-    if one.ready and one.lag > LAG_MAX:
+    if reply.ready and reply.lag > LAG_MAX:
         todo = "look at its log and at the load: docs/operations.md#the-log-is-not-applied"
-    return finding(one.ready and one.lag <= LAG_MAX, one.service, text, todo=todo)
+    return finding(reply.ready and reply.lag <= LAG_MAX, reply.service, text, todo=todo)
 
 
 async def leader_findings(bus: Bus, replies: Sequence[HealthReply]) -> list[Finding]:

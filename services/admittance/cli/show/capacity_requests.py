@@ -94,18 +94,18 @@ def _deadline(record: Record, now: datetime) -> str:
 def pod_set_table(record: Record) -> Table:
     """The table of the requested pod sets."""
     columns = columns_of("POD SETS", "#PODS", "REQUESTS PER POD", "NODE SELECTOR")
-    return Table(columns, [_pods(one) for one in record.spec.pod_sets])
+    return Table(columns, [_pods(pod_set) for pod_set in record.spec.pod_sets])
 
 
-def _pods(one: PodSetToProvision) -> tuple[str, ...]:
+def _pods(pod_set: PodSetToProvision) -> tuple[str, ...]:
     # The module is imported late, because it imports all that a provider needs.
     from admittance.providers.request import PodSet
 
-    asked = PodSet(one)
+    asked = PodSet(pod_set)
     needed = {name: render(name, much) for name, much in asked.requests.items()}
     return (
-        ",".join(one.names or (one.name,)),
-        str(one.count),
+        ",".join(pod_set.names or (pod_set.name,)),
+        str(pod_set.count),
         pairs(needed) or NOTHING,
         pairs(asked.node_selector) or NOTHING,
     )

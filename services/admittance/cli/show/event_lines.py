@@ -94,7 +94,7 @@ class FactEffects:
     def _uncounted(self, fact: ProvisioningStatus, asked: dict[str, str]) -> str:
         of = asked.get(fact.id)
         if of is None:
-            uids = {one.partition("/")[0] for one in asked}
+            uids = {request_id.partition("/")[0] for request_id in asked}
             return UNKNOWN_REQUEST if uids and fact.id.partition("/")[0] not in uids else ""
         if of != fact.provisioning_class:
             return f"the request went to {of}"
@@ -284,7 +284,7 @@ def request_reason(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
     """
     match fact:
         case provisioning.ProvisioningRequested(check=check, attempt=attempt):
-            pods = ", ".join(f"{one.count} pods of {one.name}" for one in fact.pod_sets)
+            pods = ", ".join(f"{pod_set.count} pods of {pod_set.name}" for pod_set in fact.pod_sets)
             until = f", until {stamp(fact.deadline)}" if fact.deadline is not None else ""
             message = f"attempt {attempt} of check {check}, cycle {fact.cycle}: {pods}{until}"
         case provisioning.ProvisioningCancelled(reason=reason):
@@ -300,16 +300,17 @@ def request_reason(fact: provisioning.ProvisioningFact) -> tuple[str, str]:
 
 def numbers(fact: facts.Assigned) -> str:
     """The quota that an assignment took, and how long the workload had waited, as text."""
-    parts = [_took(one) for one in fact.taken]
+    parts = [_took(taken) for taken in fact.taken]
     if fact.waited_seconds:
         parts.append(f"after {span(fact.waited_seconds)}")
     return ", ".join(parts)
 
 
-def _took(one: Taken) -> str:
-    free = amount_text(one.resource, one.available)
-    borrowed = f", {render(one.resource, one.borrowed)} borrowed" if one.borrowed else ""
-    return f"{render(one.resource, one.amount)} {one.resource} of {free} in {one.flavor}{borrowed}"
+def _took(taken: Taken) -> str:
+    free = amount_text(taken.resource, taken.available)
+    borrowed = f", {render(taken.resource, taken.borrowed)} borrowed" if taken.borrowed else ""
+    amount = render(taken.resource, taken.amount)
+    return f"{amount} {taken.resource} of {free} in {taken.flavor}{borrowed}"
 
 
 def _planned(plan: PendingPreemption) -> str:

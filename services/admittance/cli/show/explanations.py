@@ -108,17 +108,17 @@ def _show(
 
 
 def _show_variant(
-    number: int, verdict: VariantVerdict, one: FamilyMember | None, now: datetime
+    number: int, verdict: VariantVerdict, member: FamilyMember | None, now: datetime
 ) -> None:
     """Prints what one variant of a parent waits for, under a title with the variant's name."""
-    if one is not None and verdict.active:
-        verdict = replace(verdict, explained=corrected(one.workload, verdict.explained, now))
+    if member is not None and verdict.active:
+        verdict = replace(verdict, explained=corrected(member.workload, verdict.explained, now))
     output.say(f"\n{number}. {output.clean(variant(verdict))}")
     if verdict.admitted or not verdict.active:
         return
     for line in place(verdict.explained, now):
         output.say(f"  {line}")
-    _details(one.workload if one is not None else None, verdict.explained, now, indent=2)
+    _details(member.workload if member is not None else None, verdict.explained, now, indent=2)
 
 
 def _details(
@@ -186,7 +186,7 @@ def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
         since = f", waiting for {age(reply.waiting_since, now)}" if reply.waiting_since else ""
         yield f"position {reply.position}{of_all}{since}{parked}"
     if reply.ahead:
-        yield f"behind {', '.join(_ahead(one) for one in reply.ahead)}"
+        yield f"behind {', '.join(_ahead(ahead) for ahead in reply.ahead)}"
     if reply.outlook is not None:
         yield f"next cycle: {outlook(reply.outlook)}"
 
@@ -196,56 +196,56 @@ def reason_text(phase: str, reason: str, message: str) -> str:
     return sentence(reason if reason != phase else "", message)
 
 
-def variant(one: VariantVerdict) -> str:
+def variant(verdict: VariantVerdict) -> str:
     """One line about a variant: whether it is active, and its phase."""
     from admittance.cli.show import variants
 
-    said = one.explained
-    tries = "active" if one.active else "inactive"
-    sentence = variants.SENTENCES.get(one.why, "")
-    because = ", ".join(part for part in (one.why, sentence) if part)
-    text = f"{one.variant} ({one.name}) is {tries}" + (f" ({because})" if because else "")
+    said = verdict.explained
+    tries = "active" if verdict.active else "inactive"
+    sentence = variants.SENTENCES.get(verdict.why, "")
+    because = ", ".join(part for part in (verdict.why, sentence) if part)
+    text = f"{verdict.variant} ({verdict.name}) is {tries}" + (f" ({because})" if because else "")
     # The phase and reason of a deactivated variant would only repeat that the variant is inactive.
-    if said.phase and (one.active or said.phase not in OFF):
+    if said.phase and (verdict.active or said.phase not in OFF):
         reason = reason_text(said.phase, said.reason, said.message)
-        text += f", {said.phase}" + (f" ({reason})" if reason and not one.admitted else "")
-    if one.set_aside:
-        text += f"; not tried now: {one.set_aside}"
-    if one.gate == "Open" and not one.admitted:
+        text += f", {said.phase}" + (f" ({reason})" if reason and not verdict.admitted else "")
+    if verdict.set_aside:
+        text += f"; not tried now: {verdict.set_aside}"
+    if verdict.gate == "Open" and not verdict.admitted:
         text += "; its preemption gate is open"
     return text
 
 
-def _ahead(one: Ahead) -> str:
-    held = ", preempting" if one.holds_place else ""
-    parked = f", parked: {one.reason}" if one.reason else ""
-    number = f"number {one.position}, " if one.position else ""
-    return f"{one.namespace}/{one.name} ({number}priority {one.priority}{held}{parked})"
+def _ahead(ahead: Ahead) -> str:
+    held = ", preempting" if ahead.holds_place else ""
+    parked = f", parked: {ahead.reason}" if ahead.reason else ""
+    number = f"number {ahead.position}, " if ahead.position else ""
+    return f"{ahead.namespace}/{ahead.name} ({number}priority {ahead.priority}{held}{parked})"
 
 
-def outlook(one: Outlook) -> str:
+def outlook(seen: Outlook) -> str:
     """One line: what the next scheduling cycle would decide about the workload."""
     flavors = "; ".join(
         f"{pod_set} on {', '.join(f'{flavor} ({resource})' for resource, flavor in got.items())}"
-        for pod_set, got in one.flavors.items()
+        for pod_set, got in seen.flavors.items()
     )
-    counts = ", ".join(f"{count} pods of {pod_set}" for pod_set, count in one.counts.items())
+    counts = ", ".join(f"{count} pods of {pod_set}" for pod_set, count in seen.counts.items())
     less = f", with {counts} only" if counts else ""
-    borrowing = f", borrowing at level {one.level}" if one.level else ""
+    borrowing = f", borrowing at level {seen.level}" if seen.level else ""
     where = f"{flavors}{less}{borrowing}"
-    match one.outcome:
+    match seen.outcome:
         case "Fits":
             return f"it fits: {where}"
         case "Preempts":
-            count = len(one.victims) + one.victims_left_out
+            count = len(seen.victims) + seen.victims_left_out
             others = "1 workload has" if count == 1 else f"{count} workloads have"
             return f"it fits once {others} gone: {where}"
         case "NoCandidates":
-            return f"it does not fit, and no workload can be preempted for it ({one.reason})"
+            return f"it does not fit, and no workload can be preempted for it ({seen.reason})"
         case "NoFit":
-            return f"it does not fit ({one.reason})"
+            return f"it does not fit ({seen.reason})"
         case _:
-            return f"it is not considered ({one.reason})"
+            return f"it is not considered ({seen.reason})"
 
 
 def flavor_table(verdicts: Sequence[FlavorVerdict]) -> Table:
@@ -304,13 +304,13 @@ def going_table(going: Sequence[PreemptionVictim], now: datetime) -> Table:
     columns = columns_of("WORKLOAD", "CLUSTERQUEUE", "#PRIORITY", "RULE", "REQUESTED")
     rows = [
         (
-            f"{one.namespace}/{one.name}",
-            one.cluster_queue,
-            str(one.priority),
-            one.rule + (f" ({shares(one.shares)})" if one.shares is not None else ""),
-            f"{age(one.since, now)} ago" if one.since is not None else NOTHING,
+            f"{victim.namespace}/{victim.name}",
+            victim.cluster_queue,
+            str(victim.priority),
+            victim.rule + (f" ({shares(victim.shares)})" if victim.shares is not None else ""),
+            f"{age(victim.since, now)} ago" if victim.since is not None else NOTHING,
         )
-        for one in going
+        for victim in going
     ]
     return Table(columns, rows)
 
@@ -365,12 +365,10 @@ def grounds(why: Grounds) -> Iterator[str]:
         yield f"allowed by {why.policy} of clusterqueue {why.by_cluster_queue}{upto}"
     if why.shares is not None:
         yield shares(why.shares)
-    for one in why.short:
-        asked, free = (
-            amount_text(one.resource, one.amount),
-            amount_text(one.resource, one.available),
-        )
-        yield f"for {asked} {one.resource} in flavor {one.flavor}, where {free} was free"
+    for short in why.short:
+        asked = amount_text(short.resource, short.amount)
+        free = amount_text(short.resource, short.available)
+        yield f"for {asked} {short.resource} in flavor {short.flavor}, where {free} was free"
 
 
 def shares(compared: Shares) -> str:

@@ -57,9 +57,9 @@ async def find_all(bus: Link, kind: ObjectKind, namespace: str | None) -> list[B
 
 def readable(kind: ObjectKind, stored: Sequence[BucketObject]) -> list[BucketObject]:
     """The objects that can be decoded; prints a warning for each object that cannot be decoded."""
-    aside = sorted(one.key for one in stored if not one.is_readable())
+    aside = sorted(each.key for each in stored if not each.is_readable())
     _warn_of_unreadable(kind, aside)
-    return [one for one in stored if one.key not in aside]
+    return [each for each in stored if each.key not in aside]
 
 
 def _warn_of_unreadable(kind: ObjectKind, aside: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ async def live_counters(
     if kind not in QUEUES or not stored:
         return {}
     narrow = stored[0].name if len(stored) == 1 and kind is kinds.CLUSTER_QUEUE else ""
-    namespaces = {one.namespace for one in stored} if kind is kinds.LOCAL_QUEUE else set()
+    namespaces = {each.namespace for each in stored} if kind is kinds.LOCAL_QUEUE else set()
     within = namespaces.pop() if len(namespaces) == 1 else None
     try:
         query = Queues(cluster_queue=narrow)
@@ -103,7 +103,7 @@ async def waiting_reasons(
     if kind is not kinds.WORKLOAD or call.output not in TABLES:
         return {}
     now = clock.now()
-    if all(phase(one.workload(), now) is not Phase.PENDING for one in stored):
+    if all(phase(each.workload(), now) is not Phase.PENDING for each in stored):
         return {}
     try:
         reply = await bus.ask("pending", PendingQuery(), PendingReply, namespace=within)
@@ -142,10 +142,10 @@ def show(
     """
     match call.output:
         case Output.NAME:
-            for one in stored:
-                output.say(f"{kind.qualified}/{one.name}")
+            for each in stored:
+                output.say(f"{kind.qualified}/{each.name}")
         case Output.JSON | Output.YAML:
-            values = [shown(kind, one, counters) for one in stored]
+            values = [shown(kind, each, counters) for each in stored]
             whole = values[0] if single else as_list(values)
             (output.show_json if call.output is Output.JSON else output.show_yaml)(whole)
         case Output.TABLE | Output.WIDE:
@@ -187,13 +187,13 @@ def show_changes(
 ) -> None:
     match call.output:
         case Output.JSON:
-            for one in stored:
-                output.show_json_line(shown(kind, one, counters))
+            for each in stored:
+                output.show_json_line(shown(kind, each, counters))
         case Output.YAML:
             raise BadInput("-w goes with a table, -o wide, -o name or -o json")
         case Output.NAME:
-            for one in stored:
-                output.say(f"{kind.qualified}/{one.name}")
+            for each in stored:
+                output.say(f"{kind.qualified}/{each.name}")
         case Output.TABLE | Output.WIDE:
             table = tables.table(kind, stored, clock.now(), counters, all_namespaces=all_namespaces)
             narrowed = table.narrowed(call.output is Output.WIDE)

@@ -87,7 +87,7 @@ def narrowed(
     """The rows of the selected workloads, in the order of the queue unless the options sort
     them."""
     found, _ = select(kinds.WORKLOAD, stored, chosen, now)
-    place = {(one.namespace, one.name): at for at, one in enumerate(found)}
+    place = {(each.namespace, each.name): at for at, each in enumerate(found)}
     kept = [row for row in rows if (row.namespace, row.name) in place]
     if chosen.sort_by:
         kept.sort(key=lambda row: place[row.namespace, row.name])

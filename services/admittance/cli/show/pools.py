@@ -206,23 +206,23 @@ def booking_table(stored: BucketObject, now: datetime) -> Table:
     return Table(columns, [_booking(booking, now) for booking in bookings])
 
 
-def _booking(one: Booking, now: datetime) -> tuple[str, ...]:
+def _booking(booking: Booking, now: datetime) -> tuple[str, ...]:
     amounts: dict[str, int] = {}
-    for held in one.held:
+    for held in booking.held:
         for name, much in held.amounts.items():
             amounts[name] = amounts.get(name, 0) + much
-    names = [f"{held.kind}-{held.number}" for held in one.held]
+    names = [f"{held.kind}-{held.number}" for held in booking.held]
     more = f" and {len(names) - MACHINES_MAX} more" if len(names) > MACHINES_MAX else ""
-    left = (one.ready_at - now).total_seconds()
+    left = (booking.ready_at - now).total_seconds()
     return (
-        one.namespace or UNKNOWN,
-        one.name or UNKNOWN,
+        booking.namespace or UNKNOWN,
+        booking.name or UNKNOWN,
         str(len(names)),
         ",".join(names[:MACHINES_MAX]) + more,
         pairs({name: render(name, much) for name, much in amounts.items()}) or NOTHING,
         f"in {span(left)}" if left > 0 else "yes",
-        stamp(one.expires_at) if one.expires_at is not None else NOTHING,
-        one.id,
+        stamp(booking.expires_at) if booking.expires_at is not None else NOTHING,
+        booking.id,
     )
 
 

@@ -39,8 +39,8 @@ from admittance.workload.stored import PARENT, StoredWorkload, head
 def pod_sets(plain: Mapping[str, Any]) -> Table:
     """The table of pod sets: their requests, flavors and commands."""
     assigned = {
-        one.get("name"): one
-        for one in field(plain, "status", "admission", "podSetAssignments", default=[])
+        assignment.get("name"): assignment
+        for assignment in field(plain, "status", "admission", "podSetAssignments", default=[])
     }
     rows = []
     for pod_set in field(plain, "spec", "podSets", default=[]):
@@ -81,13 +81,13 @@ def conditions(plain: Mapping[str, Any], now: datetime) -> Table:
     """The table of an object's conditions."""
     rows = [
         (
-            str(one.get("type", "")),
-            str(one.get("status", "")),
-            str(one.get("reason", "")) or NOTHING,
-            _since(one.get("lastTransitionTime"), now),
-            str(one.get("message", "")),
+            str(condition.get("type", "")),
+            str(condition.get("status", "")),
+            str(condition.get("reason", "")) or NOTHING,
+            _since(condition.get("lastTransitionTime"), now),
+            str(condition.get("message", "")),
         )
-        for one in conditions_of(plain)
+        for condition in conditions_of(plain)
     ]
     columns = columns_of("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE")
     return Table(columns, rows)
@@ -121,11 +121,17 @@ def usage(counted: QueueStatus, *, quota: bool) -> Table:
     if quota:
         columns = ["FLAVOR", "RESOURCE", "#NOMINAL", "#RESERVED", "#ADMITTED", "#BORROWED"]
     rows = []
-    for one in counted.usage:
-        amounts = [one.reserved, one.admitted]
+    for usage_row in counted.usage:
+        amounts = [usage_row.reserved, usage_row.admitted]
         if quota:
-            amounts = [one.nominal, *amounts, one.borrowed]
-        rows.append((one.flavor, one.resource, *(render(one.resource, it) for it in amounts)))
+            amounts = [usage_row.nominal, *amounts, usage_row.borrowed]
+        rows.append(
+            (
+                usage_row.flavor,
+                usage_row.resource,
+                *(render(usage_row.resource, it) for it in amounts),
+            )
+        )
     return Table(columns_of(*columns), rows)
 
 
@@ -141,7 +147,7 @@ async def tree_of(bus: Link, cohort: str) -> tuple[NodeStatus, ...]:
 
 def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
     """The ``Title: value`` lines about the cohort itself, without its tree."""
-    here = next((one for one in tree if one.kind == "Cohort" and one.name == cohort), None)
+    here = next((node for node in tree if node.kind == "Cohort" and node.name == cohort), None)
     if here is None:
         return []
     below = _below(tree, here)
@@ -150,9 +156,9 @@ def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
         ("Parent", here.parent),
         ("Weight", f"{here.weight:g}"),
         ("Weighted share", share(here.share)),
-        ("ClusterQueues below", ", ".join(one.name for one in below if one.kind != "Cohort")),
-        ("Pending below", str(sum(one.pending for one in below))),
-        ("Reserving below", str(sum(one.reserving for one in below))),
+        ("ClusterQueues below", ", ".join(node.name for node in below if node.kind != "Cohort")),
+        ("Pending below", str(sum(node.pending for node in below))),
+        ("Reserving below", str(sum(node.reserving for node in below))),
     ]
     if here.in_cycle:
         facts.append(("Cycle", "the cohorts above are in a cycle: nothing is admitted here"))
@@ -160,12 +166,12 @@ def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
 
 
 def _below(tree: Sequence[NodeStatus], here: NodeStatus) -> list[NodeStatus]:
-    at = next(index for index, one in enumerate(tree) if one is here)
+    at = next(index for index, node in enumerate(tree) if node is here)
     nodes: list[NodeStatus] = []
-    for one in tree[at + 1 :]:
-        if one.depth <= here.depth:
+    for node in tree[at + 1 :]:
+        if node.depth <= here.depth:
             break
-        nodes.append(one)
+        nodes.append(node)
     return nodes
 
 
@@ -196,27 +202,37 @@ def tree_table(tree: Sequence[NodeStatus], cohort: str) -> Table:
         )
         if not node.usage:
             rows.append((title, *(NOTHING,) * 9))
-        for at, one in enumerate(node.usage):
-            rows.append((title if not at else "", one.flavor, one.resource, *_numbers(one)))
+        for at, usage_row in enumerate(node.usage):
+            rows.append(
+                (
+                    title if not at else "",
+                    usage_row.flavor,
+                    usage_row.resource,
+                    *_numbers(usage_row),
+                )
+            )
     return Table(columns, rows)
 
 
-def _numbers(one: NodeUsage) -> tuple[str, ...]:
+def _numbers(usage_row: NodeUsage) -> tuple[str, ...]:
     limits = [
-        f"{title} {amount_text(one.resource, limit)}"
-        for title, limit in (("borrow", one.borrowing_limit), ("lend", one.lending_limit))
+        f"{title} {amount_text(usage_row.resource, limit)}"
+        for title, limit in (
+            ("borrow", usage_row.borrowing_limit),
+            ("lend", usage_row.lending_limit),
+        )
         if limit is not None
     ]
     return (
         *(
-            amount_text(one.resource, much)
+            amount_text(usage_row.resource, much)
             for much in (
-                one.nominal,
-                one.subtree,
-                one.usage,
-                one.borrowed,
-                one.lendable,
-                one.available,
+                usage_row.nominal,
+                usage_row.subtree,
+                usage_row.usage,
+                usage_row.borrowed,
+                usage_row.lendable,
+                usage_row.available,
             )
         ),
         ", ".join(limits) or NOTHING,

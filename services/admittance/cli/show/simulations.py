@@ -35,11 +35,11 @@ def shown(reply: SimulateReply) -> dict[str, Any]:
     }
 
 
-def complain(one: Applied, told: Collection[str]) -> None:
+def complain(applied: Applied, told: Collection[str]) -> None:
     """Prints the warnings about an object. ``told``: warnings that are printed already."""
-    about = f"{one.kind.lower()}/{one.name}"
-    for line in one.warnings:
-        if one.outcome == "refused":
+    about = f"{applied.kind.lower()}/{applied.name}"
+    for line in applied.warnings:
+        if applied.outcome == "refused":
             output.error(f"{about} would be refused: {line}")
         elif line not in told:
             output.warn(f"{about}: {line}")
@@ -65,11 +65,11 @@ def show(reply: SimulateReply, *, wide: bool) -> None:
 def results(rows: Sequence[Applied]) -> Iterator[str]:
     """Lines with the outcome of each changed object, and the number of unchanged objects."""
     changed = [row for row in rows if row.outcome not in ("unchanged", "refused")]
-    for one in changed[:OBJECTS_MAX]:
-        name = f"{one.namespace}/{one.name}" if one.namespace else one.name
+    for applied in changed[:OBJECTS_MAX]:
+        name = f"{applied.namespace}/{applied.name}" if applied.namespace else applied.name
         # An object in use is deleted after the objects that use it.
-        word = "deleted later" if one.outcome == "terminating" else one.outcome
-        yield f"{one.kind.lower()} {name} would be {word}"
+        word = "deleted later" if applied.outcome == "terminating" else applied.outcome
+        yield f"{applied.kind.lower()} {name} would be {word}"
     if len(changed) > OBJECTS_MAX:
         yield f"… and {len(changed) - OBJECTS_MAX:,} more objects"
     same = sum(row.outcome == "unchanged" for row in rows)
@@ -126,10 +126,10 @@ def evicted(rows: Sequence[WouldBeEvicted]) -> Table:
     )
 
 
-def _cause(one: WouldBeEvicted) -> str:
-    rule = f" ({one.rule})" if one.rule else ""
-    by = f" by {one.by}" if one.by else ""
-    return f"{one.reason}{rule}{by}"
+def _cause(workload: WouldBeEvicted) -> str:
+    rule = f" ({workload.rule})" if workload.rule else ""
+    by = f" by {workload.by}" if workload.by else ""
+    return f"{workload.reason}{rule}{by}"
 
 
 def starting(rows: Sequence[WouldStart]) -> Table:
@@ -155,15 +155,15 @@ def starting(rows: Sequence[WouldStart]) -> Table:
     )
 
 
-def _note(one: WouldStart) -> str:
+def _note(workload: WouldStart) -> str:
     notes = []
-    if one.again:
+    if workload.again:
         notes.append("again")
-    if one.preempts:
-        more = f" and {len(one.preempts) - 3} more" if len(one.preempts) > 3 else ""
-        notes.append(f"preempts {', '.join(one.preempts[:3])}{more}")
-    if one.checks:
-        notes.append(f"once ready: {', '.join(one.checks)}")
+    if workload.preempts:
+        more = f" and {len(workload.preempts) - 3} more" if len(workload.preempts) > 3 else ""
+        notes.append(f"preempts {', '.join(workload.preempts[:3])}{more}")
+    if workload.checks:
+        notes.append(f"once ready: {', '.join(workload.checks)}")
     return "; ".join(notes) or NOTHING
 
 

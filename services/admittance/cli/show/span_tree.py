@@ -66,8 +66,8 @@ def _number(span: Span) -> int:
 def trace_table(placed: Sequence[Placed], now: datetime, width: int) -> Table:
     """The table of the spans; bars have ``width`` characters for the whole trace. ``now``: where
     the bars of open spans end."""
-    begin = min(one.span.start for one in placed)
-    end = max(one.span.end or max(now, one.span.start) for one in placed)
+    begin = min(place.span.start for place in placed)
+    end = max(place.span.end or max(now, place.span.start) for place in placed)
     whole = (end - begin).total_seconds()
     rows = []
     for mark, span in placed:

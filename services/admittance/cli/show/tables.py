@@ -60,10 +60,10 @@ def table(
         rows = [capacity_requests.row(request, now) for request in stored]
     else:
         columns, cells = _VIEWS.get(kind.manifest, _FOREIGN)
-        rows = [_row(columns, cells, one, now, counters) for one in stored]
+        rows = [_row(columns, cells, each, now, counters) for each in stored]
     if all_namespaces and kind.namespaced:
         columns = (Column("NAMESPACE"), *columns)
-        rows = [(one.namespace, *row) for one, row in zip(stored, rows, strict=True)]
+        rows = [(each.namespace, *row) for each, row in zip(stored, rows, strict=True)]
     return Table(columns, rows)
 
 

@@ -27,21 +27,21 @@ _TITLES: Final[Mapping[str, str]] = {
 _COUNTS: Final = ("runs", "finished", "failed", "evicted", "running")
 
 
-def gpu_seconds(one: UsageSum) -> Decimal:
+def gpu_seconds(total: UsageSum) -> Decimal:
     """The seconds of all resources that are GPUs, of any vendor."""
-    used = one.resource_seconds
+    used = total.resource_seconds
     return sum((Decimal(used[name]) for name in used if name.endswith("/gpu")), Decimal(0))
 
 
-def row_of(by: Sequence[str], one: UsageSum) -> dict[str, Any]:
+def row_of(by: Sequence[str], total: UsageSum) -> dict[str, Any]:
     """A sum as programs get it, with numbers of any size."""
-    used = {name: msgspec.Raw(text.encode()) for name, text in one.resource_seconds.items()}
+    used = {name: msgspec.Raw(text.encode()) for name, text in total.resource_seconds.items()}
     return {
-        **dict(zip((_TITLES[word] for word in by), one.group, strict=True)),
-        **{name: getattr(one, name) for name in _COUNTS},
-        "waitSeconds": one.wait_seconds,
+        **dict(zip((_TITLES[word] for word in by), total.group, strict=True)),
+        **{name: getattr(total, name) for name in _COUNTS},
+        "waitSeconds": total.wait_seconds,
         "cpuSeconds": used.get("cpu", 0),
-        "gpuSeconds": msgspec.Raw(f"{gpu_seconds(one):f}".encode()),
+        "gpuSeconds": msgspec.Raw(f"{gpu_seconds(total):f}".encode()),
         "resourceSeconds": used,
     }
 
@@ -66,9 +66,9 @@ def _text(cell: Any) -> str:
 def table_of(by: Sequence[str], sums: Sequence[UsageSum]) -> Table:
     """The table of sums, with resources in hours."""
     others = sorted(
-        {name for one in sums for name in one.resource_seconds}
+        {name for total in sums for name in total.resource_seconds}
         - {"cpu", "memory"}
-        - {name for one in sums for name in one.resource_seconds if name.endswith("/gpu")}
+        - {name for total in sums for name in total.resource_seconds if name.endswith("/gpu")}
     )
     columns = [
         *(Column(word.upper()) for word in by),
@@ -82,17 +82,17 @@ def table_of(by: Sequence[str], sums: Sequence[UsageSum]) -> Table:
         Column("GIB-HOURS", wide=True, right=True),
         *(Column(f"{name}-HOURS", wide=True, right=True) for name in others),
     ]
-    return Table(columns, [_cells(one, others) for one in sums])
+    return Table(columns, [_cells(total, others) for total in sums])
 
 
-def _cells(one: UsageSum, others: Sequence[str]) -> list[str]:
-    used = {name: Decimal(text) for name, text in one.resource_seconds.items()}
+def _cells(total: UsageSum, others: Sequence[str]) -> list[str]:
+    used = {name: Decimal(text) for name, text in total.resource_seconds.items()}
     return [
-        *(word or NOTHING for word in one.group),
-        *(f"{getattr(one, name):,}" for name in _COUNTS),
-        span(one.wait_seconds / one.runs) if one.runs else NOTHING,
+        *(word or NOTHING for word in total.group),
+        *(f"{getattr(total, name):,}" for name in _COUNTS),
+        span(total.wait_seconds / total.runs) if total.runs else NOTHING,
         _hours(used.get("cpu")),
-        _hours(gpu_seconds(one)),
+        _hours(gpu_seconds(total)),
         _hours(used.get("memory"), GIB),
         *(_hours(used.get(name)) for name in others),
     ]

@@ -28,7 +28,7 @@ def arranged(stored: Sequence[BucketObject]) -> list[Line]:
     """All workloads in order, with variants moved below their parent, best first. A variant keeps
     its place if its parent is not among the workloads.
     """
-    lines = [Line(one, one.workload()) for one in stored]
+    lines = [Line(each, each.workload()) for each in stored]
     parents = {line.workload.metadata.uid for line in lines if head(line.workload).role != VARIANT}
     beneath: dict[str, list[Line]] = {}
     above: list[Line] = []
@@ -48,8 +48,10 @@ def _family(line: Line, beneath: dict[str, list[Line]]) -> list[Line]:
     return [
         line,
         *(
-            one._replace(mark=LAST if number == last else BRANCH, why=whys.get(one.found.name, ""))
-            for number, one in enumerate(variants)
+            variant._replace(
+                mark=LAST if number == last else BRANCH, why=whys.get(variant.found.name, "")
+            )
+            for number, variant in enumerate(variants)
         ),
     ]
 

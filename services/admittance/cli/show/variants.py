@@ -130,15 +130,15 @@ def variant_table(family: Family, now: datetime) -> Table:
 
 
 def activity_text(
-    family: Family, one: FamilyMember, wish: DesiredState | None, now: datetime
+    family: Family, member: FamilyMember, wish: DesiredState | None, now: datetime
 ) -> str:
     """Why the variant is active or inactive; "-" once the job has finished."""
-    if is_true(one.workload, Type.FINISHED):
+    if is_true(member.workload, Type.FINISHED):
         return NOTHING
-    active = head(one.workload).active
+    active = head(member.workload).active
     if wish is None:
-        return f"the queue has no variant {one.tag} any more: the variant will be deleted"
-    tag = family.rules.tag(one.tag) if family.rules is not None else None
+        return f"the queue has no variant {member.tag} any more: the variant will be deleted"
+    tag = family.rules.tag(member.tag) if family.rules is not None else None
     return wish_text(wish, active, tag, family.state, now)
 
 
@@ -234,9 +234,9 @@ def migrations(parent: StoredWorkload) -> int:
     stats = parent.status.scheduling_stats
     counted = stats.evictions if stats is not None else ()
     return sum(
-        one.count
-        for one in counted
-        if reasons.FLAVOR_MIGRATION in (one.reason, one.underlying_cause)
+        eviction.count
+        for eviction in counted
+        if reasons.FLAVOR_MIGRATION in (eviction.reason, eviction.underlying_cause)
     )
 
 

@@ -62,9 +62,9 @@ async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> in
     return 1 if wrong else 0
 
 
-def _shown(one: Finding) -> dict[str, str]:
-    shown = {"state": one.state, "what": one.what, "found": one.found}
-    return {**shown, "todo": one.todo} if one.todo else shown
+def _shown(finding: Finding) -> dict[str, str]:
+    shown = {"state": finding.state, "what": finding.what, "found": finding.found}
+    return {**shown, "todo": finding.todo} if finding.todo else shown
 
 
 def _show_todo(lines: Sequence[Finding]) -> None:

@@ -88,27 +88,27 @@ def play_all(files: Sequence[str], *, out: Path | None, check: bool) -> int:
             raise BadInput(f"--out {out} cannot be made: {error.strerror or error}") from None
     troubles = agreeing = played = 0
     written: dict[str, str] = {}
-    for one in _shown(_all(files), len(files), printing=out is None and not check):
-        trouble = one.trouble
+    for result in _shown(_all(files), len(files), printing=out is None and not check):
+        trouble = result.trouble
         if not trouble and out is not None:
-            if one.name in written:
-                trouble = f"not written: {written[one.name]} is a scenario {one.name}, too"
+            if result.name in written:
+                trouble = f"not written: {written[result.name]} is a scenario {result.name}, too"
             else:
-                written[one.name] = one.file
-                trouble = _write(out / f"{one.name}.json", one.text)
-        if not trouble and check and one.differs is None:
+                written[result.name] = result.file
+                trouble = _write(out / f"{result.name}.json", result.text)
+        if not trouble and check and result.differs is None:
             trouble = "nothing to check: the file has no expected answers"
         if trouble:
-            output.error(one_line(f"{one.file}: {trouble}"))
+            output.error(one_line(f"{result.file}: {trouble}"))
             troubles += 1
             continue
         played += 1
         if check:
-            agreeing += not one.differs
-            for line in one.differs or ():
-                output.say(f"{one.name}: {line}")
+            agreeing += not result.differs
+            for line in result.differs or ():
+                output.say(f"{result.name}: {line}")
         elif out is None:
-            output.say(one.text)
+            output.say(result.text)
     if check:
         output.say(f"agree {agreeing}/{played} scenarios")
     if troubles:
@@ -123,9 +123,9 @@ def _shown(results: Iterator[Played], count: int, *, printing: bool) -> Iterator
         return
     with Steps("replay") as steps:
         steps.begin("scenarios", count)
-        for done, one in enumerate(results):
+        for done, result in enumerate(results):
             steps.reach(done)
-            yield one
+            yield result
 
 
 def _all(files: Sequence[str]) -> Iterator[Played]:

@@ -127,7 +127,7 @@ def rules_of_server(texts: RuleTexts, data_dir: Path, *, executor: str, insecure
     variables name another file, or with ``insecure``. Raises SetupError.
     """
     given = texts.run_as or text_list(os.environ, VARIABLES["run_as"])
-    named = {one.rpartition("=")[0] for one in given}
+    named = {rule.rpartition("=")[0] for rule in given}
     keys = (EVERY,) if insecure else OWN_JOBS
     own = [f"{key}={os.geteuid()}" for key in keys if not {key, EVERY} & named]
     rules = rules_of(texts._replace(run_as=(*given, *own)), os.environ, executor=executor)

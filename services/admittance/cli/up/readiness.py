@@ -36,9 +36,9 @@ async def until_ready(bus: Bus, service: Service, instance: str = "") -> None:
     backoff = Backoff(0.02, 0.25, factor=1.5)
     while True:
         pause = backoff.next()
-        for one in await health(bus, seconds=pause, enough=(service.name, instance)):
-            mine = is_of(one, service.name, instance)
-            if mine and one.ready and (not service.probe or await _answers(bus, service.probe)):
+        for reply in await health(bus, seconds=pause, enough=(service.name, instance)):
+            mine = is_of(reply, service.name, instance)
+            if mine and reply.ready and (not service.probe or await _answers(bus, service.probe)):
                 return
         await asyncio.sleep(pause)
 

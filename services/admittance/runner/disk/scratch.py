@@ -177,7 +177,7 @@ def _reasons(
 ) -> Iterator[tuple[str, str]]:
     for folder, volume in sorted(over):
         name = folder.removesuffix(VOLUMES)
-        for one in volumes.get(name, ()):
-            if one["name"] == volume:
-                text = one["limit_text"]
+        for plan in volumes.get(name, ()):
+            if plan["name"] == volume:
+                text = plan["limit_text"]
                 yield name, f'usage of EmptyDir volume "{volume}" exceeds the limit "{text}"'

@@ -379,7 +379,7 @@ def plan_docker(
             for name, value, _ in every:
                 if _is_of_client(name):
                     # A reference has the value that the variable gets in its turn.
-                    text = value if any(one in name for one in "()$") else f"$({name})"
+                    text = value if any(sign in name for sign in "()$") else f"$({name})"
                     argv += ["--env", f"{literal(name)}={text}"]
             if each.working_dir:
                 argv += ["--workdir", each.working_dir]
@@ -412,7 +412,7 @@ def plan_docker(
 def _bind(container: Container, mount: Mount) -> str:
     """The value of ``--mount`` for a volume in a container."""
     target = str(mount.path)
-    if any(one in target or one in mount.source for one in (",", '"', "\n")):
+    if any(sign in target or sign in mount.source for sign in (",", '"', "\n")):
         raise CannotRun(
             f"container {container.name}: {target} cannot be mounted: a path has a comma, a quote "
             "or a line break"

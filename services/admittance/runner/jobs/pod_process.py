@@ -288,9 +288,9 @@ def close_inherited_files() -> None:
         numbers = [int(name) for name in os.listdir("/dev/fd")]
     except (OSError, ValueError):
         numbers = list(range(3, 1024))
-    for one in numbers:
-        if one > 2:
+    for number in numbers:
+        if number > 2:
             try:
-                os.close(one)
+                os.close(number)
             except OSError:
                 pass

@@ -190,9 +190,9 @@ class UsageSummarizer:
 
 def _runs(page: Sequence[StoredMessage]) -> list[Run]:
     runs: list[Run] = []
-    for one in page:
+    for message in page:
         try:
-            runs.append(run_of(one.data, one.sequence))
+            runs.append(run_of(message.data, message.sequence))
         except Unreadable as error:
-            log_set_aside(SetAside(STREAM, one.subject, one.sequence, str(error)))
+            log_set_aside(SetAside(STREAM, message.subject, message.sequence, str(error)))
     return runs

@@ -92,7 +92,7 @@ class MachineInputs(NoInputs):
         if not allowed:
             return super().host_path(path, kind)
         real = os.path.realpath(path)
-        below = not self._exact and any(PurePath(real).is_relative_to(one) for one in allowed)
+        below = not self._exact and any(PurePath(real).is_relative_to(folder) for folder in allowed)
         if real not in allowed and not below:
             raise CannotRun(
                 f"the runner does not allow the hostPath {path}: allowed are {', '.join(allowed)}"
@@ -127,8 +127,8 @@ class MachineInputs(NoInputs):
                 raise CannotRun(f"{kind} {name!r}: {wrong}")
         folder = Path(self._rules.env_files, self._namespace, FOLDERS[kind], name)
         try:
-            entries = sorted(one for one in folder.iterdir() if _KEY.fullmatch(one.name))
-            files = [one for one in entries if one.is_file()]
+            entries = sorted(entry for entry in folder.iterdir() if _KEY.fullmatch(entry.name))
+            files = [entry for entry in entries if entry.is_file()]
             sizes = {str(file): file.stat().st_size for file in files}
         except FileNotFoundError:
             return None
