@@ -14,6 +14,8 @@ from admittance.events.requests import Apply, ApplyReply, Health, HealthReply, S
 from admittance.runtime.bus.bucket import Entry, get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload import stored
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.phase import holds_quota
 from admittance.workload.stored import StoredWorkload
 from support.servers import LIMIT, within
 
@@ -78,6 +80,17 @@ async def workload(bus: Bus, name: str, namespace: str = "ns") -> StoredWorkload
     return None if entry is None or entry.value is None else stored.decode(entry.value)
 
 
+async def is_reserved(bus: Bus, name: str) -> bool:
+    """Whether the workload holds quota."""
+    current = await workload(bus, name)
+    return current is not None and holds_quota(current)
+
+
+async def is_admitted(bus: Bus, name: str) -> bool:
+    current = await workload(bus, name)
+    return current is not None and is_true(current, Type.ADMITTED)
+
+
 async def workloads(bus: Bus) -> list[StoredWorkload]:
     """All of them."""
     entries = await read_all(bus, "workload.>")
@@ -99,6 +112,16 @@ async def health(bus: Bus, at_least: int = 0) -> list[HealthReply]:
                 found.append(msgspec.json.decode(message.data, type=HealthReply))
     await subscription.unsubscribe()
     return found
+
+
+def admission_check(name: str, controller: str = "ctl", **spec: Any) -> dict[str, Any]:
+    """The manifest of an AdmissionCheck of the controller."""
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "AdmissionCheck",
+        "metadata": {"name": name},
+        "spec": {"controllerName": controller, **spec},
+    }
 
 
 def queues(

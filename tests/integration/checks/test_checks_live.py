@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,19 +16,10 @@ from integration.checks.replicas import Replicas
 from support.builders import a_manifest
 from support.check_requests import NAME
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, submit, workload
+from support.requests import admission_check, apply, eventually, queues, submit, workload
 from support.servers import LIMIT, TestServer, until, within
 
 pytestmark = pytest.mark.bus
-
-
-def a_check(name: str, controller: str = NAME, **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "AdmissionCheck",
-        "metadata": {"name": name},
-        "spec": {"controllerName": controller, **spec},
-    }
 
 
 @pytest.fixture
@@ -75,8 +65,8 @@ async def test_a_workload_is_admitted_when_both_of_its_checks_are_ready(
 ) -> None:
     await apply(
         bus,
-        a_check("budget"),
-        a_check("capacity", "example.com/capacity"),
+        admission_check("budget", NAME),
+        admission_check("capacity", "example.com/capacity"),
         *queues("cq", admissionChecks=["budget", "capacity"]),
     )
     await submit(bus, [a_manifest("w", queue="lq-cq")])
@@ -103,7 +93,7 @@ async def test_a_conformance_test_does_not_disturb_a_live_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("admittance.conformance.kit.HEARTBEAT_SECONDS", 0.0)
-    await apply(bus, a_check("budget"), *queues("cq", admissionChecks=["budget"]))
+    await apply(bus, admission_check("budget", NAME), *queues("cq", admissionChecks=["budget"]))
     await replicas.start("ready")
     await submit(bus, [a_manifest("before", queue="lq-cq")])
     await until_phase(bus, "before", Phase.ADMITTED)

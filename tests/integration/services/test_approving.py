@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,23 +11,21 @@ from admittance.events import facts
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
-from support.requests import apply, eventually, queues, submit, workload
+from support.requests import (
+    admission_check,
+    apply,
+    eventually,
+    is_reserved,
+    queues,
+    submit,
+    workload,
+)
 from support.servers import TestServer
 
 pytestmark = pytest.mark.bus
-
-
-def a_check(name: str, controller: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "AdmissionCheck",
-        "metadata": {"name": name},
-        "spec": {"controllerName": controller},
-    }
 
 
 class Person:
@@ -49,18 +46,13 @@ async def person(cluster: Cluster, bus: Bus, nats_server: TestServer) -> Person:
     await cluster.start("scheduler")
     await apply(
         bus,
-        a_check("sign-off", "admittance.dev/approval"),
-        a_check("budget", "example.com/budget"),
+        admission_check("sign-off", "admittance.dev/approval"),
+        admission_check("budget", "example.com/budget"),
         *queues("cq", cpu=2, admissionChecks=["sign-off", "budget"]),
     )
     await submit(bus, [a_manifest("w", queue="lq-cq")])
-    await eventually(lambda: reserved(bus, "w"))
+    await eventually(lambda: is_reserved(bus, "w"))
     return Person(nats_server.url)
-
-
-async def reserved(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and holds_quota(found)
 
 
 async def test_both_checks_are_approved_one_after_the_other(person: Person, bus: Bus) -> None:

@@ -10,10 +10,9 @@ import pytest
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, settled, submit, workload
+from support.requests import apply, eventually, is_reserved, queues, settled, submit
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -24,13 +23,8 @@ async def running(cluster: Cluster, bus: Bus) -> Bus:
     await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=4))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
-    await eventually(lambda: _admitted(bus, "w"))
+    await eventually(lambda: is_reserved(bus, "w"))
     return bus
-
-
-async def _admitted(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and holds_quota(found)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +82,7 @@ async def test_a_bad_message_becomes_a_dead_letter_with_bytes_and_reason(
     assert why in letter.reason
     assert (letter.data or "").encode() == data or letter.data64 == data
     await submit(running, [a_manifest("next", queue="lq-cq")])
-    await eventually(lambda: _admitted(running, "next"))
+    await eventually(lambda: is_reserved(running, "next"))
 
 
 async def test_an_unknown_timer_becomes_a_dead_letter(running: Bus) -> None:

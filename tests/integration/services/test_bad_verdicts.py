@@ -13,23 +13,22 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
 from admittance.runtime.bus.history import read_messages
-from admittance.workload.conditions import Type, is_true
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, settled, submit, workload
+from support.requests import (
+    admission_check,
+    apply,
+    eventually,
+    is_admitted,
+    is_reserved,
+    queues,
+    settled,
+    submit,
+    workload,
+)
 from support.servers import LIMIT, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-
-
-def a_check(name: str, controller: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "AdmissionCheck",
-        "metadata": {"name": name},
-        "spec": {"controllerName": controller},
-    }
 
 
 def a_verdict(name: str, state: str = "Ready", **more: Any) -> dict[str, Any]:
@@ -49,16 +48,6 @@ def outgoing(verdict: dict[str, Any], controller: str = "ctl") -> Outgoing:
     return Outgoing(subject, json.dumps(verdict).encode())
 
 
-async def reserved(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and holds_quota(found)
-
-
-async def admitted(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and is_true(found, Type.ADMITTED)
-
-
 async def cycle_of(bus: Bus, name: str) -> int:
     found = await workload(bus, name)
     assert found is not None
@@ -70,11 +59,11 @@ async def running(cluster: Cluster, bus: Bus) -> Bus:
     """``w`` waits for the budget; workloads in ``lq-open`` have no checks."""
     await cluster.start("workload-controller")
     await cluster.start("scheduler")
-    await apply(bus, a_check("budget", "ctl"), a_check("other", "other"))
+    await apply(bus, admission_check("budget", "ctl"), admission_check("other", "other"))
     await apply(bus, *queues("cq", cpu=50, admissionChecks=["budget"]))
     await apply(bus, *queues("open", cpu=10_000))
     await submit(bus, [a_manifest("w", queue="lq-cq")])
-    await eventually(lambda: reserved(bus, "w"))
+    await eventually(lambda: is_reserved(bus, "w"))
     return bus
 
 
@@ -103,7 +92,7 @@ async def test_a_flood_of_verdicts_does_not_affect_other_workloads(
         name = f"calm-{number}"
         at = clock.monotonic()
         await submit(running, [a_manifest(name, queue="lq-open")])
-        await eventually(lambda name=name: admitted(running, name))  # type: ignore[misc]
+        await eventually(lambda name=name: is_admitted(running, name))  # type: ignore[misc]
         waits.append(clock.monotonic() - at)
         number += 1
     lasted = clock.monotonic() - begun
@@ -113,7 +102,7 @@ async def test_a_flood_of_verdicts_does_not_affect_other_workloads(
     assert rate > 1_000
     # No figure, a promise: none of them waits for the end of the flood.
     assert sorted(waits)[len(waits) // 2] < 2.0, (rate, waits)
-    assert await reserved(running, "w")
+    assert await is_reserved(running, "w")
     letters = await read_messages(running, ["admit.deadletter.>"], limit=100_000)
     # A burst, and some a second; not one for each.
     assert len(letters) <= (0 if state == "Ready" else 500 + 20 * (lasted + 20))
@@ -121,7 +110,7 @@ async def test_a_flood_of_verdicts_does_not_affect_other_workloads(
 
 async def test_a_controller_that_never_acknowledges_does_not_block_others(running: Bus) -> None:
     await submit(running, [a_manifest(f"v-{n:02}", queue="lq-cq") for n in range(20)])
-    await eventually(lambda: reserved(running, "v-19"))
+    await eventually(lambda: is_reserved(running, "v-19"))
 
     async def asked() -> bool:
         found = (await check_durables.existing(running))["ctl"]
@@ -134,8 +123,8 @@ async def test_a_controller_that_never_acknowledges_does_not_block_others(runnin
     found = (await check_durables.existing(running))["ctl"]
     assert (found["num_pending"], found["num_ack_pending"]) == (0, 21)
     await submit(running, [a_manifest("free", queue="lq-open")])
-    await eventually(lambda: admitted(running, "free"))
+    await eventually(lambda: is_admitted(running, "free"))
     # What it was asked counts whenever it answers, acknowledged or not.
     verdict = a_verdict("v-07", cycle=await cycle_of(running, "v-07"))
     await settled(running, await running.publish(outgoing(verdict)))
-    await eventually(lambda: admitted(running, "v-07"))
+    await eventually(lambda: is_admitted(running, "v-07"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -12,20 +11,11 @@ from admittance.events.subjects import STREAM, check_durable
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
 from support.cluster import Cluster
-from support.requests import apply, ask, eventually
+from support.requests import admission_check, apply, ask, eventually
 from support.servers import LIMIT
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 BUDGET = "example.com/budget"
-
-
-def a_check(name: str, controller: str = BUDGET) -> dict[str, Any]:
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "AdmissionCheck",
-        "metadata": {"name": name},
-        "spec": {"controllerName": controller},
-    }
 
 
 def a_request(controller: str, name: str) -> Outgoing:
@@ -45,7 +35,7 @@ async def test_the_durable_of_an_applied_check_receives_only_its_requests(
 ) -> None:
     await cluster.start("workload-controller")
     await bus.publish(a_request("ctl", "before"))
-    await apply(bus, a_check("c", "ctl"), a_check("other", BUDGET))
+    await apply(bus, admission_check("c", "ctl"), admission_check("other", BUDGET))
     for name in ("one", "two"):
         await bus.publish(a_request("ctl", name))
     found = await check_durables.existing(bus)
@@ -65,7 +55,7 @@ async def test_the_durable_is_deleted_with_the_last_check_of_its_controller(
     cluster: Cluster, bus: Bus
 ) -> None:
     await cluster.start("workload-controller")
-    await apply(bus, a_check("a"), a_check("b"))
+    await apply(bus, admission_check("a", BUDGET), admission_check("b", BUDGET))
     assert (await delete(bus, "a")).outcome == "deleted"
     assert set(await check_durables.existing(bus)) == {BUDGET}
     assert (await delete(bus, "b")).outcome == "deleted"
@@ -76,7 +66,7 @@ async def test_a_new_leader_creates_missing_and_deletes_unused_durables(
     cluster: Cluster, bus: Bus
 ) -> None:
     first = await cluster.start("workload-controller")
-    await apply(bus, a_check("a", "kept"), a_check("b", "lost"))
+    await apply(bus, admission_check("a", "kept"), admission_check("b", "lost"))
     await bus.publish(a_request("kept", "w"))
     await first.kill()
     await bus.api(f"CONSUMER.DELETE.{STREAM}.{check_durable('lost')}")

@@ -21,21 +21,15 @@ from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import epoch_subject, read_epoch
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait
-from admittance.workload.phase import holds_quota
 from admittance.workload_controller.service import run as run_controller
 from simulation.nats.network import SimulatedConnection
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.nats.leases import take_epoch
-from support.requests import apply, ask, eventually, health, queues, submit, workload
+from support.requests import apply, ask, eventually, health, is_reserved, queues, submit
 from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-
-
-async def _admitted(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and holds_quota(found)
 
 
 async def _forget(bus: Bus, domain: str) -> None:
@@ -54,10 +48,10 @@ async def test_a_scheduler_takes_a_new_epoch_when_its_own_left_the_log(
     await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=4))
     await submit(bus, [a_manifest("before", queue="lq-cq")])
-    await eventually(lambda: _admitted(bus, "before"))
+    await eventually(lambda: is_reserved(bus, "before"))
     await _forget(bus, "queue-cq")
     await submit(bus, [a_manifest("after", queue="lq-cq")])
-    await eventually(lambda: _admitted(bus, "after"))
+    await eventually(lambda: is_reserved(bus, "after"))
 
 
 async def test_a_standby_takes_over_when_the_leader_s_epoch_left_the_log(
@@ -118,7 +112,7 @@ async def test_a_scheduler_gives_up_the_domain_of_a_deleted_queue(
         await apply(bus, *queues("old", cpu=4))
         await leads("queue-cq", "queue-old")
         await submit(bus, [a_manifest(name, queue="lq-old")])
-        await eventually(lambda name=name: _admitted(bus, name))
+        await eventually(lambda name=name: is_reserved(bus, name))
         said = {"namespace": "ns", "name": name, "revision": 0, "succeeded": True}
         data = json.dumps(said).encode()
         await bus.publish(Outgoing(f"admit.workload.finished.ns.{name}", data))
@@ -129,7 +123,7 @@ async def test_a_scheduler_gives_up_the_domain_of_a_deleted_queue(
             await eventually(lambda request=request: _deleted(bus, request))
         await leads("queue-cq")
     await submit(bus, [a_manifest("after", queue="lq-cq")])
-    await eventually(lambda: _admitted(bus, "after"))
+    await eventually(lambda: is_reserved(bus, "after"))
 
 
 async def test_a_foreign_epoch_does_not_end_the_instance_it_names(
@@ -152,7 +146,7 @@ async def test_a_foreign_epoch_does_not_end_the_instance_it_names(
             )
         )
     await submit(bus, [a_manifest("after", queue="lq-cq")])
-    await eventually(lambda: _admitted(bus, "after"))
+    await eventually(lambda: is_reserved(bus, "after"))
     assert all(one.status is None for one in cluster.processes)
     assert "another process" not in deciding.log
 

@@ -13,20 +13,23 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
-from support.requests import apply, eventually, queues, settled, submit, workload
+from support.requests import (
+    admission_check,
+    apply,
+    eventually,
+    is_reserved,
+    queues,
+    settled,
+    submit,
+    workload,
+)
 from support.servers import LIMIT, TestServer
 
 pytestmark = pytest.mark.bus
-CHECK: dict[str, Any] = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "budget"},
-    "spec": {"controllerName": "ctl"},
-}
+CHECK = admission_check("budget")
 WEEK = 7 * 86_400
 EVICTED = "admittance_evicted_workloads_total"
 LABELS = 'check="budget",controller="ctl",cluster_queue="cq"'
@@ -46,11 +49,6 @@ async def scrape(port: int) -> dict[str, float]:
     answer.close()
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
     return {name: float(value) for name, value in pairs}
-
-
-async def reserved(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and holds_quota(found)
 
 
 async def report(bus: Bus, name: str, state: str, *, cycle: int | None = None, **more: Any) -> str:
@@ -77,7 +75,7 @@ async def test_metrics_count_each_event_in_its_service(cluster: Cluster, bus: Bu
     await apply(bus, CHECK, *queues("cq", cpu=8, admissionChecks=["budget"]))
     for name in ("later", "much-later", "never", "now"):
         await submit(bus, [a_manifest(name, queue="lq-cq")])
-        await eventually(lambda name=name: reserved(bus, name))  # type: ignore[misc]
+        await eventually(lambda name=name: is_reserved(bus, name))  # type: ignore[misc]
     assert await report(bus, "later", "Retry", requeue_after_seconds=60) == ""
     assert await report(bus, "much-later", "Retry", requeue_after_seconds=10 * WEEK) == ""
     assert await report(bus, "never", "Rejected", message="no") == ""

@@ -14,23 +14,21 @@ from admittance.events.requests import Queues, QueuesReply
 from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, ask, eventually, queues, submit, workload
+from support.requests import (
+    admission_check,
+    apply,
+    ask,
+    eventually,
+    is_reserved,
+    queues,
+    submit,
+)
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 BEAT = {"ADMIT_BEAT_SECONDS": "0.4"}
 """A controller that is silent for 1.2 s is lost."""
-
-
-def a_check(name: str, controller: str = "ctl") -> dict[str, Any]:
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "AdmissionCheck",
-        "metadata": {"name": name},
-        "spec": {"controllerName": controller},
-    }
 
 
 async def beat(bus: Bus, controller: str = "ctl", **said: Any) -> None:
@@ -65,11 +63,6 @@ async def why_closed(bus: Bus) -> str:
     return f"{closed[0].reason}: {closed[0].message}" if closed else ""
 
 
-async def is_reserved(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and holds_quota(found)
-
-
 @pytest.mark.scenario("A19")
 async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
     cluster: Cluster, bus: Bus
@@ -85,7 +78,7 @@ async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
 
     await eventually(lambda: closed_because("AdmissionCheckNotFound"))
     bad = CheckActive(active=False, reason="BadParametersRef", message="no Budget b")
-    await apply(bus, a_check("other", "ctl"))
+    await apply(bus, admission_check("other", "ctl"))
     await beat(bus, checks={"budget": bad})
 
     async def heard() -> bool:
@@ -93,7 +86,7 @@ async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
 
     await eventually(heard)
     # Its controller lives already and said what is wrong: no workload slips in between.
-    await apply(bus, a_check("budget", "ctl"))
+    await apply(bus, admission_check("budget", "ctl"))
     assert await active(bus, "budget") == ("False", "BadParametersRef")
     await beat(bus, checks={"budget": bad})
 
@@ -119,7 +112,7 @@ async def test_the_reported_state_of_a_controller_survives_an_edit(
 ) -> None:
     await cluster.start("workload-controller", ADMIT_BEAT_SECONDS="60")
     forged = {
-        **a_check("a"),
+        **admission_check("a"),
         "status": {"conditions": [{"type": "Active", "status": "False", "reason": "Forged"}]},
     }
     await apply(bus, forged)

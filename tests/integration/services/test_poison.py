@@ -16,15 +16,19 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, ask, eventually, queues, settled, submit, workload
+from support.requests import (
+    admission_check,
+    apply,
+    ask,
+    eventually,
+    queues,
+    settled,
+    submit,
+    workload,
+)
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-CHECK = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "c"},
-    "spec": {"controllerName": "ctl"},
-}
+CHECK = admission_check("c")
 
 
 @pytest.fixture

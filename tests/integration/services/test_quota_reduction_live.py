@@ -12,15 +12,10 @@ from admittance.runtime.bus.bus import Bus
 from admittance.workload.conditions import Type, find, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, submit, workload
+from support.requests import admission_check, apply, eventually, queues, submit, workload
 
 pytestmark = pytest.mark.bus
-CHECK = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "silent"},
-    "spec": {"controllerName": "absent"},
-}
+CHECK = admission_check("silent", "absent")
 CHECKED: dict[str, Any] = {"admissionChecks": ["silent"]}
 
 

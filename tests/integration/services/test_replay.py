@@ -26,7 +26,7 @@ from admittance.runtime.bus.history import read_messages
 from admittance.runtime.tasks import cancel_and_wait
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, submit, workload
+from support.requests import admission_check, apply, eventually, queues, submit, workload
 from support.servers import TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -407,12 +407,7 @@ async def test_plans_and_rechecks_are_repeated_equally(
     for service in ("workload-controller", "scheduler"):
         await cluster.start(service)
     checks = [
-        {
-            "apiVersion": API,
-            "kind": "AdmissionCheck",
-            "metadata": {"name": name},
-            "spec": {"controllerName": f"ctl-{name}", "preemptionPolicy": policy},
-        }
+        admission_check(name, f"ctl-{name}", preemptionPolicy=policy)
         for name, policy in (("now", "Anytime"), ("late", "AfterCheckPassedOrOnDemand"))
     ]
     lower = {"withinClusterQueue": "LowerPriority"}

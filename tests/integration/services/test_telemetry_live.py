@@ -27,7 +27,7 @@ from support.builders import a_manifest
 from support.check_requests import running
 from support.cluster import Cluster
 from support.otlp_receiver import OtlpReceiver, otlp_receiver
-from support.requests import apply, eventually, health, queues, submit
+from support.requests import admission_check, apply, eventually, health, queues, submit
 from support.servers import TestServer, until, within
 from support.service_process import variables
 
@@ -52,11 +52,6 @@ def a_job(name: str, *command: str, **spec: Any) -> dict[str, Any]:
     [container] = manifest["spec"]["podSets"][0]["template"]["spec"]["containers"]
     container["command"] = [*command]
     return manifest
-
-
-def a_check(name: str) -> dict[str, Any]:
-    spec = {"controllerName": f"example.com/{name}"}
-    return {"apiVersion": API, "kind": "AdmissionCheck", "metadata": {"name": name}, "spec": spec}
 
 
 def with_checks(made: list[dict[str, Any]], *checks: str) -> list[dict[str, Any]]:
@@ -160,7 +155,11 @@ async def test_checks_a_retry_and_a_preemption_are_the_spans_of_the_log(
         await cluster.start(service)
     await cluster.start("telemetry", "t", **exporting(receiver))
     await until_reading(bus, "t")
-    await apply(bus, a_check("budget"), a_check("license"))
+    await apply(
+        bus,
+        admission_check("budget", f"example.com/{'budget'}"),
+        admission_check("license", f"example.com/{'license'}"),
+    )
     await apply(bus, *with_checks(queues("cq", cpu=1), "budget", "license"))
     async with running(budget, nats_server.url), running(licenses, nats_server.url):
         await submit(bus, [a_job("low", "sleep", "3600")])

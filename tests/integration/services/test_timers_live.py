@@ -18,33 +18,21 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.puller import Puller
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
+from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, ask, eventually, health, queues, submit, workload
+from support.requests import (
+    admission_check,
+    apply,
+    ask,
+    eventually,
+    health,
+    queues,
+    submit,
+    workload,
+)
 from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-
-VERSION = "kueue.x-k8s.io/v1beta2"
-
-
-def a_check(name: str = "budget", **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": VERSION,
-        "kind": "AdmissionCheck",
-        "metadata": {"name": name},
-        "spec": {"controllerName": f"example.com/{name}", **spec},
-    }
-
-
-def a_job(name: str = "w", **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "command": ["true"], "resources": {"requests": {"cpu": "1"}}}
-    pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
-    return {
-        "apiVersion": VERSION,
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"podSets": [pods], "queueName": "lq-q", **spec},
-    }
 
 
 class TimerTestbed:
@@ -57,14 +45,13 @@ class TimerTestbed:
     async def start(
         self,
         *extra: str,
-        check: dict[str, Any] | None = None,
         cpu: int = 4,
         compare: float = 60.0,
     ) -> None:
         for service in ("workload-controller", "scheduler", "retry-timer", *extra):
             await self.cluster.start(service, ADMIT_COMPARE_SECONDS=str(compare))
         made = queues("q", cpu=cpu, admissionChecks=["budget"])
-        await apply(self.bus, check or a_check(), *made)
+        await apply(self.bus, admission_check("budget", "example.com/budget"), *made)
         await self.serving()
 
     async def serving(self) -> TimersReply:
@@ -86,27 +73,11 @@ class TimerTestbed:
         await eventually(so)
         return found[0]
 
-    async def report_verdict(self, state: str, name: str = "w", **more: Any) -> None:
-        """The check's verdict on the current cycle."""
-        one = await workload(self.bus, name)
-        assert one is not None
-        said = {
-            "namespace": "ns",
-            "name": name,
-            "controller": "example.com/budget",
-            "check": "budget",
-            "cycle": one.status.admission_cycle,
-            "state": state,
-            **more,
-        }
-        subject = f"admit.check.reported.example_com=2Fbudget.ns.{name}"
-        await self.bus.publish(Outgoing(subject, msgspec.json.encode(said)))
-
     async def put_off(self, seconds: int, name: str = "w") -> datetime:
         """The check reports Retry; returns the time until which the workload waits."""
         before = await workload(self.bus, name)
         assert before is not None
-        await self.report_verdict("Retry", name, requeueAfterSeconds=seconds)
+        await self.bus.publish(retry_verdict(name, before.status.admission_cycle, seconds))
         one = await self._until(
             name, lambda one: waits_until(one) not in (None, waits_until(before))
         )
@@ -156,6 +127,18 @@ class TimerTestbed:
             await puller.close()
 
 
+def retry_verdict(name: str, cycle: int, seconds: int) -> Outgoing:
+    said: dict[str, Any] = {
+        "namespace": "ns",
+        "name": name,
+        "controller": "example.com/budget",
+        "check": "budget",
+    }
+    said |= {"cycle": cycle, "state": "Retry", "requeueAfterSeconds": seconds}
+    subject = f"admit.check.reported.example_com=2Fbudget.ns.{name}"
+    return Outgoing(subject, msgspec.json.encode(said))
+
+
 def waits_until(one: StoredWorkload) -> datetime | None:
     state = one.status.requeue_state
     return state.requeue_at if state is not None and one.status.admission is None else None
@@ -173,7 +156,7 @@ def testbed(bus: Bus, cluster: Cluster) -> TimerTestbed:
 @pytest.mark.scenario("L3")
 async def test_a_delayed_workload_competes_when_its_delay_ends(testbed: TimerTestbed) -> None:
     await testbed.start()
-    await submit(testbed.bus, [a_job()])
+    await submit(testbed.bus, [a_manifest("w", queue="lq-q")])
     await testbed.reserved()
     until = await testbed.put_off(2)
     assert await testbed.stands() == until
@@ -186,13 +169,12 @@ async def test_a_delayed_workload_competes_when_its_delay_ends(testbed: TimerTes
 
 
 @pytest.mark.scenario("L16")
-@pytest.mark.scenario("L16")
 @pytest.mark.parametrize("killed_service", ["retry-timer", "workload-controller", "all of them"])
 async def test_a_kill_during_a_wait_does_not_change_its_end(
     testbed: TimerTestbed, killed_service: str
 ) -> None:
     await testbed.start()
-    await submit(testbed.bus, [a_job()])
+    await submit(testbed.bus, [a_manifest("w", queue="lq-q")])
     await testbed.reserved()
     until = await testbed.put_off(3)
     await testbed.stands()
@@ -211,10 +193,9 @@ async def test_a_kill_during_a_wait_does_not_change_its_end(
 
 
 @pytest.mark.scenario("L16")
-@pytest.mark.scenario("L16")
 async def test_a_timer_due_during_downtime_fires_once(testbed: TimerTestbed) -> None:
     await testbed.start()
-    await submit(testbed.bus, [a_job()])
+    await submit(testbed.bus, [a_manifest("w", queue="lq-q")])
     await testbed.reserved()
     until = await testbed.put_off(1)
     await testbed.stands()
@@ -233,7 +214,7 @@ async def _past(until: datetime) -> None:
 
 async def test_a_purged_schedule_is_restored(testbed: TimerTestbed) -> None:
     await testbed.start(compare=0.3)
-    await submit(testbed.bus, [a_job()])
+    await submit(testbed.bus, [a_manifest("w", queue="lq-q")])
     await testbed.reserved()
     until = await testbed.put_off(6)
     await testbed.stands()
@@ -249,7 +230,7 @@ async def test_an_orphaned_schedule_is_deleted_and_a_wrong_one_corrected(
     testbed: TimerTestbed, replaced: bool
 ) -> None:
     await testbed.start(compare=60.0 if replaced else 0.3)
-    await submit(testbed.bus, [a_job()])
+    await submit(testbed.bus, [a_manifest("w", queue="lq-q")])
     await testbed.reserved()
     until = await testbed.put_off(600)
     await testbed.stands()
@@ -279,7 +260,7 @@ async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(
     testbed: TimerTestbed,
 ) -> None:
     await testbed.start("retry-timer")
-    await submit(testbed.bus, [a_job()])
+    await submit(testbed.bus, [a_manifest("w", queue="lq-q")])
     await testbed.reserved()
 
     async def leaders(answers: int) -> list[str]:
@@ -306,27 +287,10 @@ async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(
 async def test_a_thousand_workloads_due_at_once_all_compete_again(testbed: TimerTestbed) -> None:
     await testbed.start(cpu=5000)
     names = [f"w{number}" for number in range(1000)]
-    await submit(testbed.bus, [a_job(name) for name in names])
+    await submit(testbed.bus, [a_manifest(name, queue="lq-q") for name in names])
     for name in (names[0], names[-1]):
         await testbed.reserved(name)
-    verdicts = [
-        Outgoing(
-            f"admit.check.reported.example_com=2Fbudget.ns.{name}",
-            msgspec.json.encode(
-                {
-                    "namespace": "ns",
-                    "name": name,
-                    "controller": "example.com/budget",
-                    "check": "budget",
-                    "cycle": 0,
-                    "state": "Retry",
-                    "requeueAfterSeconds": 3,
-                }
-            ),
-        )
-        for name in names
-    ]
-    await testbed.bus.publish_all(verdicts)
+    await testbed.bus.publish_all([retry_verdict(name, 0, 3) for name in names])
     for name in names:
         one = await testbed.back(name)
         assert retries(one) == 1

@@ -16,10 +16,9 @@ from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.workload.conditions import Type, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, ask, eventually, queues, submit, workload
+from support.requests import apply, ask, eventually, is_admitted, queues, submit, workload
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -57,11 +56,6 @@ async def used(bus: Bus, name: str) -> LocalUsage | None:
     reply: QueuesReply = await ask(bus, "admit.api.queues.ns", Queues(), QueuesReply)
     found = [one.used for one in reply.local_queues if one.name == name]
     return found[0] if found else None
-
-
-async def is_admitted(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and is_true(found, Type.ADMITTED)
 
 
 async def run_and_finish(bus: Bus, name: str) -> None:
