@@ -66,10 +66,10 @@ OWN: dict[str, str] = {
 
 
 def test_only_one_module_computes_growing_pauses() -> None:
-    found = {
+    modules = {
         path.relative_to(ROOT).as_posix()
         for room in ("libs", "services")
         for path in (ROOT / room).rglob("*.py")
         if GROWS.search(path.read_text())
     }
-    assert found == OWN.keys()
+    assert modules == OWN.keys()

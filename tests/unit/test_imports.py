@@ -18,13 +18,13 @@ def test_modules_do_not_import_each_other_in_a_cycle() -> None:
 
 
 def _modules() -> dict[str, Path]:
-    found = {}
+    modules = {}
     for root in (ROOT / "libs", ROOT / "services"):
         for path in root.rglob("*.py"):
             parts = path.relative_to(root).with_suffix("").parts
-            found[".".join(parts).removesuffix(".__init__")] = path
-    assert len(found) > 100
-    return found
+            modules[".".join(parts).removesuffix(".__init__")] = path
+    assert len(modules) > 100
+    return modules
 
 
 def _imported(name: str, path: Path, modules: dict[str, Path]) -> Iterator[str]:

@@ -284,9 +284,9 @@ def test_a_public_class_has_these_members(of: Any, names: str) -> None:
 
 
 def test_these_modules_run_as_processes() -> None:
-    found = {path.parent.name for path in (ROOT / "services/admittance").glob("*/__main__.py")}
-    assert found >= set(MODULES.split())
-    assert all(find_spec(f"admittance.{name}.service") for name in found)
+    packages = {path.parent.name for path in (ROOT / "services/admittance").glob("*/__main__.py")}
+    assert packages >= set(MODULES.split())
+    assert all(find_spec(f"admittance.{name}.service") for name in packages)
 
 
 def test_services_and_commands_have_these_names() -> None:
@@ -295,8 +295,8 @@ def test_services_and_commands_have_these_names() -> None:
 
 
 def test_these_environment_variables_and_headers_are_read() -> None:
-    found = in_sources(r"\bADMIT_[A-Z]+(?:_[A-Z]+)*(?![A-Z_{])")
-    assert found - DEPLOYMENT - TESTS - RENAMED.keys() == set(ENVIRONMENT.split()) - DEPLOYMENT
+    names = in_sources(r"\bADMIT_[A-Z]+(?:_[A-Z]+)*(?![A-Z_{])")
+    assert names - DEPLOYMENT - TESTS - RENAMED.keys() == set(ENVIRONMENT.split()) - DEPLOYMENT
     assert in_sources(r'"(Admit-[A-Za-z-]+)"') == set(HEADERS.split())
 
 

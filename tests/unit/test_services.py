@@ -21,7 +21,9 @@ NAMES = frozenset(SERVICES)
 
 def test_every_package_that_runs_as_a_process_declares_a_service() -> None:
     packages = {path.parent.name for path in (ROOT / "services/admittance").glob("*/__main__.py")}
-    assert {one.package for one in SERVICES.values()} == {f"admittance.{one}" for one in packages}
+    assert {service.package for service in SERVICES.values()} == {
+        f"admittance.{service}" for service in packages
+    }
 
 
 @pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
@@ -30,15 +32,15 @@ def test_a_declaration_says_what_the_service_says(service: Service) -> None:
     assert service.package == f"admittance.{service.name.replace('-', '_')}"
     assert service.load().__module__ == f"{service.package}.service"
     assert service.role in ROLES
-    counted = [one.full_name for one in service.metrics()]
+    counted = [metric.full_name for metric in service.metrics()]
     assert len(counted) == len(set(counted))
 
 
 def test_one_service_keeps_the_streams_and_one_runs_jobs() -> None:
-    assert [one.name for one in SERVICES.values() if one.streams is Streams.KEEPS] == [
+    assert [service.name for service in SERVICES.values() if service.streams is Streams.KEEPS] == [
         "workload-controller"
     ]
-    [runner] = [one for one in SERVICES.values() if one.runs_jobs]
+    [runner] = [service for service in SERVICES.values() if service.runs_jobs]
     assert (runner.ends_in_time, runner.consumers) == (False, LogConsumers.DURABLE)
     assert list(SERVICES)[-1] == runner.name, "its last facts are processed by the others"
 
@@ -48,9 +50,9 @@ def test_the_runner_knows_the_executors_that_options_name() -> None:
 
 
 def test_a_service_that_up_always_starts_needs_no_word_of_the_environment() -> None:
-    always = [one for one in SERVICES.values() if one.with_up is WithUp.ALWAYS]
-    assert not any(one.asked({}).starts for one in SERVICES.values())
-    assert all(one.provisioning_class is None for one in always)
+    always = [service for service in SERVICES.values() if service.with_up is WithUp.ALWAYS]
+    assert not any(service.asked({}).starts for service in SERVICES.values())
+    assert all(service.provisioning_class is None for service in always)
 
 
 def compared_names(path: Path) -> Iterator[tuple[str, int, str]]:
@@ -63,17 +65,17 @@ def compared_names(path: Path) -> Iterator[tuple[str, int, str]]:
                 sides = [value]
             case _:
                 continue
-        for side in (inner for one in sides for inner in ast.walk(one)):
+        for side in (inner for operand in sides for inner in ast.walk(operand)):
             if isinstance(side, ast.Constant) and side.value in NAMES:
                 yield path.relative_to(ROOT).as_posix(), side.lineno, side.value
 
 
 def test_nothing_outside_a_service_compares_its_name() -> None:
     folders = ("libs", "services", "benchmarks", "tools")
-    found = [
-        one
+    compared = [
+        name
         for folder in folders
         for path in (ROOT / folder).rglob("*.py")
-        for one in compared_names(path)
+        for name in compared_names(path)
     ]
-    assert found == []
+    assert compared == []

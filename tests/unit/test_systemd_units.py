@@ -56,7 +56,7 @@ def test_the_target_starts_the_services_that_need_only_a_server() -> None:
 @needs_systemd
 def test_systemd_finds_no_fault_in_the_units(units: Path) -> None:
     names = ["admittance.target", "admittance-nats.service"]
-    names += [f"admittance@{one}.service" for one in (*started(), "provider-aws")]
+    names += [f"admittance@{service}.service" for service in (*started(), "provider-aws")]
     assert analyze(units, "verify", *names) == (0, "")
 
 

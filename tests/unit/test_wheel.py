@@ -62,14 +62,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_the_wheel_holds_only_modules_of_the_product(wheel: zipfile.ZipFile) -> None:
-    files = [one for one in wheel.infolist() if ".dist-info/" not in one.filename]
-    names = [one.filename for one in files]
+    files = [file for file in wheel.infolist() if ".dist-info/" not in file.filename]
+    names = [file.filename for file in files]
     assert "admittance/cli/main.py" in names
     assert [name for name in names if not name.startswith("admittance/")] == []
     # Type checkers of programs read the annotations of a package with this file only.
     assert [name for name in names if not name.endswith(".py")] == ["admittance/py.typed"]
     assert [name for name in names if OUTSIDE & {*Path(name).with_suffix("").parts}] == []
-    assert sum(one.file_size for one in files) < SIZE_MAX
+    assert sum(file.file_size for file in files) < SIZE_MAX
 
 
 def test_the_wheel_holds_every_file_of_the_sources(wheel: zipfile.ZipFile) -> None:
@@ -95,18 +95,18 @@ def test_modules_of_the_wheel_need_only_its_dependencies(
     assert "boto3" in absent
     assert "nats" not in absent
     library = sysconfig.get_path("purelib")
-    found = subprocess.run(
+    imported = subprocess.run(
         [sys.executable, "-IS", "-c", IMPORT_ALL, str(tmp_path), library, *absent],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert found.returncode == 0, found.stderr
-    assert len(found.stdout.splitlines()) > 300
+    assert imported.returncode == 0, imported.stderr
+    assert len(imported.stdout.splitlines()) > 300
 
 
 def test_the_wheel_names_its_command_extras_and_pythons(wheel: zipfile.ZipFile) -> None:
-    (entry_points,) = (one for one in wheel.namelist() if one.endswith("/entry_points.txt"))
+    (entry_points,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
     assert "admit = admittance.cli.main:main" in wheel.read(entry_points).decode()
     (metadata,) = (one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
     lines = wheel.read(metadata).decode().partition("\n\n")[0].splitlines()

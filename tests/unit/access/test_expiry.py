@@ -14,7 +14,7 @@ def user(name: str, seconds: float | None) -> User:
 
 def test_user_expires_at_its_time_and_not_before() -> None:
     users = [user("past", -1), user("now", 0), user("later", 1), user("never", None)]
-    assert [one.name for one in expired_users(users, NOW)] == ["past", "now"]
+    assert [user.name for user in expired_users(users, NOW)] == ["past", "now"]
 
 
 def test_next_expiry_is_the_earliest_in_the_future() -> None:

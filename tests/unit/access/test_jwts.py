@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> AuthStore:
 
 def verified(jwt: str) -> dict[str, Any]:
     """The claims of a JWT, whose signature must be that of its issuer."""
-    head, body, signature = (urlsafe_b64decode(one + "==") for one in jwt.split("."))
+    head, body, signature = (urlsafe_b64decode(part + "==") for part in jwt.split("."))
     claims: dict[str, Any] = json.loads(body)
     issuer = claims["iss"]
     raw = b32decode(issuer + "=" * (-len(issuer) % 8))
@@ -70,12 +70,12 @@ def test_account_is_signed_by_the_operator_and_has_the_border(store: AuthStore) 
     by_name = {claims["name"]: claims for claims in map(verified, jwts.values())}
     assert set(by_name) == {"CORE", "OUT", "SYS"}
     assert {claims["iss"][0] for claims in by_name.values()} == {"O"}
-    exported = [one["subject"] for one in by_name["CORE"]["nats"]["exports"]]
-    assert exported[: len(INWARDS)] == [one.exported for one in INWARDS]
+    exported = [entry["subject"] for entry in by_name["CORE"]["nats"]["exports"]]
+    assert exported[: len(INWARDS)] == [entry.exported for entry in INWARDS]
     (acts,) = [
-        one
-        for one in by_name["OUT"]["nats"]["imports"]
-        if one["subject"] == "admit.api.user.*.held.*.*"
+        entry
+        for entry in by_name["OUT"]["nats"]["imports"]
+        if entry["subject"] == "admit.api.user.*.held.*.*"
     ]
     assert acts["local_subject"] == "admit.user.$1.held.$2.$3"
     assert acts["account"] == by_name["CORE"]["sub"]
@@ -84,7 +84,7 @@ def test_account_is_signed_by_the_operator_and_has_the_border(store: AuthStore) 
 def test_folder_keeps_no_secret_of_a_user_and_is_closed(store: AuthStore, tmp_path: Path) -> None:
     store.add(wanted(), tmp_path / "ada.creds")
     seed = next(
-        one for one in (tmp_path / "ada.creds").read_text().splitlines() if one.startswith("SU")
+        line for line in (tmp_path / "ada.creds").read_text().splitlines() if line.startswith("SU")
     )
     for path in (*store.folder.iterdir(), tmp_path / "ada.creds"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
@@ -113,7 +113,9 @@ def test_a_renewed_user_keeps_its_key_and_its_older_jwts_can_end(
     assert (claims["sub"], claims["iat"]) == (added.key, made.issued)
     assert first is not None
     assert first.iat < made.issued
-    (out,) = [one for one in map(verified, store.account_jwts().values()) if one["name"] == "OUT"]
+    (out,) = [
+        claims for claims in map(verified, store.account_jwts().values()) if claims["name"] == "OUT"
+    ]
     assert "revocations" not in out["nats"]
     assert store.revoke_older(["ada"]) == []
     store.note_renewed([made])
@@ -185,7 +187,7 @@ def test_revocation_of_an_expired_jwt_is_forgotten() -> None:
         Revoked(key="U3", account="OUT", at=now, expires=now - 1),
     )
     assert still_needed((first, second, third)) == (first, second)
-    keys = {one.value: "A" for one in Account}
+    keys = {account.value: "A" for account in Account}
     assert set(account_claims(Account.OUT, keys, (first, second))["revocations"]) == {"U1", "U2"}
 
 

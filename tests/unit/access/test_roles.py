@@ -28,7 +28,11 @@ OUTSIDE = [name for name, role in ROLES.items() if role.account is Account.OUT]
 @cache
 def allowed(role: str, *, subscribe: bool = False) -> set[str]:
     permissions = permissions_of(USERS[role])
-    return {one for one in SUBJECTS if answer_for(permissions, one, subscribe=subscribe).allowed}
+    return {
+        subject
+        for subject in SUBJECTS
+        if answer_for(permissions, subject, subscribe=subscribe).allowed
+    }
 
 
 def test_page_of_roles_shows_the_table() -> None:
@@ -49,19 +53,19 @@ def test_no_role_outside_has_the_rights_of_services(role: str) -> None:
     )
     streams = ("ADMITTANCE", "ADMITTANCE_CHECKPOINTS", "KV_admittance_providers")
     whole = {f"$JS.API.DIRECT.GET.{stream}" for stream in streams}
-    answers = {one for one in published if one.startswith(("_INBOX.", "_R_."))}
+    answers = {subject for subject in published if subject.startswith(("_INBOX.", "_R_."))}
     assert not answers or role in ANSWERING
-    assert {one for one in published if forbidden.match(one)} - answers == (
+    assert {subject for subject in published if forbidden.match(subject)} - answers == (
         whole if role in ("viewer", "admin") else set()
     )
 
 
 @pytest.mark.parametrize("role", OUTSIDE)
 def test_what_a_role_outside_publishes_crosses_the_border(role: str) -> None:
-    stays = ("admit.api.logs.", "admit.api.provider.", *(one.pattern for one in ANSWERS))
+    stays = ("admit.api.logs.", "admit.api.provider.", *(answer.pattern for answer in ANSWERS))
     for rule in permissions_of(USERS[role]).publish:
         answered_outside = rule.pattern.startswith(stays)
-        crossing = [one for one in INWARDS if covers(one.subject, rule.pattern)]
+        crossing = [inward for inward in INWARDS if covers(inward.subject, rule.pattern)]
         assert len(crossing) == (0 if answered_outside else 1), rule.pattern
 
 
@@ -69,15 +73,23 @@ def test_what_a_role_outside_publishes_crosses_the_border(role: str) -> None:
 def test_what_a_role_outside_hears_crosses_the_border_or_is_its_own(role: str) -> None:
     own = ("_INBOX.", "$SRV.", "admit.api.health", "admit.api.logs.")
     for rule in permissions_of(USERS[role]).subscribe:
-        crossing = [one for one in (*OUTWARDS, *ASKED_OUTSIDE) if covers(one.subject, rule.pattern)]
+        crossing = [
+            outward
+            for outward in (*OUTWARDS, *ASKED_OUTSIDE)
+            if covers(outward.subject, rule.pattern)
+        ]
         assert crossing or rule.pattern.startswith(own), rule.pattern
 
 
 def test_border_lists_no_subject_that_no_role_uses() -> None:
     published = {rule.pattern for name in OUTSIDE for rule in permissions_of(USERS[name]).publish}
     heard = {rule.pattern for name in OUTSIDE for rule in permissions_of(USERS[name]).subscribe}
-    assert [one for one in INWARDS if not any(overlaps(one.subject, p) for p in published)] == []
-    assert [one for one in OUTWARDS if not any(overlaps(one.subject, p) for p in heard)] == []
+    assert [
+        inward for inward in INWARDS if not any(overlaps(inward.subject, p) for p in published)
+    ] == []
+    assert [
+        outward for outward in OUTWARDS if not any(overlaps(outward.subject, p) for p in heard)
+    ] == []
 
 
 def test_each_endpoint_is_answered_by_one_role_of_its_account() -> None:
@@ -95,7 +107,7 @@ def test_each_fact_is_published_by_some_role() -> None:
     published = set().union(*(allowed(name) for name in ROLES))
     facts = [f"admit.workload.{key}.team-a.w" for key in subjects.WORKLOAD_FACTS]
     people = {"held", "released"}
-    assert {one for one in facts if one not in published} == {
+    assert {fact for fact in facts if fact not in published} == {
         f"admit.workload.{key}.team-a.w" for key in people
     }
 
@@ -124,15 +136,17 @@ def test_a_backup_may_confirm_the_parts_of_every_stream() -> None:
 def test_no_role_may_read_the_answers_to_another_user() -> None:
     for name in ROLES:
         own = f"_INBOX.{USERS[name].token}."
-        heard = {one for one in allowed(name, subscribe=True) if one.startswith("_INBOX")}
+        heard = {
+            subject for subject in allowed(name, subscribe=True) if subject.startswith("_INBOX")
+        }
         assert heard == {f"{own}a.b"}
 
 
 def test_each_user_acts_in_its_own_name_only() -> None:
     for name in OUTSIDE:
         starts = (subjects.USER_FACTS, subjects.OWNER_FACTS)
-        acts = {one for one in allowed(name) if one.startswith(starts)}
-        assert all(one.split(".")[2] == USERS[name].token for one in acts)
+        acts = {subject for subject in allowed(name) if subject.startswith(starts)}
+        assert all(subject.split(".")[2] == USERS[name].token for subject in acts)
 
 
 def test_wider_pattern_that_the_server_accepts_carries_nothing_more() -> None:
@@ -141,11 +155,11 @@ def test_wider_pattern_that_the_server_accepts_carries_nothing_more() -> None:
             if rule.pattern.endswith(".*") and not rule.pattern.startswith("$SRV"):
                 wider = f"{rule.pattern[:-1]}>"
                 longer = [
-                    one
-                    for one in SUBJECTS
-                    if covers(wider, one)
-                    and not covers(rule.pattern, one)
-                    and any(covers(crossing.subject, one) for crossing in OUTWARDS)
+                    subject
+                    for subject in SUBJECTS
+                    if covers(wider, subject)
+                    and not covers(rule.pattern, subject)
+                    and any(covers(crossing.subject, subject) for crossing in OUTWARDS)
                 ]
                 assert not longer, rule.pattern
 

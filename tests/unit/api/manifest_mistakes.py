@@ -295,7 +295,7 @@ def corpus() -> Iterator[tuple[str, dict[str, Any]]]:
     for document in parsed(RICH, "rich"):
         yield "rich", plain(document.value)
     folders = (ROOT / "deploy" / "samples", SHARED / "manifests")
-    for path in sorted(one for folder in folders for one in folder.rglob("*.y*ml")):
+    for path in sorted(file for folder in folders for file in folder.rglob("*.y*ml")):
         for document in parsed(path.read_bytes(), path.name):
             value = plain(document.value)
             if isinstance(value, dict) and "kind" in value:
@@ -309,11 +309,11 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         if {"apiVersion", "kind", "metadata"} <= value.keys():
             yield value
-        for one in value.values():
-            yield from _objects(one)
+        for inner in value.values():
+            yield from _objects(inner)
     elif isinstance(value, list):
-        for one in value:
-            yield from _objects(one)
+        for inner in value:
+            yield from _objects(inner)
 
 
 def plain(value: Any) -> Any:
@@ -352,17 +352,17 @@ def problems(value: Mapping[str, Any]) -> list[Problem]:
 
 def difference(value: Mapping[str, Any]) -> str:
     """Where the two disagree, in words; "": nowhere."""
-    fits, found = fits_schema(value), problems(value)
-    if not fits and not found:
+    fits, complaints = fits_schema(value), problems(value)
+    if not fits and not complaints:
         first = next(_validator().iter_errors(value), None)
         kind = KINDS.get(str(value.get("kind")))
         if kind is not None:
             first = next(_validator_of(kind.name).iter_errors(value), first)
         where = "/".join(map(str, first.absolute_path)) if first is not None else ""
         return f"only the schema refuses {where}: {first.message[:200] if first else ''}"
-    if fits and found:
-        single = [one for one in found if not SEVERAL.search(one.message)]
-        if len(single) == len(found):
+    if fits and complaints:
+        single = [problem for problem in complaints if not SEVERAL.search(problem.message)]
+        if len(single) == len(complaints):
             return f"only the validation refuses it: {single[0].field}: {single[0].message}"
         if single:
             return (
@@ -400,21 +400,21 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path:
         yield path
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from places(one, (*path, key))
+        for key, inner in value.items():
+            yield from places(inner, (*path, key))
     elif isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from places(one, (*path, index))
+        for index, inner in enumerate(value):
+            yield from places(inner, (*path, index))
 
 
 def mistaken(value: dict[str, Any], rng: Random) -> dict[str, Any]:
     """value with one thing changed, or two."""
     made = copy.deepcopy(value)
     for _ in range(rng.choice((1, 1, 1, 2))):
-        found = list(places(made))
-        if not found:
+        known_places = list(places(made))
+        if not known_places:
             break
-        *way, last = rng.choice(found)
+        *way, last = rng.choice(known_places)
         holder = made
         for step in way:
             holder = holder[step]

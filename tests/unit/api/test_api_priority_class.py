@@ -177,9 +177,9 @@ def test_the_priority_of_a_job_comes_from(
 
 def test_a_priority_class_of_pods_is_a_kind_of_ours() -> None:
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    found = accept({**head, "metadata": {"name": "n"}, "value": 5, "globalDefault": True})
-    assert isinstance(found.manifest, PriorityClass)
-    assert accept(encode(found.manifest)).manifest == found.manifest
+    accepted = accept({**head, "metadata": {"name": "n"}, "value": 5, "globalDefault": True})
+    assert isinstance(accepted.manifest, PriorityClass)
+    assert accept(encode(accepted.manifest)).manifest == accepted.manifest
     with pytest.raises(ManifestError, match="value: must be set"):
         accept({**head, "metadata": {"name": "n"}})
     with pytest.raises(ManifestError, match=r"known: scheduling\.k8s\.io/v1$"):

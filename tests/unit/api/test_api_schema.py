@@ -52,10 +52,10 @@ def test_every_reference_of_the_document_resolves() -> None:
                 for step in reference.removeprefix("#/").split("/"):
                     assert isinstance(at, dict), reference
                     at = at[step]
-            for one in value.values():
-                walk(one)
+            for inner in value.values():
+                walk(inner)
         elif isinstance(value, list):
-            for one in value:
-                walk(one)
+            for inner in value:
+                walk(inner)
 
     walk(document)

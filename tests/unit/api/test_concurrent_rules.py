@@ -148,8 +148,8 @@ def test_an_update_may_not_remove_a_named_flavor_or_variant(
     ],
 )  # fmt: skip
 def test_a_problem_in_kueues_spelling_is_named_in_that_spelling(policy: Any, field: str) -> None:
-    found = complaints("ClusterQueue", a_queue("a", concurrentAdmissionPolicy=policy))
-    assert [one.field for one in found] == [f"{POLICY}Policy.{field}"]
+    problems = complaints("ClusterQueue", a_queue("a", concurrentAdmissionPolicy=policy))
+    assert [problem.field for problem in problems] == [f"{POLICY}Policy.{field}"]
 
 
 @pytest.mark.parametrize(

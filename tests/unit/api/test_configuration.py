@@ -123,7 +123,7 @@ def test_a_field_for_kubernetes_clusters_causes_a_warning() -> None:
     text = HEAD + "webhook: {port: 9443}\nleaderElection: {leaderElect: true}\n"
     text += "featureGates: {TopologyAwareScheduling: true}\n"
     warnings = read_configuration(text, "").warnings
-    assert [one.split()[0] for one in warnings] == [
+    assert [warning.split()[0] for warning in warnings] == [
         "webhook",
         "leaderElection",
         "featureGates.TopologyAwareScheduling",
@@ -139,10 +139,10 @@ def test_a_retention_that_is_too_short_says_what_counts() -> None:
 
 def test_the_sample_configuration_has_no_warnings() -> None:
     sample = Path(__file__).parents[3] / "deploy/configuration.yaml"
-    found = read_configuration(sample.read_bytes(), str(sample))
-    assert found.warnings == ()
-    assert found.configuration.feature_gates == GATES
-    config = config_of(found.configuration)
+    configuration = read_configuration(sample.read_bytes(), str(sample))
+    assert configuration.warnings == ()
+    assert configuration.configuration.feature_gates == GATES
+    config = config_of(configuration.configuration)
     assert config.fair_sharing is not None
     assert config.admission_fair_sharing is not None
     assert len(config.transformations) == 1
@@ -152,7 +152,7 @@ def _cases() -> list[Any]:
     if not TABLE.is_file():
         return []
     cases = json.loads(TABLE.read_text())["cases"]
-    return [pytest.param(one, id=one["name"]) for one in cases]
+    return [pytest.param(case, id=case["name"]) for case in cases]
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason="the conformance data is not beside this tree")

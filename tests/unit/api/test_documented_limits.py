@@ -25,12 +25,18 @@ def rows() -> list[Any]:
 
 def shapes(shape: dict[str, Any], known: dict[str, Any]) -> list[dict[str, Any]]:
     """The schema, and its alternatives except null."""
-    found = [shape, *(inner for one in shape.get("anyOf", []) for inner in shapes(one, known))]
-    return [known[one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in found]
+    options = [
+        shape,
+        *(inner for option in shape.get("anyOf", []) for inner in shapes(option, known)),
+    ]
+    return [
+        known[inner_shape["$ref"].rpartition("/")[2]] if "$ref" in inner_shape else inner_shape
+        for inner_shape in options
+    ]
 
 
-def inside(found: list[dict[str, Any]], key: str) -> dict[str, Any]:
-    return next(one[key] for one in found if key in one)
+def inside(options: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    return next(option[key] for option in options if key in option)
 
 
 @pytest.mark.parametrize(("kind", "field", "most"), rows())

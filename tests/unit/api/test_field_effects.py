@@ -30,15 +30,15 @@ from admittance.runner.jobs.inputs.environment import FIELDS
 
 def structs_inside(roots: Iterable[type[msgspec.Struct]]) -> set[type[msgspec.Struct]]:
     """The Structs, and all Structs of their fields at any depth."""
-    found: set[type[msgspec.Struct]] = set()
+    structs: set[type[msgspec.Struct]] = set()
     ahead = list(roots)
     while ahead:
         struct = ahead.pop()
-        if struct not in found:
-            found.add(struct)
+        if struct not in structs:
+            structs.add(struct)
             inner = [inner_struct(field.type)[0] for field in struct_type(struct).fields]
-            ahead += [one for one in inner if one is not None]
-    return found
+            ahead += [struct for struct in inner if struct is not None]
+    return structs
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def test_a_pod_template_that_requires_a_topology_is_refused(kind: str) -> None:
 def test_a_job_that_is_to_be_removed_before_a_minute_causes_a_warning(
     seconds: int, warns: bool
 ) -> None:
-    found = warnings_about("Job", template=template(), ttlSecondsAfterFinished=seconds)
-    assert [one.startswith("spec.ttlSecondsAfterFinished works in part: ") for one in found] == (
-        [True] if warns else []
-    )
+    warnings = warnings_about("Job", template=template(), ttlSecondsAfterFinished=seconds)
+    assert [
+        warning.startswith("spec.ttlSecondsAfterFinished works in part: ") for warning in warnings
+    ] == ([True] if warns else [])
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,10 @@ def test_a_variable_from_a_field_that_no_runner_has_causes_a_warning(
 ) -> None:
     variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": path}}}
     container = {"name": "a", "command": ["true"], "env": [variable]}
-    found = warnings_about("Job", template=template(containers=[container]))
-    assert ["fieldPath works in part: " in one for one in found] == ([True] if warns else [])
+    warnings = warnings_about("Job", template=template(containers=[container]))
+    assert ["fieldPath works in part: " in warning for warning in warnings] == (
+        [True] if warns else []
+    )
 
 
 def test_a_job_of_another_group_with_a_queue_says_that_nothing_starts_it() -> None:
@@ -248,7 +250,7 @@ def test_a_flavor_with_a_topology_and_a_topology_say_what_they_do() -> None:
 )
 def test_the_levels_of_a_topology_are_in_order(levels: list[str], said: str) -> None:
     with pytest.raises(ManifestError, match=said):
-        warnings_about("Topology", levels=[{"nodeLabel": one} for one in levels])
+        warnings_about("Topology", levels=[{"nodeLabel": level} for level in levels])
 
 
 @pytest.mark.parametrize(

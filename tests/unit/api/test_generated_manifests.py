@@ -21,15 +21,15 @@ def test_every_field_of_a_generated_manifest_has_the_effect_of_the_table() -> No
         manifest = random_manifest(rng, f"g-{number}")
         want, (document, problems) = expected(manifest), read_one(manifest)
         if document is None:
-            assert all(one.message for one in problems), manifest
-            refused += any(one.field in want.refused for one in problems)
+            assert all(problem.message for problem in problems), manifest
+            refused += any(problem.field in want.refused for problem in problems)
             continue
         assert not want.refused, manifest
         accepted += 1
         told = {warning.split(" ")[0] for warning in document.warnings}
         for path in want.warned:
             warned += 1
-            same = [one for one in told if _is_same_field(one, path)]
+            same = [warning for warning in told if _is_same_field(warning, path)]
             assert same, (path, document.warnings, manifest)
         again = decode_object(encode(document.manifest)).manifest
         assert again == document.manifest, manifest

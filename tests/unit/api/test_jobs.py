@@ -237,11 +237,14 @@ def test_the_rights_of_a_file_are_read_as_kubernetes_reads_them(written: str, mo
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        *((one, f"true or false ({one!r})") for one in ("true", "False", "yes", "off")),
-        *((one, f"a number ({one!r})") for one in ("1", "-2", "012", "0x1F", "1.10", "1.5e+3")),
+        *((value, f"true or false ({value!r})") for value in ("true", "False", "yes", "off")),
         *(
-            (one, "")
-            for one in ('"1"', "'true'", "!!str 1", "", "1.10.0", "1e3", "09", "v1", "1Gi")
+            (value, f"a number ({value!r})")
+            for value in ("1", "-2", "012", "0x1F", "1.10", "1.5e+3")
+        ),
+        *(
+            (value, "")
+            for value in ('"1"', "'true'", "!!str 1", "", "1.10.0", "1e3", "09", "v1", "1Gi")
         ),
     ],
 )
@@ -310,6 +313,6 @@ def test_a_template_names_at_most_a_thousand_files_and_folders(
         ),
         volumes=(msgspec.convert({"name": "v", **volume}, Volume),),
     )
-    found = [str(one) for one in check_containers(pod, "spec")]
+    problems = [str(problem) for problem in check_containers(pod, "spec")]
     what = "spec.volumes: must have at most 1,000 files and folders in items and subPath of all"
-    assert found == ([f"{what} volumes, not {count}"] if count else [])
+    assert problems == ([f"{what} volumes, not {count}"] if count else [])

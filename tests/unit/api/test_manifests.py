@@ -122,14 +122,17 @@ def test_the_same_object_twice_is_refused() -> None:
 
 def test_empty_documents_are_skipped_but_counted() -> None:
     documents = read(f"# nothing\n---\n---\n{QUEUE}---\n", "f.yaml")
-    assert [one.place for one in documents] == ["document 2"]
+    assert [document.place for document in documents] == ["document 2"]
 
 
 def test_a_list_is_unrolled() -> None:
     items = [an_object("ClusterQueue", {}, name="a"), an_object("Cohort", {}, name="b")]
     documents = read(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), "f.json")
-    assert [one.place for one in documents] == ["document 1, item 1", "document 1, item 2"]
-    assert [one.manifest.kind for one in documents] == ["ClusterQueue", "Cohort"]
+    assert [document.place for document in documents] == [
+        "document 1, item 1",
+        "document 1, item 2",
+    ]
+    assert [document.manifest.kind for document in documents] == ["ClusterQueue", "Cohort"]
 
 
 def test_a_list_of_a_wrong_kind_names_the_item() -> None:
@@ -313,7 +316,9 @@ def _with_flavor(**more: Any) -> Any:
 def test_two_forms_in_one_object_are_refused(spec: Any, version: str, field: str) -> None:
     with pytest.raises(ManifestError) as caught:
         accept(an_object("ClusterQueue", spec, version=version))
-    assert ("Forbidden", field) in {(one.code, one.field) for one in caught.value.problems}
+    assert ("Forbidden", field) in {
+        (problem.code, problem.field) for problem in caught.value.problems
+    }
 
 
 def test_a_problem_names_the_field_as_written() -> None:

@@ -127,8 +127,8 @@ def test_exponents_agree_with_decimal_arithmetic(number: Decimal, exponent: int)
 
 @given(st.lists(st.sampled_from(["1", "100n", "0.3", "1500m", "7u", "0"]), max_size=6))
 def test_a_sum_is_rounded_once(written: list[str]) -> None:
-    total = whole(sum((units("cpu", one) for one in written), 0))
-    exact = sum((parse(one) for one in written), Fraction(0)) * 1000
+    total = whole(sum((units("cpu", quantity) for quantity in written), 0))
+    exact = sum((parse(quantity) for quantity in written), Fraction(0)) * 1000
     assert exact <= total < exact + 1
 
 

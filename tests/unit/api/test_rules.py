@@ -20,7 +20,7 @@ def problems(kind: str, spec: Any, **more: Any) -> dict[str, str]:
     try:
         accept(value)
     except ManifestError as error:
-        return {one.field: one.code for one in error.problems}
+        return {problem.field: problem.code for problem in error.problems}
     return {}
 
 
@@ -116,7 +116,7 @@ RESOURCES = "spec.resourceGroups[0].flavors[0].resources[0]"
             "spec.resourceGroups[0].flavors[0].admissionChecks",
             id="9 checks that a workload of one flavor would have"),
         pytest.param({"admissionChecksStrategy": {
-            "admissionChecks": [{"name": one} for one in many(9)]}},
+            "admissionChecks": [{"name": check} for check in many(9)]}},
             "spec.admissionChecksStrategy", id="9 rules for every flavor"),
     ],
 )  # fmt: skip
@@ -348,7 +348,7 @@ def test_rules_of_a_priority_class() -> None:
         value = {
             "apiVersion": V2, "kind": "WorkloadPriorityClass", "metadata": {"name": "x"}, **fields
         }  # fmt: skip
-        return {one.field: one.code for one in validate(decode_object(value).manifest)}
+        return {problem.field: problem.code for problem in validate(decode_object(value).manifest)}
 
     assert wrong(value=1) == {}
     assert "value" in wrong(value=2**31)
@@ -376,7 +376,7 @@ def test_immutable_fields_are_refused(kind: str, before: Any, after: Any, field:
         ).manifest
         for spec in (before, after)
     )
-    assert field in [one.field for one in validate_update(old, new)]
+    assert field in [problem.field for problem in validate_update(old, new)]
     assert validate_update(old, old) == []
 
 

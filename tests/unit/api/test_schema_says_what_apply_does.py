@@ -24,7 +24,7 @@ def test_the_schema_is_valid_json_schema() -> None:
 
 def shape(value: dict[str, Any]) -> str:
     """The manifest without its name and its status, which decide nothing here."""
-    rest = {key: one for key, one in value.items() if key not in ("metadata", "status")}
+    rest = {key: content for key, content in value.items() if key not in ("metadata", "status")}
     metadata = value.get("metadata", {})
     named = metadata.keys() - {"name", "namespace", "uid", "creationTimestamp", "resourceVersion"}
     kept = {key: metadata[key] for key in named}
@@ -36,8 +36,10 @@ def test_every_known_manifest_gets_the_same_answer_from_both() -> None:
     # Many differ in their names only: one of these stands for all.
     known = {shape(value): (name, value) for name, value in corpus()}
     assert len(known) > 500
-    found = {f"{name}: {told}" for name, value in known.values() if (told := difference(value))}
-    assert not found, "\n".join(sorted(found)[:20])
+    differences = {
+        f"{name}: {told}" for name, value in known.values() if (told := difference(value))
+    }
+    assert not differences, "\n".join(sorted(differences)[:20])
 
 
 def test_manifests_with_mistakes_get_the_same_answer_from_both() -> None:

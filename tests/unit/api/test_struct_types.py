@@ -16,8 +16,8 @@ def test_a_struct_within_a_struct_has_the_fields_that_it_has_alone(
 ) -> None:
     monkeypatch.setattr(struct_types, "_KNOWN", {})
     struct_type(STRUCTS[kind])
-    for struct, found in struct_types._KNOWN.items():
-        assert found == inspect.type_info(struct)
+    for struct, known in struct_types._KNOWN.items():
+        assert known == inspect.type_info(struct)
 
 
 def test_structs_within_a_struct_are_not_inspected_again(

@@ -24,9 +24,9 @@ def replaced(*outputs: tuple[str, str], by: str = "", source: str = GPU) -> Reso
 
 
 def test_a_multiplier_that_the_pod_does_not_request_counts_once() -> None:
-    one = replaced((CREDITS, "5"), by=COUNT)
-    assert transformed({GPU: 4}, [one]) == {CREDITS: 20}
-    assert transformed({GPU: 4, COUNT: 3}, [one]) == {CREDITS: 60, COUNT: 3}
+    transformation = replaced((CREDITS, "5"), by=COUNT)
+    assert transformed({GPU: 4}, [transformation]) == {CREDITS: 20}
+    assert transformed({GPU: 4, COUNT: 3}, [transformation]) == {CREDITS: 60, COUNT: 3}
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_a_request_without_quota_is_named_with_the_reason(
     covered: set[str] | None,
     expected: dict[str, str],
 ) -> None:
-    found = uncharged(requests, exclude, transformations, covered)
-    assert found.keys() == expected.keys()
-    assert all(part.lower() in found[name].lower() for name, part in expected.items())
+    reasons = uncharged(requests, exclude, transformations, covered)
+    assert reasons.keys() == expected.keys()
+    assert all(part.lower() in reasons[name].lower() for name, part in expected.items())
 
 
 NAMES = ("cpu", "a/x", "a/y", "b/x", "b/y")
@@ -89,7 +89,7 @@ names = st.sampled_from(NAMES)
             ),
         ),
         max_size=3,
-        unique_by=lambda one: one.input,
+        unique_by=lambda transformation: transformation.input,
     ),
     covered=st.one_of(st.none(), st.sets(names)),
 )
@@ -100,21 +100,21 @@ def test_every_request_is_charged_or_named(
     covered: set[str] | None,
 ) -> None:
     kept = {name: each for name, each in requests.items() if not name.startswith(tuple(exclude))}
-    by_input = {one.input: one for one in transformations}
+    by_input = {transformation.input: transformation for transformation in transformations}
     direct = dict.fromkeys(NAMES, Fraction(0))
     generated = dict.fromkeys(NAMES, Fraction(0))
     feeds: dict[str, set[str]] = {name: set() for name in NAMES}
     for name, amount in kept.items():
-        one = by_input.get(name)
-        if one is None or one.retains:
+        transformation = by_input.get(name)
+        if transformation is None or transformation.retains:
             direct[name] += amount
             feeds[name].add(name)
-        if one is not None:
+        if transformation is not None:
             times = Fraction(amount, 1000 if name == "cpu" else 1)
-            if one.multiply_by in kept:
-                unit = 1000 if one.multiply_by == "cpu" else 1
-                times *= Fraction(kept[one.multiply_by], unit)
-            for output, each in one.outputs:
+            if transformation.multiply_by in kept:
+                unit = 1000 if transformation.multiply_by == "cpu" else 1
+                times *= Fraction(kept[transformation.multiply_by], unit)
+            for output, each in transformation.outputs:
                 value = Fraction(1, 2) if each == "500m" else Fraction(each)
                 generated[output] += times * value
                 if times * value > 0:
@@ -128,7 +128,7 @@ def test_every_request_is_charged_or_named(
     }
     for name, amount in requests.items():
         charged = name in kept and any(
-            total[one] and (covered is None or one in covered) for one in feeds[name]
+            total[resource] and (covered is None or resource in covered) for resource in feeds[name]
         )
         named = name in uncharged(requests, exclude, transformations, covered)
         assert named == (amount > 0 and not charged), name

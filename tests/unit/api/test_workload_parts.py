@@ -112,21 +112,21 @@ _PODS = st.fixed_dictionaries(
 def test_requests_are_the_highest_sum_at_any_moment(pod: Any) -> None:
     """Twin: walk through the life of the pod and look at what runs together."""
 
-    def cpu(one: Any) -> float:
-        return float(amount("cpu", one["resources"]["requests"]["cpu"]))
+    def cpu(container: Any) -> float:
+        return float(amount("cpu", container["resources"]["requests"]["cpu"]))
 
     sidecars, peaks = 0.0, []
-    for one in pod["initContainers"]:
-        if one["restartPolicy"] == "Always":
-            sidecars += cpu(one)
+    for container in pod["initContainers"]:
+        if container["restartPolicy"] == "Always":
+            sidecars += cpu(container)
             peaks.append(sidecars)
         else:
-            peaks.append(sidecars + cpu(one))
-    peaks.append(sidecars + sum(cpu(one) for one in pod["containers"]))
-    found = requests_of(**pod)["cpu"]
+            peaks.append(sidecars + cpu(container))
+    peaks.append(sidecars + sum(cpu(container) for container in pod["containers"]))
+    highest = requests_of(**pod)["cpu"]
     # The twin rounds every container, so it may be more by less than one each.
     parts = len(pod["containers"]) + len(pod["initContainers"])
-    assert found <= max(peaks) <= found + parts
+    assert highest <= max(peaks) <= highest + parts
 
 
 def _cases(name: str) -> list[Any]:
@@ -134,7 +134,7 @@ def _cases(name: str) -> list[Any]:
     if not path.is_file():
         reason = "the conformance data is not beside this tree"
         return [pytest.param({}, id="no data", marks=pytest.mark.skip(reason))]
-    return [pytest.param(one, id=one["name"]) for one in json.loads(path.read_text())["cases"]]
+    return [pytest.param(case, id=case["name"]) for case in json.loads(path.read_text())["cases"]]
 
 
 @pytest.mark.parametrize("case", _cases("TestAdjustResources"))
@@ -175,30 +175,30 @@ def test_needs_of_a_stored_spec() -> None:
         "affinity": {"nodeAffinity": required},
         "volumes": [{"name": "v"}],
     }
-    found = needs(to_stored(a_workload(
+    needed = needs(to_stored(a_workload(
         podSets=[{"count": 3, "minCount": 2, "template": {"spec": pod}}],
         queueName="q", priority=5, role="variant", preemptionGates=[{"name": "g"}],
         admissionConstraints={"allowedResourceFlavors": ["a"]},
     )))  # fmt: skip
-    assert (found.queue_name, found.priority, found.active) == ("q", 5, True)
-    assert (found.allowed_flavors, found.role, found.preemption_gates) == (
+    assert (needed.queue_name, needed.priority, needed.active) == ("q", 5, True)
+    assert (needed.allowed_flavors, needed.role, needed.preemption_gates) == (
         ("a",),
         "variant",
         ("g",),
     )
-    (one,) = found.pod_sets
-    assert (one.name, one.count, one.min_count) == ("main", 3, 2)
-    assert one.requests == {"cpu": 500}
-    assert one.node_selector == {"type": "spot"}
-    assert one.tolerations[0].key == "spot"
-    assert one.affinity is not None
-    assert one.affinity[0].match_expressions[0].values == ("a",)
+    (pod_set,) = needed.pod_sets
+    assert (pod_set.name, pod_set.count, pod_set.min_count) == ("main", 3, 2)
+    assert pod_set.requests == {"cpu": 500}
+    assert pod_set.node_selector == {"type": "spot"}
+    assert pod_set.tolerations[0].key == "spot"
+    assert pod_set.affinity is not None
+    assert pod_set.affinity[0].match_expressions[0].values == ("a",)
 
 
 def test_needs_of_a_minimal_workload() -> None:
-    found = needs(to_stored(a_workload(podSets=[{}])))
-    assert (found.priority, found.active, found.allowed_flavors) == (0, True, None)
-    assert found.pod_sets[0].affinity is None
+    needed = needs(to_stored(a_workload(podSets=[{}])))
+    assert (needed.priority, needed.active, needed.allowed_flavors) == (0, True, None)
+    assert needed.pod_sets[0].affinity is None
 
 
 def test_flavors_allowed_by_annotation_are_in_the_spec() -> None:
@@ -365,11 +365,11 @@ def test_a_command_becomes_a_workload() -> None:
         ["sh", "-c", "true"], name="w", namespace="n", queue="q", cpu="500m", gpu="0", count=2,
         env={"A": "1"},
     )  # fmt: skip
-    found = needs(to_stored(workload))
-    assert found.pod_sets[0].requests == {"cpu": 500, "memory": 2**30}
-    assert found.pod_sets[0].count == 2
-    one = workload.spec.pod_sets[0].template.spec.containers[0]
-    assert (one.command, one.env[0].name) == (("sh", "-c", "true"), "A")
+    needed = needs(to_stored(workload))
+    assert needed.pod_sets[0].requests == {"cpu": 500, "memory": 2**30}
+    assert needed.pod_sets[0].count == 2
+    container = workload.spec.pod_sets[0].template.spec.containers[0]
+    assert (container.command, container.env[0].name) == (("sh", "-c", "true"), "A")
     gpu = from_command(["x"], name="w", namespace="n", queue="q", gpu=2)
     assert needs(to_stored(gpu)).pod_sets[0].requests["nvidia.com/gpu"] == 2
     with pytest.raises(ManifestError, match="is not a quantity"):

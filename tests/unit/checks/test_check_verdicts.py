@@ -181,6 +181,6 @@ async def test_plain_functions_share_threads_and_see_their_callers_context() -> 
         return await threads.call(work, number)
 
     answers = await asyncio.gather(*map(call, range(50)), return_exceptions=True)
-    assert [one for one in answers if one is not True] == [answers[7]]
+    assert [answer for answer in answers if answer is not True] == [answers[7]]
     assert isinstance(answers[7], LookupError)
     assert len(seen) <= 3

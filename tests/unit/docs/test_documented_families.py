@@ -55,7 +55,7 @@ def test_every_field_is_documented() -> None:
         for word in re.findall(r"`([^`]+?)(?:\[\])?`", cell)
     }
     structs = (ConcurrentAdmission, ExplicitVariant, MigrationConstraints)
-    fields = {name for one in structs for name in one.__struct_encode_fields__}
+    fields = {name for struct in structs for name in struct.__struct_encode_fields__}
     assert told == fields - {"migrationConstraints"}
 
 
@@ -136,9 +136,9 @@ def test_without_a_mistake_it_is_accepted() -> None:
 def stored(**spec: Any) -> ConcurrentAdmission:
     [document] = read(queue_with(**spec), "page")
     assert isinstance(document.manifest, ClusterQueue)
-    found = document.manifest.spec.concurrent_admission
-    assert found is not None
-    return found
+    policy = document.manifest.spec.concurrent_admission
+    assert policy is not None
+    return policy
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_kueue_s_spelling_means_what_the_page_says(
 
 
 def test_manifests_of_the_page_are_accepted() -> None:
-    found = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(found) == 2
-    for text in found:
+    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 2
+    for text in blocks:
         assert all(document.warnings == () for document in read(text, PAGE.name))

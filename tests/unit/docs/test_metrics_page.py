@@ -12,11 +12,11 @@ def test_the_page_of_metrics_is_the_code() -> None:
 
 
 def test_each_metric_has_one_service_and_one_meaning() -> None:
-    names = Counter(one.name for found in by_service().values() for one in found)
+    names = Counter(metric.name for metrics in by_service().values() for metric in metrics)
     assert names.most_common(1)[0][1] == 1
-    assert all(one.about for found in by_service().values() for one in found)
+    assert all(metric.about for metrics in by_service().values() for metric in metrics)
 
 
 def test_a_metric_is_not_listed_as_missing() -> None:
-    names = {one.full_name for found in by_service().values() for one in found}
+    names = {metric.full_name for metrics in by_service().values() for metric in metrics}
     assert not names & set(NOT_COUNTED)

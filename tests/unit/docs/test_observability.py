@@ -135,46 +135,48 @@ def test_a_dashboard_has_the_form_of_grafanas_model(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(BOARDS))
 def test_panels_have_their_own_number_and_place(name: str) -> None:
     panels = BOARDS[name]["panels"]
-    assert [one["id"] for one in panels] == list(range(1, len(panels) + 1))
-    assert len({one["title"] for one in panels}) == len(panels)
+    assert [panel["id"] for panel in panels] == list(range(1, len(panels) + 1))
+    assert len({panel["title"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
-    for one in panels:
-        place = one["gridPos"]
+    for panel in panels:
+        place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
         cells = {
             (x, y)
             for x in range(place["x"], place["x"] + place["w"])
             for y in range(place["y"], place["y"] + place["h"])
         }
-        assert not cells & taken, one["title"]
+        assert not cells & taken, panel["title"]
         taken |= cells
-        references = [target["refId"] for target in one["targets"]]
+        references = [target["refId"] for target in panel["targets"]]
         assert len(set(references)) == len(references)
 
 
 @pytest.mark.parametrize("name", sorted(BOARDS))
 def test_variables_of_queries_are_those_of_the_dashboard(name: str) -> None:
     board = BOARDS[name]
-    variables = {one["name"]: one for one in board["templating"]["list"]}
+    variables = {variable["name"]: variable for variable in board["templating"]["list"]}
     assert next(iter(variables)) == "datasource"
-    used = set(re.findall(r"\$([a-z]\w*)", str([one["targets"] for one in board["panels"]])))
+    used = set(
+        re.findall(r"\$([a-z]\w*)", str([variable["targets"] for variable in board["panels"]]))
+    )
     assert used == variables.keys() - {"datasource"}
-    for one in list(variables.values())[1:]:
-        found = re.fullmatch(r"label_values\((\w+), (\w+)\)", one["query"]["query"])
-        assert found is not None
-        assert found[2] == one["name"]
-        assert found[2] in promql.labels_of_metrics()[found[1]]
+    for variable in list(variables.values())[1:]:
+        match = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"])
+        assert match is not None
+        assert match[2] == variable["name"]
+        assert match[2] in promql.labels_of_metrics()[match[1]]
 
 
 def test_queries_of_dashboards_name_metrics_and_labels_that_exist() -> None:
-    found = {one.where: promql.mistakes(one.expr) for one in promql.queries_of_dashboards()}
+    found = {query.where: promql.mistakes(query.expr) for query in promql.queries_of_dashboards()}
     assert {where: wrong for where, wrong in found.items() if wrong} == {}
 
 
 def test_legends_name_labels_that_the_query_keeps() -> None:
-    for one in promql.queries_of_dashboards():
-        shown = set(re.findall(r"{{(\w+)}}", one.legend))
-        assert shown <= promql.grouped(promql.parsed(one.expr)), one
+    for query in promql.queries_of_dashboards():
+        shown = set(re.findall(r"{{(\w+)}}", query.legend))
+        assert shown <= promql.grouped(promql.parsed(query.expr)), query
 
 
 def test_another_prefix_of_metrics_needs_one_replacement() -> None:
@@ -189,30 +191,30 @@ def test_another_prefix_of_metrics_needs_one_replacement() -> None:
 
 
 def test_alerts_name_metrics_and_labels_that_exist() -> None:
-    found = {one["alert"]: promql.mistakes(one["expr"]) for one in promql.alerts()}
+    found = {alert["alert"]: promql.mistakes(alert["expr"]) for alert in promql.alerts()}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 def test_every_alert_says_what_is_wrong_how_bad_it_is_and_what_to_do() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     titles = re.findall(r"^##+ (.+)$", page, re.MULTILINE)
-    sections = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in titles}
-    for one in promql.alerts():
-        assert set(one["annotations"]) == {"summary", "description", "runbook_url"}
-        assert one["labels"]["severity"] in ("critical", "warning", "info")
-        file, _, section = one["annotations"]["runbook_url"].partition("#")
+    sections = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    for alert in promql.alerts():
+        assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
+        assert alert["labels"]["severity"] in ("critical", "warning", "info")
+        file, _, section = alert["annotations"]["runbook_url"].partition("#")
         assert file == "docs/operations.md"
-        assert section in sections, one["alert"]
-        labels = set(re.findall(r"\$labels\.(\w+)", str(one["annotations"])))
-        expr = promql.parsed(one["expr"])
-        assert labels <= (promql.grouped(expr) or promql.matched(expr)), one["alert"]
+        assert section in sections, alert["alert"]
+        labels = set(re.findall(r"\$labels\.(\w+)", str(alert["annotations"])))
+        expr = promql.parsed(alert["expr"])
+        assert labels <= (promql.grouped(expr) or promql.matched(expr)), alert["alert"]
 
 
 def test_every_alert_fires_in_a_test_of_the_rules() -> None:
     text = (OBSERVABILITY / "alerts.test.yaml").read_text()
     fired = set(re.findall(r'alertname="(\w+)"[^}]*}\'?, value: ', text))
     fired |= set(re.findall(r'alertname="(\w+)", alertstate="firing"', text))
-    names = [one["alert"] for one in promql.alerts()]
+    names = [alert["alert"] for alert in promql.alerts()]
     assert len(set(names)) == len(names)
     assert set(names) == fired
 
@@ -241,7 +243,7 @@ def read(name: str) -> dict[str, Any]:
 def mounts(service: str) -> dict[str, str]:
     """The files and folders of this repository in the container, by their path there."""
     parts = [one.split(":") for one in SERVICES[service]["volumes"]]
-    return {one[1]: one[0] for one in parts if one[0].startswith(".")}
+    return {part[1]: part[0] for part in parts if part[0].startswith(".")}
 
 
 def port(service: str) -> str:

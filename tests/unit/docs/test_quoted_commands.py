@@ -38,10 +38,10 @@ def quoted(page: Path) -> Iterator[str]:
     for language, block in BLOCK.findall(text):
         if language in ("sh", "bash", "console"):
             for line in block.replace("\\\n", " ").splitlines():
-                if found := LINE.match(line):
-                    yield found[1]
-    for found in INLINE.finditer(BLOCK.sub("", text)):
-        yield " ".join(found[1].split())
+                if match := LINE.match(line):
+                    yield match[1]
+    for match in INLINE.finditer(BLOCK.sub("", text)):
+        yield " ".join(match[1].split())
 
 
 def words_of(command: str) -> list[str]:

@@ -65,7 +65,10 @@ def test_every_reason_has_a_meaning_and_is_listed_once() -> None:
 @pytest.mark.parametrize("root", ["libs", "services"])
 def test_no_module_spells_a_reason_out(root: str) -> None:
     found = [
-        one for path in sources() if ROOT / root in path.parents for one in literal_reasons(path)
+        literal_reason
+        for path in sources()
+        if ROOT / root in path.parents
+        for literal_reason in literal_reasons(path)
     ]
     assert found == []
 

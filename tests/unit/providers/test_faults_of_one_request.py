@@ -119,16 +119,16 @@ def docker(reports: Reports) -> DockerReconciler:
 
 def docker_compare(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
     stored(monkeypatch, "provisioned", containers="w")
-    found = docker(reports)
+    reconciler = docker(reports)
     monkeypatch.setattr(comparer, "missing_containers", lambda *_: ("w",))
-    reporting(found._providers[CLASS], monkeypatch, reports)
-    return found._comparer.compare
+    reporting(reconciler._providers[CLASS], monkeypatch, reports)
+    return reconciler._comparer.compare
 
 
 def docker_sweep(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
     stored(monkeypatch, "cancelled")
-    found = docker(reports)
-    return found._comparer.compare
+    reconciler = docker(reports)
+    return reconciler._comparer.compare
 
 
 def seen(id: str, **fields: Any) -> Seen:
@@ -159,44 +159,44 @@ def kubernetes(*there: Seen, listed: bool = True) -> KubernetesReconciler:
     bus: Any = None
     cluster: Any = FakeCluster(tuple(one.uid for one in there) if listed else ())
     kube = KubeSettings(classes=(CLASS,), namespaces={"ns": "prod"})
-    found = KubernetesReconciler(bus, settings("provider-kubernetes"), kube, cluster, "ours")
-    found._objects.seen.update({one.id: one for one in there})
-    return found
+    reconciler = KubernetesReconciler(bus, settings("provider-kubernetes"), kube, cluster, "ours")
+    reconciler._objects.seen.update({one.id: one for one in there})
+    return reconciler
 
 
 def kubernetes_report(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
     stored(monkeypatch, "provisioned")
     revoked = {"CapacityRevoked": Condition("CapacityRevoked", "True", "", "gone")}
-    found = kubernetes(*(seen(id, conditions=revoked) for id in (BAD, GOOD)))
-    reporting(found._providers[CLASS], monkeypatch, reports)
-    return found._sweeper._sweep
+    reconciler = kubernetes(*(seen(id, conditions=revoked) for id in (BAD, GOOD)))
+    reporting(reconciler._providers[CLASS], monkeypatch, reports)
+    return reconciler._sweeper._sweep
 
 
 def kubernetes_sweep(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
     stored(monkeypatch, "cancelled")
-    found = kubernetes(seen(BAD), seen(GOOD))
+    reconciler = kubernetes(seen(BAD), seen(GOOD))
 
     async def delete(request_id: str, _: str) -> None:
         reports.of(request_id)
 
-    monkeypatch.setattr(found._maker, "delete", delete)
-    return found._sweeper._sweep
+    monkeypatch.setattr(reconciler._maker, "delete", delete)
+    return reconciler._sweeper._sweep
 
 
 def kubernetes_deleted(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
     stored(monkeypatch, "provisioned")
-    found = kubernetes(seen(BAD), seen(GOOD), listed=False)
+    reconciler = kubernetes(seen(BAD), seen(GOOD), listed=False)
 
-    async def is_there(one: Seen) -> bool:
-        reports.of(one.id)
+    async def is_there(seen: Seen) -> bool:
+        reports.of(seen.id)
         return True
 
-    monkeypatch.setattr(found._maker, "is_there", is_there)
-    return found._sweeper._sweep
+    monkeypatch.setattr(reconciler._maker, "is_there", is_there)
+    return reconciler._sweeper._sweep
 
 
 def kubernetes_look(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
-    found = kubernetes(seen(BAD), seen(GOOD))
+    reconciler = kubernetes(seen(BAD), seen(GOOD))
 
     class Store:
         def __init__(self, *_: Any) -> None:
@@ -211,8 +211,8 @@ def kubernetes_look(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
 
     async def look() -> None:
         for id in (BAD, GOOD):
-            found._sweeper.look(id)
-        await found._sweeper._tasks.settled()
+            reconciler._sweeper.look(id)
+        await reconciler._sweeper._tasks.settled()
 
     return look
 
@@ -238,16 +238,16 @@ def aws(reports: Reports) -> AwsReconciler:
     )
 
 
-async def listed_once(found: AwsReconciler) -> None:
-    await found._list()
-    await found._tasks.settled()
+async def listed_once(reconciler: AwsReconciler) -> None:
+    await reconciler._list()
+    await reconciler._tasks.settled()
     await asyncio.sleep(0)
 
 
-def aws_status(found: AwsReconciler, status: str) -> None:
+def aws_status(reconciler: AwsReconciler, status: str) -> None:
     for id in (BAD, GOOD):
         details = {"capacityReservationId": id, "instanceCount": "1"}
-        found.booked.status_changed(
+        reconciler.booked.status_changed(
             id,
             StoredStatus(id=id, namespace="ns", name="w", status=status, seq=1, details=details),
             0.0,
@@ -255,44 +255,44 @@ def aws_status(found: AwsReconciler, status: str) -> None:
 
 
 def aws_revoke(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
-    found = aws(reports)
-    aws_status(found, "provisioned")
-    reporting(found._provider, monkeypatch, reports)
-    return lambda: listed_once(found)
+    reconciler = aws(reports)
+    aws_status(reconciler, "provisioned")
+    reporting(reconciler._provider, monkeypatch, reports)
+    return lambda: listed_once(reconciler)
 
 
 def aws_compare(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
-    found = aws(reports)
-    aws_status(found, "provisioned")
-    reporting(found._provider, monkeypatch, reports)
+    reconciler = aws(reports)
+    aws_status(reconciler, "provisioned")
+    reporting(reconciler._provider, monkeypatch, reports)
 
-    def revocation(one: Reservation, _: int) -> CapacityRevoked:
-        if one.id == BAD:
+    def revocation(reservation: Reservation, _: int) -> CapacityRevoked:
+        if reservation.id == BAD:
             raise ZeroDivisionError("a bug")
         return CapacityRevoked("gone")
 
     monkeypatch.setattr(reservations, "revocation", revocation)
-    return lambda: listed_once(found)
+    return lambda: listed_once(reconciler)
 
 
 def aws_answer(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
-    found = aws(reports)
+    reconciler = aws(reports)
     for id in (BAD, GOOD):
-        found.booked.begin_waiting(reservations.Booking(id, id, 1), 0.0)
+        reconciler.booked.begin_waiting(reservations.Booking(id, id, 1), 0.0)
 
-    def initial_answer(one: Reservation) -> Failed:
-        reports.of(one.id)
+    def initial_answer(reservation: Reservation) -> Failed:
+        reports.of(reservation.id)
         return Failed("gone")
 
     monkeypatch.setattr(reservations, "initial_answer", initial_answer)
-    return lambda: listed_once(found)
+    return lambda: listed_once(reconciler)
 
 
 def aws_sweep(monkeypatch: pytest.MonkeyPatch, reports: Reports) -> Run:
-    found = aws(reports)
-    aws_status(found, "cancelled")
+    reconciler = aws(reports)
+    aws_status(reconciler, "cancelled")
     monkeypatch.setattr(Reservation, "costs", True)
-    return lambda: listed_once(found)
+    return lambda: listed_once(reconciler)
 
 
 STEPS_OF_ALL = [
@@ -336,7 +336,7 @@ async def test_a_function_of_a_provider_that_raises_is_a_fault_and_is_called_aga
     with pytest.raises(ZeroDivisionError):
         await provider.free(Cancellation(id=BAD, namespace="ns", name="w"))
 
-    assert [(one.step, one.about) for one in faults.take()] == [
+    assert [(fault.step, fault.about) for fault in faults.take()] == [
         ("obtain capacity", f"request {BAD}"),
         ("free capacity", f"request {BAD}"),
     ]
@@ -352,7 +352,7 @@ async def test_a_function_of_a_provider_that_raises_is_a_fault_and_is_called_aga
         (ec2.STEPS, ec2.Ec2Error("Unavailable", "no")),
         (ledger.STEPS, Superseded("another one leads")),
     ],
-    ids=lambda one: type(one).__name__,
+    ids=lambda error: type(error).__name__,
 )
 async def test_an_error_that_a_provider_handles_is_no_fault(
     steps: ObjectSteps, error: Exception

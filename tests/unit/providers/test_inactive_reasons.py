@@ -11,21 +11,21 @@ from support.servers import within
 
 
 def test_classes_are_inactive_as_long_as_anything_does_not_work() -> None:
-    one, other = Provider("one"), Provider("other")
-    reasons = InactiveReasons((one, other))
+    provider, other = Provider("one"), Provider("other")
+    reasons = InactiveReasons((provider, other))
 
     reasons.begin("look", "no network")
     reasons.begin("make", "no rights")
-    assert (one.active, one.message) == (False, "no network; no rights")
-    assert other.message == one.message
+    assert (provider.active, provider.message) == (False, "no network; no rights")
+    assert other.message == provider.message
 
     reasons.end("look")
-    assert (one.active, one.message) == (False, "no rights")
+    assert (provider.active, provider.message) == (False, "no rights")
     assert reasons
     assert "make" in reasons
 
     reasons.end("make")
-    assert (one.active, one.message) == (True, "")
+    assert (provider.active, provider.message) == (True, "")
     assert not reasons
 
 

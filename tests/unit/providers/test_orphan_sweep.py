@@ -31,23 +31,23 @@ def stored(status: str, id: str = ID) -> StoredStatus:
 )
 def test_an_object_is_an_orphan_of(status: str | None, expected: bool) -> None:
     bus: Any = None
-    found = stored(status) if status is not None else None
-    assert OrphanSweep(bus, STEPS, ()).is_orphan(ID, found) is expected
-    assert not OrphanSweep(bus, STEPS, (), in_progress={ID}).is_orphan(ID, found)
+    request = stored(status) if status is not None else None
+    assert OrphanSweep(bus, STEPS, ()).is_orphan(ID, request) is expected
+    assert not OrphanSweep(bus, STEPS, (), in_progress={ID}).is_orphan(ID, request)
     only_cancelled = OrphanSweep(bus, STEPS, (), only_cancelled=True)
-    assert only_cancelled.is_orphan(ID, found) is (status == "cancelled")
+    assert only_cancelled.is_orphan(ID, request) is (status == "cancelled")
 
 
 async def test_a_sweep_removes_the_orphans_among_the_listed_objects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = {
+    requests = {
         id: StoredRequest("class", stored(status, id))
         for id, status in (("a", "cancelled"), ("b", "provisioned"))
     }
 
     async def read(*_: Any) -> dict[str, StoredRequest]:
-        return found
+        return requests
 
     monkeypatch.setattr(builtin, "stored_requests", read)
     bus: Any = None
@@ -58,6 +58,6 @@ async def test_a_sweep_removes_the_orphans_among_the_listed_objects(
 
     listed = [(id, lambda id=id: remove(id)) for id in ("a", "b", "unknown", "here")]
     sweep = OrphanSweep(bus, STEPS, ["class"], in_progress=["here"])
-    assert await sweep.sweep(listed) == found
+    assert await sweep.sweep(listed) == requests
 
     assert removed == ["a", "unknown"]

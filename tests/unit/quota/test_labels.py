@@ -10,8 +10,8 @@ from admittance.quota.labels import matches_node, selects, untolerated
 
 
 def needs(key: str, operator: str, *values: str) -> LabelSelector:
-    one = LabelSelectorRequirement(key=key, operator=operator, values=values)
-    return LabelSelector(match_expressions=(one,))
+    requirement = LabelSelectorRequirement(key=key, operator=operator, values=values)
+    return LabelSelector(match_expressions=(requirement,))
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,13 @@ async def test_a_process_with_a_blocked_event_loop_is_not_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(admin, "ANSWER_SECONDS", 0.05)
-    found: list[tuple[int, str]] = []
+    answers: list[tuple[int, str]] = []
     async with admin_port(settings()) as port:
         assert port is not None
-        asking = threading.Thread(target=lambda: found.append(ask(port, "/livez")))
+        asking = threading.Thread(target=lambda: answers.append(ask(port, "/livez")))
         asking.start()
         asking.join()  # blocks the event loop until the answer is there
-    [(status, text)] = found
+    [(status, text)] = answers
     assert status == 503
     assert text == "the event loop of the process has not answered for 0.05 s\n"
 
@@ -82,10 +82,10 @@ async def test_readiness_names_each_service_that_is_not_ready() -> None:
 
 
 async def test_services_of_one_process_share_one_port() -> None:
-    one, other = Counter("ones", "Ones", ()), Counter("others", "Others", ())
-    one.add(())
+    first, other = Counter("ones", "Ones", ()), Counter("others", "Others", ())
+    first.add(())
     other.add(())
-    async with admin_port(settings()) as port, show_metrics(settings(), one):
+    async with admin_port(settings()) as port, show_metrics(settings(), first):
         async with show_metrics(settings(), other):
             both = (await asked(port, "/metrics"))[1].splitlines()
         alone = (await asked(port, "/metrics"))[1].splitlines()
@@ -118,12 +118,12 @@ async def test_clients_that_send_nothing_are_limited(monkeypatch: pytest.MonkeyP
         silent = [socket.create_connection(port.address, timeout=30) for _ in range(2)]
         third = await asyncio.to_thread(socket.create_connection, port.address, 30)
         assert await asyncio.to_thread(third.recv, 1) == b""
-        for one in silent:
-            one.shutdown(socket.SHUT_WR)
+        for client in silent:
+            client.shutdown(socket.SHUT_WR)
             # The end of an answer makes room for another client.
             assert await asyncio.to_thread(port._server._room.acquire, timeout=30)
-        for one in (*silent, third):
-            one.close()
+        for client in (*silent, third):
+            client.close()
 
 
 async def test_a_port_in_use_is_reported() -> None:

@@ -31,15 +31,15 @@ def test_variables_apply_where_no_option_is_given() -> None:
 
 
 def test_a_login_by_option_replaces_the_login_of_the_variables() -> None:
-    found = connection_options(ENV, given={"creds": "/mine", "tls_ca": "/other"})
-    assert found == ConnectionOptions(creds="/mine", tls_ca="/other", tls_first=True)
-    found = connection_options(ENV, given={"user": "eve"})
-    assert (found.user, found.password) == ("eve", "secret")
+    options = connection_options(ENV, given={"creds": "/mine", "tls_ca": "/other"})
+    assert options == ConnectionOptions(creds="/mine", tls_ca="/other", tls_first=True)
+    options = connection_options(ENV, given={"user": "eve"})
+    assert (options.user, options.password) == ("eve", "secret")
 
 
 def test_a_login_in_a_given_url_replaces_the_login_of_the_variables() -> None:
-    found = connection_options(ENV, url="nats://eve:x@host")
-    assert found == ConnectionOptions(tls_ca="/ca", tls_first=True)
+    options = connection_options(ENV, url="nats://eve:x@host")
+    assert options == ConnectionOptions(tls_ca="/ca", tls_first=True)
     assert connection_options(ENV, url="nats://host").user == "ada"
 
 

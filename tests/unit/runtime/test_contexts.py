@@ -42,8 +42,8 @@ def test_writing_a_context_follows_no_symbolic_link(tmp_path: Path) -> None:
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
     env = {"XDG_CONFIG_HOME": str(tmp_path)}
-    for one in (WORK, HOME):
-        contexts.write(env, one)
+    for folder in (WORK, HOME):
+        contexts.write(env, folder)
     return env
 
 
@@ -107,9 +107,9 @@ def test_the_folder_of_contexts_follows_the_xdg_rules(tmp_path: Path) -> None:
 
 
 def test_only_their_owner_may_read_contexts(env: dict[str, str], tmp_path: Path) -> None:
-    files = [one for one in tmp_path.rglob("*") if one.is_file()]
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(files) == 3
-    assert {stat.S_IMODE(one.stat().st_mode) for one in files} == {0o600}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
 @pytest.mark.parametrize(

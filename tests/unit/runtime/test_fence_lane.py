@@ -26,7 +26,7 @@ class Stream:
         self.error: Exception | None = None
 
     async def send(self, messages: Sequence[Outgoing]) -> Outcomes:
-        self.batches.append([one.subject for one in messages])
+        self.batches.append([message.subject for message in messages])
         await self.free.wait()
         error, self.error = self.error, None
         if error is not None:
@@ -63,9 +63,9 @@ async def test_a_failed_batch_fails_its_messages_and_not_the_next_ones() -> None
     stream = Stream()
     stream.error = Unavailable("gone")
     lane = FenceLane(stream.send, stream.end, most=1)
-    one, two = (asyncio.create_task(lane.put([message(name)])) for name in "ab")
+    first, two = (asyncio.create_task(lane.put([message(name)])) for name in "ab")
     await asyncio.sleep(0)
     stream.free.set()
     with pytest.raises(Unavailable, match="gone"):
-        await within(one)
+        await within(first)
     assert await within(two) == [2]

@@ -32,9 +32,9 @@ def text(*metrics: Metric, prefix: str = PREFIX) -> str:
 def parsed(*metrics: Metric) -> dict[Series, float]:
     families = text_string_to_metric_families(text(*metrics))
     return {
-        (one.name, tuple(sorted(one.labels.items()))): one.value
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -47,14 +47,14 @@ def test_counters_and_histograms_are_read_by_prometheus() -> None:
     waits = Histogram("wait_seconds", "Waits", ())
     for seconds in (0.0, 10, 11, 10_000_000):
         waits.observe((), seconds)
-    found = parsed(counter, waits)
-    assert found["admittance_things_total", (("kind", "a"),)] == 3
-    assert found["admittance_things_total", (("kind", strange),)] == 1
+    samples = parsed(counter, waits)
+    assert samples["admittance_things_total", (("kind", "a"),)] == 3
+    assert samples["admittance_things_total", (("kind", strange),)] == 1
     buckets = {"0.01": 1, "10": 2, "30": 3, "604800": 3, "+Inf": 4}
     for bound, count in buckets.items():
-        assert found["admittance_wait_seconds_bucket", (("le", bound),)] == count
-    assert found["admittance_wait_seconds_count", ()] == 4
-    assert found["admittance_wait_seconds_sum", ()] == 10_000_021
+        assert samples["admittance_wait_seconds_bucket", (("le", bound),)] == count
+    assert samples["admittance_wait_seconds_count", ()] == 4
+    assert samples["admittance_wait_seconds_sum", ()] == 10_000_021
 
 
 def test_a_histogram_shows_each_change_since_the_last_scrape() -> None:
@@ -83,11 +83,11 @@ def test_the_number_of_series_is_limited() -> None:
 
 
 def test_a_gauge_is_read_at_each_scrape() -> None:
-    found: dict[Labels, float] = {("a",): 1, ("b",): 1}
-    gauges = Gauges((gauge("open", "Open ones", ("queue",)),), lambda: {"open": found})
+    values: dict[Labels, float] = {("a",): 1, ("b",): 1}
+    gauges = Gauges((gauge("open", "Open ones", ("queue",)),), lambda: {"open": values})
     assert parsed(gauges)["admittance_open", (("queue", "a"),)] == 1
-    found[("a",)] = 2
-    del found[("b",)]
+    values[("a",)] = 2
+    del values[("b",)]
     assert parsed(gauges) == {("admittance_open", (("queue", "a"),)): 2}
 
 
@@ -104,11 +104,11 @@ def test_a_gauge_is_read_again_if_its_state_changes_meanwhile() -> None:
 
 
 def test_series_of_one_name_from_two_services_stand_together() -> None:
-    one = gauge("leads", "Whether it leads", ("service",))
+    first = gauge("leads", "Whether it leads", ("service",))
     shown = text(
-        Gauges((one,), lambda: {"leads": {("a",): 1}}),
+        Gauges((first,), lambda: {"leads": {("a",): 1}}),
         Gauges((gauge("other", "Other"),), lambda: {"other": {(): 5}}),
-        Gauges((one,), lambda: {"leads": {("b",): 0}}),
+        Gauges((first,), lambda: {"leads": {("b",): 0}}),
         prefix="kueue_",
     )
     lines = [line for line in shown.splitlines() if not line.startswith("#")]
@@ -128,8 +128,8 @@ def test_a_counter_shows_zero_before_its_first_event() -> None:
     letters.begin(("Undecodable",))
     letters.add(("Undecodable",))
     letters.begin(("Undecodable",))
-    found = parsed(conflicts, letters, Histogram("size", "Sizes", ()))
-    assert found["admittance_conflicts_total", ()] == 0
-    assert found["admittance_letters_total", (("reason", "Invalid"),)] == 0
-    assert found["admittance_letters_total", (("reason", "Undecodable"),)] == 1
-    assert found["admittance_size_count", ()] == 0
+    samples = parsed(conflicts, letters, Histogram("size", "Sizes", ()))
+    assert samples["admittance_conflicts_total", ()] == 0
+    assert samples["admittance_letters_total", (("reason", "Invalid"),)] == 0
+    assert samples["admittance_letters_total", (("reason", "Undecodable"),)] == 1
+    assert samples["admittance_size_count", ()] == 0

@@ -38,25 +38,25 @@ def taken() -> list[tuple[str, str]]:
 
 
 def test_a_fault_is_logged_once_counted_always_and_shown_by_doctor() -> None:
-    found = ObjectFaults()
+    faults_found = ObjectFaults()
     with capture_logs() as logs:
         for name in ("a", "a", "b", "c", "d", "e"):
-            reason = found.record("runner", "plan a job", f"run {name}", KeyError("x\ny"))
+            reason = faults_found.record("runner", "plan a job", f"run {name}", KeyError("x\ny"))
     assert reason == "KeyError: 'x\\ny'"
-    assert [one["about"] for one in logs] == ["run a", "run b", "run c", "run d", "run e"]
+    assert [line["about"] for line in logs] == ["run a", "run b", "run c", "run d", "run e"]
     assert isinstance(logs[0]["exc_info"], KeyError)
-    assert found.counter.values[()] == 6
-    [finding] = found.findings()
+    assert faults_found.counter.values[()] == 6
+    [finding] = faults_found.findings()
     assert (finding.state, finding.what) == ("wrong", "faults of runner")
     assert "run e (plan a job: KeyError" in finding.found
     assert finding.found.endswith("; and 2 more")
-    assert (len(found.take()), found.findings()) == (5, [])
+    assert (len(faults_found.take()), faults_found.findings()) == (5, [])
 
 
 def test_faults_of_the_process_are_among_its_findings_and_metrics() -> None:
-    assert [one for one in own_findings() if one.what.startswith("faults")] == []
+    assert [finding for finding in own_findings() if finding.what.startswith("faults")] == []
     faults.record("runner", "plan a job", "run a", KeyError("x"))
-    assert [one.what for one in own_findings() if one.what.startswith("faults")] == [
+    assert [finding.what for finding in own_findings() if finding.what.startswith("faults")] == [
         "faults of runner"
     ]
     assert len(taken()) == 1
@@ -98,7 +98,7 @@ def test_a_family_that_raises_keeps_no_other_from_its_acts(
         "good-variant-a",
         "good-variant-b",
     }
-    assert [one.about for one in errors] == ["family ns/bad"]
+    assert [error.about for error in errors] == ["family ns/bad"]
     assert table.families.states()["unreadable"] == 1
     with pytest.raises(AssertionError, match="a bug"):
         SteppedVariants().offer("a", "b").local_queue().workload("bad").families.orders(NOON)
@@ -115,7 +115,7 @@ def test_a_schedule_that_raises_keeps_no_other_from_the_bus(
     sent: list[str] = []
 
     async def publish(messages: Sequence[Outgoing]) -> list[int]:
-        sent.extend(one.subject for one in messages)
+        sent.extend(message.subject for message in messages)
         return [1 for _ in messages]
 
     outcomes: dict[str, str] = {}
@@ -144,10 +144,10 @@ def test_a_fact_without_spans_by_a_bug_keeps_no_other_from_its_trace() -> None:
 
     exporter = TraceExporter.__new__(TraceExporter)
     exporter.traces = SimpleNamespace(read=read)  # type: ignore[assignment]
-    found = [
+    spans = [
         asyncio.run(exporter._spans(Delivery(subject, b"", {}, 1))) for subject in ("bad", "good")
     ]
-    assert found == [[], ["span"]]
+    assert spans == [[], ["span"]]
     assert taken() == [("telemetry", "fact bad")]
 
 

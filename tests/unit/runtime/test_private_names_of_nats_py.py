@@ -94,7 +94,7 @@ def test_the_list_has_the_private_names_that_the_module_uses() -> None:
 
 def test_no_other_module_uses_a_private_name_of_nats_py() -> None:
     any_of_theirs = re.compile(rf"\.(?:{'|'.join(theirs())})\b")
-    found = [
+    used = [
         f"{path.relative_to(ROOT)}:{line} {name}"
         for room in ("libs", "services")
         for path in (ROOT / room).rglob("*.py")
@@ -102,4 +102,4 @@ def test_no_other_module_uses_a_private_name_of_nats_py() -> None:
         for name, line in private_names(path, of_self=path.name in DERIVED)
         if name in theirs()
     ]
-    assert not found
+    assert not used

@@ -8,7 +8,10 @@ from admittance.runtime.bus import streams
 
 
 def made(replicas: int) -> dict[str, dict[str, Any] | None]:
-    return {one.name: {**one.required, **one.adjustable} for one in streams.all_streams(replicas)}
+    return {
+        stream.name: {**stream.required, **stream.adjustable}
+        for stream in streams.all_streams(replicas)
+    }
 
 
 def test_streams_with_three_replicas_each_have_no_problems() -> None:
@@ -16,15 +19,15 @@ def test_streams_with_three_replicas_each_have_no_problems() -> None:
 
 
 def test_a_stream_with_fewer_replicas_than_the_others_is_reported() -> None:
-    found = made(3)
-    found["ADMITTANCE"] = made(1)["ADMITTANCE"]
-    [problem] = streams.problems(found)
+    configs = made(3)
+    configs["ADMITTANCE"] = made(1)["ADMITTANCE"]
+    [problem] = streams.problems(configs)
     assert (problem.stream, problem.found) == ("ADMITTANCE", "num_replicas is 1, 3 is needed")
     assert problem.todo == "`nats stream edit ADMITTANCE --replicas 3`"
 
 
 def test_missing_streams_are_reported_without_other_problems() -> None:
-    found: dict[str, dict[str, Any] | None] = {**made(1), "ADMITTANCE": None}
-    assert [(one.stream, one.found) for one in streams.problems(found)] == [
+    configs: dict[str, dict[str, Any] | None] = {**made(1), "ADMITTANCE": None}
+    assert [(problem.stream, problem.found) for problem in streams.problems(configs)] == [
         ("ADMITTANCE", "missing")
     ]

@@ -17,7 +17,8 @@ def stream(store: Path, account: str, name: str = "ADMITTANCE") -> Path:
 
 def content(store: Path) -> dict[str, str]:
     return {
-        str(one.relative_to(store / "jetstream")): one.read_text() for one in store.rglob("*.inf")
+        str(file.relative_to(store / "jetstream")): file.read_text()
+        for file in store.rglob("*.inf")
     }
 
 

@@ -12,18 +12,18 @@ from admittance.runtime.process.settings import Settings
 
 def test_arguments_come_before_variables_and_these_before_defaults() -> None:
     env = {"ADMIT_NATS_URL": "nats://env:1", "ADMIT_DATA_DIR": "/env", "ADMIT_LOG": "json"}
-    found = Settings.from_env("runner", env=env, url="nats://argument:1")
-    assert found.url == "nats://argument:1"
-    assert found.data_dir == Path("/env")
-    assert found.json_logs is True
-    assert (found.replicas, found.log_days) == (1, 0)
+    settings = Settings.from_env("runner", env=env, url="nats://argument:1")
+    assert settings.url == "nats://argument:1"
+    assert settings.data_dir == Path("/env")
+    assert settings.json_logs is True
+    assert (settings.replicas, settings.log_days) == (1, 0)
     assert Settings.from_env("runner", env={}).url == "nats://127.0.0.1:4222"
 
 
 def test_an_instance_is_a_token_and_new_ones_differ() -> None:
     assert Settings.from_env("runner", env={"ADMIT_INSTANCE": "host.one"}).instance == "host_one"
-    one = Settings.from_env("runner", env={}).instance
-    assert one != Settings.from_env("runner", env={}).instance
+    instance = Settings.from_env("runner", env={}).instance
+    assert instance != Settings.from_env("runner", env={}).instance
 
 
 @pytest.mark.parametrize(

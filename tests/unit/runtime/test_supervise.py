@@ -62,7 +62,7 @@ async def test_a_connection_lost_inside_the_client_is_no_crash(
 
     with capture_logs() as logged:
         await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
-    told = [one["event"] for one in logged if one["event"].startswith("service_")]
+    told = [line["event"] for line in logged if line["event"].startswith("service_")]
     assert told == ["service_interrupted", "service_crashed"]
 
 

@@ -71,7 +71,7 @@ async def test_a_background_task_is_kept_until_it_ends_and_found_by_its_key() ->
     task = tasks.start(work(), name="work", key="a")
     assert "a" in tasks
     assert tasks.get("a") is task
-    assert [one.get_name() for one in tasks] == ["work"]
+    assert [task.get_name() for task in tasks] == ["work"]
     ended.set()
     await tasks.settled(60)
     await asyncio.sleep(0)
@@ -174,13 +174,13 @@ async def test_no_cancellation_is_lost_that_comes_with_the_event(turns: int) -> 
 
 def test_the_product_does_not_use_wait_for() -> None:
     """`asyncio.wait_for` of Python 3.11 can lose a cancellation; `asyncio.timeout` cannot."""
-    found = {
+    uses = {
         path.relative_to(ROOT).as_posix()
         for room in ("libs", "services")
         for path in (ROOT / room).rglob("*.py")
         if "asyncio.wait_for(" in path.read_text()
     }
-    assert found == WAIT_ONCE.keys()
+    assert uses == WAIT_ONCE.keys()
 
 
 OWN_TASKS = {
@@ -193,10 +193,10 @@ OWN_TASKS = {
 def test_tasks_in_the_background_have_one_owner() -> None:
     """A set or dictionary of tasks would need its own callbacks for errors and for the end."""
     own = re.compile(r"\b(?:set\[asyncio\.Task|dict\[(?:\w+, )?asyncio\.Task)")
-    found = {
+    uses = {
         path.relative_to(ROOT).as_posix()
         for room in ("libs", "services")
         for path in (ROOT / room).rglob("*.py")
         if own.search(path.read_text())
     }
-    assert found == OWN_TASKS.keys()
+    assert uses == OWN_TASKS.keys()

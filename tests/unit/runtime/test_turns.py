@@ -28,7 +28,7 @@ async def test_answers_of_namespaces_and_other_work_take_turns() -> None:
         for namespace in [*["greedy"] * 50, "quiet"]
     ]
     await asyncio.gather(working, *asked)
-    answered = [one for one in order if one != "work"]
+    answered = [turn for turn in order if turn != "work"]
     assert answered.index("quiet") <= 2
     assert not any(pair == ("greedy", "greedy") for pair in pairwise(order))
 

@@ -60,8 +60,8 @@ def test_an_unknown_variable_is_refused_with_the_near_name(name: str, said: str)
 
 def test_a_program_with_variables_of_its_own_refuses_misspelled_ones_only() -> None:
     assert unknown_variable({"ADMIT_BUDGET_EUR": "5", "ADMITTED": "1"}, own=True) == ""
-    found = unknown_variable({"ADMIT_BEAT_SECOND": "5"}, own=True)
-    assert found.endswith("did you mean ADMIT_BEAT_SECONDS?")
+    unknown = unknown_variable({"ADMIT_BEAT_SECOND": "5"}, own=True)
+    assert unknown.endswith("did you mean ADMIT_BEAT_SECONDS?")
 
 
 def test_a_command_refuses_an_unknown_variable(

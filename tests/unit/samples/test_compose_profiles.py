@@ -29,14 +29,18 @@ OF_OURS = (["commands"], ["observability"])
 def of_samples() -> dict[str, dict[str, Any]]:
     """Outside programs; services of Admittance are recognised by their names."""
     return {
-        name: one
-        for name, one in SERVICES.items()
-        if "entrypoint" in one and one.get("profiles", ["commands"]) not in OF_OURS
+        name: service
+        for name, service in SERVICES.items()
+        if "entrypoint" in service and service.get("profiles", ["commands"]) not in OF_OURS
     }
 
 
 def of_ours() -> dict[str, dict[str, Any]]:
-    return {name: one for name, one in SERVICES.items() if one.get("command", [""])[0] == "serve"}
+    return {
+        name: service
+        for name, service in SERVICES.items()
+        if service.get("command", [""])[0] == "serve"
+    }
 
 
 @pytest.mark.parametrize("name", sorted(of_ours()))
@@ -47,27 +51,27 @@ def test_compose_services_have_the_names_that_the_command_accepts(name: str) -> 
 
 def test_every_service_is_in_compose_and_some_have_a_profile() -> None:
     assert set(services.SERVICES) == set(of_ours())
-    for name, one in of_ours().items():
+    for name, service in of_ours().items():
         _, provider, profile = name.partition("provider-")
         own = [profile] if provider else ["observability"] if name == "telemetry" else []
-        assert one.get("profiles", []) == own, name
+        assert service.get("profiles", []) == own, name
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_containers_have_minimal_rights_limits_and_short_logs(name: str) -> None:
-    one = SERVICES[name]
-    assert one["read_only"]
-    assert one["cap_drop"] == ["ALL"]
-    assert one["security_opt"] == ["no-new-privileges:true"]
-    assert one["logging"]["options"].keys() == {"max-size", "max-file"}
-    if one.get("profiles") != ["commands"]:
-        assert one["mem_limit"]
-        assert one["pids_limit"]
+    service = SERVICES[name]
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+    if service.get("profiles") != ["commands"]:
+        assert service["mem_limit"]
+        assert service["pids_limit"]
 
 
 def test_each_container_that_connects_has_a_user_and_its_own_secret() -> None:
     users = {user.name: user for user in container_users(clock.now())}
-    given = {name: one["secrets"] for name, one in SERVICES.items() if "secrets" in one}
+    given = {name: service["secrets"] for name, service in SERVICES.items() if "secrets" in service}
     named = {name: "admin" if name == "admit" else name for name in given}
     assert set(named.values()) == COMPOSE["secrets"].keys()
     assert users.keys() == {*COMPOSE["secrets"], *CLUSTERED["secrets"]}
@@ -81,12 +85,14 @@ def test_each_container_that_connects_has_a_user_and_its_own_secret() -> None:
 
 
 def test_services_of_a_cluster_know_all_servers_and_share_the_limits_of_one() -> None:
-    for name, one in CLUSTERED["services"].items():
+    for name, service in CLUSTERED["services"].items():
         if name.startswith("nats"):
-            assert one["environment"] == {"NATS_NAME": name}
+            assert service["environment"] == {"NATS_NAME": name}
             continue
-        servers = one["environment"]["ADMIT_NATS_URL"].split(",")
-        assert servers == [f"nats://{one}:4222" for one in CLUSTER_SERVERS][: len(servers)], name
+        servers = service["environment"]["ADMIT_NATS_URL"].split(",")
+        assert servers == [f"nats://{server}:4222" for server in CLUSTER_SERVERS][: len(servers)], (
+            name
+        )
     changed = {"environment", "hostname", "secrets", "volumes", "depends_on", "ports", "command"}
     for copy, original in (("nats-2", "nats"), ("nats-3", "nats"), ("runner-2", "runner")):
         ours, theirs = CLUSTERED["services"][copy], SERVICES[original]
@@ -111,9 +117,9 @@ def test_every_knob_is_in_the_example_of_settings_with_its_default() -> None:
     used = dict(re.findall(r"\$\{([A-Z_0-9]+):-([^}]*)\}", "".join(texts)))
     passed = {
         key
-        for one in SERVICES.values()
-        if isinstance(one.get("environment"), dict)
-        for key, value in one["environment"].items()
+        for service in SERVICES.values()
+        if isinstance(service.get("environment"), dict)
+        for key, value in service["environment"].items()
         if value is None
     }
     assert {name: listed.get(name) for name in used} == used
@@ -124,13 +130,13 @@ def test_every_knob_is_in_the_example_of_settings_with_its_default() -> None:
 def test_a_container_gets_every_variable_of_its_providers_page(name: str) -> None:
     page = (ROOT / "deploy" / "samples" / "providers" / name / "README.md").read_text()
     told = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `ADMIT_")]
-    wanted = {one for cell in told for one in re.findall(r"ADMIT_[A-Z_]+", cell)}
+    wanted = {variable for cell in told for variable in re.findall(r"ADMIT_[A-Z_]+", cell)}
     assert wanted
     assert wanted <= set(SERVICES[f"provider-{name}"]["environment"])
 
 
 def test_the_image_of_all_is_built_by_one() -> None:
-    built = [name for name, one in SERVICES.items() if one["image"] == "admittance"]
+    built = [name for name, service in SERVICES.items() if service["image"] == "admittance"]
     commands = {name for name in built if SERVICES[name].get("profiles") == ["commands"]}
     assert commands == {"auth", "admit"}  # started alone
     others = set(built) - commands
@@ -141,7 +147,7 @@ def test_the_image_of_all_is_built_by_one() -> None:
 
 def test_every_sample_has_the_profile_of_its_name() -> None:
     samples = {folder.name for folder in CHECKS.iterdir() if (folder / "manifests.yaml").exists()}
-    profiles = {profile for one in of_samples().values() for profile in one["profiles"]}
+    profiles = {profile for sample in of_samples().values() for profile in sample["profiles"]}
     assert samples - profiles == {"allowance"}  # of the demo
     assert profiles <= samples
 
@@ -162,17 +168,17 @@ def test_what_a_profile_starts_is_in_the_image(name: str) -> None:
 
 
 def test_samples_start_only_on_request_and_with_minimal_rights() -> None:
-    for name, one in of_samples().items():
-        assert one["read_only"], name
-        assert one["cap_drop"] == ["ALL"], name
-        assert all(port.startswith("127.0.0.1:") for port in one.get("ports", ())), name
+    for name, sample in of_samples().items():
+        assert sample["read_only"], name
+        assert sample["cap_drop"] == ["ALL"], name
+        assert all(port.startswith("127.0.0.1:") for port in sample.get("ports", ())), name
 
 
 def test_the_sample_s_prometheus_scrapes_the_sample_s_meters() -> None:
     config = yaml.safe_load((CHECKS / "budget" / "prometheus" / "prometheus.yml").read_text())
     [target] = config["scrape_configs"][0]["static_configs"][0]["targets"]
     service, _, port = target.partition(":")
-    assert any(one.endswith(f":{port}") for one in SERVICES[service]["ports"])
+    assert any(target.endswith(f":{port}") for target in SERVICES[service]["ports"])
     manifests = (CHECKS / "budget" / "manifests.yaml").read_text()
     [url] = re.findall(r"prometheus: http://(\w+):(\d+)", manifests)
     assert any(one.endswith(f":{url[1]}") for one in SERVICES[url[0]]["ports"])

@@ -18,7 +18,7 @@ STORIES = sorted(FAMILIES.glob("story-*.yaml"))
 
 
 def test_every_story_has_its_example() -> None:
-    assert [one.stem for one in STORIES] == [f"story-{number}" for number in range(1, 8)]
+    assert [story.stem for story in STORIES] == [f"story-{number}" for number in range(1, 8)]
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
@@ -26,8 +26,8 @@ def test_a_story_brings_all_that_it_needs(path: Path) -> None:
     documents = read(path.read_text(), path.name)
     assert all(document.warnings == () for document in documents)
     manifests = [document.manifest for document in documents]
-    names = {(one.kind, one.metadata.name) for one in manifests}
-    [queue] = [one for one in manifests if isinstance(one, ClusterQueue)]
+    names = {(manifest.kind, manifest.metadata.name) for manifest in manifests}
+    [queue] = [manifest for manifest in manifests if isinstance(manifest, ClusterQueue)]
     assert queue.metadata.name == path.stem
     offered = [flavor for group in queue.spec.resource_groups for flavor in group.flavors]
     assert {name for kind, name in names if kind == "ResourceFlavor"} == {f.name for f in offered}
@@ -35,19 +35,19 @@ def test_a_story_brings_all_that_it_needs(path: Path) -> None:
     assert {name for kind, name in names if kind == "AdmissionCheck"} == checks
     rules = rules_of(queue.spec)
     assert rules is not None
-    jobs = [one for one in manifests if isinstance(one, Workload | Job)]
+    jobs = [manifest for manifest in manifests if isinstance(manifest, Workload | Job)]
     assert jobs
     assert jobs[-1].metadata.name == path.stem.replace("story", "train")
-    for one in jobs:
+    for job in jobs:
         queue_name = (
-            one.spec.queue_name
-            if isinstance(one, Workload)
-            else one.metadata.labels.get(QUEUE_LABEL)
+            job.spec.queue_name
+            if isinstance(job, Workload)
+            else job.metadata.labels.get(QUEUE_LABEL)
         )
         assert ("LocalQueue", queue_name) in names
-        if isinstance(one, Workload) and one.spec.admission_constraints is not None:
+        if isinstance(job, Workload) and job.spec.admission_constraints is not None:
             # Another job, which blocks just one variant.
-            allowed = frozenset(one.spec.admission_constraints.allowed_resource_flavors or ())
+            allowed = frozenset(job.spec.admission_constraints.allowed_resource_flavors or ())
             assert len(rules.tags_within(allowed)) == 1
 
 
@@ -58,5 +58,5 @@ def test_no_sample_changes_a_flavor_of_another_one() -> None:
             if isinstance(value, dict) and value.get("kind") == "ResourceFlavor":
                 specs.setdefault(value["metadata"]["name"], []).append(value.get("spec"))
     assert len(specs["spot"]) >= 3
-    for name, found in specs.items():
-        assert all(spec == found[0] for spec in found), name
+    for name, flavor_specs in specs.items():
+        assert all(spec == flavor_specs[0] for spec in flavor_specs), name

@@ -72,9 +72,9 @@ def test_a_value_at_its_limit_is_accepted() -> None:
 
 
 def test_foreign_details_are_cut_to_the_limits() -> None:
-    found = fitting_details({"long": "x" * (VALUE_MAX + 1), **LONG, "last": "short"})
-    assert list(found) == ["key-0", "key-1", "key-2", "last"]
-    assert Provisioned(details=found).details == found
+    details = fitting_details({"long": "x" * (VALUE_MAX + 1), **LONG, "last": "short"})
+    assert list(details) == ["key-0", "key-1", "key-2", "last"]
+    assert Provisioned(details=details).details == details
     assert len(fitting_details({str(number): "" for number in range(100)})) == DETAILS_MAX
 
 

@@ -110,6 +110,6 @@ def test_a_heartbeat_accepts_any_message(message: str) -> None:
     controller.inactive(message, check="c")
     controller.activity.bad_parameters("d", message)
     told = controller.activity.beat("i", "p").checks
-    assert {len(one.message.encode()) <= 4 * HEARTBEAT_MESSAGE_MAX for one in told.values()} == {
-        True
-    }
+    assert {
+        len(heartbeat.message.encode()) <= 4 * HEARTBEAT_MESSAGE_MAX for heartbeat in told.values()
+    } == {True}

@@ -48,7 +48,7 @@ def test_tests_that_fail_without_a_change_end_the_run(root: Path) -> None:
 
 
 def test_one_change_is_made_at_a_time(root: Path) -> None:
-    texts = [changed_text(root, one) for one in mutants_of(root, Path(CORE))]
+    texts = [changed_text(root, mutant) for mutant in mutants_of(root, Path(CORE))]
     assert [text.splitlines()[1].strip() for text in texts] == [
         "return age is not None or age > 3",
         "return age is None and age > 3",
@@ -85,4 +85,6 @@ def test_every_core_has_modules_and_tests() -> None:
     root = Path(__file__).parents[3]
     cores = {path.parts[2].removesuffix(".py") for path in modules(root)}
     assert cores == set(TESTS)
-    assert [at for at in TESTS.values() for one in at if not (root / "tests" / one).is_dir()] == []
+    assert [
+        at for at in TESTS.values() for folder in at if not (root / "tests" / folder).is_dir()
+    ] == []

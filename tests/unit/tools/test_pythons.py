@@ -28,7 +28,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_versions_are_those_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    said = [one.rpartition(" ")[2] for one in project["classifiers"] if "Python :: 3." in one]
+    said = [
+        classifier.rpartition(" ")[2]
+        for classifier in project["classifiers"]
+        if "Python :: 3." in classifier
+    ]
     assert list(pythons.VERSIONS) == said
     assert project["requires-python"] == f">={pythons.VERSIONS[0]}"
 

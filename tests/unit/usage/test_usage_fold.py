@@ -66,27 +66,27 @@ class Store:
 
 def totals(runs: Iterable[Run]) -> Counter[tuple[str, ...]]:
     """The plain sum over runs, of which the last report of each admission counts."""
-    found: Counter[tuple[str, ...]] = Counter()
+    totals_found: Counter[tuple[str, ...]] = Counter()
     for run in {run.key: run for run in runs}.values():
         owner = (run.cluster_queue, run.namespace, run.queue, run.user)
-        found[(*owner, "", run.outcome)] += 1
-        found[(*owner, "", "waited")] += run.waited_seconds
+        totals_found[(*owner, "", run.outcome)] += 1
+        totals_found[(*owner, "", "waited")] += run.waited_seconds
         for flavor, resource, booked in run.amounts:
-            found[(*owner, flavor, resource)] += booked * (run.until - run.since)
-    return +found
+            totals_found[(*owner, flavor, resource)] += booked * (run.until - run.since)
+    return +totals_found
 
 
 def summed(rows: dict[tuple[SummaryKey, RowKey], Counts]) -> Counter[tuple[str, ...]]:
-    found: Counter[tuple[str, ...]] = Counter()
+    sums: Counter[tuple[str, ...]] = Counter()
     for (about, row), counts in rows.items():
         owner = (about.cluster_queue, about.namespace, row.queue, row.user)
         for resource, used in counts.amounts.items():
-            found[(*owner, row.flavor, resource)] += used
+            sums[(*owner, row.flavor, resource)] += used
         if not row.flavor:
             for outcome in ("finished", "failed", "evicted"):
-                found[(*owner, "", outcome)] += getattr(counts, outcome)
-            found[(*owner, "", "waited")] += counts.wait_seconds
-    return +found
+                sums[(*owner, "", outcome)] += getattr(counts, outcome)
+            sums[(*owner, "", "waited")] += counts.wait_seconds
+    return +sums
 
 
 names = st.sampled_from(["a", "b"])
@@ -187,7 +187,7 @@ def test_a_report_after_a_restart_replaces_the_earlier_one() -> None:
 def test_a_run_is_split_at_midnight(
     since: int, until: int, found: list[tuple[str, int, bool]]
 ) -> None:
-    assert [(one.period.name, one.seconds, one.last) for one in parts(since, until)] == found
+    assert [(part.period.name, part.seconds, part.last) for part in parts(since, until)] == found
 
 
 def test_a_full_summary_counts_further_users_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,16 +210,16 @@ def test_a_report_counts_runs_once_and_amounts_by_flavor() -> None:
     store = Store()
     run = _run("w", MONTH_END, MONTH_END + 10, sequence=1)
     store.fold(store.leader([]), [run._replace(amounts=(("f", "cpu", 1), ("g", "gpu", 2)))])
-    found = {}
+    groups = {}
     for by in BY:
         report = UsageReport([by])
         for (about, row), counts in store.rows("day").items():
             report.add(about, [(row, counts)])
-        found[by] = [
+        groups[by] = [
             (group, counts.runs, dict(sorted(counts.amounts.items())))
             for group, counts in report.result()
         ]
-    assert found == {
+    assert groups == {
         "cluster-queue": [(("cq",), 1, {"cpu": 10, "gpu": 20})],
         "namespace": [(("ns.x",), 1, {"cpu": 10, "gpu": 20})],
         "queue": [(("ns.x/lq",), 1, {"cpu": 10, "gpu": 20})],
