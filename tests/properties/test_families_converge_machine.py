@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from admittance.api.workload import FAMILY_GATE, GatePosition
+from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family import changes_next, desired_variants
@@ -18,7 +18,7 @@ from admittance.variants.core import COALESCE, PATIENCE_MAX
 from admittance.workload.conditions import find, is_true
 from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
-from admittance.workload.stored import head
+from admittance.workload.stored import StoredWorkload, head
 from support.builders import a_condition, an_admission
 from support.cores.stepped_variants import NS, SteppedVariants
 from support.examples import examples
@@ -263,7 +263,6 @@ class FamiliesMachine(RuleBasedStateMachine):
             return
         active = [one for one in own.values() if head(one).active and not is_true(one, "Admitted")]
         blocked = [one for one in active if is_true(one, "BlockedOnPreemptionGates")]
-        gate = GatePosition(name=FAMILY_GATE, position="Open")
         # A variant that was not tried stops the walk; a delayed variant is skipped.
         waits = any(
             (reserved := find(one, "QuotaReserved")) is None
@@ -271,7 +270,11 @@ class FamiliesMachine(RuleBasedStateMachine):
             or find(one, "Requeued") is not None
             for one in active
         )
-        assert waits or all(gate in one.status.preemption_gates for one in blocked)
+        assert waits or all(self._is_open(one) for one in blocked)
+
+    def _is_open(self, variant: StoredWorkload) -> bool:
+        gates = variant.status.preemption_gates
+        return any((one.name, one.position) == (FAMILY_GATE, "Open") for one in gates)
 
     def _has_room(self, name: str, tag: str) -> bool:
         return f"{name}-variant-{tag}" not in self.table.stored

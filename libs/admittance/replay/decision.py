@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.kinds import OBJECT_KINDS
-from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import LogMessage
 from admittance.events import reasons
 from admittance.events.codec import Undecodable, decode
@@ -41,8 +39,7 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import remove_from_queue
 from admittance.scheduling.state.workload_info import Domain, InFlight, SavedCursor, WorkloadInfo
-from admittance.workload import stored
-from admittance.workload.bucket_reader import names_of
+from admittance.system.local_system import apply_entry
 
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
 """Fields of a decision that are not compared, because they describe how the decision was made, not
@@ -360,21 +357,10 @@ class _Rebuilt:
         for entry in entries:
             while waiting and waiting[0].decision.seen < entry.revision:
                 self._inflight += self.core.assume(waiting.popleft().decision)
-            self._read(entry)
+            apply_entry(self.core, entry, self.now)
         for one in waiting:
             self._inflight += self.core.assume(one.decision)
         self.core.seen(seen or decision.seen)
-
-    def _read(self, entry: BucketEntry) -> None:
-        prefix = entry.key.partition(".")[0]
-        value = entry.value
-        if prefix == "workload":
-            found = stored.decode(value) if value is not None else None
-            self.core.apply_workload(*names_of(entry.key), found, entry.revision, now=self.now)
-        elif prefix in OBJECT_KINDS:
-            manifest = decode_object(value).manifest if value is not None else None
-            names = names_of(entry.key)
-            self.core.apply_object(OBJECT_KINDS[prefix], *names, manifest, entry.revision)
 
     def repetition(
         self, differences: Iterable[str], made: Iterable[Any], turns: Iterable[Turn]

@@ -47,6 +47,20 @@ APPLIED: Final = SettledReply(outcome="applied")
 _usage = Reader(ConsumedUsage)
 
 
+def apply_entry(scheduler: Scheduler, entry: BucketEntry, now: datetime) -> None:
+    """Applies an entry of the bucket to a scheduler's core that gets nothing else."""
+    key, value, revision, _ = entry
+    prefix = key.partition(".")[0]
+    if prefix == WORKLOAD:
+        workload = stored.decode(value) if value is not None else None
+        scheduler.apply_workload(*names_of(key), workload, revision, now=now)
+    elif prefix == USAGE:
+        scheduler.apply_usage(*names_of(key), _usage(value) if value is not None else None)
+    elif prefix in OBJECT_KINDS:
+        manifest = decode_object(value).manifest if value is not None else None
+        scheduler.apply_object(OBJECT_KINDS[prefix], *names_of(key), manifest, revision)
+
+
 class LocalSystem:
     """The stored state, and the cores: ``controller``, ``scheduler``, ``families`` and ``timers``.
 
@@ -151,15 +165,8 @@ class LocalSystem:
     def restart_scheduler(self) -> None:
         """The scheduler starts anew and reads the bucket; all other cores continue."""
         self.scheduler = Scheduler(self.config)
-        for key, value, revision, _ in self.entries():
-            prefix = key.partition(".")[0]
-            if prefix == WORKLOAD:
-                workload = self.stored_workload(*names_of(key))
-                self.scheduler.apply_workload(*names_of(key), workload, revision, now=self.now)
-            elif prefix != USAGE:
-                self._schedule_object(key, revision)
-            elif value is not None:
-                self.scheduler.apply_usage(*names_of(key), _usage(value))
+        for entry in self.entries():
+            apply_entry(self.scheduler, entry, self.now)
         self.scheduler.seen(self.revision)
         self.own_all()
 
@@ -214,21 +221,12 @@ class LocalSystem:
         if kind is None:
             return
         namespace, name = names_of(key)
-        manifest = self._manifest(key)
+        kept = self.controller.objects.get(key)
+        manifest = kept.object if kept is not None else None
         self.scheduler.apply_object(kind, namespace, name, manifest, revision)
         self.families.apply_object(kind, namespace, name, manifest, self.now)
         if self._has_timers and kind == "AdmissionCheck":
             self.timers.apply_check(name, self.controller.queues.check(name), self.now)
-
-    def _schedule_object(self, key: str, revision: int) -> None:
-        kind = OBJECT_KINDS.get(key.partition(".")[0])
-        if kind is not None:
-            manifest = self._manifest(key)
-            self.scheduler.apply_object(kind, *names_of(key), manifest, revision)
-
-    def _manifest(self, key: str) -> Any:
-        kept = self.controller.objects.get(key)
-        return kept.object if kept is not None else None
 
     def _written(
         self,
