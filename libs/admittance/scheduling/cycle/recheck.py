@@ -320,7 +320,7 @@ def _search(
     victims: list[Victim] = []
     if lack and kept:
         victims = _fewest(kept, need)
-    elif lack and charge.queue.plan is not None:
+    elif lack:
         victims = cycle.search(charge.queue, workload).victims(need, dict.fromkeys(lack))
     charging.restore_planner_usage(state, domain, workload)
     return victims, short
@@ -345,11 +345,11 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
 
 def _may_preempt(workload: WorkloadInfo, victim: WorkloadInfo) -> bool:
     assert workload.charge is not None and victim.charge is not None
-    if victim.is_leaving:
-        return True
     queue, theirs = workload.charge.queue, victim.charge.queue
-    if queue.plan is None or theirs.node is None:
-        return False
+    if victim.is_leaving or theirs.node is None:
+        # A victim in a deleted queue holds nothing, so it is not needed.
+        return True
+    assert queue.plan is not None, "the queue admits the reservation"
     policy = queue.plan.policy
     if theirs is queue:
         return allows(policy.within, workload, victim)
@@ -361,17 +361,16 @@ def _fewest(victims: list[Victim], need: Need) -> list[Victim]:
     """Returns those of the planned victims that are still needed, after other planned victims have
     stopped. Leaves all usage unchanged."""
     left = list(victims)
-    for one in left:
-        remove_usage(one.workload)
-    if fits(need, borrowing=True):
-        for one in reversed(victims):
-            restore_usage(one.workload)
-            if len(left) > 1 and fits(need, borrowing=True):
-                left.remove(one)
-            else:
-                remove_usage(one.workload)
-    for one in left:
-        restore_usage(one.workload)
+    for victim in left:
+        remove_usage(victim.workload)
+    for victim in reversed(victims):
+        restore_usage(victim.workload)
+        if fits(need, borrowing=True):
+            left.remove(victim)
+        else:
+            remove_usage(victim.workload)
+    for victim in left:
+        restore_usage(victim.workload)
     return left
 
 

@@ -44,14 +44,14 @@ def ask(cores: SteppedCores, *checks: str, nominal: str = "10") -> None:
     )
 
 
-def two_victims(**checks: Any) -> SteppedCores:
+def two_victims(wants: str = "10", **checks: Any) -> SteppedCores:
     """Two that run, and one that is reserved in their place once its checks let it."""
     cores = configured_cores(**checks)
     run(cores, "v1", "5", priority=-1)
     run(cores, "v2", "5", priority=-1)
     cores.slow_jobs.update({"v1", "v2"})
     ask(cores, *checks)
-    cores.submit("j", "cq", "10", priority=1)
+    cores.submit("j", "cq", wants, priority=1)
     cores.settle()
     assert cores.phase("j") == "QuotaReserved"
     return cores
@@ -238,6 +238,15 @@ def test_a_planned_victim_that_is_protected_now_is_replaced() -> None:
 
 
 @pytest.mark.scenario("A25")
+def test_a_victim_that_is_stopping_stays_the_only_one_when_it_is_protected_later() -> None:
+    cores = two_victims(c="Anytime", wants="5")
+    (going,) = victims(cores)
+    cores.publish(facts.Reprioritized, going, priority=9)
+    cores.settle()
+    assert victims(cores) == [going]
+    assert len(cores.preempted()) == 1
+
+
 def test_without_planned_victims_none_are_preempted_on_demand() -> None:
     cores = configured_cores(c=DEFERS)
     run(cores, "v", "5", priority=-1)
