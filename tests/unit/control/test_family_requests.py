@@ -53,6 +53,16 @@ def test_a_parent_lists_its_variants_and_why_it_waits() -> None:
     assert [row.why for row in house.get().status.variants] == ["upgrade", "upgrade", "admitted"]
 
 
+def test_a_finished_parent_keeps_the_rows_of_variants_that_are_deleted_with_it() -> None:
+    controller = FamilyController(flavors=("a",)).family().assign("a")
+    controller.happens(facts.Deleted(namespace="ns", name=A))
+    commit = controller.fold_once([controller.logged_fact(facts.Finished(**J))])
+    written = {put.key: put.workload for put in commit.puts}
+    parent = written["workload.ns.j"]
+    assert parent is not None and written[f"workload.ns.{A}"] is None
+    assert [row.name for row in parent.status.variants] == [A]
+
+
 def test_a_priority_is_that_of_the_whole_family() -> None:
     house = FamilyController().family().happens(facts.Reprioritized(**J, priority=7))
     assert [head(one).priority for one in house.variants()] == [7, 7, 7]

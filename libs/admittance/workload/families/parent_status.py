@@ -23,7 +23,6 @@ from admittance.workload.conditions import (
     find,
     is_false,
     is_held,
-    is_true,
     pending_reason,
 )
 from admittance.workload.families.family_change import FamilyTransition
@@ -41,23 +40,17 @@ def update_parent_status(family: FamilyTransition, *, requested: bool = False) -
     """Updates the parent's status if another change writes the parent anyway, if an update was
     requested (``requested``), or if one of the times in the status changes."""
     parent = family.existing_parent()
-    states = [variant_state(one) for one in family.variants.values()]
-    done = is_true(parent, Type.FINISHED)
-    at = None
-    if not done:
-        at = changes_next(parent_state(parent), states, family.rules, family.now)
+    states = [variant_state(variant) for variant in family.variants.values()]
+    at = changes_next(parent_state(parent), states, family.rules, family.now)
     touched = family.touched(family.parent_name)
     desired = family.desired()
-    waits = parent.status.requeue_state if done else _wait(family, desired)
+    waits = _wait(family, desired)
     same = at == parent.status.next_change_at and waits == parent.status.requeue_state
     if not touched and not requested and same:
         return
     rows = rows_of(map(summary_of, family.variants.values()), desired)
-    if done:
-        # Variants that finished earlier are not loaded, so the parent keeps their rows.
-        rows = rows or parent.status.variants
     updated = with_status(parent, variants=rows, next_change_at=at, requeue_state=waits)
-    pending = None if done else _reason(family, updated, desired)
+    pending = _reason(family, updated, desired)
     if pending is None:
         if updated != parent:
             family.keep(updated)
@@ -73,6 +66,15 @@ def update_parent_status(family: FamilyTransition, *, requested: bool = False) -
         )
     if updated != parent:
         family.keep(updated, *outbox)
+
+
+def update_finished_parent(family: FamilyTransition) -> None:
+    """Updates the rows of a parent that has finished. If all of its variants were deleted with the
+    end of its job, their rows stay."""
+    parent = family.existing_parent()
+    rows = rows_of(map(summary_of, family.variants.values()), family.desired())
+    rows = rows or parent.status.variants
+    family.keep(with_status(parent, variants=rows, next_change_at=None))
 
 
 def _wait(family: FamilyTransition, desired: dict[str, DesiredState]) -> RequeueState | None:

@@ -37,7 +37,11 @@ from admittance.workload.families.member_transitions import (
     variant_transition,
 )
 from admittance.workload.families.migration import admit_parent, after_stop, drop_promises, reset
-from admittance.workload.families.parent_status import EACH_MAX, update_parent_status
+from admittance.workload.families.parent_status import (
+    EACH_MAX,
+    update_finished_parent,
+    update_parent_status,
+)
 from admittance.workload.families.roles import (
     became_parent,
     became_regular,
@@ -106,7 +110,7 @@ def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
         done = with_condition(one, Type.FINISHED, True, reason, message, now=family.now)
         family.keep(with_status(done, promised=None), *withdrawals(one, reasons.FINISHED))
     if family.touched(family.parent_name):
-        update_parent_status(family)
+        update_finished_parent(family)
 
 
 def _evict_with_parent(family: FamilyTransition) -> None:
