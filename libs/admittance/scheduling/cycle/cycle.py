@@ -195,7 +195,8 @@ class Cycle:
             cursor = self._cursor(domain, queue, workload, self.number)
             if cursor is not None:
                 domain.scan_cursors[workload] = cursor
-        found = still_waits(queue, workload) if workload.saved_search is not None else None
+        saved = workload.saved_search
+        found = still_waits(queue, workload, saved) if saved is not None else None
         return CycleEntry(
             queue, workload, found or nomination_of(self._nominator, queue, workload, cursor)
         )

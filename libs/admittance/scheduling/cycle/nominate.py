@@ -294,18 +294,19 @@ def remember_search(
         workload.saved_search = SavedSearch(plan, shape, assignment, victims)
 
 
-def still_waits(queue: Queue, workload: WorkloadInfo) -> Nomination | None:
+def still_waits(queue: Queue, workload: WorkloadInfo, saved: SavedSearch) -> Nomination | None:
     """Returns the nomination of a preemptor while its saved victims stop; None: a new search is
     needed."""
-    saved = workload.saved_search
-    if saved is None or saved.plan is not queue.plan or saved.shape is not workload.shape:
+    if saved.plan is not queue.plan or saved.shape is not workload.shape:
+        return None
+    usage = saved.assignment.usage
+    if fits(usage, borrowing=True):
         return None
     going = [
-        one for one in saved.victims if one.workload.charge is not None and one.workload.is_leaving
+        victim
+        for victim in saved.victims
+        if victim.workload.charge is not None and victim.workload.is_leaving
     ]
-    usage = saved.assignment.usage
-    if not going or fits(usage, borrowing=True):
-        return None
-    with WithoutUsage(one.workload for one in going):
+    with WithoutUsage(victim.workload for victim in going):
         enough = fits(usage, borrowing=True)
     return (saved.assignment, going) if enough else None

@@ -28,6 +28,11 @@ def a_scheduler(
     scheduler.cycle(confirm=False)
     assert len(scheduler.preempted) == 1
     scheduler.change(scheduler.preempted[0].name, conditions={"Evicted": (True, "Preempted")})
+    return scheduler, searches(scheduler, monkeypatch)
+
+
+def searches(scheduler: SteppedScheduler, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The workloads that are searched for from now on."""
     searched: list[str] = []
     nominator = scheduler.core._cycle._nominator
     nominate = nominator.nominate
@@ -37,7 +42,7 @@ def a_scheduler(
         return nominate(queue, member, *rest, **more)
 
     monkeypatch.setattr(nominator, "nominate", counted)
-    return scheduler, searched
+    return searched
 
 
 def events(scheduler: SteppedScheduler) -> None:
@@ -56,11 +61,52 @@ def test_a_saved_search_is_not_repeated_on_every_event(monkeypatch: pytest.Monke
     assert scheduler.cycle() == ["high"]
 
 
-def test_quota_freed_in_another_flavor_is_used_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("flavors", [{"default": "9"}, {"default": "5", "spare": "4"}], ids=str)
+def test_quota_of_an_edited_queue_is_used_at_once(
+    monkeypatch: pytest.MonkeyPatch, flavors: dict[str, str]
+) -> None:
     scheduler, _ = a_scheduler(monkeypatch)
-    scheduler.queue("cq", resourceGroups=groups(default="9"), preemption=LOWER)
+    scheduler.flavor("spare")
+    scheduler.queue("cq", resourceGroups=groups(**flavors), preemption=LOWER)
     assert scheduler.cycle() == ["high"]
     assert scheduler.stored["low-0"].status.admission is not None
+
+
+@pytest.mark.parametrize("nominal", ["8", "0"], ids=["own", "borrowed"])
+def test_freed_quota_is_used_before_the_victim_has_stopped(
+    monkeypatch: pytest.MonkeyPatch, nominal: str
+) -> None:
+    scheduler = SteppedScheduler()
+    preemption = LOWER | {
+        "reclaimWithinCohort": "LowerPriority",
+        "borrowWithinCohort": {"policy": "LowerPriority"},
+    }
+    scheduler.queue("cq", "co", resourceGroups=groups(default=nominal), preemption=preemption)
+    scheduler.queue("lender", "co", resourceGroups=groups(default=str(8 - int(nominal))))
+    for name in ("low", "other"):
+        scheduler.submit(name, "cq", "4")
+    scheduler.settle()
+    scheduler.submit("high", "cq", "4", priority=1)
+    scheduler.cycle(confirm=False)
+    (victim,) = (one.name for one in scheduler.preempted)
+    scheduler.change(victim, conditions={"Evicted": (True, "Preempted")})
+    searched = searches(scheduler, monkeypatch)
+    events(scheduler)
+    assert searched == []
+    scheduler.finish(({"low", "other"} - {victim}).pop())
+    assert scheduler.cycle() == ["high"]
+
+
+def test_a_victim_that_was_protected_before_its_eviction_stays() -> None:
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="4"), preemption=LOWER)
+    scheduler.submit("low", "cq", "4")
+    scheduler.settle()
+    scheduler.submit("high", "cq", "4", priority=1)
+    events(scheduler)
+    scheduler.respec("low", priority=2)
+    events(scheduler)
+    assert [one.name for one in scheduler.told] == ["low"]
 
 
 def test_a_head_with_a_choice_of_flavors_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
