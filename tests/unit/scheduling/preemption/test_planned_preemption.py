@@ -193,12 +193,20 @@ def test_a_victim_that_finishes_by_itself_is_not_evicted() -> None:
     assert cores.phase("j") == "Admitted"
 
 
-def test_a_planned_victim_is_spared_when_other_quota_has_become_free() -> None:
-    cores = configured_cores(nominal="12", c=DEFERS)
+@pytest.mark.parametrize("nominal", [12, 0], ids=["own", "borrowed"])
+def test_a_planned_victim_is_spared_when_other_quota_has_become_free(nominal: int) -> None:
+    cores = SteppedCores()
+    a_check(cores, "c", DEFERS)
+    queue: dict[str, Any] = {
+        "resourceGroups": groups(default=str(nominal)),
+        "preemption": RECLAIM | {"borrowWithinCohort": {"policy": "LowerPriority"}},
+    }
+    cores.queue("cq", "co", **queue)
+    cores.queue("lender", "co", resourceGroups=groups(default=str(12 - nominal)))
     run(cores, "v1", "4", priority=-2)
     run(cores, "v2", "4", priority=-1)
     run(cores, "other", "4", priority=5)
-    ask(cores, "c", nominal="12")
+    cores.queue("cq", "co", admissionChecks=["c"], **queue)
     cores.submit("j", "cq", "8", priority=1)
     cores.settle()
     assert victims(cores) == ["v1", "v2"]
@@ -207,6 +215,32 @@ def test_a_planned_victim_is_spared_when_other_quota_has_become_free() -> None:
     cores.settle()
     assert cores.preempted() == [("v1", "j")]
     assert cores.phases("j", "v2") == ["Admitted", "Admitted"]
+
+
+@pytest.mark.parametrize(("reclaim", "stays"), [("Any", True), ("LowerPriority", False)])
+def test_a_victim_in_another_queue_stays_planned_if_it_may_be_reclaimed(
+    reclaim: str, stays: bool
+) -> None:
+    cores = SteppedCores()
+    a_check(cores, "c", DEFERS)
+    cores.queue(
+        "a",
+        "co",
+        resourceGroups=groups(default="5"),
+        preemption={"reclaimWithinCohort": reclaim},
+        admissionChecks=["c"],
+    )
+    cores.queue("b", "co", resourceGroups=groups(default="5"))
+    for name in ("v1", "v2"):
+        run(cores, name, "5", queue="b", priority=-1)
+    cores.submit("j", "a", "5", priority=1)
+    cores.settle()
+    (planned,) = victims(cores)
+    (other,) = {"v1", "v2"} - {planned}
+    cores.publish(facts.Reprioritized, other, priority=-9)
+    cores.publish(facts.Reprioritized, planned, priority=5)
+    cores.settle()
+    assert victims(cores) == [planned if stays else other]
 
 
 @pytest.mark.scenario("A15")
@@ -237,7 +271,6 @@ def test_a_planned_victim_that_is_protected_now_is_replaced() -> None:
     assert cores.phases("j", "v1") == ["Admitted", "Admitted"]
 
 
-@pytest.mark.scenario("A25")
 def test_a_victim_that_is_stopping_stays_the_only_one_when_it_is_protected_later() -> None:
     cores = two_victims(c="Anytime", wants="5")
     (going,) = victims(cores)
@@ -247,6 +280,7 @@ def test_a_victim_that_is_stopping_stays_the_only_one_when_it_is_protected_later
     assert len(cores.preempted()) == 1
 
 
+@pytest.mark.scenario("A25")
 def test_without_planned_victims_none_are_preempted_on_demand() -> None:
     cores = configured_cores(c=DEFERS)
     run(cores, "v", "5", priority=-1)
