@@ -19,7 +19,7 @@ from admittance.cli.commands.arguments import (
 )
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output, times
-from admittance.cli.support.link import link
+from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds, requests
 from admittance.client.errors import BadInput
@@ -139,7 +139,7 @@ def selection(
         since=None if since is None else times.moment_of(since, "--since", now),
         sort_by=sort_by,
         limit=limit,
-        spelled=requests.selection.Options("-l", "--state", "--sort-by"),
+        spelled=IN_COMMANDS,
     )
 
 

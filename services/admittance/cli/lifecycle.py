@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from admittance.cli.commands.arguments import workload_command
 from admittance.cli.commands.declare import PLACE, argument, command, option, stacked
 from admittance.cli.support import output
-from admittance.cli.support.link import link
+from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call
 from admittance.client import kinds, requests
 
@@ -158,11 +158,10 @@ async def deny(call: Call, name: str, check: str | None, message: str, user: str
 async def _give_verdict(
     call: Call, name: str, check: str | None, message: str, user: str | None, *, approve: bool
 ) -> None:
-    spelled = requests.changes.VerdictWords("--check ", "--message", "--as")
-    requests.changes.check_message(message, spelled.message)
+    requests.changes.check_message(message, IN_COMMANDS.message)
     async with link(call) as bus:
         given = await requests.changes.give_verdict(
-            bus, name, approve=approve, check=check, message=message, user=user, spelled=spelled
+            bus, name, approve=approve, check=check, message=message, user=user
         )
         word = "approved" if approve else "denied"
         output.outcome(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from admittance.cli.commands.arguments import queues, timeout
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output, times
-from admittance.cli.support.link import link
+from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call, Output, key_values
 from admittance.client import kinds, requests
 from admittance.client.errors import BadInput, ClientError, RequestFailed
@@ -138,7 +138,7 @@ def _wish(
     for resource, spelled in (("cpu", "--cpu"), ("memory", "--memory"), (GPU, "--gpu")):
         requests.submissions.check_whole(resource, asked[resource], spelled)
     variables = key_values(env, "--env")
-    requests.submissions.check_container(image or "", variables, spelled=("--image", "--env"))
+    requests.submissions.check_container(image or "", variables, spelled=IN_COMMANDS)
     return requests.submissions.CommandOptions(
         command=command,
         queue=queue,
@@ -157,22 +157,19 @@ def _wish(
 
 async def _of_command(bus: Link, wish: CommandOptions, anyway: bool) -> Workload:
     """The workload of a command."""
-    spelled = requests.submissions.SubmissionWords("-q", "-n", "--anyway")
-    workload = await requests.submissions.workload_of_command(bus, wish, spelled=spelled)
-    await refuse_misfit(bus, workload, anyway=anyway, spelled=spelled)
+    workload = await requests.submissions.workload_of_command(bus, wish)
+    await refuse_misfit(bus, workload, anyway=anyway)
     return workload
 
 
-async def refuse_misfit(
-    bus: Link, workload: Workload, *, anyway: bool, spelled: requests.submissions.SubmissionWords
-) -> None:
+async def refuse_misfit(bus: Link, workload: Workload, *, anyway: bool) -> None:
     """Raises RequestFailed if the queue does not exist or can never hold the workload, unless
     ``anyway``. Warns about requests for which no quota is charged, and about an inactive queue.
 
     Manifests are accepted with a warning instead, as in Kubernetes: their queues may be created or
     enlarged later.
     """
-    reply = await requests.submissions.refuse_misfit(bus, workload, anyway=anyway, spelled=spelled)
+    reply = await requests.submissions.refuse_misfit(bus, workload, anyway=anyway)
     if reply is not None:
         uncharged = requests.warnings.uncharged("the workload", reply)
         for warning in (*uncharged, *requests.warnings.inactive([reply])):

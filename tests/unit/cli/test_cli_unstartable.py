@@ -11,8 +11,9 @@ from admittance.api.workload import Workload
 from admittance.cli import submit
 from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.requests.link import Link
-from admittance.client.requests.submissions import IN_PYTHON, refusal, refuse_misfit
+from admittance.client.requests.submissions import refusal, refuse_misfit
 from admittance.client.requests.warnings import misfits
+from admittance.client.spelling import IN_PYTHON
 from admittance.events.whatif import FitReply
 from admittance.runtime.bus.bucket import Entry
 from support.builders import a_manifest
@@ -23,6 +24,8 @@ WORKLOAD = cast(Workload, accept(a_manifest("w", queueName="lq")).manifest)
 class LinkOfUser:
     """A bus on which a user reads its own namespace, and a scheduler that has not read the
     LocalQueue until it is asked for the ``heard``-th time."""
+
+    spelled = IN_PYTHON
 
     def __init__(self, heard: int) -> None:
         self.left = heard
@@ -66,7 +69,7 @@ async def test_a_queue_that_is_inactive_now_gets_one_warning(
             return FitReply(cluster_queue="cq", inactive="references missing …: gold", seen=7)
 
     link = cast(Link, Inactive(heard=1))
-    await submit.refuse_misfit(link, WORKLOAD, anyway=False, spelled=IN_PYTHON)
+    await submit.refuse_misfit(link, WORKLOAD, anyway=False)
     heavier = cast(Workload, accept(a_manifest("v", queueName="lq", priority=3)).manifest)
     said = "ClusterQueue cq is inactive: references missing …: gold; its workloads wait"
     assert await misfits(link, [("v", heavier), ("w", WORKLOAD)]) == [said]

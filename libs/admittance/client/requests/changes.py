@@ -15,6 +15,7 @@ from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
 from admittance.client.requests.families import Family, family_of, is_parent, refuse_variant
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find, lookup
+from admittance.client.spelling import IN_PYTHON
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.requests import SettledReply
@@ -136,17 +137,6 @@ def fact_about(workload: BucketObject, kind: type[Fact], **fields: Any) -> Fact:
 # Verdicts of people. --------------------------------------------------------------------
 
 
-class VerdictWords(NamedTuple):
-    """How the program names the arguments of a verdict."""
-
-    check: str = "check="
-    message: str = "message"
-    user: str = "user"
-
-
-IN_PYTHON: Final = VerdictWords()
-
-
 class GivenVerdict(NamedTuple):
     """A verdict that was given. ``found``: the workload before it, of a parent its variant."""
 
@@ -185,12 +175,12 @@ async def give_verdict(
     check: str | None,
     message: str,
     user: str | None,
-    spelled: VerdictWords = IN_PYTHON,
 ) -> GivenVerdict:
     """Approves or denies a check. Raises NotFound, and Refused if no verdict is possible."""
     # `verdict_message` is imported late: its imports take time, and most programs need none.
     from admittance.control.people import verdict_message
 
+    spelled = link.spelled
     word, state = ("approved", "Ready") if approve else ("denied", "Rejected")
     check_message(message, spelled.message)
     if user is not None and link.user and user.strip() != link.user:

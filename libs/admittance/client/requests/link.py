@@ -25,6 +25,7 @@ from admittance.client.errors import (
     TimedOut,
     Unavailable,
 )
+from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import plain, token
@@ -103,8 +104,8 @@ class Link:
 
     ``shown_url``: the servers, without secrets. ``namespace``: the namespace of requests that name
     none. ``has_login``: whether the connection logs in. ``trace``: the W3C traceparent of the
-    program, to which the traces of its workloads belong; "": none. ``in_namespace``: how the
-    program names the namespace of a call.
+    program, to which the traces of its workloads belong; "": none. ``spelled``: how the program
+    names the arguments of requests.
     """
 
     def __init__(
@@ -115,14 +116,14 @@ class Link:
         namespace: str = "default",
         has_login: bool = False,
         trace: str = "",
-        in_namespace: str = 'namespace="{}"',
+        spelled: Spelling = IN_PYTHON,
     ) -> None:
         self.bus = bus
         self.shown_url = shown_url
         self.namespace = namespace
         self.has_login = has_login
         self.trace = trace
-        self.in_namespace = in_namespace
+        self.spelled = spelled
 
     @property
     def user(self) -> str:

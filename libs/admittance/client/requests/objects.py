@@ -260,7 +260,7 @@ async def not_found(link: Link, kind: ObjectKind, name: str, space: str) -> NotF
         several = len(spaces) > 1
         if spaces:
             names = f"namespace{'s' * several} {', '.join(spaces)}"
-            use = link.in_namespace.format(spaces[0])
+            use = link.spelled.in_namespace.format(spaces[0])
             hint = f"; {names} {'have' if several else 'has'} one: use {use}"
     return NotFound(f'{kind.qualified} "{name}" not found{where} at {link.shown_url}{hint}')
 

@@ -11,6 +11,7 @@ from admittance.client import kinds
 from admittance.client.errors import BadInput
 from admittance.client.kinds import ObjectKind
 from admittance.client.requests.objects import BucketObject, field
+from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events import reasons
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase
@@ -27,17 +28,6 @@ _RANK: Final = {phase: rank for rank, group in enumerate(GROUPS) for phase in gr
 
 ENDS: Final = ("Succeeded", "Failed")
 NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
-
-
-class Options(NamedTuple):
-    """How a program spells the filters, for errors about them."""
-
-    labels: str = "labels"
-    states: str = "states"
-    sort_by: str = "sort_by"
-
-
-IN_PYTHON: Final = Options()
 
 
 class Selection(NamedTuple):
@@ -61,7 +51,7 @@ def selection(
     since: datetime | None,
     sort_by: str | None,
     limit: int | None,
-    spelled: Options = IN_PYTHON,
+    spelled: Spelling = IN_PYTHON,
 ) -> Selection:
     """Builds the selection from the options of a list. Raises BadInput."""
     if states and kind is not kinds.WORKLOAD:

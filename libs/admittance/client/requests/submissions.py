@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dataclasses import field as field_of
 from hashlib import blake2b
 from pathlib import PurePath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -30,21 +30,11 @@ from admittance.client.requests import changes
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, lookup, lookup_all
 from admittance.client.requests.priority_classes import missing_class
+from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events import facts, reasons
 from admittance.events.whatif import Fit, FitReply
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry
-
-
-class SubmissionWords(NamedTuple):
-    """How the program names the arguments of a submission."""
-
-    queue: str = "queue"
-    namespace: str = "namespace"
-    anyway: str = "anyway=True"
-
-
-IN_PYTHON: Final = SubmissionWords()
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
 """The default requests of a submitted command without requests, for resources that the queue
@@ -88,27 +78,22 @@ def check_whole(resource: str, typed: str | None, option: str) -> None:
         raise BadInput(f'{option} "{typed}" is not a multiple of {least}')
 
 
-def check_container(
-    image: str, env: Mapping[str, str], *, spelled: tuple[str, str] = ("image", "env")
-) -> None:
-    """Raises BadInput for an image and names of variables that no container can have. ``spelled``:
-    how the program names the two."""
+def check_container(image: str, env: Mapping[str, str], *, spelled: Spelling = IN_PYTHON) -> None:
+    """Raises BadInput for an image and names of variables that no container can have."""
     if image and (error := image_error(image)):
-        raise BadInput(f"{spelled[0]} {error}")
+        raise BadInput(f"{spelled.image} {error}")
     for name in env:
         if error := variable_error(name):
-            raise BadInput(f"{spelled[1]} {error}")
+            raise BadInput(f"{spelled.env} {error}")
 
 
-async def workload_of_command(
-    link: Link, options: CommandOptions, namespace: str = "", spelled: SubmissionWords = IN_PYTHON
-) -> Workload:
+async def workload_of_command(link: Link, options: CommandOptions, namespace: str = "") -> Workload:
     """The workload for these options, with defaults for the queue and the requests.
 
     Raises BadInput with all problems, one line each.
     """
     namespace = namespace or link.namespace
-    queue = options.queue or await _only_queue(link, namespace, spelled)
+    queue = options.queue or await _only_queue(link, namespace)
     asked = {**await _defaults(link, namespace, queue), **options.requests}
     try:
         workload = from_command(
@@ -166,7 +151,7 @@ def _name_part(text: str) -> str:
     return plain[:40].strip("-") or "workload"
 
 
-async def _only_queue(link: Link, namespace: str, spelled: SubmissionWords) -> str:
+async def _only_queue(link: Link, namespace: str) -> str:
     """The only LocalQueue of the namespace. Raises NotFound if there is none, BadInput if there
     are several.
     """
@@ -177,9 +162,9 @@ async def _only_queue(link: Link, namespace: str, spelled: SubmissionWords) -> s
     if not names:
         raise NotFound(
             f"namespace {namespace} has no localqueue; apply one, or choose another with "
-            f"{spelled.namespace}"
+            f"{link.spelled.namespace}"
         )
-    raise BadInput(f"which queue? name one with {spelled.queue}: {', '.join(sorted(names))}")
+    raise BadInput(f"which queue? name one with {link.spelled.queue}: {', '.join(sorted(names))}")
 
 
 async def _defaults(link: Link, namespace: str, queue: str) -> dict[str, str]:
@@ -274,7 +259,7 @@ def _has_no_queue(reply: FitReply) -> bool:
     return not reply.cluster_queue or reply.reason == reasons.NO_SUCH_QUEUE
 
 
-def refusal(reply: FitReply, spelled: SubmissionWords = IN_PYTHON) -> str:
+def refusal(reply: FitReply, spelled: Spelling = IN_PYTHON) -> str:
     """The error for a command that is not submitted, with what its workload would wait for."""
     if _has_no_queue(reply):
         until = "the queue is created"
@@ -302,9 +287,7 @@ async def _newest(link: Link, namespace: str) -> int:
     return max((entry.revision for entries in each for entry in entries), default=0)
 
 
-async def refuse_misfit(
-    link: Link, workload: Workload, *, anyway: bool = False, spelled: SubmissionWords = IN_PYTHON
-) -> FitReply | None:
+async def refuse_misfit(link: Link, workload: Workload, *, anyway: bool = False) -> FitReply | None:
     """Raises NotFound if the queue does not exist, and Refused if it can never hold the workload,
     unless ``anyway``. Returns the scheduler's answer; None if the scheduler does not answer."""
     if anyway:
@@ -313,18 +296,16 @@ async def refuse_misfit(
     if await link.get(kinds.LOCAL_QUEUE.object_key(namespace, queue)) is None:
         raise NotFound(
             f"not submitted: LocalQueue {namespace}/{queue} does not exist; "
-            f"{spelled.anyway} submits it, and it waits until the queue is created"
+            f"{link.spelled.anyway} submits it, and it waits until the queue is created"
         )
     reply = await fit_of(link, workload)
     if reply is not None and not reply.fits:
-        await _refuse_unknown_flavors(link, workload, reply.cluster_queue, spelled)
-        raise Refused(refusal(reply, spelled), reason=reply.reason)
+        await _refuse_unknown_flavors(link, workload, reply.cluster_queue)
+        raise Refused(refusal(reply, link.spelled), reason=reply.reason)
     return reply
 
 
-async def _refuse_unknown_flavors(
-    link: Link, workload: Workload, cluster_queue: str, spelled: SubmissionWords
-) -> None:
+async def _refuse_unknown_flavors(link: Link, workload: Workload, cluster_queue: str) -> None:
     """Raises Refused if the workload allows only flavors that the ClusterQueue does not have.
     ``cluster_queue``: "" if the scheduler does not know the LocalQueue."""
     allowed = workload.spec.admission_constraints
@@ -342,7 +323,7 @@ async def _refuse_unknown_flavors(
         raise Refused(
             f"not submitted: clusterqueue {cluster_queue} has no flavor {' or '.join(wanted)}, "
             f"it has {', '.join(offered) or 'none'}; "
-            f"{spelled.anyway} submits it, and it waits until the queue has that flavor",
+            f"{link.spelled.anyway} submits it, and it waits until the queue has that flavor",
             reason=reasons.NO_MATCHING_FLAVOR,
         )
 

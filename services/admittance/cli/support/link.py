@@ -12,11 +12,28 @@ from typing import TYPE_CHECKING
 from admittance.cli.support import output
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.client.errors import BadInput
+from admittance.client.spelling import Spelling
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import BadContext
 
 if TYPE_CHECKING:
     from admittance.client.requests.link import Link
+
+IN_COMMANDS = Spelling(
+    queue="-q",
+    namespace="-n",
+    in_namespace="-n {}",
+    anyway="--anyway",
+    image="--image",
+    env="--env",
+    check="--check ",
+    message="--message",
+    user="--as",
+    labels="-l",
+    states="--state",
+    sort_by="--sort-by",
+)
+"""The options of commands."""
 
 
 @asynccontextmanager
@@ -52,7 +69,7 @@ async def link(call: Call) -> AsyncIterator[Link]:
             namespace=call.namespace,
             has_login=call.has_login,
             trace=call.environ.get("TRACEPARENT", ""),
-            in_namespace="-n {}",
+            spelled=IN_COMMANDS,
         )
     except nats.errors.Error as error:
         raise AdmittanceError(f"the connection to {call.shown_url} failed: {error}") from error
