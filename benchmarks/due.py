@@ -4,8 +4,9 @@
 [--nats URL]``
 
 A check puts workloads off: first ``--count`` of them so that all are due within one second, then
-``--rate`` a second, evenly. At the end all of the first wait for an hour, and what the system uses
-then is told. Times are the log's: of ``requeued`` and of the fact that the timer became.
+``--rate`` a second, evenly. At the end all of the first wait for an hour, and the benchmark prints
+what the system uses then. Times are the log's: of ``requeued`` and of the fact that the timer
+became.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def bench_plan(count: int) -> BenchPlan:
 
 
 class Controller:
-    """The check's part: hears requests, and says Retry when it is told to."""
+    """The check's part: receives requests, and answers Retry when the benchmark asks for it."""
 
     def __init__(self, load: Load) -> None:
         self._load = load

@@ -79,7 +79,7 @@ async def _flood(url: str, creds: str, way: str, count: int, containers: int) ->
 
 
 class Quiet:
-    """The jobs of the other namespace. ``core`` hears what is admitted."""
+    """The jobs of the other namespace. ``core`` receives the admissions."""
 
     def __init__(self, core: Link, bob: Link) -> None:
         self._core = core

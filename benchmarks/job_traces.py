@@ -1,7 +1,7 @@
 """What jobs that save their state did, by their traces, the journals of their shims and the log.
 
 A job counts up to a goal. It appends ``start N PID`` to its trace when it begins at N, ``step N
-PID`` for each step, ``saved N PID`` when it was told to end, and ``done N PID`` at its goal; each
+PID`` for each step, ``saved N PID`` when it received SIGTERM, and ``done N PID`` at its goal; each
 line at once, so the order of the file is the order in which it happened.
 """
 

@@ -48,7 +48,7 @@ class Stall(NamedTuple):
 
 
 class Submitter:
-    """Submits workloads at a steady rate and hears when each is admitted."""
+    """Submits workloads at a steady rate and receives the time of each admission."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

@@ -5,7 +5,7 @@
 So many workloads wait for capacity at one provisioning check. The bench is their provider: it says
 `provisioned` of half of them at a steady rate while the others wait on, and then of the rest at
 once. Afterwards a pool of machines books for others; they end, every process is killed with
-``kill -9`` at that moment, and is started again on the same data folder. What is told is how long
+``kill -9`` at that moment, and is started again on the same data folder. It prints how long
 after those ends the last booking has gone, and how long after the start.
 """
 

@@ -151,7 +151,7 @@ def imports_by_string(tree: ast.AST, name: str, modules: Mapping[str, Path]) -> 
 
 
 def has_hidden_import(tree: ast.AST, name: str, modules: Mapping[str, Path]) -> bool:
-    """Whether a module imports a module whose name does not stand in its text."""
+    """Whether a module imports a module by a name that is not in its text."""
     return any(_calls_of_importers(tree)) and not imports_by_string(tree, name, modules)
 
 

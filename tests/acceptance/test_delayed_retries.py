@@ -439,7 +439,7 @@ def test_flavor_checks_stay_listed_during_a_delay_of_one_of_them() -> None:
 
 
 @scenario("L19")
-def test_a_check_still_judging_is_not_cancelled_by_another_s_eviction() -> None:
+def test_a_check_without_a_verdict_is_not_cancelled_by_another_s_eviction() -> None:
     cores = a_reserved("c1", "c2")
     cycle = cores.stored("w").status.admission_cycle
     cores.judge("w", "c1", "Retry", after=60)

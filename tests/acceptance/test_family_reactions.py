@@ -210,7 +210,7 @@ def share(cores: FamilyCores) -> int | None:
 
 
 @scenario("D15")
-def test_while_the_better_one_is_judged_the_job_runs_and_the_share_counts_once() -> None:
+def test_while_the_better_one_awaits_checks_the_job_runs_and_the_share_counts_once() -> None:
     cores = fair()
     cores.job("alone", allowed=["on-demand"])
     once = share(cores)

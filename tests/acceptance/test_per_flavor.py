@@ -207,7 +207,7 @@ def test_only_workloads_on_spot_request_provisioning() -> None:
 
 
 def evicted_from_spot(verdict: str, *, reservation: Sequence[str] = ()) -> TimedCores:
-    """``w`` went to spot, where ``x`` judged; then there is room on the reservation."""
+    """``w`` went to spot, with check ``x``; then there is room on the reservation."""
     cores = configured_cores(
         offered({"reservation": reservation, "spot": ["x"]}),
         checks=["x", "y"],

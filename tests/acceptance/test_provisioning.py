@@ -663,7 +663,7 @@ def test_a_lost_verdict_is_reported_by_the_next_leader() -> None:
 def test_an_answer_to_a_request_of_another_class_changes_nothing() -> None:
     cores = a_reserved()
     assert "was requested from class" in cores.provisioned(provisioning_class="another")
-    assert "no request" in cores.provisioned(id="", name="nobody")
+    assert "no request" in cores.provisioned(id="", name="missing")
     assert cores.phase("w") == "QuotaReserved"
     cores.provisioned()
     assert cores.phase("w") == "Admitted"

@@ -1,4 +1,4 @@
-"""A family whose variant on spot machines needs them provisioned: the reservation needs nothing."""
+"""A family with a variant on spot machines, which must be provisioned; the other needs nothing."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_only_the_deferring_check_decides_when_preemption_starts() -> None:
 
 @scenario("A12")
 @pytest.mark.parametrize("slower", ["the checks", "the victims"])
-def test_where_all_are_anytime_victims_go_at_once_and_checks_judge_meanwhile(slower: str) -> None:
+def test_where_all_are_anytime_victims_stop_at_once_while_checks_decide(slower: str) -> None:
     cores = cores_with_queue(nominal="4", preemption=LOWER)
     cores.submit("v1", "cq", "2", age=2)
     cores.submit("v2", "cq", "2", age=1)

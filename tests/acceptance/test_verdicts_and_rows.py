@@ -341,7 +341,7 @@ class Budget:
         self.jobs: dict[str, facts.CheckRequested] = {}
 
     def look(self) -> None:
-        """Answers all open requests, and judges the workloads again that passed before."""
+        """Answers all open requests, and gives new verdicts to the workloads that passed before."""
         for one in self.cores.check_facts[self.heard :]:
             if isinstance(one, facts.CheckRequested) and one.check == "budget":
                 self.jobs[one.name] = one

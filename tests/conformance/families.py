@@ -223,8 +223,8 @@ def as_parent(raw: Mapping[str, Any] | None) -> StoredWorkload | None:
 
 
 def refused(workload: StoredWorkload) -> StoredWorkload:
-    """The workload; where its gate keeps it back, as it is written here: a refused workload is told
-    why in the same write."""
+    """The workload; where its gate keeps it back, as it is written here: the same write gives a
+    refused workload the reason."""
     if is_true(workload, Type.BLOCKED_ON_PREEMPTION_GATES):
         return _with(workload, Type.QUOTA_RESERVED, status="False")
     return workload

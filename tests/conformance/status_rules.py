@@ -1,6 +1,6 @@
 """Kueue's rules of a workload's status, for the validation tables.
 
-Only the workload-controller writes a status, and its transitions obey these rules.
+Only the workload-controller writes a status, and its transitions follow these rules.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def park(given: Given, member: WorkloadInfo) -> None:
 
 
 def flush_all(given: Given, queues: Iterable[str]) -> int:
-    """Room may have come free at these queues; how many trees heard of it."""
+    """Room may have come free at these queues; how many trees it changed."""
     domains = {}
     for name in queues:
         given.core.flush(name)

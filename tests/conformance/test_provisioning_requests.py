@@ -89,7 +89,7 @@ def manifest_of(value: Mapping[str, Any]) -> Any:
 
 
 class Played:
-    """What became of a case: ``records`` by name, ``told`` about which check, ``asked``."""
+    """A played case. ``records``: by name; ``told``: verdicts by check; ``asked``: requests."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.core = ProvisioningCore(None)

@@ -88,7 +88,7 @@ def pack(target: Path, wheel_folder: Path) -> None:
 
 
 class Pack:
-    """Writes a tar whose every folder is readable for all users, without duplicate names."""
+    """Writes a tar; every folder in it is readable for all users, without duplicate names."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar

@@ -265,7 +265,7 @@ def deployed(
     files: Sequence[str] = (),
 ) -> Iterator[Deployment]:
     """compose.yaml with these profiles, up and answering on free ports, under a name that keeps
-    these containers and volumes apart from any others. ``more``: variables that it is told.
+    these containers and volumes apart from any others. ``more``: variables that it gets.
     ``before``: called when the users are there, before the containers start. ``only``: these
     services, and those that they need. ``files``: those of docker compose."""
     project = f"admittance-test-{uuid.uuid4().hex[:8]}"

@@ -115,7 +115,7 @@ async def test_a_container_runs_as_the_unix_user_of_the_rules_and_of_allowed_ima
 
 async def test_an_evicted_container_is_stopped(testbed: RunnerTestbed, image: str) -> None:
     async with testbed.runner(executor="docker"):
-        script = "trap '' TERM; echo deaf; while :; do sleep 0.1; done"
+        script = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
         admitted = await testbed.admit("train", "", containers=a_container(image, script))
         await until(lambda: containers(testbed), "the container")
         await testbed.evict("train", admitted)

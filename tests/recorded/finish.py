@@ -32,7 +32,7 @@ CAN_FINISH = [manifest["metadata"]["name"] for step in STEPS for manifest in ste
 async def finish_all(player: Player, more: Sequence[str] = ()) -> None:
     """Lets every workload of the story compete again, answers its checks, and ends its job.
 
-    ``more``: other workloads whose jobs are ended."""
+    ``more``: other workloads with ended jobs."""
     # `burst` waits for the machine of `booked`: without a shorter delay it could wait for minutes.
     await player.admit("apply", "-f", "-", stdin=yaml.safe_dump(_IMPATIENT))
     await player.admit("stop", "workload", "burst", "-n", NAMESPACE)

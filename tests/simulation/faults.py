@@ -146,7 +146,7 @@ class Faults:
                 world.kernel.after(fault.seconds, lambda: self._speed_up(process))
 
     def _silence_when_lost(self, process: Process, seconds: float) -> None:
-        """A process that hears nothing takes its connection for lost after a while. From then on
+        """A process that receives nothing takes its connection for lost after a while. From then on
         its heartbeats do not arrive either."""
         service = self._world.services[process.name]
         if seconds > STALE_SECONDS[1]:

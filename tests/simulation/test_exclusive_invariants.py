@@ -96,7 +96,7 @@ def test_a_breach_is_found(breach: Callable[[World], None], message: str) -> Non
         breach(World())
 
 
-def test_a_sibling_whose_gate_was_open_when_the_worse_one_was_chosen_had_its_chance() -> None:
+def test_a_sibling_with_an_open_gate_at_the_choice_of_the_worse_one_had_its_chance() -> None:
     world = World()
     contested(world)
     world.regular("w0", PENDING)

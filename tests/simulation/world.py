@@ -257,7 +257,7 @@ class World:
         return False
 
     def _claims_are_held(self) -> bool:
-        """Whether a job is claimed whose end is to come."""
+        """Whether a claimed job has not ended."""
         return any(
             not claim.gone
             and not claim.subject.startswith("_")

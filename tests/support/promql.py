@@ -74,7 +74,7 @@ def queries_of_alerts() -> list[Asked]:
 
 
 def vectors_of(expr: promql.Expr) -> Iterator[str]:
-    """The vectors whose comparisons an alert combines."""
+    """The compared vectors that an alert combines."""
     while isinstance(expr, promql.ParenExpr):
         expr = expr.expr
     match expr:

@@ -1,5 +1,5 @@
-"""One story of a workload with everything that a trace shows, told by the real cores: two checks, a
-retry, a preemption, and an upgrade to a better flavor.
+"""One story of a workload with everything that a trace shows, played by the real cores: two checks,
+a retry, a preemption, and an upgrade to a better flavor.
 """
 
 from __future__ import annotations

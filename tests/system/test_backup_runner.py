@@ -129,7 +129,7 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
 
 
 async def test_a_runner_that_survived_runs_what_is_submitted_again(tmp_path: Path) -> None:
-    """The runner has folders of runs that the restored deployment never heard of."""
+    """The runner has folders of runs that the restored deployment does not know."""
     runs, gate = tmp_path / "runs", tmp_path / "gate"
     old, new = Deployment(tmp_path / "old"), Deployment(tmp_path / "new")
     for name in ("old", "new"):

@@ -176,7 +176,7 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     assert admit.ok("logs", "workload", "hello").out == "from the pod\n"
     events = admit.ok("events", "--workload", "hello", "-o", "json")
     told = [fact_of(line) for line in events.lines]
-    assert admit("events", "--workload", "nobody").status == 1
+    assert admit("events", "--workload", "missing").status == 1
     # An object that is applied is on the log as well, and no workload: the queue of that name.
     assert admit("events", "--workload", "main").status == 1
     assert told[0] == "submitted"
@@ -191,9 +191,9 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     shown = admit.ok("trace", "workload", "hello").lines
     assert shown[0].startswith(f"trace {spans[0]['traceId']} of default/hello, from ")
     assert re.fullmatch(r"workload +0s +\S+ +█+ +Succeeded, queue main", shown[2])
-    unknown = admit("trace", "workload", "nobody")
+    unknown = admit("trace", "workload", "missing")
     assert (unknown.status, unknown.out) == (1, "")
-    assert "no workload nobody in namespace default" in unknown.err
+    assert "no workload missing in namespace default" in unknown.err
 
 
 def test_a_submission_is_part_of_the_trace_of_its_caller(admit: Up) -> None:

@@ -54,7 +54,7 @@ def an_object(kind: str, name: str, **spec: Any) -> dict[str, Any]:
 
 
 def objects() -> list[dict[str, Any]]:
-    """Queues of two cohorts, and one queue whose workloads get variants."""
+    """Queues of two cohorts, and one queue that makes variants."""
     upgrade = queues("upgrade")[1:]
     upgrade[0]["spec"] |= {
         "concurrentAdmission": {"migrationConstraints": {"mode": "UpgradeOnly"}},

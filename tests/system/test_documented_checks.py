@@ -328,7 +328,7 @@ def test_programs_of_a_page_are_python_and_use_what_there_is(page: Path) -> None
                 assert {name.name for name in node.names} <= set(dir(module))
 
 
-async def test_the_recommended_pattern_of_the_page_judges_as_documented() -> None:
+async def test_the_recommended_pattern_of_the_page_decides_as_documented() -> None:
     from admittance.checks import Ready, Request, Retry
 
     [code] = [one for one in blocks(FLOW, "python") if "@licenses.check" in one]

@@ -273,7 +273,7 @@ async def test_doctor_names_unreadable_data_under_a_login(folder: Folder) -> Non
     assert "which only services may read" in out
 
 
-async def test_job_of_a_person_runs_and_the_log_says_who_submitted_it(folder: Folder) -> None:
+async def test_job_of_a_person_runs_and_the_log_names_its_user(folder: Folder) -> None:
     submit = ("submit", "-q", "research", "--name", "hello", "--wait", "--", "echo", "hello")
     wait = ("wait", "workload", "hello", "--for", "Finished")
     for words in (("apply", "-f", str(SAMPLES / "queues.yaml")), submit, wait):

@@ -180,7 +180,7 @@ async def test_commands_follow_changes_outside(outside: Outside) -> None:
     assert await outside.consumers() <= before
 
 
-async def test_a_check_outside_judges_its_requests(outside: Outside) -> None:
+async def test_a_check_outside_answers_its_requests(outside: Outside) -> None:
     controller = AdmissionCheckController(CHECK)
 
     @controller.check

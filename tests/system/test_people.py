@@ -117,7 +117,7 @@ async def test_owner_changes_its_own_workloads_only(locked: Locked) -> None:
     await locked.admit("ada", "delete", "workload", "of-ada", *IN_A)
 
 
-async def test_users_see_who_waits_ahead_of_them_in_their_queues(locked: Locked) -> None:
+async def test_users_see_the_workloads_ahead_of_theirs_in_their_queues(locked: Locked) -> None:
     root = await locked.client("root")
     shared = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
@@ -243,7 +243,7 @@ async def test_command_without_the_right_ends_with_one_line(
     assert error in line
 
 
-async def test_people_judge_only_approval_checks(locked: Locked) -> None:
+async def test_people_give_verdicts_for_approval_checks_only(locked: Locked) -> None:
     eve = await locked.client("eve")
     fact = {"namespace": "team-a", "name": "x", "check": "budget", "cycle": 0}
     with pytest.raises(nats.js.errors.APIError, match=r"is judged by example\.com/budget"):

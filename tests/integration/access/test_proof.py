@@ -118,7 +118,7 @@ async def test_server_refuses_exactly_what_the_table_does_not_allow(
 async def test_server_refuses_the_same_with_jwts(locked: Locked, role: str) -> None:
     await test_server_refuses_exactly_what_the_table_does_not_allow(locked, role)
     if role in OUTSIDE:
-        await test_only_listed_subjects_are_heard_outside(locked, role)
+        await test_only_listed_subjects_reach_clients_outside(locked, role)
 
 
 @pytest.mark.parametrize("locked", BY_JWT, indirect=True)
@@ -177,7 +177,7 @@ async def test_programs_answer_into_inboxes_only_with_jwts(locked: Locked) -> No
 
 
 @pytest.mark.parametrize("role", OUTSIDE)
-async def test_only_listed_subjects_are_heard_outside(locked: Locked, role: str) -> None:
+async def test_only_listed_subjects_reach_clients_outside(locked: Locked, role: str) -> None:
     permissions = permissions_of(locked.users[role])
     observer, listener = await connect(locked, "observer"), await connect(locked, role)
     try:

@@ -106,7 +106,7 @@ async def test_a_family_is_written_at_the_second_attempt_without_an_answer(bus: 
     assert [outcome for _, outcome in outcomes] == [1, 2]
 
 
-async def test_of_a_batch_whose_first_copy_was_stored_without_an_answer_nothing_is_known(
+async def test_a_batch_stored_at_the_first_attempt_without_an_answer_is_unavailable(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send, lost = bus._send_batch, [True]
@@ -139,7 +139,7 @@ async def test_an_epoch_without_an_answer_is_published_again(bus: Bus) -> None:
 
 
 @pytest.mark.parametrize("barrier", [False, True])
-async def test_an_instance_leads_with_an_epoch_whose_acknowledgement_is_lost(
+async def test_an_instance_leads_although_the_acknowledgement_of_its_epoch_is_lost(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, barrier: bool
 ) -> None:
     publish_all = bus.publish_all

@@ -1,5 +1,5 @@
-"""A client whose server closes the connection, with servers that speak only what a connection
-needs.
+"""The server closes the connection of a client; the servers here speak only the protocol of a
+connection.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def ready(name: str) -> AdmissionCheckController:
 
 
 def slow(name: str) -> AdmissionCheckController:
-    """Records in the folder that it began, and judges until the file "go" exists."""
+    """Records in the folder that it began, and works until the file "go" exists."""
     controller = AdmissionCheckController(name)
 
     @controller.check
@@ -46,7 +46,7 @@ def slow(name: str) -> AdmissionCheckController:
 
 
 def stuck(name: str) -> AdmissionCheckController:
-    """Judges in a thread that never ends."""
+    """Works in a thread that never ends."""
     controller = AdmissionCheckController(name, grace_seconds=0.5)
 
     @controller.check

@@ -84,7 +84,7 @@ class Stray:
 
 
 def answering(**fields: Any) -> type[Stray]:
-    """A controller whose verdicts have these fields."""
+    """A controller that gives its verdicts these fields."""
 
     class Answering(Stray):
         async def on_requested(self, asked: Said) -> None:
@@ -104,7 +104,7 @@ class SendsNoJson(Stray):
 
 
 class JudgesAfterWithdrawal(Stray):
-    """Continues to judge when its request is withdrawn."""
+    """Continues its work when its request is withdrawn."""
 
     async def on_requested(self, asked: Said) -> None:
         await asyncio.sleep(0.6)
@@ -141,7 +141,7 @@ class ChangesItsVerdict(Stray):
 
 
 class DropsLateRetries(Stray):
-    """Stops judging at every withdrawal, whatever the reason."""
+    """Stops its work at every withdrawal, whatever the reason."""
 
     async def on_requested(self, asked: Said) -> None:
         await asyncio.sleep(0.2)

@@ -35,7 +35,7 @@ async def requester(bus: Bus) -> CheckRequester:
     return await CheckRequester(bus).start()
 
 
-async def test_a_request_is_judged_and_its_verdict_names_check_and_cycle(
+async def test_a_request_gets_a_verdict_that_names_check_and_cycle(
     requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
@@ -243,7 +243,7 @@ async def test_no_more_judgements_are_under_way_than_the_limit(
     assert most == 3
 
 
-async def test_two_thousand_requests_are_judged_once_each_and_acknowledged(
+async def test_two_thousand_requests_get_one_verdict_each_and_are_acknowledged(
     requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)
@@ -370,7 +370,7 @@ async def test_a_failing_check_answers_pending_and_is_called_again(
     assert "password" not in requester.heard[0].message
 
 
-async def test_only_the_newest_waiting_cycle_is_judged(
+async def test_only_the_newest_waiting_cycle_gets_a_verdict(
     requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)

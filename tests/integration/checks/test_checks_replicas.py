@@ -37,7 +37,7 @@ async def requester(bus: Bus) -> CheckRequester:
     return await CheckRequester(bus).start(durable=False)
 
 
-async def test_replicas_share_the_work_and_each_request_is_judged_once(
+async def test_replicas_share_the_work_and_each_request_gets_one_verdict(
     requester: CheckRequester, replicas: Replicas
 ) -> None:
     for _ in range(2):
@@ -108,7 +108,7 @@ async def test_a_judgement_beyond_the_grace_period_goes_to_another_replica(
     await until(lambda: len(requester.heard) == 40)
 
 
-async def test_a_withdrawal_reaches_the_replica_that_judges(
+async def test_a_withdrawal_reaches_the_replica_at_work(
     requester: CheckRequester, replicas: Replicas, tmp_path: Path
 ) -> None:
     for _ in range(3):
@@ -127,7 +127,7 @@ async def test_a_withdrawal_reaches_the_replica_that_judges(
     assert {one.name for one in requester.heard if one.state == "Ready"} == {"last"}
 
 
-async def test_judging_continues_after_a_kill_of_the_server(
+async def test_verdicts_continue_after_a_kill_of_the_server(
     requester: CheckRequester, replicas: Replicas, nats_server: TestServer
 ) -> None:
     await replicas.start("ready")

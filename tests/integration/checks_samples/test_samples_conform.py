@@ -1,4 +1,4 @@
-"""Every sample obeys the protocol: the conformance kit finds no fault."""
+"""Every sample follows the protocol: the conformance kit finds no fault."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from support.servers import until
 
 
 class BareProvider:
-    """Hears everything that is asked of its class while it listens. ``booked``: the ids that were
+    """Receives all requests of its class while it listens. ``booked``: the ids that were
     asked for and not taken back."""
 
     def __init__(self, bus: Bus, provisioning_class: str = "class") -> None:

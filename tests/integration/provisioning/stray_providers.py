@@ -90,7 +90,7 @@ class PlainSubscription(StrayProvider):
 
 
 def saying(**fields: Any) -> type[StrayProvider]:
-    """A provider whose statuses have these fields."""
+    """A provider that gives its statuses these fields."""
 
     class Saying(StrayProvider):
         async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:

@@ -52,7 +52,7 @@ async def cluster(
 
 
 async def asked(bus: Bus, *, limit: int = 3, count: int = 1, **spec: Any) -> None:
-    """Workload ``w``, whose pods need a cpu each, waits for capacity."""
+    """Workload ``w`` waits for capacity; each of its pods needs a cpu."""
     config = a_config(limit, provisioningClassName=DEFAULT_CLASS, parameters=LARGE, **spec)
     await apply(bus, CHECK, config, *queues("cq", admissionChecks=["capacity"]))
     await submit(bus, [a_manifest("w", queue="lq-cq", count=count)])

@@ -95,7 +95,7 @@ def counted() -> float:
     return sum(float(line.split()[-1]) for line in lines)
 
 
-async def test_an_unexpected_list_is_counted_told_and_read_again(
+async def test_an_unexpected_list_is_counted_logged_and_read_again(
     listed: tuple[DockerReconciler | AwsReconciler, Lists],
 ) -> None:
     reconciler, lists = listed

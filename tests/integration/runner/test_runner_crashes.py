@@ -163,7 +163,7 @@ async def test_a_killed_shim_leaves_no_process_and_the_job_is_lost(testbed: Runn
         )
 
 
-async def test_the_next_runner_ends_a_job_whose_shim_fork_server_and_runner_were_killed(
+async def test_the_next_runner_ends_a_job_without_shim_fork_server_and_runner(
     testbed: RunnerTestbed,
 ) -> None:
     async with RunnerProcess(testbed, testbed.tmp / "a") as first:

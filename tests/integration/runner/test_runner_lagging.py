@@ -70,7 +70,7 @@ async def test_a_runner_that_sees_no_admission_does_not_answer_for_another_runne
     assert await testbed.count("stopped") == 1
 
 
-async def test_a_claim_whose_first_copy_was_stored_without_an_answer_is_renewed(
+async def test_a_claim_stored_at_the_first_attempt_without_an_answer_is_renewed(
     testbed: RunnerTestbed, lag: Callable[[str, int], list[str]]
 ) -> None:
     await Claims(testbed.bus, "a", 60.0).take([KEY])

@@ -221,7 +221,7 @@ async def test_logs_are_served_from_an_offset_on_also_after_the_end(testbed: Run
         ]
         one = await ask_logs(testbed, pod=1, offsets={"main-1": 8})
         assert [(pod.pod, pod.text, pod.offset) for pod in one.pods] == [("main-1", "end\n", 12)]
-        data = msgspec.json.encode(Logs(name="nobody"))
+        data = msgspec.json.encode(Logs(name="missing"))
         answer = await testbed.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
         assert "no runner" in msgspec.json.decode(answer, type=LogsReply).error
 

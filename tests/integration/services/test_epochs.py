@@ -311,7 +311,7 @@ async def test_a_taken_domain_gets_its_barrier_although_another_was_faster(
 async def test_an_epoch_that_could_not_be_read_is_read_again(
     bus: Bus, nats_server: TestServer
 ) -> None:
-    """Such as its own, whose acknowledgement was lost: no instance would lead the domain."""
+    """For example its own epoch after a lost acknowledgement: no instance would lead the domain."""
     mine = await Unanswered.connect(nats_server.url, name="mine")
     assert isinstance(mine, Unanswered)
     leading = LeaderElector(mine, "scheduler", "me", ttl_seconds=5)
@@ -332,7 +332,7 @@ async def test_an_epoch_that_could_not_be_read_is_read_again(
     await mine.close()
 
 
-async def test_an_epoch_that_is_heard_before_the_log_has_it_is_read_again(
+async def test_an_epoch_announced_before_the_log_has_it_is_read_again(
     bus: Bus, nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a cluster, where the log has a message only when a majority of the servers has it."""

@@ -131,7 +131,7 @@ async def _led(bus: Bus, by: set[str], count: int) -> bool:
 async def test_manifests_are_written_after_the_predecessor_s_open_work(
     cluster: Cluster, bus: Bus
 ) -> None:
-    """Paused between judging a decision by the old manifest and writing it, he would be late."""
+    """A leader that pauses after it checked a decision by the old manifest writes it too late."""
     first = await cluster.start("workload-controller", "first")
     await apply(bus, *queues("cq", cpu=CPU))
     await first.stop()

@@ -235,7 +235,7 @@ async def test_an_orphaned_schedule_is_deleted_and_a_wrong_one_corrected(
     until = await testbed.put_off(600)
     await testbed.stands()
     later = clock.now() + timedelta(hours=1)
-    for name in ("w", "nobody"):
+    for name in ("w", "missing"):
         await testbed.bus.publish(timers.schedule_message("requeue", "ns", name, later, b"{}"))
     strange = timers.schedule_message("requeue", "ns", "w", later, b"{}")
     await testbed.bus.publish(replace(strange, subject=f"{subjects.TIMER_AT}odd"))

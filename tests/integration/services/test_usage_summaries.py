@@ -78,7 +78,7 @@ async def total(bus: Bus, summarizer: UsageSummarizer) -> tuple[int, str]:
 
 
 class DyingBus:
-    """A bus whose process ends after so many messages of a publication were stored."""
+    """A bus: its process ends after so many messages of a publication were stored."""
 
     def __init__(self, bus: Bus, stored: int) -> None:
         self._bus = bus

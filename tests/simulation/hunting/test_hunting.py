@@ -174,7 +174,7 @@ def test_a_seed_that_does_not_end_is_a_failure_with_its_story() -> None:
     assert "NoRest" in result.story[-1]
 
 
-def test_a_hunt_whose_process_is_killed_says_so_in_one_line(
+def test_a_hunt_with_a_killed_process_says_so_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(hunting, "run", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))

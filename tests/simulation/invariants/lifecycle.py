@@ -140,7 +140,7 @@ def _step(old: StoredWorkload, new: StoredWorkload, now: datetime) -> Iterator[s
 
 
 def _swapped(old: StoredWorkload) -> bool:
-    """A parent whose job has stopped is admitted anew in the same write, as a better variant."""
+    """After its job stopped, a parent is admitted anew in the same write, as a better variant."""
     return is_true(old, Type.EVICTED) and head(old).role == "parent"
 
 

@@ -15,7 +15,7 @@ MAX_PAYLOAD: Final = 1024 * 1024
 
 
 class Listener(Protocol):
-    """Hears what the server sends to one client."""
+    """Receives what the server sends to one client."""
 
     def on_message(self, sid: int, subject: str, reply: str, data: bytes, headers: bytes) -> None:
         """A message of a subscription."""

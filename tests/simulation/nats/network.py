@@ -120,7 +120,7 @@ class Wire:
         self._client: core.Client | None = None
 
     def join(self, connection: SimulatedConnection) -> None:
-        """The connection whose wire this is."""
+        """The connection of this wire."""
         self._connection = connection
 
     def delay(self) -> float:

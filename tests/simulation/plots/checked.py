@@ -32,7 +32,7 @@ from simulation.plots.scenario import (
 
 
 def checked(rng: Random, kind: Callable[[Random], CheckedQueues] = CheckedQueues) -> Scenario:
-    """Few workloads whose checks judge, change their verdicts and fall silent; jobs are late and do
+    """Few workloads; their checks give verdicts, change them and fall silent; jobs are late and do
     not stop; users and admins change things in the middle."""
     queues = kind(rng)
     span = rng.choice((0.5, 6.0, 20.0))
@@ -89,8 +89,8 @@ def checked(rng: Random, kind: Callable[[Random], CheckedQueues] = CheckedQueues
 
 
 def planned(rng: Random) -> Scenario:
-    """Reservations with planned preemption, while checks have not judged, victims end or change,
-    and other workloads want the same quota."""
+    """Reservations with planned preemption, while checks have given no verdict, victims end or
+    change, and other workloads want the same quota."""
     queues = CheckedQueues(rng)
     queues.clear("c0")
     for _ in range(rng.choice((1, 2, 2, 3))):

@@ -1,4 +1,4 @@
-"""Queues whose workloads are families, beside one with regular workloads."""
+"""Queues with families of workloads, beside one with regular workloads."""
 
 from __future__ import annotations
 

@@ -143,10 +143,10 @@ class Process:
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    """An event loop whose time is a number.
+    """An event loop; its time is a number.
 
-    ``current``: the process whose callback runs. ``steps``: callbacks so far. ``complaints``: what
-    a real loop would log, such as exceptions that no task retrieved.
+    ``current``: the process of the callback that runs. ``steps``: callbacks so far. ``complaints``:
+    what a real loop would log, such as exceptions that no task retrieved.
     """
 
     def __init__(self) -> None:

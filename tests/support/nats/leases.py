@@ -16,7 +16,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def take_epoch(bus: Bus, domain: str, owner: str, *, expected: int) -> int:
-    """Takes over a domain whose last epoch is ``expected``. Returns the new epoch. Raises
+    """Takes over a domain with the last epoch ``expected``. Returns the new epoch. Raises
     StaleRevision if another instance was faster."""
     content = Epoch(domain=domain, owner=owner, time=clock.now())
     headers = {EXPECTED: str(expected)}

@@ -66,7 +66,7 @@ class Operator:
         self._account = NKey(ACCOUNT)
 
     def config(self, revoked: tuple[NKey, ...] = ()) -> str:
-        """The configuration of a server, with the users whose JWTs are revoked."""
+        """The configuration of a server, with the users of revoked JWTs."""
         stored = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
         limits = {**WIDE, "imports": -1, "exports": -1, "conn": -1, "leaf": -1, "wildcards": True}
         account: dict[str, Any] = {"type": "account", "limits": {**limits, **stored}}

@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> AuthStore:
 
 
 def verified(jwt: str) -> dict[str, Any]:
-    """The claims of a JWT, whose signature must be that of its issuer."""
+    """The claims of a JWT. Its signature must be that of its issuer."""
     head, body, signature = (urlsafe_b64decode(part + "==") for part in jwt.split("."))
     claims: dict[str, Any] = json.loads(body)
     issuer = claims["iss"]

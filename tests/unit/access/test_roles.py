@@ -70,7 +70,7 @@ def test_what_a_role_outside_publishes_crosses_the_border(role: str) -> None:
 
 
 @pytest.mark.parametrize("role", OUTSIDE)
-def test_what_a_role_outside_hears_crosses_the_border_or_is_its_own(role: str) -> None:
+def test_what_a_role_outside_receives_crosses_the_border_or_is_its_own(role: str) -> None:
     own = ("_INBOX.", "$SRV.", "admit.api.health", "admit.api.logs.")
     for rule in permissions_of(USERS[role]).subscribe:
         crossing = [

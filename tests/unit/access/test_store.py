@@ -61,7 +61,7 @@ def test_configuration_lists_added_users_until_they_are_removed(
     assert store.users == ()
 
 
-def test_users_whose_time_is_over_are_removed(store: AuthStore, tmp_path: Path) -> None:
+def test_expired_users_are_removed(store: AuthStore, tmp_path: Path) -> None:
     store.add(wanted("past", expires=NOW), tmp_path / "past.creds")
     store.add(wanted("later", expires=NOW + timedelta(seconds=9)), tmp_path / "later.creds")
     assert [user.name for user in store.remove_expired(NOW)] == ["past"]

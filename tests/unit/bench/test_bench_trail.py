@@ -1,4 +1,4 @@
-"""The judge of a chaos run sees every broken promise, and no other."""
+"""The report of a chaos run names every broken promise, and nothing else."""
 
 from __future__ import annotations
 

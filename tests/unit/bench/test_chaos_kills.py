@@ -1,4 +1,4 @@
-"""The chaos benchmark kills services until it is told to stop."""
+"""The chaos benchmark kills services until the event is set."""
 
 from __future__ import annotations
 

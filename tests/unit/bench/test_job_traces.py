@@ -1,4 +1,4 @@
-"""The judge of jobs that save their state: what it lets pass, and what it finds broken."""
+"""The report about jobs that save their state: what it lets pass, and what it finds broken."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ async def test_an_error_of_the_function_is_the_status_of_the_span(
     assert (span.status.status_code, span.events[0].name) == (StatusCode.ERROR, "exception")
 
 
-async def test_a_request_without_a_trace_is_judged_without_a_span(
+async def test_a_request_without_a_trace_gets_a_verdict_without_a_span(
     spans: InMemorySpanExporter,
 ) -> None:
     async def decide(request: Request) -> Verdict:

@@ -1,4 +1,4 @@
-"""A controller whose function only raises errors says so in its heartbeat."""
+"""A heartbeat says so when the function of a controller only raises errors."""
 
 from __future__ import annotations
 

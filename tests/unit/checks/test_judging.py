@@ -88,7 +88,7 @@ async def forever(_: Request) -> Verdict:
     raise AssertionError("not reached")
 
 
-async def test_a_delivery_is_acknowledged_after_its_verdict_and_judged_once() -> None:
+async def test_a_delivery_gets_one_verdict_and_is_acknowledged_after_it() -> None:
     room = JudgeRecorder()
     room.ask(of(), "r1")
     await room.until("ack r1")
@@ -96,7 +96,7 @@ async def test_a_delivery_is_acknowledged_after_its_verdict_and_judged_once() ->
     assert room.story == ["w 1", "Ready w 1", "ack r1", "ack r2"]
 
 
-async def test_a_redelivery_during_a_judgement_is_not_judged_again() -> None:
+async def test_a_redelivery_while_the_function_runs_calls_it_no_second_time() -> None:
     go = asyncio.Event()
 
     async def judge(_: Request) -> Verdict:
@@ -112,7 +112,7 @@ async def test_a_redelivery_during_a_judgement_is_not_judged_again() -> None:
     assert room.story == ["w 1", "ack r1", "Ready w 1", "ack r2"]
 
 
-async def test_a_request_with_other_parameters_is_judged_again() -> None:
+async def test_a_request_with_other_parameters_calls_the_function_again() -> None:
     room = JudgeRecorder()
     room.ask(of(), "r1", b"1")
     await room.until("ack r1")
@@ -156,7 +156,7 @@ async def test_a_withdrawal_also_drops_a_waiting_repeat() -> None:
 
 
 @pytest.mark.parametrize("judge", [None, forever], ids=["judged", "under way"])
-async def test_a_check_that_is_listed_again_judges_again(judge: Any) -> None:
+async def test_a_check_that_is_listed_again_is_called_again(judge: Any) -> None:
     room = JudgeRecorder(judge)
     room.ask(of(), "r1")
     await room.settle()
@@ -178,7 +178,7 @@ async def test_a_namesake_with_another_uid_is_another_workload() -> None:
     assert room.story.count("w 1") == 2
 
 
-async def test_a_late_redelivery_of_an_old_cycle_is_not_judged() -> None:
+async def test_a_late_redelivery_of_an_old_cycle_gets_no_verdict() -> None:
     room = JudgeRecorder(forever)
     room.ask(of(cycle=3), "r3")
     await room.settle()

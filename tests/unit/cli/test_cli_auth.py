@@ -214,7 +214,7 @@ def test_users_with_nkeys_need_no_renewal(folder: Path, admit: Admit) -> None:
     assert said.status == 0
     assert (said.out, len(said.err.splitlines())) == ("", 1)
     assert said.err.startswith("nothing to renew: users with NKeys have the permissions")
-    assert "there is no user nobody" in admit.err(1, "auth", "renew", "nobody")
+    assert "there is no user missing" in admit.err(1, "auth", "renew", "missing")
     assert "have NKeys and no JWTs" in admit.err(2, "auth", "revoke", "saver", "--older")
 
 

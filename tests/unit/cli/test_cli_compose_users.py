@@ -81,7 +81,7 @@ def test_class_and_unix_user_of_providers_are_those_of_the_settings(
     assert "ADMIT_KUBE_USER='ada' is not the number of a Unix user" in refused
 
 
-def test_unix_user_without_the_right_is_told_what_to_run(
+def test_unix_user_without_the_right_sees_the_command_to_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, admit: Admit
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1234)

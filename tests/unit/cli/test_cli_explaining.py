@@ -129,7 +129,7 @@ def test_a_workload_in_backoff_is_unblocked_by_its_retry() -> None:
     assert found.unblocked_by == ("its retry at 2026-02-07T12:01:30Z (in 1m30s)",)
 
 
-def test_a_workload_in_backoff_names_a_check_whose_controller_is_lost() -> None:
+def test_a_workload_in_backoff_names_a_check_without_its_controller() -> None:
     waiting = a_workload(
         ("Requeued", "False", "AdmissionCheck"),
         status={"requeueState": {"requeueAt": "2026-02-07T12:01:30Z"}},
@@ -176,7 +176,7 @@ def test_a_workload_on_hold_in_backoff_needs_its_release_too() -> None:
     assert remedy.endswith("`, and its retry at 2026-02-07T12:01:30Z (in 1m30s)")
 
 
-def test_an_admitted_workload_whose_pods_are_ready_is_running() -> None:
+def test_an_admitted_workload_with_ready_pods_is_running() -> None:
     running = a_workload(
         ("QuotaReserved", "True", "QuotaReserved"),
         ("Admitted", "True", "Admitted"),

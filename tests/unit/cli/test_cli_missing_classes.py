@@ -1,4 +1,4 @@
-"""A submission whose priority class does not exist is refused before it is sent."""
+"""A submission with a missing priority class is refused before it is sent."""
 
 from __future__ import annotations
 

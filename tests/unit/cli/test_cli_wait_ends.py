@@ -1,4 +1,4 @@
-"""A job whose execution time is over has failed, for commands that wait."""
+"""For commands that wait, a job that ran out of execution time has failed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def deactivated(reason: str) -> StoredWorkload:
     ("goal", "reached"),
     [(Phase.FINISHED, True), (End.FAILED, True), (End.SUCCEEDED, False), (Phase.RUNNING, False)],
 )
-def test_a_job_whose_time_is_over_has_failed(goal: Goal, reached: bool) -> None:
+def test_a_job_that_ran_out_of_time_has_failed(goal: Goal, reached: bool) -> None:
     late = deactivated(reasons.DEACTIVATED_DUE_TO_EXECUTION_TIME)
     now = phase(late, NOON + timedelta(hours=1))
     assert is_failure(late) == TOLD

@@ -210,7 +210,7 @@ def test_workload_without_a_submitter_belongs_to_no_owner() -> None:
     assert outcome(controller, said(facts.Held(**ME), "ada", 2, "owner")) == refusal
 
 
-def test_ownership_is_judged_when_the_fact_is_applied() -> None:
+def test_ownership_is_checked_when_the_fact_is_applied() -> None:
     """A name may belong to another user when a fact has waited for its turn."""
     controller = Controller(b"s")
     messages = [

@@ -169,7 +169,7 @@ def test_a_message_that_changes_all_the_time_is_written_seldom(listening: Listen
     assert 9 <= listening.writes <= 11
 
 
-def test_a_check_whose_every_call_fails_is_written_at_once(listening: Listening) -> None:
+def test_a_check_with_only_failed_calls_is_written_at_once(listening: Listening) -> None:
     failing = CheckAlive(message=f"{EVERY_CALL_FAILS} (KeyError)")
     for second, beat in enumerate((CheckAlive(), failing, CheckAlive(), failing)):
         listening.hear(float(second), beat)

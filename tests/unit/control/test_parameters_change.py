@@ -112,7 +112,7 @@ def test_newly_named_parameters_are_requested_in_the_same_cycle() -> None:
     assert asked(cores) == [(0, "first"), (0, "second")]
     # And what happens to them from then on.
     cores.put("ProvisioningRequestConfig", "other", {"provisioningClassName": "third"})
-    configure(cores, "of nobody")
+    configure(cores, "of no check")
     cores.settle()
     assert asked(cores) == [(0, "first"), (0, "second"), (0, "third")]
 

@@ -29,7 +29,7 @@ class House:
         self.sequence = 0
 
     def apply(self, kind: str, name: str, value: int, **more: Any) -> None:
-        """Stores a class, and lets the controller hear of it."""
+        """Stores a class, and gives it to the controller."""
         group = "scheduling.k8s.io/v1" if kind == "PriorityClass" else "kueue.x-k8s.io/v1beta2"
         raw = {"apiVersion": group, "kind": kind, "metadata": {"name": name}, "value": value}
         manifest = accept({**raw, **more}).manifest

@@ -1,4 +1,4 @@
-"""A submission whose requests need no quota is noted, in whatever language it was published."""
+"""A submission with requests that need no quota gets a note, also from other languages."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_the_clock_of_this_machine_is_only_a_note() -> None:
         pytest.param(0, 2 * GIB, WRONG, id="nothing"),
     ],
 )
-def test_a_disk_is_judged_by_its_free_space(free: int, total: int, state: str) -> None:
+def test_a_disk_is_rated_by_its_free_space(free: int, total: int, state: str) -> None:
     found = disk_finding("disk", "/data", free, total)
     assert (found.state, bool(found.todo)) == (state, state != OK)
 

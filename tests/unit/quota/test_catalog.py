@@ -115,7 +115,7 @@ def test_a_queue_lists_every_reason_and_the_first_counts() -> None:
         assert clause in activity.message
 
 
-def test_a_queue_whose_flavor_names_no_topology_is_inactive_until_it_exists() -> None:
+def test_a_queue_with_a_flavor_of_a_missing_topology_is_inactive_until_it_exists() -> None:
     here = Configured()
     here.put("ClusterQueue", "q", {"resourceGroups": flavors(f=[], g=[])})
     here.put("ResourceFlavor", "f", {})
@@ -230,7 +230,7 @@ def test_required_checks(
     assert set(catalog.required_checks("q", admission)) == want
 
 
-def test_b6_two_flavors_whose_checks_share_a_controller_conflict() -> None:
+def test_b6_two_flavors_with_checks_of_one_controller_conflict() -> None:
     catalog = a_queue([], {"f": ["x"], "g": ["y"]}, x="1", y="1")
     with pytest.raises(ConflictingChecks):
         catalog.required_checks("q", got("f", "g"))

@@ -53,7 +53,7 @@ async def test_a_process_that_does_not_end_is_waited_for_up_to_the_limit(
 
 
 class OpenRun:
-    """A run whose shim has died, and what its runner is told."""
+    """A run after the death of its shim, and the report to its runner."""
 
     def __init__(self, *sweeps: bool | Exception) -> None:
         self.sweeps = list(sweeps)
@@ -92,7 +92,7 @@ class OpenRun:
         self.works.clear()
 
 
-def test_a_run_whose_processes_are_left_has_no_end_until_they_are_gone() -> None:
+def test_a_run_with_processes_left_has_no_end_until_they_are_gone() -> None:
     run = OpenRun(False, KeyError("a bug"), True)
     lost = decide.Ended("lost", "the shim of the job died")
     for events in ([], [], [lost]):

@@ -113,7 +113,7 @@ def test_after_a_failure_no_pod_of_the_job_starts_before_the_delay_or_a_success(
     assert pods.take(10.0) == 0
 
 
-def test_a_pod_whose_processes_have_not_ended_is_not_replaced() -> None:
+def test_a_pod_with_processes_left_is_not_replaced() -> None:
     pods = progress(2, 2, perIndex=5)
     assert [pods.take(0.0), pods.take(0.0)] == [0, 1]
     pods.fail(0, "c", 1, 0.0)

@@ -231,7 +231,9 @@ def test_runner_that_is_not_root_has_no_group_rule(monkeypatch: pytest.MonkeyPat
         ),
     ],
 )
-def test_runner_announces_whose_jobs_it_starts(rules: JobRules, starts: RunnerStarts) -> None:
+def test_runner_announces_the_users_of_the_jobs_it_starts(
+    rules: JobRules, starts: RunnerStarts
+) -> None:
     lacks = ("hostPath", "values")
     assert rules.starts() == msgspec.structs.replace(starts, lacks=lacks, pods=500)
     other = msgspec.structs.replace(rules, host_paths=("/srv",), limits=JobLimits(pods=7))

@@ -332,7 +332,7 @@ def test_a_run_ends_only_when_its_containers_are_gone(bench: Bench) -> None:
     assert bench.outcome(run) == ("failed", "pod main-0 failed: exit code 3")
 
 
-def test_a_container_whose_client_was_killed_is_removed_before_its_pod_runs_again(
+def test_a_container_with_a_killed_client_is_removed_before_its_pod_runs_again(
     bench: Bench,
 ) -> None:
     client = ContainerPlan(
@@ -400,7 +400,7 @@ def test_a_daemon_that_left_its_group_ends_with_its_job(bench: Bench, stop: bool
 
 
 def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(bench: Bench) -> None:
-    run = bench.start(sh("trap '' TERM; echo deaf; sleep 62 & wait; sleep 62"), grace=1)
+    run = bench.start(sh("trap '' TERM; echo ready; sleep 62 & wait; sleep 62"), grace=1)
     until(lambda: bench.output(run), "its start")
     os.kill(run.shim_pid(), signal.SIGTERM)
     assert bench.outcome(run)[0] == "stopped"
@@ -753,9 +753,9 @@ def test_a_success_policy_ends_the_pods_that_still_run(bench: Bench) -> None:
 
 
 def test_a_failed_container_ends_its_pod_and_the_pod_runs_again(bench: Bench) -> None:
-    stubborn = sh("trap '' TERM; [ $ADMITTANCE_ATTEMPT = 1 ] || while :; do sleep 0.05; done")
+    ignores_term = sh("trap '' TERM; [ $ADMITTANCE_ATTEMPT = 1 ] || while :; do sleep 0.05; done")
     policy = PolicyPlan(backoff_limit=1, delays=AT_ONCE)
-    run = bench.start(sh("[ $ADMITTANCE_ATTEMPT = 1 ]"), stubborn, grace=0, policy=policy)
+    run = bench.start(sh("[ $ADMITTANCE_ATTEMPT = 1 ]"), ignores_term, grace=0, policy=policy)
     assert bench.outcome(run) == ("succeeded", "")
 
 

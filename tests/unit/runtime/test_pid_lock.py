@@ -1,4 +1,4 @@
-"""One lock of a file at a time, whose holder is named."""
+"""One lock of a file at a time; its error names the holder."""
 
 from __future__ import annotations
 

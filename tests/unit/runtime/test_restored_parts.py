@@ -13,7 +13,7 @@ from admittance.runtime.nats_server.snapshots import restore_snapshot
 
 
 class RestoringServer:
-    """A server whose subscription to the parts exists after ``refused`` requests."""
+    """A server that subscribes to the parts after ``refused`` requests."""
 
     def __init__(self, refused: float) -> None:
         self.refused = refused

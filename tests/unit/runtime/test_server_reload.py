@@ -42,7 +42,7 @@ async def test_a_cancellation_that_a_reload_loses_ends_the_removal(tmp_path: Pat
     assert removing.cancelled()
 
 
-async def test_servers_that_know_the_users_are_told_of_changes_only(
+async def test_servers_that_know_the_users_receive_changes_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_reload, "LOOK_SECONDS", 0.01)
@@ -62,7 +62,7 @@ async def test_servers_that_know_the_users_are_told_of_changes_only(
 
 
 @pytest.mark.parametrize("jwt", [False, True], ids=["nkeys", "jwts"])
-async def test_servers_are_told_what_an_ended_process_did_not_tell(
+async def test_servers_receive_what_an_ended_process_did_not_send(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jwt: bool
 ) -> None:
     monkeypatch.setattr(server_reload, "LOOK_SECONDS", 0.01)

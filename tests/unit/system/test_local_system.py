@@ -39,7 +39,7 @@ def phase_of(system: LocalSystem) -> str:
     return str(phase(stored, system.now))
 
 
-def test_a_decision_changes_the_workload_when_it_is_heard() -> None:
+def test_a_decision_changes_the_workload_when_it_is_applied() -> None:
     system = admitted()
     assert phase_of(system) == "Admitted"
     assert [slot.name for slot in system.schedules] == ["w"]
@@ -65,7 +65,7 @@ def test_the_entries_of_one_system_make_an_equal_one() -> None:
     assert not other.run_cycle()
 
 
-def test_a_timer_that_fires_is_heard_and_gone() -> None:
+def test_a_timer_that_fires_is_applied_and_gone() -> None:
     system = admitted()
     due = system.next_timer()
     assert due is not None

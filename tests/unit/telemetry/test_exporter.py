@@ -134,7 +134,7 @@ async def test_a_refusal_is_counted_and_logged_once_until_spans_are_taken_again(
         "authorization=planted%0Aline",
     ],
 )
-async def test_no_header_or_path_of_the_receiver_is_told(
+async def test_no_header_or_path_of_the_receiver_is_shown(
     make: Make, lines: LogCapture, headers: str
 ) -> None:
     there = "http://planted:planted@127.0.0.1:9/planted"

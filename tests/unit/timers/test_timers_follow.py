@@ -116,7 +116,7 @@ def test_a_timer_in_the_past_is_ordered_at_once() -> None:
     assert [type(order) for order in table.follow()] == [SetTimer]
 
 
-def test_a_timer_whose_time_has_come_is_not_cancelled() -> None:
+def test_a_timer_that_is_due_is_not_cancelled() -> None:
     table = SteppedTimers().has(put_off(5))
     table.follow()
     table.later(5).has(calm())

@@ -20,7 +20,7 @@ def test_a_lease_is_late():
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tree with one core, whose test does not try the limit."""
+    """A tree with one core; its test does not try the limit."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     root = tmp_path / "tree"
     for path, text in ((CORE, SOURCE), ("tests/unit/lease/test_lease.py", TEST)):

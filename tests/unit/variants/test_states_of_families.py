@@ -39,7 +39,7 @@ def test_a_family_is_counted_as_admitted_until_its_job_stops_to_migrate() -> Non
     assert counted(table) == {}
 
 
-def test_a_family_whose_job_is_being_stopped_is_counted_as_stopping() -> None:
+def test_a_family_with_a_stopping_job_is_counted_as_stopping() -> None:
     table = a_family("a", "b").admit("b")
     table.status("j", a_condition("Evicted", True, "Preempted"), admission=an_admission())
     assert counted(table) == {"stopping": 1}

@@ -1,4 +1,4 @@
-"""Verdicts that come after the reservation they judged: T21, T21b, and the exceptions of 2.5."""
+"""Verdicts that come after the end of their reservation: T21, T21b, and the exceptions of 2.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verdict names the cycle that it judged."""
+"""A verdict names the cycle of its request."""
 
 from __future__ import annotations
 

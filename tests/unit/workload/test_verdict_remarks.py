@@ -96,9 +96,7 @@ def test_a_delay_with_a_fraction_has_the_limits_of_any_delay(written: float) -> 
         ("Pending", {"reason": "BookCapacity"}),
     ],
 )
-def test_a_verdict_whose_parts_have_their_effect_has_no_remark(
-    state: str, fields: dict[str, Any]
-) -> None:
+def test_a_verdict_with_all_its_effects_has_no_remark(state: str, fields: dict[str, Any]) -> None:
     tracked = TrackedWorkload(Around(["c1", "c2"])).assigned()
     near = tracked.now - timedelta(seconds=50)
     says(tracked, state, **fields, time=near.isoformat())

@@ -351,7 +351,7 @@ def test_a_borrower_is_held_to_its_limit() -> None:
     assert scheduler.settle() == ["five"]
 
 
-def test_flavors_whose_checks_share_a_controller_are_not_combined() -> None:
+def test_flavors_with_checks_of_one_controller_are_not_combined() -> None:
     scheduler = SteppedScheduler()
     for name in ("gpus", "cpus", "spare"):
         scheduler.flavor(name)

@@ -264,7 +264,7 @@ def about_to_preempt() -> tuple[SteppedCores, facts.Decision]:
     return cores, decision
 
 
-def test_a_victim_whose_priority_rose_before_eviction_is_spared() -> None:
+def test_a_victim_with_a_priority_raised_before_eviction_is_spared() -> None:
     cores, decision = about_to_preempt()
     cores.publish(facts.Reprioritized, "low", priority=5)
     cores.apply(decision)

@@ -138,7 +138,7 @@ def inactive(cores: SteppedCores, name: str) -> None:
     cores.put("AdmissionCheck", name, {"controllerName": f"ctl-{name}"}, status=status)
 
 
-def test_a_check_that_cannot_judge_any_more_has_judged() -> None:
+def test_a_given_verdict_counts_although_its_check_is_inactive() -> None:
     cores = configured_cores()
     reserved(cores, "w", ready=("c1", "c2"))
     inactive(cores, "c1")

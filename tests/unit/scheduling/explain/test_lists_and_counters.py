@@ -48,7 +48,7 @@ def test_the_list_is_in_the_order_in_which_they_are_considered() -> None:
     assert considered == [name for _, name in listed]
 
 
-def test_users_of_a_queue_see_who_is_ahead_but_nothing_more() -> None:
+def test_users_of_a_queue_see_the_workloads_ahead_but_nothing_more() -> None:
     scheduler = a_scheduler()
     scheduler.put("LocalQueue", "theirs", {"clusterQueue": "cq"}, namespace="team-b")
     scheduler.submit("first", "theirs", "3", namespace="team-b", priority=9)

@@ -127,7 +127,7 @@ def test_only_a_deferring_check_decides_when_victims_are_evicted() -> None:
 
 
 @pytest.mark.scenario("A12")
-def test_where_no_check_defers_victims_stop_while_the_checks_judge() -> None:
+def test_where_no_check_defers_victims_stop_while_the_checks_decide() -> None:
     cores = two_victims(c1="Anytime", c2="Anytime")
     assert len(cores.preempted()) == 2
     assert cores.phases("j", "v1", "v2") == ["QuotaReserved", "Evicting", "Evicting"]
