@@ -19,6 +19,7 @@ from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import WorkloadInfo
 from conformance.differences import ASSIGN
 from conformance.tables import Given, cases, needs_data, read
+from support.builders import an_object
 
 MODES = {
     "noFit": FlavorAssignmentMode.NO_FIT,
@@ -77,13 +78,13 @@ class Scan:
         }
 
     def _workload(self, given: dict[str, Any]) -> WorkloadInfo:
-        workload = given.get("workload") or {
-            "apiVersion": "kueue.x-k8s.io/v1beta2",
-            "kind": "Workload",
-            "metadata": {"name": "wl", "namespace": "ns"},
-            "spec": {"podSets": given["wlPods"]},
-            "status": {"reclaimablePods": given.get("wlReclaimablePods", [])},
-        }
+        workload = given.get("workload") or an_object(
+            "Workload",
+            "wl",
+            {"podSets": given["wlPods"]},
+            namespace="ns",
+            status={"reclaimablePods": given.get("wlReclaimablePods", [])},
+        )
         return self.given.workload(workload)
 
     @property

@@ -29,6 +29,7 @@ from conformance.families import (
     with_families,
 )
 from conformance.tables import cases, needs_data, read, time_of
+from support.builders import an_object
 
 pytestmark = needs_data
 
@@ -87,12 +88,7 @@ def test_which_changes_of_a_queue_concern_its_families(case: dict[str, Any]) -> 
     )
     queues = FamilyQueues()
     family = WorkloadName("ns", "parent")
-    local = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "LocalQueue",
-        "metadata": {"name": "lq", "namespace": "ns"},
-        "spec": {"clusterQueue": old.metadata.name},
-    }
+    local = an_object("LocalQueue", "lq", {"clusterQueue": old.metadata.name}, namespace="ns")
     queues.apply("LocalQueue", "ns", "lq", decode_object(local).manifest)
     queues.apply("ClusterQueue", "", old.metadata.name, old)
     queues.join(family, "lq")
@@ -112,12 +108,7 @@ def test_a_queue_concerns_the_families_that_kueue_finds(case: dict[str, Any]) ->
         meta = workload.metadata
         if LABEL in meta.labels:
             queues.join(WorkloadName(meta.namespace, meta.name), head(workload).queue_name)
-    queue = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ClusterQueue",
-        "metadata": {"name": given["clusterQueue"]},
-        "spec": {},
-    }
+    queue = an_object("ClusterQueue", given["clusterQueue"], {})
     concerned = queues.apply(
         "ClusterQueue", "", given["clusterQueue"], decode_object(with_families(queue)).manifest
     )

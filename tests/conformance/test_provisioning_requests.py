@@ -29,6 +29,8 @@ from admittance.workload import stored
 from admittance.workload.stored import StoredWorkload
 from conformance.provisioning_differences import MESSAGES, UNANSWERABLE, UNPLAYED
 from conformance.tables import cases, needs_data, time_of
+from support.builders import an_object
+from support.requests import admission_check
 
 pytestmark = needs_data
 
@@ -274,39 +276,30 @@ def test_the_last_attempt_counts(case: dict[str, Any]) -> None:
 def test_a_message_is_published_only_when_it_differs(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"]
     shown, new = given.get("message", ""), given.get("newMessage", "")
-    config = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ProvisioningRequestConfig",
-        "metadata": {"name": "config1"},
-        "spec": {"provisioningClassName": "class1"},
-    }
-    check = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "AdmissionCheck",
-        "metadata": {"name": "check1"},
-        "spec": {
-            "controllerName": "kueue.x-k8s.io/provisioning-request",
-            "parameters": {
-                "apiGroup": "kueue.x-k8s.io",
-                "kind": "ProvisioningRequestConfig",
-                "name": "config1",
-            },
+    config = an_object("ProvisioningRequestConfig", "config1", {"provisioningClassName": "class1"})
+    check = admission_check(
+        "check1",
+        "kueue.x-k8s.io/provisioning-request",
+        parameters={
+            "apiGroup": "kueue.x-k8s.io",
+            "kind": "ProvisioningRequestConfig",
+            "name": "config1",
         },
-    }
+    )
     pods = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
     place = {"name": "main", "count": 1, "flavors": {"cpu": "f"}}
     row = {"name": "check1", "state": "Pending", "message": shown}
-    work = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": {"name": "wl", "namespace": "ns"},
-        "spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": pods}}]},
-        "status": {
+    work = an_object(
+        "Workload",
+        "wl",
+        {"podSets": [{"name": "main", "count": 1, "template": {"spec": pods}}]},
+        namespace="ns",
+        status={
             "admission": {"clusterQueue": "q", "podSetAssignments": [place]},
             "admissionChecks": [row],
             "conditions": [{"type": "QuotaReserved", "status": "True", "reason": "R"}],
         },
-    }
+    )
     conditions = [
         {"type": "Accepted", "status": "True"},
         {"type": "Provisioned", "status": "False", "message": new},

@@ -10,6 +10,7 @@ from admittance.quota.cell import UNLIMITED
 from admittance.scheduling.fairsharing.shares import is_borrowing_on, share_of
 from admittance.scheduling.state.config import Config
 from conformance.tables import Given, cases, needs_data
+from support.builders import an_object
 
 
 def _given(case: dict[str, Any]) -> Given:
@@ -48,12 +49,11 @@ def _queue(name: str, gpu: str, cpu: str) -> dict[str, Any]:
         "coveredResources": ["cpu", "example.com/gpu"],
         "flavors": [{"name": "default", "resources": resources}],
     }
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ClusterQueue",
-        "metadata": {"name": name},
-        "spec": {"cohortName": "cohort", "namespaceSelector": {}, "resourceGroups": [group]},
-    }
+    return an_object(
+        "ClusterQueue",
+        name,
+        {"cohortName": "cohort", "namespaceSelector": {}, "resourceGroups": [group]},
+    )
 
 
 @needs_data

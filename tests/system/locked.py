@@ -29,6 +29,7 @@ from admittance.runtime.nats_server.jwt_issuer import (
     new_key,
     sign_jwt,
 )
+from support.builders import an_object
 from support.cluster import Cluster
 from support.fork_server import Answer, run_admit
 from support.nats.logins import write_secret
@@ -172,12 +173,9 @@ class Locked:
         fact = {
             "namespace": space,
             "name": name,
-            "workload": {
-                "apiVersion": "kueue.x-k8s.io/v1beta2",
-                "kind": "Workload",
-                "metadata": {"name": name, "namespace": space},
-                "spec": {"queueName": queue, "podSets": [pod_set]},
-            },
+            "workload": an_object(
+                "Workload", name, {"queueName": queue, "podSets": [pod_set]}, namespace=space
+            ),
         }
         return json.dumps(fact).encode()
 

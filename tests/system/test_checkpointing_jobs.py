@@ -23,8 +23,9 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase, phase
+from support.builders import an_object
 from support.fork_server import run_admit
-from support.requests import apply, eventually, queues, submit, workload
+from support.requests import admission_check, apply, eventually, queues, submit, workload
 from support.servers import LIMIT
 
 ADMIT = Path(sys.executable).parent / "admit"
@@ -117,16 +118,16 @@ class Stage:
             "resources": {"requests": {"cpu": "1"}},
         }
         template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-        manifest = {
-            "apiVersion": VERSION,
-            "kind": "Workload",
-            "metadata": {"name": name, "namespace": "ns"},
-            "spec": {
+        manifest = an_object(
+            "Workload",
+            name,
+            {
                 "queueName": f"lq-{queue}",
                 "podSets": [{"name": "main", "count": 1, "template": template}],
                 **spec,
             },
-        }
+            namespace="ns",
+        )
         await submit(self.bus, [manifest])
 
     async def say(self, fact: Fact) -> None:
@@ -228,12 +229,7 @@ async def suspended_by_a_check(stage: Stage) -> None:
             )
         )
 
-    check = {
-        "apiVersion": VERSION,
-        "kind": "AdmissionCheck",
-        "metadata": {"name": CHECK},
-        "spec": {"controllerName": "test/it"},
-    }
+    check = admission_check(CHECK, "test/it")
     await stage.bus.nc.listen("admit.check.requested.>", hear)
     await apply(stage.bus, check, *queues("checked", admissionChecks=[CHECK]))
     await stage.submit(name, "checked")

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 
 from admittance.events.subjects import check_durable
 from admittance.runtime.bus.messages import SECRET_KEY
-from support.requests import eventually, queues
+from support.requests import admission_check, eventually, queues
 from support.servers import LIMIT, within
 from system.locked import ADA, BOB, CONTROLLER, Locked, applied
 
@@ -26,13 +26,7 @@ async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lock
     await found.start()
     try:
         root = await found.client("root")
-        version = "kueue.x-k8s.io/v1beta2"
-        budget = {
-            "apiVersion": version,
-            "kind": "AdmissionCheck",
-            "metadata": {"name": "budget"},
-            "spec": {"controllerName": CONTROLLER},
-        }
+        budget = admission_check("budget", CONTROLLER)
         rows = {"admissionChecks": [{"name": "budget"}]}
         made = [
             *queues("a", namespace="team-a", admissionChecksStrategy=rows),

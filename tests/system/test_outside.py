@@ -27,8 +27,9 @@ from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, StaleRevision
 from admittance.runtime.tasks import cancel_and_wait
+from support.builders import an_object
 from support.fork_server import run_admit
-from support.requests import apply, eventually, queues
+from support.requests import admission_check, apply, eventually, queues
 from support.servers import within
 from system.locked import Locked
 
@@ -187,13 +188,7 @@ async def test_a_check_outside_answers_its_requests(outside: Outside) -> None:
     def judge(request: object) -> Ready:
         return Ready("judged outside")
 
-    version = "kueue.x-k8s.io/v1beta2"
-    check = {
-        "apiVersion": version,
-        "kind": "AdmissionCheck",
-        "metadata": {"name": "outside"},
-        "spec": {"controllerName": CHECK},
-    }
+    check = admission_check("outside", CHECK)
     made = queues("checked", namespace=NS, admissionChecksStrategy=CHECKS)
     await apply(outside.core, check, *made)
     before = await outside.consumers()
@@ -222,12 +217,7 @@ async def test_a_provider_outside_gives_capacity(outside: Outside) -> None:
     def obtain(request: object) -> Provisioned:
         return Provisioned("there")
 
-    config = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ProvisioningRequestConfig",
-        "metadata": {"name": "outside"},
-        "spec": {"provisioningClassName": CLASS},
-    }
+    config = an_object("ProvisioningRequestConfig", "outside", {"provisioningClassName": CLASS})
     await apply(outside.core, config)
     before = await outside.consumers()
     stop = asyncio.Event()

@@ -13,22 +13,14 @@ import pytest
 import pytest_asyncio
 
 from admittance.runtime.bus.history import read_messages
-from support.requests import eventually, queues
+from support.builders import an_object
+from support.requests import admission_check, eventually, queues
 from support.servers import LIMIT, within
 from system.locked import ADA, BOB, Locked, applied
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
-APPROVAL = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "approval"},
-    "spec": {"controllerName": "admittance.dev/approval"},
-}
-OTHER = {
-    **APPROVAL,
-    "metadata": {"name": "budget"},
-    "spec": {"controllerName": "example.com/budget"},
-}
+APPROVAL = admission_check("approval", "admittance.dev/approval")
+OTHER = admission_check("budget", "example.com/budget")
 PREEMPTION = {"withinClusterQueue": "LowerPriority"}
 IN_A = ("-n", "team-a")
 MANY = 200
@@ -119,12 +111,7 @@ async def test_owner_changes_its_own_workloads_only(locked: Locked) -> None:
 
 async def test_users_see_the_workloads_ahead_of_theirs_in_their_queues(locked: Locked) -> None:
     root = await locked.client("root")
-    shared = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "LocalQueue",
-        "metadata": {"name": "shared", "namespace": "team-a"},
-        "spec": {"clusterQueue": "b"},
-    }
+    shared = an_object("LocalQueue", "shared", {"clusterQueue": "b"}, namespace="team-a")
     assert await applied(root, [shared])
     await root.close()
     waits = ("--cpu", "9", "--anyway")

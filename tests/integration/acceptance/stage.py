@@ -26,6 +26,7 @@ from admittance.workload.conditions import find
 from admittance.workload.phase import phase
 from admittance.workload.stored import StoredWorkload, head
 from simulation.invariants.siblings import between
+from support.builders import an_object
 from support.cluster import Cluster
 from support.cores.family_invariants import FamilyWatch
 from support.cores.lifecycle_invariants import Watch
@@ -233,12 +234,9 @@ class Stage:
             "terminationGracePeriodSeconds": 60,
         }
         pods = {"name": "main", "count": 1, "template": {"spec": pod}}
-        manifest = {
-            "apiVersion": API,
-            "kind": "Workload",
-            "metadata": {"name": name, "namespace": NS},
-            "spec": {"podSets": [pods], "queueName": queue, **spec},
-        }
+        manifest = an_object(
+            "Workload", name, {"podSets": [pods], "queueName": queue, **spec}, namespace=NS
+        )
         await submit(self.bus, [manifest])
 
     async def say(self, what: str, name: str, **fields: Any) -> None:

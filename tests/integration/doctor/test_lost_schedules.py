@@ -15,16 +15,11 @@ from admittance.runtime.bus.bus import Bus
 from simulation.nats.simulated_server import SimulatedServer
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, submit
+from support.requests import admission_check, apply, eventually, queues, submit
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
-CHECK: dict[str, Any] = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "slow"},
-    "spec": {"controllerName": "example.com/slow", "checkTimeoutSeconds": 3600},
-}
+CHECK: dict[str, Any] = admission_check("slow", "example.com/slow", checkTimeoutSeconds=3600)
 
 
 async def test_lost_schedules_are_named_until_they_are_set_again(

@@ -19,19 +19,22 @@ from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
-from support.requests import apply, ask, eventually, queues, settled, submit, workload
+from support.requests import (
+    admission_check,
+    apply,
+    ask,
+    eventually,
+    queues,
+    settled,
+    submit,
+    workload,
+)
 from support.servers import LIMIT, TestServer
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-CHECK: dict[str, Any] = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "c"},
-    "spec": {
-        "controllerName": "ctl",
-        "parameters": {"apiGroup": "budgets.example.com", "kind": "Budget", "name": "weekly"},
-    },
-}
+CHECK: dict[str, Any] = admission_check(
+    "c", "ctl", parameters={"apiGroup": "budgets.example.com", "kind": "Budget", "name": "weekly"}
+)
 
 
 def a_budget(limit: int) -> dict[str, Any]:

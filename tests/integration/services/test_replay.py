@@ -24,7 +24,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.tasks import cancel_and_wait
-from support.builders import a_manifest
+from support.builders import a_manifest, an_object
 from support.cluster import Cluster
 from support.requests import admission_check, apply, eventually, queues, submit, workload
 from support.servers import TestServer, within
@@ -42,11 +42,10 @@ def a_queue(name: str, cpu: int, **spec: Any) -> list[dict[str, Any]]:
         for flavor, much in (("spot", cpu), ("solid", 1))
     ]
     return [
-        {
-            "apiVersion": API,
-            "kind": "ClusterQueue",
-            "metadata": {"name": name},
-            "spec": {
+        an_object(
+            "ClusterQueue",
+            name,
+            {
                 "cohortName": "all",
                 "namespaceSelector": {},
                 "preemption": {
@@ -56,13 +55,8 @@ def a_queue(name: str, cpu: int, **spec: Any) -> list[dict[str, Any]]:
                 "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}],
                 **spec,
             },
-        },
-        {
-            "apiVersion": API,
-            "kind": "LocalQueue",
-            "metadata": {"name": f"lq-{name}", "namespace": "ns"},
-            "spec": {"clusterQueue": name},
-        },
+        ),
+        an_object("LocalQueue", f"lq-{name}", {"clusterQueue": name}, namespace="ns"),
     ]
 
 

@@ -32,7 +32,6 @@ from support.servers import TestServer, until, within
 from support.service_process import variables
 
 pytestmark = pytest.mark.bus
-API = "kueue.x-k8s.io/v1beta2"
 CORE = ("workload-controller", "scheduler", "retry-timer")
 
 
