@@ -30,6 +30,15 @@ async def eventually(claim: Callable[[], Awaitable[bool]], limit: float = LIMIT)
     await within(poll(), limit)
 
 
+async def becomes(value: Callable[[], Awaitable[Any]], wanted: object) -> None:
+    """Waits until the value is the wanted one, with a limit."""
+
+    async def is_wanted() -> bool:
+        return bool(await value() == wanted)
+
+    await eventually(is_wanted)
+
+
 async def ask(bus: Bus, subject: str, question: Any, reply: type[Any]) -> Any:
     """The answer of an endpoint; asks again until a service answers."""
     data = msgspec.json.encode(question)

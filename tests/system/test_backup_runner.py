@@ -17,7 +17,7 @@ from recorded.story import NAMESPACE, manifest, queue
 from recorded.story import workload as a_workload
 from support.cluster import Cluster
 from support.fork_server import Answer, run_admit
-from support.requests import apply, eventually, submit, workload
+from support.requests import apply, becomes, eventually, submit, workload
 from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
@@ -61,10 +61,7 @@ class Deployment:
         return str(phase(found, clock.now())) if found is not None else "absent"
 
     async def until_phase(self, name: str, wanted: str) -> None:
-        async def reached() -> bool:
-            return await self.phase(name) == wanted
-
-        await eventually(reached)
+        await becomes(lambda: self.phase(name), wanted)
 
     async def admit(self, *words: str) -> Answer:
         env = {"ADMIT_NATS_URL": self.server.url}

@@ -17,7 +17,7 @@ from admittance.runtime.nats.connection_options import ConnectionOptions
 from support.cluster import Cluster, Service
 from support.fork_server import run_admit
 from support.nats.logins import NKey, write_secret
-from support.requests import eventually
+from support.requests import becomes, eventually
 from support.servers import ConfiguredServer
 
 pytestmark = pytest.mark.bus
@@ -139,11 +139,7 @@ async def test_planted_secrets_are_nowhere(tmp_path: Path) -> None:
     queues = tmp_path / "queues.yaml"
     queues.write_text(QUEUES)
     try:
-
-        async def applied() -> bool:
-            return await story.admit("apply", "-f", str(queues), **good) == 0
-
-        await eventually(applied)
+        await becomes(lambda: story.admit("apply", "-f", str(queues), **good), 0)
         script = "env; cat /proc/$PPID/environ"
         job = ("submit", "-q", "q", "--name", "job", "--wait", "--", "sh", "-c", script)
         assert await story.admit(*job, **in_url) == 0

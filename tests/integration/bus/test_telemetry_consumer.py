@@ -13,7 +13,7 @@ from admittance.runtime.nats import micro
 from admittance.telemetry import log_reader
 from admittance.telemetry.log_reader import LogReader
 from admittance.workload_controller.reading_endpoints import reading_endpoints
-from support.requests import eventually
+from support.requests import becomes
 from support.servers import until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
@@ -66,11 +66,7 @@ async def test_facts_without_exported_spans_are_read_again_after_a_restart(bus: 
     assert await read(reader, 3) == sequences
     reader.acknowledge(0)
     await reader.close()
-
-    async def acknowledged() -> bool:
-        return await floor(bus) == sequences[0]
-
-    await eventually(acknowledged)
+    await becomes(lambda: floor(bus), sequences[0])
     again = await begun(bus, "b")
     assert await read(again, 2) == sequences[1:]
     await again.close()

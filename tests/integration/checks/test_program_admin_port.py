@@ -22,7 +22,7 @@ from admittance.providers import Request as CapacityRequest
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import provider_durables
 from support.check_requests import NAME, CheckRequester, requested, running
-from support.requests import eventually
+from support.requests import becomes, eventually
 from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
@@ -59,10 +59,7 @@ async def ask(address: str, path: str) -> tuple[int, str]:
 
 
 async def until_answer(address: str, path: str, status: int, text: str) -> None:
-    async def there() -> bool:
-        return await ask(address, path) == (status, text)
-
-    await eventually(there)
+    await becomes(lambda: ask(address, path), (status, text))
 
 
 def series(text: str) -> dict[tuple[str, ...], float]:

@@ -64,10 +64,7 @@ async def finish(bus: Bus) -> None:
 
 
 async def so(claim: Callable[[], bool]) -> None:
-    async def holds() -> bool:
-        return await asyncio.to_thread(claim)
-
-    await eventually(holds)
+    await eventually(lambda: asyncio.to_thread(claim))
 
 
 async def test_instances_are_reserved_and_their_loss_stops_the_job(

@@ -60,10 +60,7 @@ async def until_provisioned(requester: CapacityRequester, *ids: str) -> None:
 
 
 async def so(claim: Callable[[], bool]) -> None:
-    async def holds() -> bool:
-        return await asyncio.to_thread(claim)
-
-    await eventually(holds)
+    await eventually(lambda: asyncio.to_thread(claim))
 
 
 class Running:

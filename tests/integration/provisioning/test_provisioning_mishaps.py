@@ -27,7 +27,7 @@ from integration.provisioning.bare_provider import BareProvider
 from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, row, until_phase
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, submit
+from support.requests import apply, becomes, eventually, queues, submit
 from support.servers import TestServer
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -130,11 +130,7 @@ async def test_three_missed_heartbeats_make_the_check_inactive_until_the_next(
         await bus.nc.publish(f"{ALIVE_PROVISIONING}class", encode(ProviderAlive()))
 
     await beat()
-
-    async def down() -> bool:
-        return await activity(bus) == ("False", "ProviderDown")
-
-    await eventually(down)
+    await becomes(lambda: activity(bus), ("False", "ProviderDown"))
     assert provider.booked == {request.id}, "it is down, and keeps what it has"
     service = await micro.serve(
         bus.nc, "provider-class", "bare", {"admit.api.provider.class": answer}

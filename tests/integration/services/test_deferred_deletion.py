@@ -22,6 +22,7 @@ from support.requests import (
     admission_check,
     apply,
     ask,
+    becomes,
     eventually,
     queues,
     settled,
@@ -49,11 +50,8 @@ async def stands(bus: Bus, key: str) -> str:
     return "kept" if meta.deletion_timestamp is None else "going"
 
 
-async def becomes(bus: Bus, key: str, want: str) -> None:
-    async def so() -> bool:
-        return await stands(bus, key) == want
-
-    await eventually(so)
+async def until_it_is(bus: Bus, key: str, want: str) -> None:
+    await becomes(lambda: stands(bus, key), want)
 
 
 def without_checks(*names: str) -> list[dict[str, Any]]:
@@ -77,12 +75,8 @@ async def test_a_check_disappears_after_the_last_queue_that_names_it(
     await first.kill()
     await cluster.start("workload-controller")
     assert (await delete(bus, "ClusterQueue", "two")).outcome == "deleted"
-    await becomes(bus, "admissioncheck.c", "gone")
-
-    async def unasked() -> bool:
-        return await check_durables.existing(bus) == {}
-
-    await eventually(unasked)
+    await until_it_is(bus, "admissioncheck.c", "gone")
+    await becomes(lambda: check_durables.existing(bus), {})
 
 
 async def test_a_deleted_queue_stays_while_workloads_run_and_admits_no_more(
@@ -125,4 +119,4 @@ async def test_a_deleted_queue_stays_while_workloads_run_and_admits_no_more(
     assert is_true(running, Type.ADMITTED)
     ended = facts.Finished(namespace="ns", name="runs")
     await settled(bus, await bus.publish(Outgoing(subject_of(ended), encode(ended))))
-    await becomes(bus, "clusterqueue.cq", "gone")
+    await until_it_is(bus, "clusterqueue.cq", "gone")

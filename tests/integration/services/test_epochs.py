@@ -26,7 +26,7 @@ from simulation.nats.network import SimulatedConnection
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.nats.leases import take_epoch
-from support.requests import apply, ask, eventually, health, is_reserved, queues, submit
+from support.requests import apply, ask, becomes, eventually, health, is_reserved, queues, submit
 from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -102,10 +102,7 @@ async def test_a_scheduler_gives_up_the_domain_of_a_deleted_queue(
         return sorted(domain for one in answers for domain in one.leads)
 
     async def leads(*domains: str) -> None:
-        async def so() -> bool:
-            return await led() == sorted(domains)
-
-        await eventually(so)
+        await becomes(led, sorted(domains))
 
     await leads("queue-cq")
     for name in ("first", "second"):

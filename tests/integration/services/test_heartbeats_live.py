@@ -20,6 +20,7 @@ from support.requests import (
     admission_check,
     apply,
     ask,
+    becomes,
     eventually,
     is_reserved,
     queues,
@@ -80,11 +81,7 @@ async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
     bad = CheckActive(active=False, reason="BadParametersRef", message="no Budget b")
     await apply(bus, admission_check("other", "ctl"))
     await beat(bus, checks={"budget": bad})
-
-    async def heard() -> bool:
-        return await active(bus, "other") == ("True", "Active")
-
-    await eventually(heard)
+    await becomes(lambda: active(bus, "other"), ("True", "Active"))
     # Its controller lives already and said what is wrong: no workload slips in between.
     await apply(bus, admission_check("budget", "ctl"))
     assert await active(bus, "budget") == ("False", "BadParametersRef")
@@ -93,16 +90,8 @@ async def test_a_check_turns_inactive_and_back_and_its_queue_with_it(
     await eventually(lambda: closed_because("AdmissionCheckInactive"))
     assert not await is_reserved(bus, "w")
     await beat(bus, instance="a")
-
-    async def reserved() -> bool:
-        return await is_reserved(bus, "w")
-
-    await eventually(reserved)
-
-    async def lost() -> bool:
-        return await active(bus, "budget") == ("False", "ControllerLost")
-
-    await eventually(lost)
+    await eventually(lambda: is_reserved(bus, "w"))
+    await becomes(lambda: active(bus, "budget"), ("False", "ControllerLost"))
     # What is reserved stays so.
     assert await is_reserved(bus, "w")
 
@@ -118,11 +107,7 @@ async def test_the_reported_state_of_a_controller_survives_an_edit(
     await apply(bus, forged)
     assert await active(bus, "a") is None
     await beat(bus)
-
-    async def written() -> bool:
-        return await active(bus, "a") == ("True", "Active")
-
-    await eventually(written)
+    await becomes(lambda: active(bus, "a"), ("True", "Active"))
     changed = json.loads(json.dumps(forged))
     changed["spec"]["checkTimeoutSeconds"] = 60
     await apply(bus, changed)

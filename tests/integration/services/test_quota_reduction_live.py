@@ -12,7 +12,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.workload.conditions import Type, find, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import admission_check, apply, eventually, queues, submit, workload
+from support.requests import admission_check, apply, becomes, eventually, queues, submit, workload
 
 pytestmark = pytest.mark.bus
 CHECK = admission_check("silent", "absent")
@@ -69,18 +69,10 @@ async def test_a_quota_cut_stops_running_jobs_only_with_the_queue_s_consent(
         await submit(bus, [job])
         await eventually(lambda name=name: holds(bus, name, Type.PODS_READY))  # type: ignore[misc]
     await apply(bus, *queues("keeps", cpu=0), *queues("evicts", cpu=0, onQuotaCut="evict")[1:])
-
-    async def is_evicted() -> bool:
-        return await reason(bus, "evicts", Type.EVICTED) == "True: QuotaChanged"
-
-    await eventually(is_evicted)
+    await becomes(lambda: reason(bus, "evicts", Type.EVICTED), "True: QuotaChanged")
     if "stopped evicts" not in trail.read_text():
         assert await holds(bus, "evicts", Type.QUOTA_RESERVED)
-
-    async def is_back() -> bool:
-        return await reason(bus, "evicts", Type.REQUEUED) == "True: QuotaChanged"
-
-    await eventually(is_back)
+    await becomes(lambda: reason(bus, "evicts", Type.REQUEUED), "True: QuotaChanged")
     assert "stopped evicts" in trail.read_text()
     assert "stopped keeps" not in trail.read_text()
     assert await holds(bus, "keeps", Type.ADMITTED)
