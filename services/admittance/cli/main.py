@@ -10,7 +10,7 @@ import os
 import sys
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C. The value is repeated from `admittance.cli.support.errors`, because
+"""Exit status after Ctrl-C. The value is repeated from `admittance.cli.commands.program`, because
 that module takes long to import.
 """
 IS_SCRIPT = os.path.basename(sys.argv[0]) == "admit"  # noqa: PTH119  (pathlib takes long to import)

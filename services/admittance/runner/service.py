@@ -59,6 +59,9 @@ together, but few enough to write their runs quickly.
 """
 CHECK_SECONDS: Final = 2.0
 CLEANUP_SECONDS: Final = 600.0
+OUTPUT_SECONDS: Final = 7 * 86_400.0
+OUTPUT_RUNS_MAX: Final = 5_000
+"""How long the output of ended jobs is kept, and of how many jobs at the most."""
 SHUTDOWN_SECONDS: Final = 60.0
 """Longest wait for the end of the jobs when the runner shuts down: the usual grace period of 30 s,
 and time to publish facts.
@@ -78,8 +81,6 @@ async def run(
     claim_ttl: float | None = None,
     stop: asyncio.Event,
     ready: asyncio.Event | None = None,
-    retention_seconds: float = 7 * 86_400.0,
-    retention_runs: int = 5_000,
     detach_jobs: bool = False,
     machine: HostMachine | None = None,
     name: str | None = None,
@@ -90,8 +91,7 @@ async def run(
     ``detach_jobs``: whether the runner leaves its jobs running when it ends, for the next runner
     with the same data folder. ``claim_ttl``: seconds without a renewal after which other runners
     may report this runner's jobs as lost; None: as the settings say. ``ready``: an event that is
-    set once the runner handles facts. The output of ended jobs is kept for ``retention_seconds``,
-    and of at most ``retention_runs`` jobs. ``machine``: the machine where jobs run; None means this
+    set once the runner handles facts. ``machine``: the machine where jobs run; None means this
     machine.
     ``name``: the runner's name, of which permissions prescribe the consumer; by default the user
     that the credentials file names, else the id of the data folder.
@@ -129,8 +129,6 @@ async def run(
                     live,
                     stop,
                     ready,
-                    retention_seconds,
-                    retention_runs,
                     executor,
                     name or bus.nc.user or folder.runner,
                     detach_jobs=detach_jobs,
@@ -173,8 +171,6 @@ async def _serve(
     rules: LiveRules,
     stop: asyncio.Event,
     ready: asyncio.Event | None,
-    retention_seconds: float,
-    retention_runs: int,
     executor: str,
     name: str,
     *,
@@ -247,9 +243,7 @@ async def _serve(
         ]
         tasks += handling
         tasks.append(asyncio.create_task(_check_runs(manager), name="runner looks after"))
-        tasks.append(
-            asyncio.create_task(_clean_up(manager, retention_seconds, retention_runs), name="tidy")
-        )
+        tasks.append(asyncio.create_task(_clean_up(manager), name="tidy"))
         limiting = _limit_output(manager, rules.current.limits.namespace_output)
         tasks.append(asyncio.create_task(limiting, name="runner limits output"))
         tasks.append(asyncio.create_task(_empty_trash(manager), name="runner empties trash"))
@@ -392,9 +386,14 @@ async def _follow_rules(manager: RunManager, rules: LiveRules) -> None:
             await manager.retry(manager.other_folders.announce)
 
 
-async def _clean_up(manager: RunManager, seconds: float, runs: int) -> None:
+async def _clean_up(manager: RunManager) -> None:
+    """Removes the output of closed runs, the oldest first, as far as they are too old or too
+    many."""
     while True:
-        await remove_expired_output(manager, seconds, runs)
+        closed = {**manager.given_back, **manager.closed}
+        now = clock.now().timestamp()
+        old = await asyncio.to_thread(expired, closed, now=now)
+        await remove_output(manager, closed, old)
         await asyncio.sleep(CLEANUP_SECONDS)
         await manager.retry(manager.other_folders.announce)
 
@@ -426,17 +425,12 @@ async def remove_output(
             await asyncio.to_thread(closed[key].remove)
 
 
-async def remove_expired_output(manager: RunManager, seconds: float, runs: int) -> None:
-    """Removes the output of closed runs, the oldest first, as far as they are too old or too
-    many."""
-    closed = {**manager.given_back, **manager.closed}
-    now = clock.now().timestamp()
-    old = await asyncio.to_thread(expired, closed, now=now, seconds=seconds, runs_max=runs)
-    await remove_output(manager, closed, old)
-
-
 def expired(
-    closed: Mapping[str, RunFiles], *, now: float, seconds: float, runs_max: int
+    closed: Mapping[str, RunFiles],
+    *,
+    now: float,
+    seconds: float = OUTPUT_SECONDS,
+    runs_max: int = OUTPUT_RUNS_MAX,
 ) -> list[str]:
     """The keys of the closed runs with output that must be removed, the oldest run first. ``now``
     is in seconds since 1970."""

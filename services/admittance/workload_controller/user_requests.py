@@ -141,7 +141,7 @@ class UserRequests:
 
     def _hear(self, rights: str, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         self._wake.set()
-        answer_to = text_of(reply)
+        replies = list(filter(None, [text_of(reply)]))
         tail = text_of(subject).removeprefix(OWNER_REQUESTS if rights else USER_REQUESTS)
         named = f"{USER_FACTS}{tail}"
         given = parse_headers(headers)
@@ -151,46 +151,46 @@ class UserRequests:
         known = self._open.get(identity)
         if known is not None:
             # The client has sent the same request again before it got an answer.
-            known[1][:] = [*known[1][1 - REPLIES_MAX :], *([answer_to] if answer_to else [])]
+            known[1][:] = [*known[1][1 - REPLIES_MAX :], *replies]
             return
         sequence, at = self._stored.get(identity, (0, 0.0))
         if sequence and clock.monotonic() - at < ANSWERED_SECONDS:
             # The fact is on the log already: the answer was lost, or it crossed with the repeated
             # request.
-            known_answer = {"stream": STREAM, "seq": sequence, "duplicate": True}
-            self._say([answer_to] if answer_to else [], known_answer)
+            self._say(replies, {"stream": STREAM, "seq": sequence, "duplicate": True})
             return
+        fact = self._permitted(named, data, rights)
+        refusal = fact if isinstance(fact, FlowRefusal) else None
+        if isinstance(fact, Fact):
+            request = _request(identity, user, verb, fact, len(data))
+            refusal = self._flow.arrive(request, clock.monotonic())
+        if refusal is not None:
+            self._refuse(replies, refusal, named)
+            return
+        self._open[identity] = Message(named, data, identity, extract(given), rights), replies
+
+    def _permitted(self, subject: str, data: bytes, rights: str) -> Fact | FlowRefusal:
+        """The fact of a request, or why the person may not publish it."""
         try:
-            fact = decode(named, data)
+            fact = decode(subject, data)
         except Undecodable as error:
-            self._refuse(answer_to, FlowRefusal(WRONG, "Undecodable", str(error)), named)
-            return
+            return FlowRefusal(WRONG, "Undecodable", str(error))
+        person = user_of(subject)
         if isinstance(fact, facts.Submitted) and fact.uid:
             # With the uid of an earlier workload, verdicts and capacity of that workload would
             # count for this one.
-            self._refuse(answer_to, FlowRefusal(WRONG, reasons.UID_GIVEN, UID_GIVEN), named)
-            return
-        person = user_of(named)
+            return FlowRefusal(WRONG, reasons.UID_GIVEN, UID_GIVEN)
         if rights and (why := not_owned(person, fact, self._controller.workloads.get)):
             # The fact is judged again when it is applied: until then the name may get another
             # owner.
-            self._refuse(answer_to, FlowRefusal(CONFLICT, reasons.NOT_OWNER, why), named)
-            return
-        if isinstance(fact, facts.Submitted) and (
-            unstarted := self._runners.refusal(person, fact.namespace, fact.workload)
-        ):
-            self._refuse(answer_to, FlowRefusal(CONFLICT, reasons.NO_RUNNER, str(unstarted)), named)
-            return
+            return FlowRefusal(CONFLICT, reasons.NOT_OWNER, why)
+        if isinstance(fact, facts.Submitted):
+            unstarted = self._runners.refusal(person, fact.namespace, fact.workload)
+            if unstarted:
+                return FlowRefusal(CONFLICT, reasons.NO_RUNNER, str(unstarted))
         if isinstance(fact, facts.Verdict) and (why := self._unfit(fact)):
-            self._refuse(answer_to, FlowRefusal(CONFLICT, reasons.NO_APPROVAL, why), named)
-            return
-        request = _request(identity, user, verb, fact, len(data))
-        refusal = self._flow.arrive(request, clock.monotonic())
-        if refusal is not None:
-            self._refuse(answer_to, refusal, named)
-            return
-        message = Message(named, data, identity, extract(given), rights)
-        self._open[identity] = message, [answer_to] if answer_to else []
+            return FlowRefusal(CONFLICT, reasons.NO_APPROVAL, why)
+        return fact
 
     def _identity(self, user: str, given: str) -> str:
         """The message id of a request's fact on the log. ``user``: the user as a token; ``given``:
@@ -232,13 +232,12 @@ class UserRequests:
             # again.
             log.warning("user_fact_unknown", subject=message.subject, error=str(outcome))
 
-    def _refuse(self, reply: str, refusal: FlowRefusal, subject: str) -> None:
+    def _refuse(self, replies: list[str], refusal: FlowRefusal, subject: str) -> None:
         if self._metrics is not None:
             self._metrics.refused_requests.add((refusal.reason,))
         if self._throttle.due(clock.monotonic()):
             log.info("user_request_refused", subject=subject, reason=refusal.reason)
-        if reply:
-            self._say([reply], _error(refusal.code, refusal.description))
+        self._say(replies, _error(refusal.code, refusal.description))
 
     def _say(self, replies: list[str], answer: dict[str, Any]) -> None:
         data = _encode(answer)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from inspect import getdoc
 from typing import Any, Final, TypeVar
 
@@ -358,18 +359,14 @@ def command(
     first parameter, a `Call`; (): it gets none. ``without``: output formats that it does not have.
     ``own_output``: the function declares ``-o`` itself. ``forever``: it is a service.
     ``negative_numbers``: -5 is a word and no option."""
-
-    def make(function: Callable[..., Any]) -> Command:
-        return Command(
-            function,
-            takes=takes,
-            without=without,
-            own_output=own_output,
-            forever=forever,
-            negative_numbers=negative_numbers,
-        )
-
-    return make
+    return partial(
+        Command,
+        takes=takes,
+        without=without,
+        own_output=own_output,
+        forever=forever,
+        negative_numbers=negative_numbers,
+    )
 
 
 class Group(Help, click.Group):

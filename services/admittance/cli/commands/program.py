@@ -1,6 +1,7 @@
 """Runs command lines of `admit`: the global options, exit statuses, and the text of errors.
 
-Exit status: 0 done, 1 the answer is no, 2 the input is wrong. An error is one line on standard
+Exit status: 0 done, 1 the answer is no, 2 the input is wrong. Errors of commands are those of the
+client. An error is one line on standard
 error, without a traceback; with ADMIT_DEBUG set, the error of a bug has a traceback.
 """
 
@@ -16,12 +17,13 @@ import click
 from click.exceptions import Exit, NoArgsIsHelpError
 
 from admittance.cli.commands.declare import ALL, global_options
-from admittance.cli.support.errors import INTERRUPTED, lines_of
 from admittance.cli.support.options import outer_call
 from admittance.cli.table import LazyCommands
-from admittance.client.errors import BadInput, ClientError
+from admittance.client.errors import BadInput, ClientError, one_line
 from admittance.runtime.process.variables import unknown_variable
 
+INTERRUPTED: Final = 130
+"""Exit status after Ctrl-C, as shells give it."""
 ERRORS_MAX: Final = 100
 """The greatest number of error lines that one call prints; a last line has the number of errors
 that are left out.
@@ -141,7 +143,9 @@ def _is_expected(error: Exception) -> bool:
 
 def _complain(error: Exception, *lines: str) -> None:
     sys.stdout.flush()
-    texts = list(lines or lines_of(error))
+    if not lines and isinstance(error, ClientError):
+        lines = tuple(error.lines)
+    texts = lines or (one_line(str(error)) or type(error).__name__,)
     for line in texts[:ERRORS_MAX]:
         sys.stderr.write(f"error: {' '.join(line.split())}\n")
     if len(texts) > ERRORS_MAX:
