@@ -8,7 +8,7 @@ processes of a machine.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -95,7 +95,7 @@ class StartGate:
         self.waiting[key] = self._no_space
 
     def forget(self, key: str) -> list[RunFiles]:
-        """Removes a run that has ended; returns the runs that may be offered again."""
+        """Frees the place of a run that has ended; returns the runs to offer again now."""
         if key not in self._started:
             self.waiting.pop(key, None)
             for name in [name for name, queue in self._queues.items() if key in queue]:
@@ -160,46 +160,38 @@ class StartGate:
                 del self._queues[namespace]
 
 
-class GatedShims:
+class GatedShims(StartGate):
     """The shims of a machine behind a gate: a run that may not start has no shim. Its claim is held
     and its stop is obeyed as if it had one."""
 
     def __init__(self, shims: Shims, limits: JobLimits, root: Path) -> None:
+        super().__init__(limits, partial(free_bytes, root))
         self._shims = shims
-        self._gate = StartGate(limits, partial(free_bytes, root))
         self.open = shims.open
         self.close = shims.close
         self.start_done = shims.start_done
         self.start_slots = shims.start_slots
         self.kill = shims.kill
-        self.findings = self._gate.findings
-        self.has_started = self._gate.has_started
-        self.wait_for_room = self._gate.wait_for_room
-
-    @property
-    def waiting(self) -> Mapping[str, str]:
-        """For each run that waits, the reason."""
-        return self._gate.waiting
 
     def resume(self, run: RunFiles) -> None:
         """Counts a run whose shim was started before by this runner."""
         if run.shim_pid():
-            self._gate.count(run, run.identity.pods)
+            self.count(run, run.identity.pods)
 
     def set_problem(self, problem: str) -> None:
         """Holds back all runs that have not started while the executor has a problem."""
-        if problem and problem != self._gate.problem:
+        if problem and problem != self.problem:
             log.warning("executor_problem", problem=problem)
-        elif self._gate.problem and not problem:
+        elif self.problem and not problem:
             log.info("executor_works_again")
-        self._gate.problem = problem
+        self.problem = problem
 
     async def launch(self, run: RunFiles) -> None:
         """Starts a shim for the run, unless the run must wait. Call it again from time to time for
         a run without a shim; a second call starts no second shim."""
         key = run.identity.key
-        waited = key in self._gate.waiting
-        reason = self._gate.offer(run)
+        waited = key in self.waiting
+        reason = self.offer(run)
         if not reason:
             await self._shims.launch(run)
         elif not waited:
@@ -208,12 +200,11 @@ class GatedShims:
     def stop(self, run: RunFiles) -> bool:
         """Tells the run's shim to end its pods. Returns whether the run has not started yet: then
         it must be launched, because its shim reads the stop note and records the stop."""
-        waits = not self._gate.has_started(run.identity.key)
-        self._gate.count(run, 0)
+        waits = not self.has_started(run.identity.key)
+        self.count(run, 0)
         self._shims.stop(run)
         return waits
 
     def forget(self, key: str) -> list[RunFiles]:
-        """Frees the place of a run that has ended; returns runs to launch now."""
         self._shims.start_done(key)
-        return self._gate.forget(key)
+        return super().forget(key)
