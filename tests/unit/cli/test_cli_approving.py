@@ -26,73 +26,58 @@ def rows(**states: str) -> list[CheckState]:
     return [CheckState(name=name, state=state) for name, state in states.items()]
 
 
-@pytest.mark.parametrize(
-    ("states", "check", "want"),
-    [
-        pytest.param({"approval": "Pending"}, None, "approval", id="the only one"),
-        pytest.param(
-            {"budget": "Pending", "approval": "Pending"},
-            None,
-            "approval",
-            id="of several pending ones the approval",
-        ),
-        pytest.param(
-            {"budget": "Pending", "approval": "Ready"},
-            None,
-            "budget",
-            id="the only pending one, of any controller",
-        ),
-        pytest.param(
-            {"budget": "Pending", "approval": "Pending"}, "budget", "budget", id="the named one"
-        ),
-        pytest.param(
-            {"approval": "Rejected"}, "approval", "approval", id="a named one may be overruled"
-        ),
-    ],
-)
-def test_a_verdict_chooses_its_check(states: dict[str, str], check: str | None, want: str) -> None:
+VERDICT_CHOOSES_CASES: dict[str, tuple[dict[str, str], str | None, str]] = {
+    "the only one": ({"approval": "Pending"}, None, "approval"),
+    "of several pending ones the approval": (
+        {"budget": "Pending", "approval": "Pending"},
+        None,
+        "approval",
+    ),
+    "the only pending one, of any controller": (
+        {"budget": "Pending", "approval": "Ready"},
+        None,
+        "budget",
+    ),
+    "the named one": ({"budget": "Pending", "approval": "Pending"}, "budget", "budget"),
+    "a named one may be overruled": ({"approval": "Rejected"}, "approval", "approval"),
+}
+
+
+@pytest.mark.parametrize("case", VERDICT_CHOOSES_CASES)
+def test_a_verdict_chooses_its_check(case: str) -> None:
+    states, check, want = VERDICT_CHOOSES_CASES[case]
     assert chosen_row("w", rows(**states), CONTROLLERS, check, "Ready", "--check ").name == want
 
 
-@pytest.mark.parametrize(
-    ("states", "check", "why"),
-    [
-        pytest.param({}, None, 'workload "w" has no checks', id="no checks"),
-        pytest.param(
-            {"budget": "Pending"},
-            "approval",
-            'has no check "approval"; it has budget (Pending)',
-            id="no such check",
-        ),
-        pytest.param(
-            {"approval": "Ready"},
-            "approval",
-            'check "approval" of workload "w" is Ready already',
-            id="approved already",
-        ),
-        pytest.param(
-            {"approval": "Ready", "budget": "Ready"},
-            None,
-            "no check of workload",
-            id="none is pending",
-        ),
-        pytest.param(
-            {"approval": "Pending", "second": "Pending", "budget": "Pending"},
-            None,
-            "choose one with --check NAME: approval, second",
-            id="several approvals",
-        ),
-        pytest.param(
-            {"budget": "Pending", "gone": "Pending"},
-            None,
-            "choose one with --check NAME: budget, gone",
-            id="several others",
-        ),
-    ],
-)
-def test_a_verdict_that_fits_no_check_is_refused_with_the_reason(
-    states: dict[str, str], check: str | None, why: str
-) -> None:
+VERDICT_CASES: dict[str, tuple[dict[str, str], str | None, str]] = {
+    "no checks": ({}, None, 'workload "w" has no checks'),
+    "no such check": (
+        {"budget": "Pending"},
+        "approval",
+        'has no check "approval"; it has budget (Pending)',
+    ),
+    "approved already": (
+        {"approval": "Ready"},
+        "approval",
+        'check "approval" of workload "w" is Ready already',
+    ),
+    "none is pending": ({"approval": "Ready", "budget": "Ready"}, None, "no check of workload"),
+    "several approvals": (
+        {"approval": "Pending", "second": "Pending", "budget": "Pending"},
+        None,
+        "choose one with --check NAME: approval, second",
+    ),
+    "several others": (
+        {"budget": "Pending", "gone": "Pending"},
+        None,
+        "choose one with --check NAME: budget, gone",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VERDICT_CASES)
+def test_a_verdict_that_fits_no_check_is_refused_with_the_reason(case: str) -> None:
+    states, check, why = VERDICT_CASES[case]
     with pytest.raises(RequestFailed) as caught:
         chosen_row("w", rows(**states), CONTROLLERS, check, "Ready", "--check ")
     assert why in str(caught.value)

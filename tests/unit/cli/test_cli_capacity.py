@@ -151,35 +151,26 @@ FAILED = facts.ProvisioningFailed(**COMMON, message="none")
 THERE = facts.Provisioned(**COMMON)
 
 
-@pytest.mark.parametrize(
-    ("story", "remarks"),
-    [
-        pytest.param([ASKED, THERE], ["", ""], id="what counts"),
-        pytest.param([THERE], [""], id="what was asked is not known"),
-        pytest.param(
-            [ASKED, FAILED, THERE], ["", "", "the request had failed"], id="a contradiction"
-        ),
-        pytest.param(
-            [ASKED, THERE, FAILED, facts.CapacityRevoked(**COMMON)],
-            ["", "", "", ""],
-            id="a failure of what was there, and a revocation",
-        ),
-        pytest.param([ASKED, ENDED, THERE], ["", "", "the request was cancelled"], id="too late"),
-        pytest.param(
-            [ASKED, facts.Provisioned(**OTHERS)],
-            ["", "this workload has no such request"],
-            id="foreign",
-        ),
-        pytest.param(
-            [ASKED, facts.Provisioned(**{**COMMON, "provisioning_class": "x"})],
-            ["", "the request went to rack"],
-            id="another class",
-        ),
-    ],
-)
-def test_events_show_which_answers_of_providers_do_not_count(
-    story: list[facts.ProvisioningFact], remarks: list[str]
-) -> None:
+EVENTS_CASES: dict[str, tuple[list[facts.ProvisioningFact], list[str]]] = {
+    "what counts": ([ASKED, THERE], ["", ""]),
+    "what was asked is not known": ([THERE], [""]),
+    "a contradiction": ([ASKED, FAILED, THERE], ["", "", "the request had failed"]),
+    "a failure of what was there, and a revocation": (
+        [ASKED, THERE, FAILED, facts.CapacityRevoked(**COMMON)],
+        ["", "", "", ""],
+    ),
+    "too late": ([ASKED, ENDED, THERE], ["", "", "the request was cancelled"]),
+    "foreign": ([ASKED, facts.Provisioned(**OTHERS)], ["", "this workload has no such request"]),
+    "another class": (
+        [ASKED, facts.Provisioned(**{**COMMON, "provisioning_class": "x"})],
+        ["", "the request went to rack"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EVENTS_CASES)
+def test_events_show_which_answers_of_providers_do_not_count(case: str) -> None:
+    story, remarks = EVENTS_CASES[case]
     answers = FactEffects()
     assert [answers.remark(one) for one in story] == remarks
 
@@ -194,38 +185,27 @@ def test_the_remark_follows_the_message_of_the_answer() -> None:
     assert line.endswith("rack: here (does not count: this workload has no such request)")
 
 
-@pytest.mark.parametrize(
-    ("durable", "configs", "records", "answers", "fine", "told"),
-    [
-        pytest.param({}, ["c"], [], True, True, "no request open", id="all is well"),
-        pytest.param(
-            {}, ["c"], [], False, True, "no provider answers", id="no provider, and no request"
-        ),
-        pytest.param(
-            {}, ["c"], [a_record()], False, False, "the oldest 1m30s old", id="no provider"
-        ),
-        pytest.param({}, ["c"], [a_record()], True, True, "1 requests open", id="one is open"),
-        pytest.param(None, ["c"], [], True, False, "no durable", id="no way to its provider"),
-        pytest.param({}, [], [], True, True, "any more", id="a class of the past"),
-        pytest.param(
-            {"num_pending": 5_000},
-            ["c"],
-            [],
-            True,
-            False,
-            "5,000 not read",
-            id="a provider that does not read",
-        ),
-    ],
-)
-def test_the_doctor_checks_a_provisioning_class(
-    durable: dict[str, Any] | None,
-    configs: list[str],
-    records: list[Record],
-    answers: bool,
-    fine: bool,
-    told: str,
-) -> None:
+DOCTOR_CASES: dict[str, tuple[dict[str, Any] | None, list[str], list[Record], bool, bool, str]] = {
+    "all is well": ({}, ["c"], [], True, True, "no request open"),
+    "no provider, and no request": ({}, ["c"], [], False, True, "no provider answers"),
+    "no provider": ({}, ["c"], [a_record()], False, False, "the oldest 1m30s old"),
+    "one is open": ({}, ["c"], [a_record()], True, True, "1 requests open"),
+    "no way to its provider": (None, ["c"], [], True, False, "no durable"),
+    "a class of the past": ({}, [], [], True, True, "any more"),
+    "a provider that does not read": (
+        {"num_pending": 5_000},
+        ["c"],
+        [],
+        True,
+        False,
+        "5,000 not read",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DOCTOR_CASES)
+def test_the_doctor_checks_a_provisioning_class(case: str) -> None:
+    durable, configs, records, answers, fine, told = DOCTOR_CASES[case]
     one = class_finding("rack", durable, configs, records, answers, NOON)
     assert (one.state == OK) is fine
     assert told in one.found
@@ -261,24 +241,20 @@ def a_booking(name: str, *numbers: int, boots: int = 0, **more: Any) -> Booking:
     )
 
 
-@pytest.mark.parametrize(
-    ("bookings", "counts"),
-    [
-        pytest.param((), ("5", "0", "5", "0"), id="all are free"),
-        pytest.param(
-            (a_booking("v", 0, 1), a_booking("w", 2, boots=30)), ("5", "3", "2", "1"), id="some"
-        ),
-        pytest.param(
-            (a_booking("v", 0, boots=30), a_booking("w", 0, boots=30)),
-            ("5", "1", "4", "1"),
-            id="one that is shared counts once",
-        ),
-        pytest.param((a_booking("v", 3, 4),), ("5", "1", "4", "0"), id="not those that have gone"),
-    ],
-)
-def test_a_machine_pool_row_has_its_machines(
-    bookings: tuple[Booking, ...], counts: tuple[str, ...]
-) -> None:
+MACHINE_CASES: dict[str, tuple[tuple[Booking, ...], tuple[str, ...]]] = {
+    "all are free": ((), ("5", "0", "5", "0")),
+    "some": ((a_booking("v", 0, 1), a_booking("w", 2, boots=30)), ("5", "3", "2", "1")),
+    "one that is shared counts once": (
+        (a_booking("v", 0, boots=30), a_booking("w", 0, boots=30)),
+        ("5", "1", "4", "1"),
+    ),
+    "not those that have gone": ((a_booking("v", 3, 4),), ("5", "1", "4", "0")),
+}
+
+
+@pytest.mark.parametrize("case", MACHINE_CASES)
+def test_a_machine_pool_row_has_its_machines(case: str) -> None:
+    bookings, counts = MACHINE_CASES[case]
     (row,) = tables.table(kinds.MACHINE_POOL, [a_pool(*bookings)], NOON, {}).rows
     assert tuple(row) == ("rack-7", "rack", *counts, "a=4,b=1", "until freed")
     status = get.shown(kinds.MACHINE_POOL, a_pool(*bookings), {})["status"]
@@ -287,25 +263,19 @@ def test_a_machine_pool_row_has_its_machines(
     assert len(status["bookings"]) == len(bookings)
 
 
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        pytest.param(
-            {"machines": [{"name": "a", "count": -1, "resources": {}}]},
-            "spec.machines[0].count must be 0 to 100000, not -1",
-            id="fewer machines than none",
-        ),
-        pytest.param(
-            {"machines": [7]},
-            "spec.machines[0]: Expected `object`, got `int`",
-            id="machines that are none",
-        ),
-        pytest.param(
-            {"machines": 7}, "spec.machines: Expected `array`, got `int`", id="a number of them"
-        ),
-    ],
-)
-def test_an_invalid_machine_pool_shows_what_is_wrong(spec: dict[str, Any], why: str) -> None:
+INVALID_CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "fewer machines than none": (
+        {"machines": [{"name": "a", "count": -1, "resources": {}}]},
+        "spec.machines[0].count must be 0 to 100000, not -1",
+    ),
+    "machines that are none": ({"machines": [7]}, "spec.machines[0]: Expected `object`, got `int`"),
+    "a number of them": ({"machines": 7}, "spec.machines: Expected `array`, got `int`"),
+}
+
+
+@pytest.mark.parametrize("case", INVALID_CASES)
+def test_an_invalid_machine_pool_shows_what_is_wrong(case: str) -> None:
+    spec, why = INVALID_CASES[case]
     found = a_pool(a_booking("v", 0), **spec)
 
     (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows

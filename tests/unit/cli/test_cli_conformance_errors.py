@@ -33,27 +33,21 @@ def test_wrong_options_of_a_conformance_test_are_refused(
     assert sentence.format(name=name) in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        pytest.param(
-            ["provider-test", "Bad Class"],
-            "CLASS: 'Bad Class' is not a name",
-            id="a bad name of a class",
-        ),
-        pytest.param(
-            ["check-test", "a", "--check", "Bad Check"],
-            "--check: 'Bad Check' is not a name",
-            id="a bad name of a check",
-        ),
-        pytest.param(
-            ["check-test", "/" * 84], "CONTROLLER: has more than 249", id="too long on the bus"
-        ),
-    ],
-)
+NAMES_CASES: dict[str, tuple[list[str], str]] = {
+    "a bad name of a class": (["provider-test", "Bad Class"], "CLASS: 'Bad Class' is not a name"),
+    "a bad name of a check": (
+        ["check-test", "a", "--check", "Bad Check"],
+        "--check: 'Bad Check' is not a name",
+    ),
+    "too long on the bus": (["check-test", "/" * 84], "CONTROLLER: has more than 249"),
+}
+
+
+@pytest.mark.parametrize("case", NAMES_CASES)
 def test_names_that_no_manifest_can_have_are_refused(
-    capfd: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+    case: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    arguments, sentence = NAMES_CASES[case]
     assert invoke([*arguments, "--nats", "nats://127.0.0.1:1"]) == 2
     [line] = capfd.readouterr().err.splitlines()
     assert sentence in line

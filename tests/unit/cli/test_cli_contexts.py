@@ -60,35 +60,29 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
             stack.enter_context(server)
 
 
-@pytest.mark.parametrize(
-    ("story", "used", "told"),
-    [
-        pytest.param("up first", FIRST, "", id="one server"),
-        pytest.param("up first, up second", FIRST, "2 servers run", id="a second one starts"),
-        pytest.param("up first, up second, down second", FIRST, "", id="the second one ends"),
-        pytest.param("up first, up second, down first", SECOND, "is gone", id="the first one ends"),
-        pytest.param("up first, down first, up second", SECOND, "", id="one after the other"),
-        pytest.param("up first, use second", SECOND, "", id="the second one starts with --use"),
-        pytest.param(
-            "up first, up second, choose second", SECOND, "", id="the user chooses the second"
-        ),
-        pytest.param(
-            "up first, up second, choose first, up third", FIRST, "", id="the choice stays"
-        ),
-        pytest.param(
-            "up first, up second, choose first, down first, up third",
-            THIRD,
-            "2 servers run",
-            id="the chosen one ends before the third starts",
-        ),
-        pytest.param(
-            "up first, up second, down first, up first", FIRST, "2 servers run", id="a restart"
-        ),
-    ],
-)
+COMMANDS_CASES: dict[str, tuple[str, str, str]] = {
+    "one server": ("up first", FIRST, ""),
+    "a second one starts": ("up first, up second", FIRST, "2 servers run"),
+    "the second one ends": ("up first, up second, down second", FIRST, ""),
+    "the first one ends": ("up first, up second, down first", SECOND, "is gone"),
+    "one after the other": ("up first, down first, up second", SECOND, ""),
+    "the second one starts with --use": ("up first, use second", SECOND, ""),
+    "the user chooses the second": ("up first, up second, choose second", SECOND, ""),
+    "the choice stays": ("up first, up second, choose first, up third", FIRST, ""),
+    "the chosen one ends before the third starts": (
+        "up first, up second, choose first, down first, up third",
+        THIRD,
+        "2 servers run",
+    ),
+    "a restart": ("up first, up second, down first, up first", FIRST, "2 servers run"),
+}
+
+
+@pytest.mark.parametrize("case", COMMANDS_CASES)
 def test_commands_use_the_current_server_while_it_runs(
-    machine: Machine, capsys: pytest.CaptureFixture[str], story: str, used: str, told: str
+    case: str, machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    story, used, told = COMMANDS_CASES[case]
     for step in story.split(", "):
         what, name = step.split()
         match what:

@@ -36,113 +36,96 @@ def entry(subject: str, data: bytes) -> LogEntry:
     return LogEntry(sequence=9, time=NOON, subject=subject, data=msgspec.Raw(data))
 
 
-@pytest.mark.parametrize(
-    ("fact", "want"),
-    [
-        pytest.param(
-            facts.Submitted(**WORKLOAD, workload=msgspec.Raw(b'{"spec":{"queueName":"main"}}')),
-            ("submitted", "", "to main"),
-            id="a submission tells its queue",
+FACT_CASES: dict[str, tuple[Fact, tuple[str, str, str]]] = {
+    "a submission tells its queue": (
+        facts.Submitted(**WORKLOAD, workload=msgspec.Raw(b'{"spec":{"queueName":"main"}}')),
+        ("submitted", "", "to main"),
+    ),
+    "an assignment tells flavors": (
+        facts.Assigned(**DECIDED, admission=an_admission("cq", "spot")),
+        ("assigned", "", "cq: main on spot"),
+    ),
+    "a plan names its victims": (
+        facts.Planned(**DECIDED, pending_preemption=preemption_of("a", "b", issued=True)),
+        ("planned", "", "preempts now: team-b/a, team-b/b"),
+    ),
+    "a plan of many names the first": (
+        facts.Planned(**DECIDED, pending_preemption=preemption_of(*"abcdefg")),
+        (
+            "planned",
+            "",
+            "will preempt: team-b/a, team-b/b, team-b/c, team-b/d, team-b/e and 2 more",
         ),
-        pytest.param(
-            facts.Assigned(**DECIDED, admission=an_admission("cq", "spot")),
-            ("assigned", "", "cq: main on spot"),
-            id="an assignment tells flavors",
-        ),
-        pytest.param(
-            facts.Planned(**DECIDED, pending_preemption=preemption_of("a", "b", issued=True)),
-            ("planned", "", "preempts now: team-b/a, team-b/b"),
-            id="a plan names its victims",
-        ),
-        pytest.param(
-            facts.Planned(**DECIDED, pending_preemption=preemption_of(*"abcdefg")),
-            (
-                "planned",
-                "",
-                "will preempt: team-b/a, team-b/b, team-b/c, team-b/d, team-b/e and 2 more",
+    ),
+    "a plan without victims": (
+        facts.Planned(**DECIDED, pending_preemption=preemption_of()),
+        ("planned", "", "needs no preemption any more"),
+    ),
+    "a timer tells for when it was set": (
+        facts.TimerDue(**WORKLOAD, kind="execution", at=NOON),
+        ("timer due", "execution", "set for 2026-02-07T12:00:00Z"),
+    ),
+    "an assignment tells what it took of what there was, and after how long": (
+        facts.Assigned(
+            **DECIDED,
+            admission=an_admission("cq", "spot"),
+            taken=(
+                Taken(flavor="spot", resource="cpu", amount=4000, available=6000, borrowed=500),
             ),
-            id="a plan of many names the first",
+            waited_seconds=75,
         ),
-        pytest.param(
-            facts.Planned(**DECIDED, pending_preemption=preemption_of()),
-            ("planned", "", "needs no preemption any more"),
-            id="a plan without victims",
+        (
+            "assigned",
+            "",
+            "cq: main on spot; 4 cpu of 6 in spot, 500m borrowed, after 1m15s",
         ),
-        pytest.param(
-            facts.TimerDue(**WORKLOAD, kind="execution", at=NOON),
-            ("timer due", "execution", "set for 2026-02-07T12:00:00Z"),
-            id="a timer tells for when it was set",
+    ),
+    "a refusal tells what is lacking": (
+        facts.Refused(**DECIDED, refusal=Refusal(reason="WaitingForQuota", message="1 short")),
+        ("refused", "WaitingForQuota", "1 short"),
+    ),
+    "a fact that says nothing is told by its name": (
+        facts.QuotaReserved(**WORKLOAD, revision=4),
+        ("quota reserved", "", ""),
+    ),
+    "a failure is called one": (
+        facts.Finished(**WORKLOAD, succeeded=False, message="exit status 3"),
+        ("finished", "Failed", "exit status 3"),
+    ),
+    "a verdict tells state and delay": (
+        facts.CheckReported(
+            **WORKLOAD,
+            controller="example.com/budget",
+            check="budget",
+            cycle=2,
+            state="Retry",
+            message="spent",
+            requeue_after_seconds=60,
         ),
-        pytest.param(
-            facts.Assigned(
-                **DECIDED,
-                admission=an_admission("cq", "spot"),
-                taken=(
-                    Taken(flavor="spot", resource="cpu", amount=4000, available=6000, borrowed=500),
-                ),
-                waited_seconds=75,
-            ),
-            (
-                "assigned",
-                "",
-                "cq: main on spot; 4 cpu of 6 in spot, 500m borrowed, after 1m15s",
-            ),
-            id="an assignment tells what it took of what there was, and after how long",
-        ),
-        pytest.param(
-            facts.Refused(**DECIDED, refusal=Refusal(reason="WaitingForQuota", message="1 short")),
-            ("refused", "WaitingForQuota", "1 short"),
-            id="a refusal tells what is lacking",
-        ),
-        pytest.param(
-            facts.QuotaReserved(**WORKLOAD, revision=4),
-            ("quota reserved", "", ""),
-            id="a fact that says nothing is told by its name",
-        ),
-        pytest.param(
-            facts.Finished(**WORKLOAD, succeeded=False, message="exit status 3"),
-            ("finished", "Failed", "exit status 3"),
-            id="a failure is called one",
-        ),
-        pytest.param(
-            facts.CheckReported(
-                **WORKLOAD,
-                controller="example.com/budget",
-                check="budget",
-                cycle=2,
-                state="Retry",
-                message="spent",
-                requeue_after_seconds=60,
-            ),
-            ("check reported", "budget", "Retry (retry in 60 s): spent"),
-            id="a verdict tells state and delay",
-        ),
-    ],
-)
-def test_a_fact_is_shown_as_text(fact: Fact, want: tuple[str, str, str]) -> None:
+        ("check reported", "budget", "Retry (retry in 60 s): spent"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FACT_CASES)
+def test_a_fact_is_shown_as_text(case: str) -> None:
+    fact, want = FACT_CASES[case]
     found = line_of(entry(subject_of(fact), encode(fact)))
     assert (found.what, found.reason, found.message) == want
     assert found.subject == "team-a/train.7"
 
 
-@pytest.mark.parametrize(
-    ("subject", "data", "about"),
-    [
-        pytest.param(
-            "admit.object.applied.flavor._.spot", b'{"kind":"x"}', "flavor spot", id="an object"
-        ),
-        pytest.param(
-            "admit.lease.epoch.queue-cq", b'{"owner":"a"}', "queue-cq", id="a change of leaders"
-        ),
-        pytest.param(
-            "admit.workload.submitted.ns.w", b'"no fact"', "ns.w", id="bytes that are no fact"
-        ),
-        pytest.param("admit.strange", b"{}", "", id="an unknown subject"),
-    ],
-)
-def test_a_message_about_no_workload_is_shown_by_its_subject(
-    subject: str, data: bytes, about: str
-) -> None:
+MESSAGE_CASES: dict[str, tuple[str, bytes, str]] = {
+    "an object": ("admit.object.applied.flavor._.spot", b'{"kind":"x"}', "flavor spot"),
+    "a change of leaders": ("admit.lease.epoch.queue-cq", b'{"owner":"a"}', "queue-cq"),
+    "bytes that are no fact": ("admit.workload.submitted.ns.w", b'"no fact"', "ns.w"),
+    "an unknown subject": ("admit.strange", b"{}", ""),
+}
+
+
+@pytest.mark.parametrize("case", MESSAGE_CASES)
+def test_a_message_about_no_workload_is_shown_by_its_subject(case: str) -> None:
+    subject, data, about = MESSAGE_CASES[case]
     assert line_of(entry(subject, data)).subject == about
 
 
@@ -166,67 +149,56 @@ MANIFEST = (
 LEFT = HandedOn(namespace="team-a", name="train.7-variant-spot", uid="u", revision=4, reason="")
 
 
-@pytest.mark.parametrize(
-    ("fact", "want"),
-    [
-        pytest.param(
-            facts.Submitted(**VARIANT, workload=msgspec.Raw(MANIFEST)),
-            ("submitted", "CreatedVariant", "spot of train.7"),
-            id="a variant that comes",
+FACTS_CASES: dict[str, tuple[Fact, tuple[str, str, str]]] = {
+    "a variant that comes": (
+        facts.Submitted(**VARIANT, workload=msgspec.Raw(MANIFEST)),
+        ("submitted", "CreatedVariant", "spot of train.7"),
+    ),
+    "one that goes": (facts.Deleted(**VARIANT), ("deleted", "DeletedVariant", "spot")),
+    "one that is turned on": (
+        facts.Activated(**VARIANT),
+        ("activated", "ActivatedVariant", "spot"),
+    ),
+    "one that is turned off by policy, with the reason": (
+        facts.Deactivated(**VARIANT, reason="lowerThanAdmitted"),
+        (
+            "deactivated",
+            "DeactivatedVariant",
+            "spot: lowerThanAdmitted, a better variant is admitted",
         ),
-        pytest.param(
-            facts.Deleted(**VARIANT), ("deleted", "DeletedVariant", "spot"), id="one that goes"
+    ),
+    "one that a user turns off": (
+        facts.Deactivated(**VARIANT),
+        ("deactivated", "DeactivatedVariant", "spot: User, a user stopped it"),
+    ),
+    "a variant with an open gate": (
+        facts.Ungated(**VARIANT),
+        ("ungated", "PreemptionUngatedVariant", "spot may preempt"),
+    ),
+    "one that is to take over": (
+        facts.Assigned(
+            **{**DECIDED, "name": "train.7-variant-reserved"},
+            admission=an_admission("cq", "reserved"),
+            migrates_from=LEFT,
         ),
-        pytest.param(
-            facts.Activated(**VARIANT),
-            ("activated", "ActivatedVariant", "spot"),
-            id="one that is turned on",
+        (
+            "assigned",
+            "",
+            "cq: main on reserved; takes over from train.7-variant-spot once its job has stopped",
         ),
-        pytest.param(
-            facts.Deactivated(**VARIANT, reason="lowerThanAdmitted"),
-            (
-                "deactivated",
-                "DeactivatedVariant",
-                "spot: lowerThanAdmitted, a better variant is admitted",
-            ),
-            id="one that is turned off by policy, with the reason",
+    ),
+    "the parent, when its job moves": (
+        facts.Evicted(
+            **WORKLOAD, revision=5, reason="VariantEvicted", underlying_cause="FlavorMigration"
         ),
-        pytest.param(
-            facts.Deactivated(**VARIANT),
-            ("deactivated", "DeactivatedVariant", "spot: User, a user stopped it"),
-            id="one that a user turns off",
-        ),
-        pytest.param(
-            facts.Ungated(**VARIANT),
-            ("ungated", "PreemptionUngatedVariant", "spot may preempt"),
-            id="a variant with an open gate",
-        ),
-        pytest.param(
-            facts.Assigned(
-                **{**DECIDED, "name": "train.7-variant-reserved"},
-                admission=an_admission("cq", "reserved"),
-                migrates_from=LEFT,
-            ),
-            (
-                "assigned",
-                "",
-                "cq: main on reserved; takes over from train.7-variant-spot once its job has "
-                "stopped",
-            ),
-            id="one that is to take over",
-        ),
-        pytest.param(
-            facts.Evicted(
-                **WORKLOAD, revision=5, reason="VariantEvicted", underlying_cause="FlavorMigration"
-            ),
-            ("evicted", "VariantEvicted", "moves to a better variant"),
-            id="the parent, when its job moves",
-        ),
-    ],
-)
-def test_facts_about_variants_have_reasons_of_their_family(
-    fact: Fact, want: tuple[str, str, str]
-) -> None:
+        ("evicted", "VariantEvicted", "moves to a better variant"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FACTS_CASES)
+def test_facts_about_variants_have_reasons_of_their_family(case: str) -> None:
+    fact, want = FACTS_CASES[case]
     line = line_of(entry(subject_of(fact), encode(fact)), {"train.7-variant-spot": "spot"})
     assert (line.what, line.reason, line.message) == want
 
@@ -264,35 +236,28 @@ def test_events_that_were_removed_are_missed_before_the_first_one_left(
     assert removed.are_before(entry(subject, b"{}")) is missing
 
 
-@pytest.mark.parametrize(
-    ("fact", "seconds", "own"),
-    [
-        pytest.param(facts.Held(**MINE, uid="new"), 5, True, id="its own"),
-        pytest.param(facts.Held(**MINE, uid="old"), -5, False, id="one of its namesake"),
-        pytest.param(facts.Released(**MINE, uid="old"), 5, False, id="a late one of its namesake"),
-        pytest.param(
-            facts.Submitted(**MINE, workload=msgspec.Raw(b"{}")), 0, True, id="what made it"
-        ),
-        pytest.param(
-            facts.Submitted(**MINE, workload=msgspec.Raw(b"{}")),
-            -5,
-            False,
-            id="what made its namesake, and names no uid",
-        ),
-        pytest.param(
-            facts.Held(namespace="ns", name="w-spot", uid="any"), 5, True, id="one of its variants"
-        ),
-        pytest.param(
-            facts.Held(namespace="ns", name="w-spot", uid="any"),
-            -5,
-            False,
-            id="one of its namesake's variants",
-        ),
-    ],
-)
-def test_events_of_an_earlier_workload_of_that_name_are_left_out(
-    fact: Fact, seconds: int, own: bool
-) -> None:
+EVENTS_CASES: dict[str, tuple[Fact, int, bool]] = {
+    "its own": (facts.Held(**MINE, uid="new"), 5, True),
+    "one of its namesake": (facts.Held(**MINE, uid="old"), -5, False),
+    "a late one of its namesake": (facts.Released(**MINE, uid="old"), 5, False),
+    "what made it": (facts.Submitted(**MINE, workload=msgspec.Raw(b"{}")), 0, True),
+    "what made its namesake, and names no uid": (
+        facts.Submitted(**MINE, workload=msgspec.Raw(b"{}")),
+        -5,
+        False,
+    ),
+    "one of its variants": (facts.Held(namespace="ns", name="w-spot", uid="any"), 5, True),
+    "one of its namesake's variants": (
+        facts.Held(namespace="ns", name="w-spot", uid="any"),
+        -5,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", EVENTS_CASES)
+def test_events_of_an_earlier_workload_of_that_name_are_left_out(case: str) -> None:
+    fact, seconds, own = EVENTS_CASES[case]
     meta = ObjectMeta(name="w", namespace="ns", uid="new", creation_timestamp=NOON)
     told_at = replace(entry(subject_of(fact), encode(fact)), time=NOON + timedelta(seconds=seconds))
     assert is_of(told_at, meta) is own

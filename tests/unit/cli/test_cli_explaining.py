@@ -46,42 +46,37 @@ def a_workload(
     return msgspec.json.decode(msgspec.json.encode(manifest), type=StoredWorkload)
 
 
-@pytest.mark.parametrize(
-    ("workload", "phase", "reason", "remedies"),
-    [
-        pytest.param(
-            a_workload(("QuotaReserved", "False", "Deactivated"), active=False),
-            "Deactivated",
-            "Deactivated",
-            ("`admit activate workload w`",),
-            id="a stopped one waits for its activation, not for quota or time",
-        ),
-        pytest.param(
-            a_workload(("Evicted", "True", "DeactivatedDueToAdmissionCheck"), active=False),
-            "Rejected",
-            "DeactivatedDueToAdmissionCheck",
-            ("`admit activate workload w`",),
-            id="a rejected one waits for its activation",
-        ),
-        pytest.param(
-            a_workload(("QuotaReserved", "False", "OnHold")),
-            "Pending",
-            "OnHold",
-            ("`admit release workload w`",),
-            id="one on hold waits for its release",
-        ),
-        pytest.param(
-            a_workload(("Finished", "True", "Succeeded")),
-            "Finished",
-            "Succeeded",
-            (),
-            id="one that has finished waits for nothing",
-        ),
-    ],
-)
-def test_a_workload_out_of_the_queue_is_unblocked_by_a_user_only(
-    workload: StoredWorkload, phase: str, reason: str, remedies: tuple[str, ...]
-) -> None:
+WORKLOAD_CASES: dict[str, tuple[StoredWorkload, str, str, tuple[str, ...]]] = {
+    "a stopped one waits for its activation, not for quota or time": (
+        a_workload(("QuotaReserved", "False", "Deactivated"), active=False),
+        "Deactivated",
+        "Deactivated",
+        ("`admit activate workload w`",),
+    ),
+    "a rejected one waits for its activation": (
+        a_workload(("Evicted", "True", "DeactivatedDueToAdmissionCheck"), active=False),
+        "Rejected",
+        "DeactivatedDueToAdmissionCheck",
+        ("`admit activate workload w`",),
+    ),
+    "one on hold waits for its release": (
+        a_workload(("QuotaReserved", "False", "OnHold")),
+        "Pending",
+        "OnHold",
+        ("`admit release workload w`",),
+    ),
+    "one that has finished waits for nothing": (
+        a_workload(("Finished", "True", "Succeeded")),
+        "Finished",
+        "Succeeded",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WORKLOAD_CASES)
+def test_a_workload_out_of_the_queue_is_unblocked_by_a_user_only(case: str) -> None:
+    workload, phase, reason, remedies = WORKLOAD_CASES[case]
     told = corrected(workload, OF_THE_SCHEDULER, NOON)
     assert (told.phase, told.reason, told.unblocked_by) == (phase, reason, remedies)
     assert (told.position, told.holders) == (0, ())

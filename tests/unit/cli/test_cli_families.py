@@ -307,37 +307,33 @@ def test_a_migrating_parent_shows_its_target() -> None:
     assert told["Moves to"] == "reservation (train-variant-reservation), once its job has stopped"
 
 
-@pytest.mark.parametrize(
-    ("delays", "parent", "want"),
-    [
-        pytest.param(
-            {"createDelaySeconds": 7200},
-            a_parent(),
-            "2026-01-01T13:50:00Z (in 1h50m): late becomes active (race)",
-            id="a create delay that ends",
+PARENT_CASES: dict[str, tuple[dict[str, int], dict[str, Any], str]] = {
+    "a create delay that ends": (
+        {"createDelaySeconds": 7200},
+        a_parent(),
+        "2026-01-01T13:50:00Z (in 1h50m): late becomes active (race)",
+    ),
+    "a delay that changes nothing": (
+        {"createDelaySeconds": 7200},
+        a_parent("train", ADMITTED, admittedVariant="train-variant-first"),
+        "2026-01-01T13:50:00Z (in 1h50m): late stays inactive (lowerThanAdmitted)",
+    ),
+    "nothing if the running variant is the one with the ended delay": (
+        {"deleteDelaySeconds": 3600},
+        a_parent(
+            "train",
+            ADMITTED,
+            admittedVariant="train-variant-first",
+            firstAdmittedAt=NOON.isoformat(),
         ),
-        pytest.param(
-            {"createDelaySeconds": 7200},
-            a_parent("train", ADMITTED, admittedVariant="train-variant-first"),
-            "2026-01-01T13:50:00Z (in 1h50m): late stays inactive (lowerThanAdmitted)",
-            id="a delay that changes nothing",
-        ),
-        pytest.param(
-            {"deleteDelaySeconds": 3600},
-            a_parent(
-                "train",
-                ADMITTED,
-                admittedVariant="train-variant-first",
-                firstAdmittedAt=NOON.isoformat(),
-            ),
-            "",
-            id="nothing if the running variant is the one with the ended delay",
-        ),
-    ],
-)
-def test_a_parent_shows_the_next_change_by_time(
-    delays: dict[str, int], parent: dict[str, Any], want: str
-) -> None:
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PARENT_CASES)
+def test_a_parent_shows_the_next_change_by_time(case: str) -> None:
+    delays, parent, want = PARENT_CASES[case]
     queue = a_queue(
         "reservation",
         "spot",
@@ -500,24 +496,20 @@ def test_a_verdict_on_a_parent_goes_to_its_waiting_variant(
     assert variant_with_check(family, check, NOON).name == f"train-variant-{want}"
 
 
-@pytest.mark.parametrize(
-    ("states", "check", "words"),
-    [
-        pytest.param(
-            {"spot": a_reserved("budget"), "reservation": a_reserved("budget")},
-            None,
-            "train-variant-reservation (reservation), train-variant-spot (spot)",
-            id="several wait, and are named",
-        ),
-        pytest.param({}, None, "waits for a check: reservation is Pending", id="no variant waits"),
-        pytest.param(
-            {"spot": a_reserved("budget")}, "x", 'has the check "x"', id="no variant has that check"
-        ),
-    ],
-)
-def test_a_verdict_on_a_parent_without_one_waiting_variant_is_refused(
-    states: dict[str, Any], check: str | None, words: str
-) -> None:
+VERDICT_CASES: dict[str, tuple[dict[str, Any], str | None, str]] = {
+    "several wait, and are named": (
+        {"spot": a_reserved("budget"), "reservation": a_reserved("budget")},
+        None,
+        "train-variant-reservation (reservation), train-variant-spot (spot)",
+    ),
+    "no variant waits": ({}, None, "waits for a check: reservation is Pending"),
+    "no variant has that check": ({"spot": a_reserved("budget")}, "x", 'has the check "x"'),
+}
+
+
+@pytest.mark.parametrize("case", VERDICT_CASES)
+def test_a_verdict_on_a_parent_without_one_waiting_variant_is_refused(case: str) -> None:
+    states, check, words = VERDICT_CASES[case]
     with pytest.raises(RequestFailed, match="train") as refusal:
         variant_with_check(a_family(a_parent(), QUEUE, states), check, NOON)
     assert words in str(refusal.value)

@@ -115,39 +115,34 @@ def test_unreadable_bytes_are_an_error_and_no_traceback(data: bytes) -> None:
         BucketObject("workload.ns.w", data, 1).plain()
 
 
-@pytest.mark.parametrize(
-    ("workload", "phase", "reason"),
-    [
-        pytest.param(
-            a_workload(("QuotaReserved", "False", "WaitingForQuota", "cpu: 1 short")),
-            "Pending",
-            "WaitingForQuota",
-            id="a pending workload says what it waits for",
-        ),
-        pytest.param(
-            a_workload(
-                ("QuotaReserved", "True", "QuotaReserved", ""), ("Admitted", "True", "A", "")
-            ),
-            "Admitted",
-            "-",
-            id="an admitted one needs no reason",
-        ),
-        pytest.param(
-            a_workload(("Finished", "True", "Failed", "exit status 3")),
-            "Finished",
-            "Failed",
-            id="a finished one says how it ended",
-        ),
-        pytest.param(
-            a_workload(("Evicted", "True", "Preempted", ""), ("Requeued", "False", "Later", "")),
-            "Backoff",
-            "Later",
-            id="one in backoff says what holds it",
-        ),
-        pytest.param(a_workload(), "Pending", "-", id="one that was never evaluated says nothing"),
-    ],
-)
-def test_the_table_shows_phase_and_reason(workload: BucketObject, phase: str, reason: str) -> None:
+TABLE_CASES: dict[str, tuple[BucketObject, str, str]] = {
+    "a pending workload says what it waits for": (
+        a_workload(("QuotaReserved", "False", "WaitingForQuota", "cpu: 1 short")),
+        "Pending",
+        "WaitingForQuota",
+    ),
+    "an admitted one needs no reason": (
+        a_workload(("QuotaReserved", "True", "QuotaReserved", ""), ("Admitted", "True", "A", "")),
+        "Admitted",
+        "-",
+    ),
+    "a finished one says how it ended": (
+        a_workload(("Finished", "True", "Failed", "exit status 3")),
+        "Finished",
+        "Failed",
+    ),
+    "one in backoff says what holds it": (
+        a_workload(("Evicted", "True", "Preempted", ""), ("Requeued", "False", "Later", "")),
+        "Backoff",
+        "Later",
+    ),
+    "one that was never evaluated says nothing": (a_workload(), "Pending", "-"),
+}
+
+
+@pytest.mark.parametrize("case", TABLE_CASES)
+def test_the_table_shows_phase_and_reason(case: str) -> None:
+    workload, phase, reason = TABLE_CASES[case]
     table = tables.table(WORKLOAD, [workload], NOON, {})
     titles = [column.title for column in table.columns]
     [row] = table.rows

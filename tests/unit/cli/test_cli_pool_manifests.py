@@ -32,85 +32,67 @@ def refused(folder: Path, text: str) -> tuple[str, ...]:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        pytest.param(
-            a_pool("{name: a, count: -1, resources: {cpu: 4}}"),
-            "spec.machines[0].count must be 0 to 100000, not -1",
-            id="fewer machines than none",
-        ),
-        pytest.param(
-            a_pool("{name: a, count: 1000000000000, resources: {cpu: 4}}"),
-            "spec.machines[0].count must be 0 to 100000, not 1000000000000",
-            id="too many machines",
-        ),
-        pytest.param(
-            a_pool("{name: a, resources: {cpu: lots}}"),
-            "spec.machines[0].resources[cpu]: 'lots' is not a quantity",
-            id="a resource that is no quantity",
-        ),
-        pytest.param(
-            a_pool("{name: a, bootSeconds: .nan, resources: {cpu: 4}}"),
-            "spec.machines[0].bootSeconds",
-            id="a time to boot that is no number",
-        ),
-        pytest.param(
-            a_pool("{name: a, number: 3, resources: {cpu: 4}}"),
-            "spec.machines[0]: Object contains unknown field `number`",
-            id="a field that there is not",
-        ),
-        pytest.param(
-            a_pool(MACHINE, MACHINE), "spec.machines[1].name: duplicate name 'a'", id="a kind twice"
-        ),
-        pytest.param(
-            a_pool(MACHINE, of="Rack 7"),
-            "spec.provisioningClassName: 'Rack 7' is not a name: lower case letters, digits, '-'",
-            id="of a class that no ProvisioningRequestConfig can name",
-        ),
-        pytest.param(
-            a_pool("{name: 'a,b', resources: {cpu: 4}}"),
-            "spec.machines[0].name: 'a,b' is not a name",
-            id="two machines of the same name",
-        ),
-        pytest.param(
-            a_pool("{name: '', resources: {cpu: 4}}"),
-            "spec.machines[0].name: '' is not a name",
-            id="machines without a name",
-        ),
-        pytest.param(
-            a_pool(MACHINE, "{name: b, resources: {cpu: 4}, labels: {a/b/c: x}}"),
-            "spec.machines[1].labels: 'a/b/c' has no DNS name before the '/'",
-            id="a bad label key",
-        ),
-        pytest.param(
-            a_pool("{name: a, resources: {cpu: 4}, labels: {zone: row 7!}}"),
-            "spec.machines[0].labels: the value of 'zone': 'row 7!' is not a label value",
-            id="a bad label value",
-        ),
-        pytest.param(
-            a_pool("{name: a, resources: {a gpu: 4}}"),
-            "spec.machines[0].resources: 'a gpu' is not a label key",
-            id="a resource that no pod can ask for",
-        ),
-        pytest.param(
-            a_pool(MACHINE, spec=", bookingSeconds: -1"),
-            "spec.bookingSeconds must not be negative",
-            id="kept for less than no time",
-        ),
-        pytest.param(
-            f"{HEAD}metadata: {{name: rack}}\n",
-            "spec: Expected `object`, got `null`",
-            id="no spec",
-        ),
-        pytest.param(
-            a_pool(MACHINE, metadata="{name: rack, namespace: team}"),
-            "metadata.namespace: a MachinePool has no namespace",
-            id="a namespace",
-        ),
-    ],
-)
-def test_an_invalid_machine_pool_is_refused(tmp_path: Path, text: str, want: str) -> None:
+INVALID_CASES: dict[str, tuple[str, str]] = {
+    "fewer machines than none": (
+        a_pool("{name: a, count: -1, resources: {cpu: 4}}"),
+        "spec.machines[0].count must be 0 to 100000, not -1",
+    ),
+    "too many machines": (
+        a_pool("{name: a, count: 1000000000000, resources: {cpu: 4}}"),
+        "spec.machines[0].count must be 0 to 100000, not 1000000000000",
+    ),
+    "a resource that is no quantity": (
+        a_pool("{name: a, resources: {cpu: lots}}"),
+        "spec.machines[0].resources[cpu]: 'lots' is not a quantity",
+    ),
+    "a time to boot that is no number": (
+        a_pool("{name: a, bootSeconds: .nan, resources: {cpu: 4}}"),
+        "spec.machines[0].bootSeconds",
+    ),
+    "a field that there is not": (
+        a_pool("{name: a, number: 3, resources: {cpu: 4}}"),
+        "spec.machines[0]: Object contains unknown field `number`",
+    ),
+    "a kind twice": (a_pool(MACHINE, MACHINE), "spec.machines[1].name: duplicate name 'a'"),
+    "of a class that no ProvisioningRequestConfig can name": (
+        a_pool(MACHINE, of="Rack 7"),
+        "spec.provisioningClassName: 'Rack 7' is not a name: lower case letters, digits, '-'",
+    ),
+    "two machines of the same name": (
+        a_pool("{name: 'a,b', resources: {cpu: 4}}"),
+        "spec.machines[0].name: 'a,b' is not a name",
+    ),
+    "machines without a name": (
+        a_pool("{name: '', resources: {cpu: 4}}"),
+        "spec.machines[0].name: '' is not a name",
+    ),
+    "a bad label key": (
+        a_pool(MACHINE, "{name: b, resources: {cpu: 4}, labels: {a/b/c: x}}"),
+        "spec.machines[1].labels: 'a/b/c' has no DNS name before the '/'",
+    ),
+    "a bad label value": (
+        a_pool("{name: a, resources: {cpu: 4}, labels: {zone: row 7!}}"),
+        "spec.machines[0].labels: the value of 'zone': 'row 7!' is not a label value",
+    ),
+    "a resource that no pod can ask for": (
+        a_pool("{name: a, resources: {a gpu: 4}}"),
+        "spec.machines[0].resources: 'a gpu' is not a label key",
+    ),
+    "kept for less than no time": (
+        a_pool(MACHINE, spec=", bookingSeconds: -1"),
+        "spec.bookingSeconds must not be negative",
+    ),
+    "no spec": (f"{HEAD}metadata: {{name: rack}}\n", "spec: Expected `object`, got `null`"),
+    "a namespace": (
+        a_pool(MACHINE, metadata="{name: rack, namespace: team}"),
+        "metadata.namespace: a MachinePool has no namespace",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INVALID_CASES)
+def test_an_invalid_machine_pool_is_refused(case: str, tmp_path: Path) -> None:
+    text, want = INVALID_CASES[case]
     (line,) = refused(tmp_path, text)
     assert line.startswith(want)
 

@@ -47,29 +47,21 @@ def test_flavors(admission: Admission, said: str) -> None:
     assert simulate.flavors(admission) == said
 
 
-@pytest.mark.parametrize(
-    ("standing", "said"),
-    [
-        pytest.param(None, "is not there", id="it does not exist"),
-        pytest.param(SimulatedState(phase="Running", admission=SPOT), "runs on spot", id="it runs"),
-        pytest.param(
-            SimulatedState(phase="QuotaReserved", admission=SPOT),
-            "reserves spot",
-            id="it has quota",
-        ),
-        pytest.param(
-            SimulatedState(phase="Pending", reason="WaitingForQuota", position=3),
-            "waits, number 3: WaitingForQuota",
-            id="it waits in a queue",
-        ),
-        pytest.param(
-            SimulatedState(phase="Deactivated"), "waits: Deactivated", id="it waits nowhere"
-        ),
-    ],
-)
-def test_the_state_of_a_workload_without_the_change(
-    standing: SimulatedState | None, said: str
-) -> None:
+STATE_CASES: dict[str, tuple[SimulatedState | None, str]] = {
+    "it does not exist": (None, "is not there"),
+    "it runs": (SimulatedState(phase="Running", admission=SPOT), "runs on spot"),
+    "it has quota": (SimulatedState(phase="QuotaReserved", admission=SPOT), "reserves spot"),
+    "it waits in a queue": (
+        SimulatedState(phase="Pending", reason="WaitingForQuota", position=3),
+        "waits, number 3: WaitingForQuota",
+    ),
+    "it waits nowhere": (SimulatedState(phase="Deactivated"), "waits: Deactivated"),
+}
+
+
+@pytest.mark.parametrize("case", STATE_CASES)
+def test_the_state_of_a_workload_without_the_change(case: str) -> None:
+    standing, said = STATE_CASES[case]
     assert simulate.standing_text(standing, gone="is not there") == said
 
 

@@ -43,42 +43,38 @@ def test_place_shows_queue_position_and_workloads_ahead() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("outlook", "want"),
-    [
-        pytest.param(
-            Outlook(outcome="Fits", flavors={"main": {"cpu": "spot"}}, level=1),
-            "it fits: main on spot (cpu), borrowing at level 1",
-            id="it fits by borrowing",
+OUTLOOK_CASES: dict[str, tuple[Outlook, str]] = {
+    "it fits by borrowing": (
+        Outlook(outcome="Fits", flavors={"main": {"cpu": "spot"}}, level=1),
+        "it fits: main on spot (cpu), borrowing at level 1",
+    ),
+    "fewer pods fit": (
+        Outlook(outcome="Fits", flavors={"main": {"cpu": "spot"}}, counts={"main": 3}),
+        "it fits: main on spot (cpu), with 3 pods of main only",
+    ),
+    "others have to go": (
+        Outlook(
+            outcome="Preempts",
+            flavors={"main": {"cpu": "spot"}},
+            victims=(PreemptionVictim(namespace="ns", name="v", cluster_queue="cq"),),
+            victims_left_out=2,
         ),
-        pytest.param(
-            Outlook(outcome="Fits", flavors={"main": {"cpu": "spot"}}, counts={"main": 3}),
-            "it fits: main on spot (cpu), with 3 pods of main only",
-            id="fewer pods fit",
-        ),
-        pytest.param(
-            Outlook(
-                outcome="Preempts",
-                flavors={"main": {"cpu": "spot"}},
-                victims=(PreemptionVictim(namespace="ns", name="v", cluster_queue="cq"),),
-                victims_left_out=2,
-            ),
-            "it fits once 3 workloads have gone: main on spot (cpu)",
-            id="others have to go",
-        ),
-        pytest.param(
-            Outlook(outcome="NoCandidates", reason="WaitingForQuota"),
-            "it does not fit, and no workload can be preempted for it (WaitingForQuota)",
-            id="no workload can be preempted",
-        ),
-        pytest.param(
-            Outlook(outcome="Hindered", reason="Suspended"),
-            "it is not considered (Suspended)",
-            id="it is not looked at",
-        ),
-    ],
-)
-def test_the_outlook_is_one_line(outlook: Outlook, want: str) -> None:
+        "it fits once 3 workloads have gone: main on spot (cpu)",
+    ),
+    "no workload can be preempted": (
+        Outlook(outcome="NoCandidates", reason="WaitingForQuota"),
+        "it does not fit, and no workload can be preempted for it (WaitingForQuota)",
+    ),
+    "it is not looked at": (
+        Outlook(outcome="Hindered", reason="Suspended"),
+        "it is not considered (Suspended)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OUTLOOK_CASES)
+def test_the_outlook_is_one_line(case: str) -> None:
+    outlook, want = OUTLOOK_CASES[case]
     assert explain.outlook(outlook) == want
 
 

@@ -40,43 +40,34 @@ GPU = "nvidia.com/gpu"
 # Errors. -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "fault"),
-    [
-        pytest.param(
-            "InsufficientInstanceCapacity", 500, ErrorCause.LACKING, id="none, said with 500"
-        ),
-        pytest.param(
-            "InsufficientCapacity", 503, ErrorCause.LACKING, id="whatever is insufficient"
-        ),
-        pytest.param(
-            "ReservationCapacityExceeded", 400, ErrorCause.LACKING, id="a full reservation"
-        ),
-        pytest.param("InstanceLimitExceeded", 400, ErrorCause.LACKING, id="a limit of the account"),
-        pytest.param("VcpuLimitExceeded", 400, ErrorCause.LACKING, id="another limit"),
-        pytest.param("InvalidParameterValue", 400, ErrorCause.WRONG, id="a wrong parameter"),
-        pytest.param("InvalidInstanceType", 400, ErrorCause.WRONG, id="no such type"),
-        pytest.param("MissingParameter", 400, ErrorCause.WRONG, id="a missing one"),
-        pytest.param("Unsupported", 400, ErrorCause.WRONG, id="a type that the zone does not have"),
-        pytest.param("UnsupportedOperation", 400, ErrorCause.WRONG, id="what EC2 does not do"),
-        pytest.param(
-            "UnauthorizedOperation", 403, ErrorCause.FORBIDDEN, id="what a policy forbids"
-        ),
-        pytest.param("AuthFailure", 401, ErrorCause.CREDENTIALS, id="unknown keys"),
-        pytest.param(
-            "InvalidClientTokenId", 403, ErrorCause.CREDENTIALS, id="keys, not parameters"
-        ),
-        pytest.param("ExpiredToken", 400, ErrorCause.CREDENTIALS, id="a session that has ended"),
-        pytest.param("NoCredentials", 0, ErrorCause.CREDENTIALS, id="no keys at all"),
-        pytest.param("RequestLimitExceeded", 503, ErrorCause.LATER, id="throttling is no limit"),
-        pytest.param("Throttling", 400, ErrorCause.LATER, id="throttling by another name"),
-        pytest.param("Unreachable", 0, ErrorCause.LATER, id="a network that is down"),
-        pytest.param("Strange", 502, ErrorCause.LATER, id="any other trouble of the server"),
-        pytest.param("Strange", 400, ErrorCause.UNCLEAR, id="what we do not know"),
-        pytest.param("IdempotentParameterMismatch", 400, ErrorCause.UNCLEAR, id="a token used up"),
-    ],
-)
-def test_a_refusal_is_known_by_its_code(code: str, status: int, fault: ErrorCause) -> None:
+REFUSAL_CASES: dict[str, tuple[str, int, ErrorCause]] = {
+    "none, said with 500": ("InsufficientInstanceCapacity", 500, ErrorCause.LACKING),
+    "whatever is insufficient": ("InsufficientCapacity", 503, ErrorCause.LACKING),
+    "a full reservation": ("ReservationCapacityExceeded", 400, ErrorCause.LACKING),
+    "a limit of the account": ("InstanceLimitExceeded", 400, ErrorCause.LACKING),
+    "another limit": ("VcpuLimitExceeded", 400, ErrorCause.LACKING),
+    "a wrong parameter": ("InvalidParameterValue", 400, ErrorCause.WRONG),
+    "no such type": ("InvalidInstanceType", 400, ErrorCause.WRONG),
+    "a missing one": ("MissingParameter", 400, ErrorCause.WRONG),
+    "a type that the zone does not have": ("Unsupported", 400, ErrorCause.WRONG),
+    "what EC2 does not do": ("UnsupportedOperation", 400, ErrorCause.WRONG),
+    "what a policy forbids": ("UnauthorizedOperation", 403, ErrorCause.FORBIDDEN),
+    "unknown keys": ("AuthFailure", 401, ErrorCause.CREDENTIALS),
+    "keys, not parameters": ("InvalidClientTokenId", 403, ErrorCause.CREDENTIALS),
+    "a session that has ended": ("ExpiredToken", 400, ErrorCause.CREDENTIALS),
+    "no keys at all": ("NoCredentials", 0, ErrorCause.CREDENTIALS),
+    "throttling is no limit": ("RequestLimitExceeded", 503, ErrorCause.LATER),
+    "throttling by another name": ("Throttling", 400, ErrorCause.LATER),
+    "a network that is down": ("Unreachable", 0, ErrorCause.LATER),
+    "any other trouble of the server": ("Strange", 502, ErrorCause.LATER),
+    "what we do not know": ("Strange", 400, ErrorCause.UNCLEAR),
+    "a token used up": ("IdempotentParameterMismatch", 400, ErrorCause.UNCLEAR),
+}
+
+
+@pytest.mark.parametrize("case", REFUSAL_CASES)
+def test_a_refusal_is_known_by_its_code(case: str) -> None:
+    code, status, fault = REFUSAL_CASES[case]
     assert fault_of(code, status) is fault
 
 
@@ -178,40 +169,36 @@ def read(**given: str) -> Parameters:
     return msgspec.convert(given, Parameters, strict=False, str_keys=True)
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        pytest.param({}, "InstanceType", id="a type is needed"),
-        pytest.param({"InstanceType": "m5.large"}, "AvailabilityZone", id="and a zone"),
-        pytest.param(
-            {"InstanceType": "m", "AvailabilityZone": "a", "AvailabilityZoneId": "b"},
-            "one of",
-            id="but not two",
-        ),
-        pytest.param({"InstanceType": ""}, "InstanceType", id="and the type is no empty text"),
-        pytest.param(
-            {"InstanceType": "m", "AvailabilityZone": "a", "InstanceCount": "0"},
-            "InstanceCount",
-            id="one instance at least",
-        ),
-        pytest.param(
-            {"InstanceType": "m", "AvailabilityZone": "a", "InstanceCount": "many"},
-            "InstanceCount",
-            id="which is a number",
-        ),
-        pytest.param(
-            {"InstanceType": "m", "AvailabilityZone": "a", "Tenancy": "host"},
-            "Tenancy",
-            id="a tenancy that reservations have",
-        ),
-        pytest.param(
-            {"InstanceType": "m", "AvailabilityZone": "a", "EndDate": "2030-01-01T00:00:00"},
-            "EndDate",
-            id="a date that says in which zone",
-        ),
-    ],
-)
-def test_wrong_parameters_are_named(given: dict[str, str], told: str) -> None:
+WRONG_CASES: dict[str, tuple[dict[str, str], str]] = {
+    "a type is needed": ({}, "InstanceType"),
+    "and a zone": ({"InstanceType": "m5.large"}, "AvailabilityZone"),
+    "but not two": (
+        {"InstanceType": "m", "AvailabilityZone": "a", "AvailabilityZoneId": "b"},
+        "one of",
+    ),
+    "and the type is no empty text": ({"InstanceType": ""}, "InstanceType"),
+    "one instance at least": (
+        {"InstanceType": "m", "AvailabilityZone": "a", "InstanceCount": "0"},
+        "InstanceCount",
+    ),
+    "which is a number": (
+        {"InstanceType": "m", "AvailabilityZone": "a", "InstanceCount": "many"},
+        "InstanceCount",
+    ),
+    "a tenancy that reservations have": (
+        {"InstanceType": "m", "AvailabilityZone": "a", "Tenancy": "host"},
+        "Tenancy",
+    ),
+    "a date that says in which zone": (
+        {"InstanceType": "m", "AvailabilityZone": "a", "EndDate": "2030-01-01T00:00:00"},
+        "EndDate",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_CASES)
+def test_wrong_parameters_are_named(case: str) -> None:
+    given, told = WRONG_CASES[case]
     with pytest.raises(msgspec.ValidationError, match=told):
         read(**given)
 

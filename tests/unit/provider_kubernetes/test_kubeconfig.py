@@ -33,94 +33,71 @@ def cluster(**about: Any) -> str:
     return config(clusters=[{"name": "prod", "cluster": about}])
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        pytest.param(
-            None,
-            "the file does not exist (set ADMIT_KUBE_CONFIG to name another one)",
-            id="a file that is not there",
-        ),
-        pytest.param(
-            "{",
-            "the file is not valid YAML, line 1: expected the node content, but found ",
-            id="no YAML",
-        ),
-        pytest.param(b"\xff\xfe\x00", "the file is not a text file", id="bytes"),
-        pytest.param("\0", "the file is not valid YAML: ", id="characters that YAML has not"),
-        pytest.param(
-            "",
-            "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
-            id="an empty one",
-        ),
-        pytest.param(
-            "- a\n",
-            "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
-            id="a list",
-        ),
-        pytest.param(
-            "hello",
-            "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
-            id="a word",
-        ),
-        pytest.param(
-            config(**{"current-context": None}),
-            "the file has no current context: set ADMIT_KUBE_CONTEXT",
-            id="no current context",
-        ),
-        pytest.param(
-            config(**{"current-context": "there"}),
-            "the file has no context 'there', only here",
-            id="no such context",
-        ),
-        pytest.param(config(contexts=[]), "the file has no contexts", id="no contexts"),
-        pytest.param(
-            config(contexts=["here"]), "the file has no contexts", id="no mapping as context"
-        ),
-        pytest.param(
-            config(contexts=[{"name": "here", "context": "prod"}]),
-            "the context 'here' is not a mapping",
-            id="a context that is a word",
-        ),
-        pytest.param(
-            config(contexts=[{"name": "here", "context": {"user": "me"}}]),
-            "the context 'here' names no cluster",
-            id="a context without a cluster",
-        ),
-        pytest.param(
-            config(contexts=[{"name": "here", "context": {"cluster": "prod"}}]),
-            "the context 'here' names no user",
-            id="a context without a user",
-        ),
-        pytest.param(config(clusters=None), "the file has no clusters", id="no clusters"),
-        pytest.param(config(users=[]), "the file has no users", id="no users"),
-        pytest.param(cluster(), "the cluster 'prod' has no server", id="no server"),
-        pytest.param(cluster(server="http://a:b"), "Invalid port", id="no server's address"),
-        pytest.param(
-            cluster(server=7),
-            "Expected `str`, got `int` - at `$.server`",
-            id="a server that is a number",
-        ),
-        pytest.param(
-            cluster(**{"server": "https://x", "certificate-authority": "/none"}),
-            "a certificate file is missing; `kubectl config view --flatten` writes it in",
-            id="a certificate that is elsewhere",
-        ),
-        pytest.param(
-            cluster(**{"server": "https://x", "certificate-authority-data": "a"}),
-            "the value of certificate-authority-data is not valid base64",
-            id="a certificate that was cut short",
-        ),
-        pytest.param(
-            cluster(**{"server": "https://x", "certificate-authority": __file__}),
-            "the certificates cannot be read: ",
-            id="a certificate that is none",
-        ),
-    ],
-)
-def test_an_unusable_kubeconfig_is_named_with_the_reason(
-    tmp_path: Path, text: str | bytes | None, why: str
-) -> None:
+UNUSABLE_CASES: dict[str, tuple[str | bytes | None, str]] = {
+    "a file that is not there": (
+        None,
+        "the file does not exist (set ADMIT_KUBE_CONFIG to name another one)",
+    ),
+    "no YAML": ("{", "the file is not valid YAML, line 1: expected the node content, but found "),
+    "bytes": (b"\xff\xfe\x00", "the file is not a text file"),
+    "characters that YAML has not": ("\0", "the file is not valid YAML: "),
+    "an empty one": (
+        "",
+        "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
+    ),
+    "a list": (
+        "- a\n",
+        "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
+    ),
+    "a word": (
+        "hello",
+        "the file is not a kubeconfig: it is empty, or its top level is not a mapping",
+    ),
+    "no current context": (
+        config(**{"current-context": None}),
+        "the file has no current context: set ADMIT_KUBE_CONTEXT",
+    ),
+    "no such context": (
+        config(**{"current-context": "there"}),
+        "the file has no context 'there', only here",
+    ),
+    "no contexts": (config(contexts=[]), "the file has no contexts"),
+    "no mapping as context": (config(contexts=["here"]), "the file has no contexts"),
+    "a context that is a word": (
+        config(contexts=[{"name": "here", "context": "prod"}]),
+        "the context 'here' is not a mapping",
+    ),
+    "a context without a cluster": (
+        config(contexts=[{"name": "here", "context": {"user": "me"}}]),
+        "the context 'here' names no cluster",
+    ),
+    "a context without a user": (
+        config(contexts=[{"name": "here", "context": {"cluster": "prod"}}]),
+        "the context 'here' names no user",
+    ),
+    "no clusters": (config(clusters=None), "the file has no clusters"),
+    "no users": (config(users=[]), "the file has no users"),
+    "no server": (cluster(), "the cluster 'prod' has no server"),
+    "no server's address": (cluster(server="http://a:b"), "Invalid port"),
+    "a server that is a number": (cluster(server=7), "Expected `str`, got `int` - at `$.server`"),
+    "a certificate that is elsewhere": (
+        cluster(**{"server": "https://x", "certificate-authority": "/none"}),
+        "a certificate file is missing; `kubectl config view --flatten` writes it in",
+    ),
+    "a certificate that was cut short": (
+        cluster(**{"server": "https://x", "certificate-authority-data": "a"}),
+        "the value of certificate-authority-data is not valid base64",
+    ),
+    "a certificate that is none": (
+        cluster(**{"server": "https://x", "certificate-authority": __file__}),
+        "the certificates cannot be read: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNUSABLE_CASES)
+def test_an_unusable_kubeconfig_is_named_with_the_reason(case: str, tmp_path: Path) -> None:
+    text, why = UNUSABLE_CASES[case]
     path = tmp_path / "config"
     if text is not None:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -146,25 +123,21 @@ async def test_only_the_selected_context_has_to_be_valid(tmp_path: Path) -> None
     await found.close()
 
 
-@pytest.mark.parametrize(
-    ("user", "why"),
-    [
-        pytest.param(
-            {"command": "/none/login"}, "No such file or directory: '/none/login'", id="is missing"
-        ),
-        pytest.param({"command": "false"}, "Exec false returned 1", id="fails"),
-        pytest.param({"command": "echo", "args": ["hello"]}, "Expecting value", id="says no token"),
-        pytest.param(
-            {"command": "x", "apiVersion": "client.authentication.k8s.io/v1"},
-            "auth exec api version client.authentication.k8s.io/v1 not implemented",
-            id="an unsupported version",
-        ),
-    ],
-)
-async def test_a_failing_login_program_is_reported_and_run_again(
-    tmp_path: Path, user: dict[str, Any], why: str
-) -> None:
+FAILING_CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "is missing": ({"command": "/none/login"}, "No such file or directory: '/none/login'"),
+    "fails": ({"command": "false"}, "Exec false returned 1"),
+    "says no token": ({"command": "echo", "args": ["hello"]}, "Expecting value"),
+    "an unsupported version": (
+        {"command": "x", "apiVersion": "client.authentication.k8s.io/v1"},
+        "auth exec api version client.authentication.k8s.io/v1 not implemented",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILING_CASES)
+async def test_a_failing_login_program_is_reported_and_run_again(case: str, tmp_path: Path) -> None:
     """If the provider ended, it would also end for a login that has to be renewed."""
+    user, why = FAILING_CASES[case]
     path = tmp_path / "config"
     program = {"apiVersion": "client.authentication.k8s.io/v1beta1", **user}
     path.write_text(config(users=[{"name": "me", "user": {"exec": program}}]))

@@ -39,32 +39,27 @@ ACCEPTED = ("Accepted", "True", "taken")
 PROVISIONED = ("Provisioned", "True", "here")
 
 
-@pytest.mark.parametrize(
-    ("conditions", "wanted"),
-    [
-        pytest.param([], None, id="nothing yet"),
-        pytest.param([("Accepted", "False", "no")], None, id="one that is False tells nothing"),
-        pytest.param([ACCEPTED], Accepted("taken"), id="accepted"),
-        pytest.param(
-            [ACCEPTED, ("Provisioned", "False", "in 4 minutes")],
-            Accepted("in 4 minutes"),
-            id="accepted, with the time that it will take",
-        ),
-        pytest.param([ACCEPTED, PROVISIONED], Provisioned("here"), id="provisioned"),
-        pytest.param([PROVISIONED, ("Failed", "True", "no")], Failed("no"), id="failed wins"),
-        pytest.param(
-            [PROVISIONED, ("BookingExpired", "True", "over")], BookingExpired("over"), id="expired"
-        ),
-        pytest.param(
-            [PROVISIONED, ("BookingExpired", "True", ""), ("CapacityRevoked", "True", "sold")],
-            CapacityRevoked("sold"),
-            id="revoked wins over expired",
-        ),
-    ],
-)
-def test_conditions_have_a_status(
-    conditions: list[tuple[str, str, str]], wanted: Status | None
-) -> None:
+CONDITIONS_CASES: dict[str, tuple[list[tuple[str, str, str]], Status | None]] = {
+    "nothing yet": ([], None),
+    "one that is False tells nothing": ([("Accepted", "False", "no")], None),
+    "accepted": ([ACCEPTED], Accepted("taken")),
+    "accepted, with the time that it will take": (
+        [ACCEPTED, ("Provisioned", "False", "in 4 minutes")],
+        Accepted("in 4 minutes"),
+    ),
+    "provisioned": ([ACCEPTED, PROVISIONED], Provisioned("here")),
+    "failed wins": ([PROVISIONED, ("Failed", "True", "no")], Failed("no")),
+    "expired": ([PROVISIONED, ("BookingExpired", "True", "over")], BookingExpired("over")),
+    "revoked wins over expired": (
+        [PROVISIONED, ("BookingExpired", "True", ""), ("CapacityRevoked", "True", "sold")],
+        CapacityRevoked("sold"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CONDITIONS_CASES)
+def test_conditions_have_a_status(case: str) -> None:
+    conditions, wanted = CONDITIONS_CASES[case]
     seen = seen_of(an_object(*conditions))
     assert seen is not None
 

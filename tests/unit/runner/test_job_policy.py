@@ -55,44 +55,36 @@ def test_without_a_policy_the_first_failure_fails_the_job_without_a_reason() -> 
     assert pods.fail(0, "c", 1, 0.0) == ("", "")
 
 
-@pytest.mark.parametrize(
-    ("policy", "ends", "want"),
-    [
-        pytest.param({"backoffLimit": 0}, ["0:1"], ["BackoffLimitExceeded"], id="no retry"),
-        pytest.param(
-            {"backoffLimit": 2},
-            ["0:1", "0:1", "0:1"],
-            [10, 20, "BackoffLimitExceeded"],
-            id="two retries",
-        ),
-        pytest.param({"backoffLimit": 3}, ["0:1", "0:0"], [10], id="a retry that succeeds"),
-        pytest.param(
-            {"backoffLimit": 1, "failureRules": [FAIL_42]},
-            ["0:42"],
-            ["PodFailurePolicy"],
-            id="a code that fails the job",
-        ),
-        pytest.param(
-            {"backoffLimit": 1, "failureRules": [IGNORE_143]},
-            ["0:143", "0:143", "0:1", "0:1"],
-            [10, 20, 40, "BackoffLimitExceeded"],
-            id="codes that do not count, but delay",
-        ),
-        pytest.param(
-            {"backoffLimit": 1, "failureRules": [COUNT_ONLY_1]},
-            ["0:1", "0:2"],
-            [10, "PodFailurePolicy"],
-            id="all codes but one",
-        ),
-        pytest.param(
-            {"perIndex": 1, "failureRules": [FAIL_INDEX_3]},
-            ["0:3"],
-            [NEVER],
-            id="a code that fails the index",
-        ),
-    ],
-)
-def test_failures_of_one_pod(policy: dict[str, Any], ends: list[str], want: list[Any]) -> None:
+FAILURES_CASES: dict[str, tuple[dict[str, Any], list[str], list[Any]]] = {
+    "no retry": ({"backoffLimit": 0}, ["0:1"], ["BackoffLimitExceeded"]),
+    "two retries": ({"backoffLimit": 2}, ["0:1", "0:1", "0:1"], [10, 20, "BackoffLimitExceeded"]),
+    "a retry that succeeds": ({"backoffLimit": 3}, ["0:1", "0:0"], [10]),
+    "a code that fails the job": (
+        {"backoffLimit": 1, "failureRules": [FAIL_42]},
+        ["0:42"],
+        ["PodFailurePolicy"],
+    ),
+    "codes that do not count, but delay": (
+        {"backoffLimit": 1, "failureRules": [IGNORE_143]},
+        ["0:143", "0:143", "0:1", "0:1"],
+        [10, 20, 40, "BackoffLimitExceeded"],
+    ),
+    "all codes but one": (
+        {"backoffLimit": 1, "failureRules": [COUNT_ONLY_1]},
+        ["0:1", "0:2"],
+        [10, "PodFailurePolicy"],
+    ),
+    "a code that fails the index": (
+        {"perIndex": 1, "failureRules": [FAIL_INDEX_3]},
+        ["0:3"],
+        [NEVER],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES_CASES)
+def test_failures_of_one_pod(case: str) -> None:
+    policy, ends, want = FAILURES_CASES[case]
     pods = progress(**policy)
     assert play(pods, *ends) == want
     assert pods.is_over() == ends[-1].endswith(":0")

@@ -26,58 +26,52 @@ def test_a_template_without_policies_has_none() -> None:
     assert policy_plan("main", template(restartPolicy="Never"), 1) is None
 
 
-@pytest.mark.parametrize(
-    ("given", "want"),
-    [
-        pytest.param(
-            template(restartPolicy="OnFailure"),
-            PolicyPlan(backoff_limit=6, restart=True, delays=(10.0, 300.0)),
-            id="restarts without a policy have Kubernetes' limit",
+POLICIES_CASES: dict[str, tuple[PodTemplate, PolicyPlan]] = {
+    "restarts without a policy have Kubernetes' limit": (
+        template(restartPolicy="OnFailure"),
+        PolicyPlan(backoff_limit=6, restart=True, delays=(10.0, 300.0)),
+    ),
+    "the deadline of a pod alone": (
+        template(activeDeadlineSeconds=5),
+        PolicyPlan(backoff_limit=0, pod_deadline=5.0),
+    ),
+    "a limit": (
+        template('{"backoffLimit": 2, "workQueue": true}'),
+        PolicyPlan(backoff_limit=2, work_queue=True),
+    ),
+    "limits of indexes": (
+        template('{"backoffLimitPerIndex": 1, "maxFailedIndexes": 2}'),
+        PolicyPlan(per_index=1, max_failed=2),
+    ),
+    "rules about conditions match no pod": (
+        template(
+            '{"backoffLimit": 1, "podFailurePolicy": {"rules": ['
+            '{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},'
+            '{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [1]}}]}}'
         ),
-        pytest.param(
-            template(activeDeadlineSeconds=5),
-            PolicyPlan(backoff_limit=0, pod_deadline=5.0),
-            id="the deadline of a pod alone",
+        PolicyPlan(
+            backoff_limit=1,
+            failure_rules=(FailureRulePlan(action="FailJob", values=(1,), inside=False),),
         ),
-        pytest.param(
-            template('{"backoffLimit": 2, "workQueue": true}'),
-            PolicyPlan(backoff_limit=2, work_queue=True),
-            id="a limit",
+    ),
+    "all of the indexes must succeed unless a count says otherwise": (
+        template(
+            '{"successPolicy": {"rules": [{"succeededIndexes": "0-1,3"}, {"succeededCount": 2}]}}'
         ),
-        pytest.param(
-            template('{"backoffLimitPerIndex": 1, "maxFailedIndexes": 2}'),
-            PolicyPlan(per_index=1, max_failed=2),
-            id="limits of indexes",
-        ),
-        pytest.param(
-            template(
-                '{"backoffLimit": 1, "podFailurePolicy": {"rules": ['
-                '{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},'
-                '{"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [1]}}]}}'
+        PolicyPlan(
+            backoff_limit=6,
+            success_rules=(
+                SuccessRulePlan(count=3, indexes=((0, 1), (3, 3))),
+                SuccessRulePlan(count=2),
             ),
-            PolicyPlan(
-                backoff_limit=1,
-                failure_rules=(FailureRulePlan(action="FailJob", values=(1,), inside=False),),
-            ),
-            id="rules about conditions match no pod",
         ),
-        pytest.param(
-            template(
-                '{"successPolicy": {"rules": [{"succeededIndexes": "0-1,3"}, '
-                '{"succeededCount": 2}]}}'
-            ),
-            PolicyPlan(
-                backoff_limit=6,
-                success_rules=(
-                    SuccessRulePlan(count=3, indexes=((0, 1), (3, 3))),
-                    SuccessRulePlan(count=2),
-                ),
-            ),
-            id="all of the indexes must succeed unless a count says otherwise",
-        ),
-    ],
-)
-def test_policies_of_a_template(given: PodTemplate, want: PolicyPlan) -> None:
+    ),
+}
+
+
+@pytest.mark.parametrize("case", POLICIES_CASES)
+def test_policies_of_a_template(case: str) -> None:
+    given, want = POLICIES_CASES[case]
     assert policy_plan("main", given, 5) == want
 
 

@@ -58,168 +58,125 @@ STOPPING, ENDED = Stage.STOPPING, Stage.ENDED
 LOST = stopped(10, "NodeFailures", "gone")
 
 
-@pytest.mark.parametrize(
-    ("before", "event", "stage", "effects"),
-    [
-        pytest.param(
-            a_run(CLAIMING), Claimed(), STARTING, (StartRun(),), id="a won claim starts the job"
+STEP_CASES: dict[str, tuple[Run, Event, Stage, Effects]] = {
+    "a won claim starts the job": (a_run(CLAIMING), Claimed(), STARTING, (StartRun(),)),
+    "another's claim is left alone": (a_run(CLAIMING), NotOurs(), ENDED, (Close(),)),
+    "what was evicted before it was claimed never starts": (
+        a_run(CLAIMING, evicted=12),
+        Claimed(),
+        ENDED,
+        (Publish(stopped(12)), MarkOver(), Close()),
+    ),
+    "a claim that is lost before it is confirmed starts no job": (
+        a_run(CLAIMING, lost=True),
+        Claimed(),
+        ENDED,
+        (
+            MarkOver(then=stopped(10, "NodeFailures", "the claim was lost before the start")),
+            Close(),
         ),
-        pytest.param(
-            a_run(CLAIMING), NotOurs(), ENDED, (Close(),), id="another's claim is left alone"
+    ),
+    "running processes are said to have started": (
+        a_run(STARTING),
+        Up(),
+        RUNNING,
+        (Publish(Started(**OF, revision=10)),),
+    ),
+    "ready pods are said to be ready": (
+        a_run(RUNNING),
+        PodsAllReady(),
+        RUNNING,
+        (Publish(PodsReady(**OF, revision=10)),),
+    ),
+    "started is said once": (a_run(RUNNING), Up(), RUNNING, ()),
+    "what can never start has failed": (
+        a_run(STARTING),
+        Unstartable("no command"),
+        ENDED,
+        (finished(False, "no command", reason="FailedToStart"), MarkOver(), Close()),
+    ),
+    "evicted while it starts it stops": (a_run(STARTING), JobEvicted(12), STOPPING, (StopRun(),)),
+    "evicted while it runs it stops": (a_run(RUNNING), JobEvicted(12), STOPPING, (StopRun(),)),
+    "an eviction before the admission is late": (a_run(RUNNING), JobEvicted(9), RUNNING, ()),
+    "success finishes the workload": (
+        a_run(RUNNING),
+        Ended("succeeded"),
+        ENDED,
+        (finished(True), MarkOver(), Close()),
+    ),
+    "failure finishes the workload and says why": (
+        a_run(RUNNING),
+        Ended("failed", "pod main-0 failed: exit code 3"),
+        ENDED,
+        (finished(False, "pod main-0 failed: exit code 3"), MarkOver(), Close()),
+    ),
+    "the exit code of the job is passed on": (
+        a_run(RUNNING),
+        Ended("failed", "signal 9", 137),
+        ENDED,
+        (finished(False, "signal 9", 137), MarkOver(), Close()),
+    ),
+    "an evicted job that stopped is said to have, by the eviction's revision": (
+        a_run(STOPPING, evicted=12),
+        Ended("stopped", "stopped"),
+        ENDED,
+        (Publish(stopped(12, message="stopped")), MarkOver(), Close()),
+    ),
+    "a result from before the stop counts, also in the middle of an eviction": (
+        a_run(STOPPING, evicted=12),
+        Ended("succeeded"),
+        ENDED,
+        (finished(True), Publish(stopped(12)), MarkOver(), Close()),
+    ),
+    "a job stopped by the runner's end is said to be, and given back": (
+        a_run(STOPPING, leaving=True),
+        Ended("stopped"),
+        ENDED,
+        (
+            Publish(stopped(10, "RunnerEnded", "its runner ended; it runs again under a runner")),
+            Release(),
+            Close(),
         ),
-        pytest.param(
-            a_run(CLAIMING, evicted=12),
-            Claimed(),
-            ENDED,
-            (Publish(stopped(12)), MarkOver(), Close()),
-            id="what was evicted before it was claimed never starts",
-        ),
-        pytest.param(
-            a_run(CLAIMING, lost=True),
-            Claimed(),
-            ENDED,
-            (
-                MarkOver(then=stopped(10, "NodeFailures", "the claim was lost before the start")),
-                Close(),
-            ),
-            id="a claim that is lost before it is confirmed starts no job",
-        ),
-        pytest.param(
-            a_run(STARTING),
-            Up(),
-            RUNNING,
-            (Publish(Started(**OF, revision=10)),),
-            id="running processes are said to have started",
-        ),
-        pytest.param(
-            a_run(RUNNING),
-            PodsAllReady(),
-            RUNNING,
-            (Publish(PodsReady(**OF, revision=10)),),
-            id="ready pods are said to be ready",
-        ),
-        pytest.param(a_run(RUNNING), Up(), RUNNING, (), id="started is said once"),
-        pytest.param(
-            a_run(STARTING),
-            Unstartable("no command"),
-            ENDED,
-            (finished(False, "no command", reason="FailedToStart"), MarkOver(), Close()),
-            id="what can never start has failed",
-        ),
-        pytest.param(
-            a_run(STARTING),
-            JobEvicted(12),
-            STOPPING,
-            (StopRun(),),
-            id="evicted while it starts it stops",
-        ),
-        pytest.param(
-            a_run(RUNNING),
-            JobEvicted(12),
-            STOPPING,
-            (StopRun(),),
-            id="evicted while it runs it stops",
-        ),
-        pytest.param(
-            a_run(RUNNING),
-            JobEvicted(9),
-            RUNNING,
-            (),
-            id="an eviction before the admission is late",
-        ),
-        pytest.param(
-            a_run(RUNNING),
-            Ended("succeeded"),
-            ENDED,
-            (finished(True), MarkOver(), Close()),
-            id="success finishes the workload",
-        ),
-        pytest.param(
-            a_run(RUNNING),
-            Ended("failed", "pod main-0 failed: exit code 3"),
-            ENDED,
-            (finished(False, "pod main-0 failed: exit code 3"), MarkOver(), Close()),
-            id="failure finishes the workload and says why",
-        ),
-        pytest.param(
-            a_run(RUNNING),
-            Ended("failed", "signal 9", 137),
-            ENDED,
-            (finished(False, "signal 9", 137), MarkOver(), Close()),
-            id="the exit code of the job is passed on",
-        ),
-        pytest.param(
-            a_run(STOPPING, evicted=12),
-            Ended("stopped", "stopped"),
-            ENDED,
-            (Publish(stopped(12, message="stopped")), MarkOver(), Close()),
-            id="an evicted job that stopped is said to have, by the eviction's revision",
-        ),
-        pytest.param(
-            a_run(STOPPING, evicted=12),
-            Ended("succeeded"),
-            ENDED,
-            (finished(True), Publish(stopped(12)), MarkOver(), Close()),
-            id="a result from before the stop counts, also in the middle of an eviction",
-        ),
-        pytest.param(
-            a_run(STOPPING, leaving=True),
-            Ended("stopped"),
-            ENDED,
-            (
-                Publish(
-                    stopped(10, "RunnerEnded", "its runner ended; it runs again under a runner")
-                ),
-                Release(),
-                Close(),
-            ),
-            id="a job stopped by the runner's end is said to be, and given back",
-        ),
-        pytest.param(
-            a_run(STOPPING, leaving=True, evicted=12),
-            Ended("stopped"),
-            ENDED,
-            (Publish(stopped(12)), MarkOver(), Close()),
-            id="an eviction outweighs the runner's end",
-        ),
-        pytest.param(
-            a_run(RUNNING),
-            Ended("lost", "gone"),
-            ENDED,
-            (MarkOver(then=LOST), Close()),
-            id="a lost job gives its quota back if its claim is not another's",
-        ),
-        pytest.param(
-            a_run(RUNNING), ClaimLost(), STOPPING, (StopRun(),), id="a lost claim stops the job"
-        ),
-        pytest.param(
-            a_run(STOPPING, lost=True),
-            Ended("stopped", "gone"),
-            ENDED,
-            (MarkOver(then=LOST), Close()),
-            id="after a lost claim only its holder speaks",
-        ),
-        pytest.param(
-            a_run(RUNNING), ShutDown(), STOPPING, (StopRun(),), id="the runner's end stops the job"
-        ),
-        pytest.param(
-            a_run(CLAIMING),
-            ShutDown(),
-            ENDED,
-            (Release(), Close()),
-            id="the runner's end gives back what was only claimed",
-        ),
-        pytest.param(a_run(ENDED), Ended("succeeded"), ENDED, (), id="an end is told once"),
-        pytest.param(
-            a_run(ENDED),
-            JobEvicted(12),
-            ENDED,
-            (MarkOver(then=stopped(12)),),
-            id="an eviction that comes after the end is answered, unless another runner has it",
-        ),
-    ],
-)
-def test_step(before: Run, event: Event, stage: Stage, effects: Effects) -> None:
+    ),
+    "an eviction outweighs the runner's end": (
+        a_run(STOPPING, leaving=True, evicted=12),
+        Ended("stopped"),
+        ENDED,
+        (Publish(stopped(12)), MarkOver(), Close()),
+    ),
+    "a lost job gives its quota back if its claim is not another's": (
+        a_run(RUNNING),
+        Ended("lost", "gone"),
+        ENDED,
+        (MarkOver(then=LOST), Close()),
+    ),
+    "a lost claim stops the job": (a_run(RUNNING), ClaimLost(), STOPPING, (StopRun(),)),
+    "after a lost claim only its holder speaks": (
+        a_run(STOPPING, lost=True),
+        Ended("stopped", "gone"),
+        ENDED,
+        (MarkOver(then=LOST), Close()),
+    ),
+    "the runner's end stops the job": (a_run(RUNNING), ShutDown(), STOPPING, (StopRun(),)),
+    "the runner's end gives back what was only claimed": (
+        a_run(CLAIMING),
+        ShutDown(),
+        ENDED,
+        (Release(), Close()),
+    ),
+    "an end is told once": (a_run(ENDED), Ended("succeeded"), ENDED, ()),
+    "an eviction that comes after the end is answered, unless another runner has it": (
+        a_run(ENDED),
+        JobEvicted(12),
+        ENDED,
+        (MarkOver(then=stopped(12)),),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STEP_CASES)
+def test_step(case: str) -> None:
+    before, event, stage, effects = STEP_CASES[case]
     after, did = step(before, event)
     assert (after.stage, did) == (stage, effects)
 

@@ -376,48 +376,34 @@ def test_old_output_goes_and_the_oldest_of_too_many(tmp_path: Path) -> None:
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
-    ("true", "admitted", "evicted", "want"),
-    [
-        pytest.param((), 0, 0, AdmissionView(0, AdmissionState.OVER, 0, "u"), id="never admitted"),
-        pytest.param(
-            ("Admitted",),
-            0,
-            0,
-            AdmissionView(20, AdmissionState.CURRENT, 0, "u"),
-            id="admitted by this write",
-        ),
-        pytest.param(
-            ("Admitted",),
-            12,
-            0,
-            AdmissionView(12, AdmissionState.CURRENT, 0, "u"),
-            id="admitted earlier",
-        ),
-        pytest.param(
-            ("Admitted", "Evicted"),
-            12,
-            0,
-            AdmissionView(12, AdmissionState.EVICTED, 20, "u"),
-            id="evicted by this write",
-        ),
-        pytest.param(
-            ("Admitted", "Evicted"),
-            12,
-            15,
-            AdmissionView(12, AdmissionState.EVICTED, 15, "u"),
-            id="evicted by an earlier one",
-        ),
-        pytest.param(
-            ("Admitted", "Finished"),
-            12,
-            0,
-            AdmissionView(12, AdmissionState.OVER, 0, "u"),
-            id="finished",
-        ),
-    ],
-)
-def test_view(true: tuple[str, ...], admitted: int, evicted: int, want: AdmissionView) -> None:
+VIEW_CASES: dict[str, tuple[tuple[str, ...], int, int, AdmissionView]] = {
+    "never admitted": ((), 0, 0, AdmissionView(0, AdmissionState.OVER, 0, "u")),
+    "admitted by this write": (
+        ("Admitted",),
+        0,
+        0,
+        AdmissionView(20, AdmissionState.CURRENT, 0, "u"),
+    ),
+    "admitted earlier": (("Admitted",), 12, 0, AdmissionView(12, AdmissionState.CURRENT, 0, "u")),
+    "evicted by this write": (
+        ("Admitted", "Evicted"),
+        12,
+        0,
+        AdmissionView(12, AdmissionState.EVICTED, 20, "u"),
+    ),
+    "evicted by an earlier one": (
+        ("Admitted", "Evicted"),
+        12,
+        15,
+        AdmissionView(12, AdmissionState.EVICTED, 15, "u"),
+    ),
+    "finished": (("Admitted", "Finished"), 12, 0, AdmissionView(12, AdmissionState.OVER, 0, "u")),
+}
+
+
+@pytest.mark.parametrize("case", VIEW_CASES)
+def test_view(case: str) -> None:
+    true, admitted, evicted, want = VIEW_CASES[case]
     workload = StoredWorkload(
         api_version="kueue.x-k8s.io/v1beta2",
         kind="Workload",

@@ -54,36 +54,22 @@ def test_parts_of_pods_are_in_order_and_other_files_are_skipped(tmp_path: Path) 
     assert pods_with_output(str(tmp_path / "out" / "core")) == {}
 
 
-@pytest.mark.parametrize(
-    ("parts", "asked", "shown"),
-    [
-        pytest.param({0: "abc", 3: "def"}, Logs(name="train"), ("abcdef", 6, 0), id="all"),
-        pytest.param({30: "abc", 33: "d"}, Logs(name="train"), ("abcd", 34, 30), id="cut"),
-        pytest.param(
-            {30: "abc"}, Logs(name="train", offsets={"main-0": 31}), ("bc", 33, 0), id="kept"
-        ),
-        pytest.param(
-            {30: "abc"}, Logs(name="train", offsets={"main-0": 10}), ("abc", 33, 20), id="a gap"
-        ),
-        pytest.param(
-            {30: "abc"}, Logs(name="train", offsets={"main-0": 99}), ("abc", 33, 30), id="beyond"
-        ),
-        pytest.param({0: "ab", 10: "cd"}, Logs(name="train"), ("ab", 2, 0), id="lost between"),
-        pytest.param(
-            {0: "ab", 10: "cd"},
-            Logs(name="train", offsets={"main-0": 2}),
-            ("cd", 12, 8),
-            id="after",
-        ),
-        pytest.param(
-            {30: "a\nb", 33: "\nc\n"}, Logs(name="train", tail=2), ("b\nc\n", 36, 0), id="tail"
-        ),
-        pytest.param({30: "a\nb"}, Logs(name="train", tail=5), ("a\nb", 33, 0), id="long tail"),
-    ],
-)
-def test_the_kept_output_is_read_as_one_text(
-    tmp_path: Path, parts: dict[int, str], asked: Logs, shown: tuple[str, int, int]
-) -> None:
+KEPT_CASES: dict[str, tuple[dict[int, str], Logs, tuple[str, int, int]]] = {
+    "all": ({0: "abc", 3: "def"}, Logs(name="train"), ("abcdef", 6, 0)),
+    "cut": ({30: "abc", 33: "d"}, Logs(name="train"), ("abcd", 34, 30)),
+    "kept": ({30: "abc"}, Logs(name="train", offsets={"main-0": 31}), ("bc", 33, 0)),
+    "a gap": ({30: "abc"}, Logs(name="train", offsets={"main-0": 10}), ("abc", 33, 20)),
+    "beyond": ({30: "abc"}, Logs(name="train", offsets={"main-0": 99}), ("abc", 33, 30)),
+    "lost between": ({0: "ab", 10: "cd"}, Logs(name="train"), ("ab", 2, 0)),
+    "after": ({0: "ab", 10: "cd"}, Logs(name="train", offsets={"main-0": 2}), ("cd", 12, 8)),
+    "tail": ({30: "a\nb", 33: "\nc\n"}, Logs(name="train", tail=2), ("b\nc\n", 36, 0)),
+    "long tail": ({30: "a\nb"}, Logs(name="train", tail=5), ("a\nb", 33, 0)),
+}
+
+
+@pytest.mark.parametrize("case", KEPT_CASES)
+def test_the_kept_output_is_read_as_one_text(case: str, tmp_path: Path) -> None:
+    parts, asked, shown = KEPT_CASES[case]
     run = a_run(tmp_path)
     for start, text in parts.items():
         write_part(run, "main-0", start, text.encode())

@@ -103,35 +103,27 @@ def test_a_pod_set_without_pods_runs_nothing() -> None:
     assert plan_local(admitted(SLEEP, count=0), given={}).sets == ()
 
 
-@pytest.mark.parametrize(
-    ("fact", "says"),
-    [
-        pytest.param(
-            admitted({"name": "c", "image": "x"}),
-            "--executor docker",
-            id="an image alone needs an engine",
-        ),
-        pytest.param(
-            admitted(SLEEP, initContainers=[{"name": "i", "image": "x"}]),
-            "containers: i",
-            id="an init container without a command is not passed over",
-        ),
-        pytest.param(
-            admitted(SLEEP, initContainers=[{**SLEEP, "restartPolicy": "Always"}]),
-            "sidecar",
-            id="a sidecar never ends",
-        ),
-        pytest.param(
-            admitted(
-                {**SLEEP, "env": [{"name": "K", "valueFrom": {"secretKeyRef": {"key": "k"}}}]}
-            ),
-            "env K",
-            id="a secret exists only in a cluster",
-        ),
-        pytest.param(admitted(SLEEP, containers=3), "template", id="a template that is none"),
-    ],
-)
-def test_a_job_that_can_never_run_has_a_reason(fact: Admitted, says: str) -> None:
+JOB_CASES: dict[str, tuple[Admitted, str]] = {
+    "an image alone needs an engine": (admitted({"name": "c", "image": "x"}), "--executor docker"),
+    "an init container without a command is not passed over": (
+        admitted(SLEEP, initContainers=[{"name": "i", "image": "x"}]),
+        "containers: i",
+    ),
+    "a sidecar never ends": (
+        admitted(SLEEP, initContainers=[{**SLEEP, "restartPolicy": "Always"}]),
+        "sidecar",
+    ),
+    "a secret exists only in a cluster": (
+        admitted({**SLEEP, "env": [{"name": "K", "valueFrom": {"secretKeyRef": {"key": "k"}}}]}),
+        "env K",
+    ),
+    "a template that is none": (admitted(SLEEP, containers=3), "template"),
+}
+
+
+@pytest.mark.parametrize("case", JOB_CASES)
+def test_a_job_that_can_never_run_has_a_reason(case: str) -> None:
+    fact, says = JOB_CASES[case]
     with pytest.raises(CannotRun, match=says):
         plan_local(fact, given={})
 

@@ -248,40 +248,36 @@ def test_a_file_on_the_path_that_may_not_be_executed_is_no_missing_program(tmp_p
     assert find_program("prog", env, "/") == str(folders[1] / "prog")
 
 
-@pytest.mark.parametrize(
-    ("said", "code", "probe", "how"),
-    [
-        pytest.param(
-            "Unable to find image 'x:latest' locally\n"
-            "docker: Error response from daemon: pull access denied for x.\n"
-            "See 'docker run --help'.",
-            125,
-            ("/bin/false",),
-            "Error response from daemon: pull access denied for x. (exit code 125)",
-            id="an image that is not there",
-        ),
-        pytest.param(
-            "Error: no such image",
-            125,
-            ("/bin/false",),
-            "Error: no such image (exit code 125)",
-            id="the client of podman",
-        ),
-        pytest.param(
-            "[FATAL tini (6)] exec /nope failed: No such file or directory",
-            127,
-            ("/bin/false",),
-            "[FATAL tini (6)] exec /nope failed: No such file or directory (exit code 127)",
-            id="the init program of a container",
-        ),
-        pytest.param("well", 125, ("/bin/false",), "exit code 125", id="nothing said"),
-        pytest.param("docker: x", 3, ("/bin/false",), "exit code 3", id="another exit code"),
-        pytest.param("docker: x", 125, (), "exit code 125", id="no container"),
-    ],
-)
-def test_the_message_has_what_the_client_of_an_engine_says(
-    bench: Bench, said: str, code: int, probe: tuple[str, ...], how: str
-) -> None:
+MESSAGE_CASES: dict[str, tuple[str, int, tuple[str, ...], str]] = {
+    "an image that is not there": (
+        "Unable to find image 'x:latest' locally\n"
+        "docker: Error response from daemon: pull access denied for x.\n"
+        "See 'docker run --help'.",
+        125,
+        ("/bin/false",),
+        "Error response from daemon: pull access denied for x. (exit code 125)",
+    ),
+    "the client of podman": (
+        "Error: no such image",
+        125,
+        ("/bin/false",),
+        "Error: no such image (exit code 125)",
+    ),
+    "the init program of a container": (
+        "[FATAL tini (6)] exec /nope failed: No such file or directory",
+        127,
+        ("/bin/false",),
+        "[FATAL tini (6)] exec /nope failed: No such file or directory (exit code 127)",
+    ),
+    "nothing said": ("well", 125, ("/bin/false",), "exit code 125"),
+    "another exit code": ("docker: x", 3, ("/bin/false",), "exit code 3"),
+    "no container": ("docker: x", 125, (), "exit code 125"),
+}
+
+
+@pytest.mark.parametrize("case", MESSAGE_CASES)
+def test_the_message_has_what_the_client_of_an_engine_says(case: str, bench: Bench) -> None:
+    said, code, probe, how = MESSAGE_CASES[case]
     script = f"cat >&2 <<'END'\n{said}\nEND\nexit {code}"
     plan = ContainerPlan(name="c", argv=("/bin/sh", "-c", script), probe=probe)
     assert bench.outcome(bench.start(plan)) == ("failed", f"pod main-0 failed: {how}")
