@@ -61,9 +61,7 @@ def test_a_namespace_that_spends_too_much_is_stopped(deployment: Deployment) -> 
     admit("wait", "workload", "spender", "--for", "Backoff", "--timeout", "60")
 
 
-def test_a_workload_without_capacity_is_delayed_until_there_is_some(
-    deployment: Deployment,
-) -> None:
+def test_a_workload_without_capacity_is_delayed_until_there_is_some(deployment: Deployment) -> None:
     admit = deployment.admit
     admit("submit", "-q", "probed", "--name", "patient", "--", "true")
     admit("wait", "workload", "patient", "--for", "Backoff", "--timeout", "60")

@@ -200,9 +200,7 @@ async def test_a_job_waits_for_room_and_one_that_no_machine_holds_is_rejected(
     await testbed.until_phase(Phase.ADMITTED, "b")
 
 
-async def test_workers_that_end_at_once_fail_with_their_last_output(
-    testbed: DockerTestbed,
-) -> None:
+async def test_workers_that_end_at_once_fail_with_their_last_output(testbed: DockerTestbed) -> None:
     await testbed.provider(ADMIT_DOCKER_COMMAND="'echo no licence >&2; exit 3'")
     await testbed.begin(limit=0)
 

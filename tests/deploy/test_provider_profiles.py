@@ -144,9 +144,7 @@ async def test_a_pool_books_its_machines_and_their_loss_stops_the_job(
     assert "machines of pool spot-rack were taken away" in stops(deployment, "burst")
 
 
-def test_a_job_with_docker_workers_stops_when_a_worker_is_removed(
-    deployment: Deployment,
-) -> None:
+def test_a_job_with_docker_workers_stops_when_a_worker_is_removed(deployment: Deployment) -> None:
     deployment.admit("submit", "-q", "docker", "--name", "worked", "--", "sleep", "600")
     runs(deployment, "worked")
     [worker] = docker("ps", "--filter", WORKERS, "--format", "{{.Names}}").splitlines()

@@ -230,9 +230,7 @@ def test_a_heartbeat_of_an_undecodable_class_is_ignored() -> None:
         pytest.param({"cycle": "one"}, id="a cycle that is no number"),
     ],
 )
-def test_an_unreadable_record_counts_as_deleted(
-    value: dict[str, Any],
-) -> None:
+def test_an_unreadable_record_counts_as_deleted(value: dict[str, Any]) -> None:
     story = Story()
     story.reserved()
     ((record, _),) = story.bucket.values()

@@ -96,9 +96,7 @@ async def test_a_trace_that_is_not_sampled_costs_no_memory_and_no_request(
     assert (log.read, len(traces)) == ([], 0)
 
 
-async def test_late_facts_of_an_ended_workload_ask_for_no_history(
-    story: list[LoggedFact],
-) -> None:
+async def test_late_facts_of_an_ended_workload_ask_for_no_history(story: list[LoggedFact]) -> None:
     log = Log(story)
     traces = OpenTraces(always, log.history)
     await fed(traces, story)

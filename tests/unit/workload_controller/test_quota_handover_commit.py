@@ -124,9 +124,7 @@ def _admitted(stage: Stage) -> None:
         pytest.param(_admitted, id="one that gives was admitted"),
     ],
 )
-def test_a_void_handover_changes_only_the_receiver(
-    happened: Callable[[Stage], None],
-) -> None:
+def test_a_void_handover_changes_only_the_receiver(happened: Callable[[Stage], None]) -> None:
     stage = Stage()
     decided = stage.decided("taker", "giver", "other")
     happened(stage)
