@@ -123,10 +123,10 @@ class DeadLetterLimiter:
         self._left = min(float(BURST), self._left + (now - self._at) * PER_SECOND)
         self._at = now
         letters = []
-        for one in dead:
-            subject = one.logged.subject
+        for rejected in dead:
+            subject = rejected.logged.subject
             if not subject.startswith(VERDICTS):
-                letters.append(one)
+                letters.append(rejected)
                 continue
             controller = subject.split(".")[3]
             if self._left < 1:
@@ -135,7 +135,9 @@ class DeadLetterLimiter:
             self._left -= 1
             without = self._without.pop(controller, 0)
             if without:
-                reason = f"{one.reason} ({without} verdicts of this controller before it got none)"
-                one = one._replace(reason=reason)  # noqa: PLW2901
-            letters.append(one)
+                reason = (
+                    f"{rejected.reason} ({without} verdicts of this controller before it got none)"
+                )
+                rejected = rejected._replace(reason=reason)  # noqa: PLW2901
+            letters.append(rejected)
         return letters

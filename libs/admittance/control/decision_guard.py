@@ -85,20 +85,20 @@ class Giver(NamedTuple):
 
 def keys_of(fact: Assigned) -> list[str]:
     """The keys of the workloads that hand their quota over."""
-    return [workload_key(one.namespace, one.name) for one in fact.preempts]
+    return [workload_key(giver.namespace, giver.name) for giver in fact.preempts]
 
 
 def moved_sibling(fact: Assigned, known_of: KnownWorkload, moved: HasMoved) -> str:
     """Why the sibling that the variant replaces differs from the decision; "": the sibling does not
     differ."""
-    one = fact.migrates_from
-    if one is None:
+    source = fact.migrates_from
+    if source is None:
         return ""
-    key = workload_key(one.namespace, one.name)
+    key = workload_key(source.namespace, source.name)
     known = known_of(key)
-    gone = known.workload is None or known.workload.metadata.uid != one.uid
-    if gone or moved(key) or known.revision != one.revision:
-        return f"{one.namespace}/{one.name} moved meanwhile"
+    gone = known.workload is None or known.workload.metadata.uid != source.uid
+    if gone or moved(key) or known.revision != source.revision:
+        return f"{source.namespace}/{source.name} moved meanwhile"
     return ""
 
 
@@ -111,39 +111,39 @@ def changes_of_givers(
 ) -> tuple[list[Giver], str]:
     """Returns the changes of the workloads that hand their quota over, or why the decision is void.
     ``domain_of``: the domain of a ClusterQueue."""
-    found: list[Giver] = []
-    for one in fact.preempts:
-        key = workload_key(one.namespace, one.name)
+    givers: list[Giver] = []
+    for giver in fact.preempts:
+        key = workload_key(giver.namespace, giver.name)
         known = known_of(key)
         workload = known.workload
-        label = f"{one.namespace}/{one.name}"
-        if workload is None or workload.metadata.uid != one.uid:
+        label = f"{giver.namespace}/{giver.name}"
+        if workload is None or workload.metadata.uid != giver.uid:
             return [], f"{label} was deleted meanwhile"
-        if moved(key) or known.revision != one.revision:
-            return [], f"{label} moved meanwhile, decided from revision {one.revision}"
+        if moved(key) or known.revision != giver.revision:
+            return [], f"{label} moved meanwhile, decided from revision {giver.revision}"
         admission = workload.status.admission
         if admission is None or domain_of(admission.cluster_queue) != fact.domain:
             return [], f"{label} holds no quota of {fact.domain}"
         change = transition(
             known,
             Preempted(
-                namespace=one.namespace,
-                name=one.name,
-                uid=one.uid,
+                namespace=giver.namespace,
+                name=giver.name,
+                uid=giver.uid,
                 time=fact.time,
-                revision=one.revision,
+                revision=giver.revision,
                 seen=fact.seen,
                 domain=fact.domain,
-                reason=one.reason,
-                message=one.message,
+                reason=giver.reason,
+                message=giver.message,
                 by=f"{fact.namespace}/{fact.name}",
                 by_uid=fact.uid,
-                grounds=one.grounds,
+                grounds=giver.grounds,
             ),
         )
         after = change.workload
         if change.outcome is not FactOutcome.APPLIED or (after is not None and holds_quota(after)):
             # The job of the workload must stop first, so its quota cannot be handed over now.
             return [], f"{label} does not merely hold a reservation"
-        found.append(Giver(key, known, change))
-    return found, ""
+        givers.append(Giver(key, known, change))
+    return givers, ""

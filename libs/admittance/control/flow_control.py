@@ -172,7 +172,7 @@ class FlowControl:
         """The requests to publish now: one request of each namespace in turn, until `IN_FLIGHT_MAX`
         facts are in flight. While large facts of `IN_FLIGHT_BYTES` are in flight, namespaces whose
         next request is large are left out, and keep their order."""
-        found: list[UserRequest] = []
+        taken: list[UserRequest] = []
         left_out: list[tuple[str, deque[UserRequest]]] = []
         while self._waiting and self._taken + len(self._unapplied) < IN_FLIGHT_MAX:
             namespace, requests = self._waiting.popitem(last=False)
@@ -188,11 +188,11 @@ class FlowControl:
                 del self._bytes[namespace]
             self._taken += 1
             self._large_bytes += _large(request)
-            found.append(request)
+            taken.append(request)
         for namespace, requests in reversed(left_out):
             self._waiting[namespace] = requests
             self._waiting.move_to_end(namespace, last=False)
-        return found
+        return taken
 
     def stored(self, request: UserRequest, sequence: int) -> None:
         """Records that the fact of the request is stored on the log."""
@@ -301,8 +301,8 @@ class FlowControl:
         left = min(burst, left + (now - since) * rate)
         if len(self._rates) >= BUCKETS_MAX:
             self._rates = {
-                one: (had, at)
-                for one, (had, at) in self._rates.items()
+                name: (had, at)
+                for name, (had, at) in self._rates.items()
                 if had + (now - at) * rate < burst
             }
         self._rates[namespace] = (max(0.0, left - 1), now) if left >= 1 else (left, now)

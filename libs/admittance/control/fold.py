@@ -187,7 +187,7 @@ class BatchFold:
         for other, made in relatives.items():
             self._apply(other, self._known(other), made, logged)
         if givers or relatives:
-            self._group([*(one.key for one in givers), key, *relatives], logged)
+            self._group([*(giver.key for giver in givers), key, *relatives], logged)
         return True
 
     def commit(self, rest: list[LogMessage], through: int) -> Commit:
@@ -443,9 +443,9 @@ class BatchFold:
         workload: StoredWorkload,
     ) -> Iterable[Fact]:
         if applied.kind == "WorkloadPriorityClass":
-            found = self._state.objects.priority_class(applied.name)
-            if found is not None and stored.priority_class(workload) == applied.name:
-                yield facts.Reprioritized(namespace=namespace, name=name, priority=found.value)
+            priority = self._state.objects.priority_class(applied.name)
+            if priority is not None and stored.priority_class(workload) == applied.name:
+                yield facts.Reprioritized(namespace=namespace, name=name, priority=priority.value)
         else:
             yield QueueChanged(namespace=namespace, name=name, asks=asks)
 

@@ -72,18 +72,18 @@ class Heartbeats:
     def record(self, controller: str, beat: CheckAlive, now: float) -> bool:
         """Records a heartbeat; returns True if the heartbeat differs from the previous one of that
         replica."""
-        found = self._controllers.get(controller)
-        if found is None:
-            found = self._controllers[controller] = _Controller(now)
+        known = self._controllers.get(controller)
+        if known is None:
+            known = self._controllers[controller] = _Controller(now)
         report = replace(beat, time=None)
-        before = found.replicas.pop(beat.instance, None)
+        before = known.replicas.pop(beat.instance, None)
         # The entry is removed and inserted again, so that the replica with the oldest heartbeat
         # comes first in the dict.
-        found.replicas[beat.instance] = _Heard(report, now)
-        silent = now - found.last >= self._patience
-        found.last = now
-        if len(found.replicas) > INSTANCES_MAX:
-            del found.replicas[next(iter(found.replicas))]
+        known.replicas[beat.instance] = _Heard(report, now)
+        silent = now - known.last >= self._patience
+        known.last = now
+        if len(known.replicas) > INSTANCES_MAX:
+            del known.replicas[next(iter(known.replicas))]
         return before is None or silent or before.beat != report
 
     def expect(self, controllers: Iterable[str], now: float) -> None:
@@ -94,9 +94,11 @@ class Heartbeats:
 
     def expect_all(self, now: float) -> None:
         """Calls `expect` for every check controller that has sent a heartbeat."""
-        for found in self._controllers.values():
-            found.last = now
-            found.replicas = {name: _Heard(one.beat, now) for name, one in found.replicas.items()}
+        for known in self._controllers.values():
+            known.last = now
+            known.replicas = {
+                name: _Heard(heard.beat, now) for name, heard in known.replicas.items()
+            }
 
     def forget(self, but: set[str]) -> None:
         """Removes the heartbeats of every controller that is not in ``but``."""
@@ -107,8 +109,8 @@ class Heartbeats:
         """When the next replica or controller will count as lost if it stays silent."""
         times = [
             time + self._patience
-            for found in self._controllers.values()
-            for time in (found.last, *(one.at for one in found.replicas.values()))
+            for known in self._controllers.values()
+            for time in (known.last, *(heard.at for heard in known.replicas.values()))
         ]
         return min((time for time in times if time > now), default=None)
 
@@ -119,11 +121,11 @@ class Heartbeats:
 
         ``written``: when the caller wrote the condition last.
         """
-        found = self._controllers.get(check.spec.controller_name)
-        if found is None:
+        known = self._controllers.get(check.spec.controller_name)
+        if known is None:
             return None
-        live = self._live(found, now)
-        if not live and now - found.last < self._patience:
+        live = self._live(known, now)
+        if not live and now - known.last < self._patience:
             return None
         report = _report(check.metadata.name, live) if live else _LOST
         before = active_of(check)
@@ -143,14 +145,14 @@ class Heartbeats:
     def rivals(self, controller: str, now: float) -> tuple[str, ...]:
         """The programs that use this controller's name, if there are several. Two programs with one
         controller name take requests from each other."""
-        found = self._controllers.get(controller)
-        return _programs(self._live(found, now)) if found is not None else ()
+        known = self._controllers.get(controller)
+        return _programs(self._live(known, now)) if known is not None else ()
 
-    def _live(self, found: _Controller, now: float) -> list[CheckAlive]:
-        gone = [n for n, one in found.replicas.items() if now - one.at >= self._patience]
+    def _live(self, known: _Controller, now: float) -> list[CheckAlive]:
+        gone = [n for n, heard in known.replicas.items() if now - heard.at >= self._patience]
         for name in gone:
-            del found.replicas[name]
-        return [one.beat for one in found.replicas.values()]
+            del known.replicas[name]
+        return [heard.beat for heard in known.replicas.values()]
 
 
 _LOST: Final = ("False", reasons.CONTROLLER_LOST, "The controller sends no heartbeats any more")
@@ -200,14 +202,16 @@ def active_of(check: AdmissionCheck) -> Condition | None:
     heartbeat."""
     if check.status is None:
         return None
-    return next((one for one in check.status.conditions if one.type == ACTIVE), None)
+    return next(
+        (condition for condition in check.status.conditions if condition.type == ACTIVE), None
+    )
 
 
 def with_active(check: AdmissionCheck, condition: Condition | None) -> AdmissionCheck:
     """The check with the given Active condition; a condition of None removes the Active
     condition."""
     others = check.status.conditions if check.status is not None else ()
-    kept = tuple(one for one in others if one.type != ACTIVE)
+    kept = tuple(condition for condition in others if condition.type != ACTIVE)
     new = () if condition is None else (condition,)
     return replace(check, status=ObjectStatus(conditions=(*kept, *new)))
 
@@ -257,11 +261,11 @@ def with_changed_parameters(objects: Objects, clock: datetime) -> list[Admission
 def reports_missing_parameters(check: AdmissionCheck) -> bool:
     """Whether the Active condition of the check reports missing parameters, and nothing about its
     controller."""
-    found = active_of(check)
+    active = active_of(check)
     return (
-        found is not None
-        and found.reason == reasons.BAD_PARAMETERS_REF
-        and found.message == missing_parameters_text(check) != ""
+        active is not None
+        and active.reason == reasons.BAD_PARAMETERS_REF
+        and active.message == missing_parameters_text(check) != ""
     )
 
 

@@ -60,7 +60,7 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
     """Decodes manifests. Each manifest comes with its number in the request, which the errors about
     the manifest name. ``namespace`` "": any namespace is allowed. Two manifests of one object in a
     request are a problem, as in one file."""
-    found = Proposal([], [], [])
+    valid = Proposal([], [], [])
     documents = []
     for number, raw in numbered:
         try:
@@ -73,35 +73,37 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
                 )
             )
         except ManifestError as error:
-            found.problems.extend(error.lines())
+            valid.problems.extend(error.lines())
             continue
         manifest = accepted.manifest
         if our_kind(manifest) in SUBMITTED_KINDS:
-            found.problems.append(f"object {number}: a {manifest.kind} is submitted, not applied")
+            valid.problems.append(f"object {number}: a {manifest.kind} is submitted, not applied")
         elif namespace and manifest.metadata.namespace != namespace:
-            found.problems.append(f"object {number}: is not in the namespace {namespace}")
-        found.warnings.append(accepted.warnings)
-        found.manifests.append(manifest)
+            valid.problems.append(f"object {number}: is not in the namespace {namespace}")
+        valid.warnings.append(accepted.warnings)
+        valid.manifests.append(manifest)
         documents.append(Document("", f"object {number}", manifest, accepted.warnings))
-    found.problems.extend(line for twice in duplicates(documents) for line in twice.lines())
-    return found
+    valid.problems.extend(line for twice in duplicates(documents) for line in twice.lines())
+    return valid
 
 
 def refusal_reasons(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits) -> list[str]:
     """Why planned writes are refused, one line for each reason: forbidden updates and exceeded
     limits."""
     every = list(planned)
-    named = {one.name: one.object for one in every if isinstance(one.object, AdmissionCheck)}
+    named = {
+        write.name: write.object for write in every if isinstance(write.object, AdmissionCheck)
+    }
 
     def controller_of(check: str) -> str | None:
-        found = named.get(check) or objects.check(check)
-        return None if found is None else str(found.spec.controller_name)
+        known = named.get(check) or objects.check(check)
+        return None if known is None else str(known.spec.controller_name)
 
     return [
         *(
             line
-            for one in every
-            for line in _objections(objects, one, controller_of, limits.flavors_max)
+            for write in every
+            for line in _objections(objects, write, controller_of, limits.flavors_max)
         ),
         *_second_defaults(objects, every),
     ]
@@ -109,14 +111,16 @@ def refusal_reasons(objects: Objects, planned: Iterable[PlannedWrite], limits: L
 
 def _second_defaults(objects: Objects, planned: Iterable[PlannedWrite]) -> Iterator[str]:
     """A line for each PriorityClass that would be a second global default."""
-    classes = {one.name: one.object for one in planned if isinstance(one.object, PriorityClass)}
+    classes = {
+        write.name: write.object for write in planned if isinstance(write.object, PriorityClass)
+    }
     default = objects.global_default()
     first = default[0] if default is not None and default[0] not in classes else ""
-    for name, one in classes.items():
-        if one.global_default and first:
+    for name, priority_class in classes.items():
+        if priority_class.global_default and first:
             message = f"PriorityClass {first} is the global default already"
             yield f"PriorityClass {name}: {Problem('globalDefault', message, FORBIDDEN)}"
-        elif one.global_default:
+        elif priority_class.global_default:
             first = name
 
 
@@ -126,21 +130,21 @@ def warnings_about(
     """Warnings about an applied object. ``controller`` has all objects, including the other objects
     of the same apply. ``sharing``: what the configuration has."""
     said = planned.object
-    found = list(reference_warnings(said, controller.catalog, sharing))
+    warnings = list(reference_warnings(said, controller.catalog, sharing))
     if isinstance(said, AdmissionCheck):
         missing = controller.objects.missing_parameters(said)
         if missing:
-            found.append(
+            warnings.append(
                 f"spec.parameters: {missing}: until then the check is inactive, "
                 "and its queues reserve nothing"
             )
     families = controller.queues.limits.families
     if isinstance(said, ClusterQueue) and said.spec.concurrent_admission and not families:
-        found.append(
+        warnings.append(
             "spec.concurrentAdmission is kept and has no effect: "
             "the gate ConcurrentAdmission is off, and every workload is regular"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def _objections(
@@ -167,8 +171,8 @@ def _objections(
         # is already inactive and reports it.
         before = [] if old is None else conflicts(old.object.spec, controller_of)
         told = {problem.message for problem in before}
-        found = conflicts(planned.object.spec, controller_of)
-        problems += [problem for problem in found if problem.message not in told]
+        clashes = conflicts(planned.object.spec, controller_of)
+        problems += [problem for problem in clashes if problem.message not in told]
         if old is not None and check_variant_count(old.object.spec, flavors_max):
             # The stored queue was accepted when more flavors were allowed, so the number of flavors
             # may stay or shrink.
@@ -180,10 +184,10 @@ def _objections(
 def users_of_object(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:
     """Names everything that still uses the object. While something uses the object, the object is
     not deleted: for example, a ClusterQueue is kept while workloads hold its quota."""
-    found = users_of(objects, prefix, name)
+    users = users_of(objects, prefix, name)
     if prefix != "clusterqueue":
-        return found
-    return found + [
+        return users
+    return users + [
         f"Workload {known.workload.metadata.namespace}/{known.workload.metadata.name}"
         for _, known in workloads.items()
         if known.workload is not None
@@ -203,7 +207,7 @@ def deletion_mark(key: str, kept: StoredObject, now: datetime, user: str = "") -
 
 def unneeded_objects(controller: Controller) -> list[tuple[str, StoredObject]]:
     """The objects marked for deletion that nothing uses any more."""
-    found = []
+    unneeded = []
     for key in sorted(controller.objects.terminating):
         kept = controller.objects.get(key)
         prefix = key.partition(".")[0]
@@ -211,8 +215,8 @@ def unneeded_objects(controller: Controller) -> list[tuple[str, StoredObject]]:
             controller.objects, controller.workloads, prefix, kept.object.metadata.name
         ):
             continue
-        found.append((key, kept))
-    return found
+        unneeded.append((key, kept))
+    return unneeded
 
 
 _encode = msgspec.json.Encoder().encode

@@ -111,51 +111,53 @@ class Objects:
         if not name:
             return None
         parts = prefix, namespace, name
-        found = self._found.get(parts, _UNKNOWN)
-        if found is _UNKNOWN:
+        known = self._found.get(parts, _UNKNOWN)
+        if known is _UNKNOWN:
             kept = self._kept.get(object_key(prefix, namespace, name))
-            found = kept.object if kept is not None else None
+            known = kept.object if kept is not None else None
             short = len(namespace) + len(name) <= LONGEST
             if kept is not None or (short and len(self._found) < FOUND_MAX):
-                self._found[parts] = found
-        return found
+                self._found[parts] = known
+        return known
 
     def local_queue(self, namespace: str, name: str) -> LocalQueue | None:
-        found: LocalQueue | None = self._object("localqueue", namespace, name)
-        return found
+        kept: LocalQueue | None = self._object("localqueue", namespace, name)
+        return kept
 
     def cluster_queue(self, name: str) -> ClusterQueue | None:
-        found: ClusterQueue | None = self._object("clusterqueue", "", name)
-        return found
+        kept: ClusterQueue | None = self._object("clusterqueue", "", name)
+        return kept
 
     def flavor(self, name: str) -> ResourceFlavor | None:
-        found: ResourceFlavor | None = self._object("flavor", "", name)
-        return found
+        kept: ResourceFlavor | None = self._object("flavor", "", name)
+        return kept
 
     def check(self, name: str) -> AdmissionCheck | None:
-        found: AdmissionCheck | None = self._object("admissioncheck", "", name)
-        return found
+        kept: AdmissionCheck | None = self._object("admissioncheck", "", name)
+        return kept
 
     def priority_class(self, name: str) -> WorkloadPriorityClass | None:
-        found: WorkloadPriorityClass | None = self._object("workloadpriorityclass", "", name)
-        return found
+        kept: WorkloadPriorityClass | None = self._object("workloadpriorityclass", "", name)
+        return kept
 
     # The priority classes, as `PriorityClasses` names them.
 
     def workload_class(self, name: str) -> int | None:
-        found = self.priority_class(name)
-        return found.value if found is not None else None
+        kept = self.priority_class(name)
+        return kept.value if kept is not None else None
 
     def pod_class(self, name: str) -> int | None:
-        found: PriorityClass | None = self._object(POD_CLASSES, "", name)
-        return found.value if found is not None else None
+        kept: PriorityClass | None = self._object(POD_CLASSES, "", name)
+        return kept.value if kept is not None else None
 
     def global_default(self) -> tuple[str, int] | None:
         """Name and value of the global default; the least value, if there are several."""
         if not self._global_defaults:
             return None
-        found = [(one.value, one.metadata.name) for one in self._global_defaults.values()]
-        value, name = min(found)
+        defaults = [
+            (default.value, default.metadata.name) for default in self._global_defaults.values()
+        ]
+        value, name = min(defaults)
         return name, value
 
     def parameters(self, check: AdmissionCheck) -> bytes:
@@ -263,10 +265,10 @@ class ManifestQueueView:
         self._rules: dict[str, tuple[ClusterQueueSpec, FamilyRules | None]] = {}
 
     def check(self, name: str) -> CheckRules | None:
-        found = self._objects.check(name)
-        if found is None:
+        kept = self._objects.check(name)
+        if kept is None:
             return None
-        return check_rules(found)._replace(missing=self._objects.missing_parameters(found))
+        return check_rules(kept)._replace(missing=self._objects.missing_parameters(kept))
 
     def cluster_queue(self, namespace: str, queue: str) -> str:
         behind = self._behind(self._objects.local_queue(namespace, queue))
@@ -331,12 +333,14 @@ class ManifestQueueView:
 
     def edition(self, namespace: str, queue: str, check: str) -> str:
         local = self._objects.local_queue(namespace, queue)
-        found = self._objects.check(check)
+        judged = self._objects.check(check)
         parts = [
-            f"{one.metadata.uid}/{one.metadata.generation}" if one is not None else "none"
-            for one in (local, self._behind(local), found)
+            f"{manifest.metadata.uid}/{manifest.metadata.generation}"
+            if manifest is not None
+            else "none"
+            for manifest in (local, self._behind(local), judged)
         ]
-        kept = self._objects.get(parameters_key(found)) if found is not None else None
+        kept = self._objects.get(parameters_key(judged)) if judged is not None else None
         parts.append(str(kept.revision) if kept is not None else "none")
         return blake2b(" ".join(parts).encode(), digest_size=6).hexdigest()
 
@@ -367,24 +371,24 @@ class ManifestQueueView:
     def family_rules(self, namespace: str, queue: str) -> FamilyRules | None:
         if not self.limits.families:
             return None
-        found = self._behind(self._objects.local_queue(namespace, queue))
-        if found is None or found.spec.concurrent_admission is None:
+        behind = self._behind(self._objects.local_queue(namespace, queue))
+        if behind is None or behind.spec.concurrent_admission is None:
             return None
-        name = found.metadata.name
+        name = behind.metadata.name
         known = self._rules.get(name)
-        if known is None or known[0] is not found.spec:
+        if known is None or known[0] is not behind.spec:
             # The rules are needed for every fact about a family, so they are computed once per
             # version of the queue.
-            known = self._rules[name] = found.spec, families_of(found.spec)
+            known = self._rules[name] = behind.spec, families_of(behind.spec)
         return known[1]
 
 
 def parts_of(objects: Objects, flavor: str) -> FlavorParts:
     """What the ResourceFlavor ``flavor`` adds to pods; empty if the flavor does not exist."""
-    found = objects.flavor(flavor)
-    if found is None:
+    kept = objects.flavor(flavor)
+    if kept is None:
         return FlavorParts()
-    return FlavorParts(found.spec.node_labels, found.spec.tolerations)
+    return FlavorParts(kept.spec.node_labels, kept.spec.tolerations)
 
 
 def _stopped_local(local: LocalQueue) -> InactiveReason:

@@ -107,7 +107,7 @@ def _image_refusal(
     runners: Sequence[RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
     """Why none of the runners may run the images of a job; None: one of them may."""
-    limits = [one.images for one in runners]
+    limits = [runner.images for runner in runners]
     if not all(limits):
         return None
     wrong = [_first_wrong(patterns, job.images) for patterns in limits]
@@ -146,7 +146,7 @@ def _input_refusal(
     if not runners:
         return None
     for name in _LACKING:
-        if all(name in one.lacks for one in runners) and name in job.inputs:
+        if all(name in runner.lacks for runner in runners) and name in job.inputs:
             why, advice, needed = _LACKING[name]
             return RunnerRefusal(f"no runner of namespace {namespace} {why}", advice, needed)
     return None
@@ -157,7 +157,7 @@ def _pods_refusal(
 ) -> RunnerRefusal | None:
     """Why the job has more pods at once than any of the runners starts; None: one of them starts
     so many. A pod counts once for each of its containers."""
-    limits = [one.pods for one in runners]
+    limits = [runner.pods for runner in runners]
     if not limits or not all(limits) or job.containers <= max(limits):
         return None
     having = f" with {job.containers:,} containers" if job.containers > job.pods else ""
@@ -213,7 +213,7 @@ def _some(names: Sequence[str]) -> str:
 def _first_wrong(patterns: Iterable[str], images: Iterable[str]) -> str:
     """The first image that no pattern allows; "": all images are allowed."""
     allowed = tuple(patterns)
-    return next((one for one in images if not any(fnmatchcase(one, p) for p in allowed)), "")
+    return next((image for image in images if not any(fnmatchcase(image, p) for p in allowed)), "")
 
 
 class _Keys(Kept, frozen=True, kw_only=True):
@@ -302,7 +302,7 @@ class _Job:
 
     @cached_property
     def _pods(self) -> list[_PodSpec]:
-        return [one.template.spec for one in self._pod_sets]
+        return [pod_set.template.spec for pod_set in self._pod_sets]
 
     @cached_property
     def images(self) -> list[str]:
@@ -318,7 +318,7 @@ class _Job:
     def containers(self) -> int:
         """The fewest containers that run at once after an admission. A runner of local processes
         leaves out those without command and args beside others."""
-        return sum(_least(one) * _at_once(one.template.spec) for one in self._pod_sets)
+        return sum(_least(pod_set) * _at_once(pod_set.template.spec) for pod_set in self._pod_sets)
 
     @cached_property
     def inputs(self) -> frozenset[str]:
@@ -335,7 +335,7 @@ def _least(pod_set: _PodSet) -> int:
 
 
 def _at_once(pod: _PodSpec) -> int:
-    return max(1, sum(1 for one in pod.containers if one.command or one.args))
+    return max(1, sum(1 for container in pod.containers if container.command or container.args))
 
 
 def _containers(pod: _PodSpec) -> tuple[_Container, ...]:
@@ -345,20 +345,20 @@ def _containers(pod: _PodSpec) -> tuple[_Container, ...]:
 def _inputs(pod: _PodSpec) -> Iterator[str]:
     every = _containers(pod)
     mounted = {mount.name for container in every for mount in container.volume_mounts}
-    volumes = [one for one in pod.volumes if one.name in mounted]
-    if any(one.host_path is not None for one in volumes):
+    volumes = [volume for volume in pod.volumes if volume.name in mounted]
+    if any(volume.host_path is not None for volume in volumes):
         yield "hostPath"
-    variables = [one.value_from for container in every for one in container.env]
-    sources = [one for container in every for one in container.env_from]
+    variables = [variable.value_from for container in every for variable in container.env]
+    sources = [source for container in every for source in container.env_from]
     keys = [
-        *(one for volume in volumes for one in (volume.config_map, volume.secret)),
-        *(one for source in sources for one in (source.config_map_ref, source.secret_ref)),
+        *(key for volume in volumes for key in (volume.config_map, volume.secret)),
+        *(key for source in sources for key in (source.config_map_ref, source.secret_ref)),
         *(
-            one
+            key
             for source in variables
             if source is not None
-            for one in (source.config_map_key_ref, source.secret_key_ref)
+            for key in (source.config_map_key_ref, source.secret_key_ref)
         ),
     ]
-    if any(one is not None and not one.optional for one in keys):
+    if any(key is not None and not key.optional for key in keys):
         yield "values"

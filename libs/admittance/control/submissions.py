@@ -88,11 +88,11 @@ def _read(
     fact: facts.Submitted, objects: Objects, reader: WorkloadReader, *, default_class: bool
 ) -> ReadWorkload:
     try:
-        found = reader.read(
+        known = reader.read(
             fact.workload, namespace=fact.namespace, classes=objects, default_class=default_class
         )
-        if found is not None:
-            return found
+        if known is not None:
+            return known
         # `accept` finds all problems, and reads what an older version of the API has.
         manifest, _ = accept(
             fact.workload, namespace=fact.namespace, classes=objects, default_class=default_class
@@ -119,10 +119,10 @@ def _uncharged(
     exclude, transformations = limits.exclude_resource_prefixes, limits.transformations
     if not exclude and not transformations and covered is None:
         return {}
-    found: dict[str, str] = {}
-    for one in needs(spec).pod_sets:
-        found |= uncharged(one.requests, exclude, transformations, covered)
-    return found
+    reasons_of: dict[str, str] = {}
+    for pod_set in needs(spec).pod_sets:
+        reasons_of |= uncharged(pod_set.requests, exclude, transformations, covered)
+    return reasons_of
 
 
 def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Workload, str]:
@@ -132,7 +132,7 @@ def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Work
     role: Role = "regular"
     remark = ""
     if queues.family_rules(namespace, spec.queue_name) is not None:
-        if any(one.min_count is not None for one in spec.pod_sets):
+        if any(pod_set.min_count is not None for pod_set in spec.pod_sets):
             remark = "No variants are made of a workload with minCount: it is a regular one"
         else:
             role = "parent"
@@ -214,9 +214,9 @@ class VariantClaim(Kept, frozen=True, kw_only=True):
     @property
     def owner(self) -> tuple[str, str]:
         """Name and uid of the parent; empty if the submission names no parent."""
-        for one in self.metadata.owner_references:
-            if one.kind == "Workload":
-                return one.name, one.uid
+        for reference in self.metadata.owner_references:
+            if reference.kind == "Workload":
+                return reference.name, reference.uid
         return "", ""
 
 
@@ -249,7 +249,7 @@ class VariantIntake:
         if kept is None or kept[0] is not parent.spec or kept[1] is not rules:
             if len(self._made) >= MADE_MAX:
                 self._made.clear()
-            specs = {one.tag.name: one.spec for one in planned_variants(parent, rules)}
+            specs = {planned.tag.name: planned.spec for planned in planned_variants(parent, rules)}
             kept = self._made[uid] = parent.spec, rules, specs
         return kept[2].get(tag)
 
@@ -287,12 +287,14 @@ class VariantIntake:
             return refused(None, reasons.NO_SUCH_VARIANT, f"its parent has no variant {tag!r}")
         if fact.name not in (name_of(parent, tag), name_of(parent, tag, taken=True)):
             return refused(None, reasons.OTHER_NAME, f"the variant {tag!r} has another name")
-        twin = next((one for one in family.variants.values() if head(one).variant == tag), None)
+        twin = next(
+            (variant for variant in family.variants.values() if head(variant).variant == tag), None
+        )
         if twin is not None:
             return refused(
                 None, reasons.ALREADY_EXISTS, f"the variant exists: {twin.metadata.name!r}"
             )
-        states = [variant_state(one) for one in family.variants.values()]
+        states = [variant_state(variant) for variant in family.variants.values()]
         states.append(VariantState(fact.name, tag, *claim.owner))
         wish = desired_variants(parent_state(parent), states, rules, now).get(fact.name)
         stored = msgspec.Raw(spec)

@@ -49,14 +49,15 @@ class AnswerIntake:
         observed = self._observed
         workload = fact.namespace, fact.name
         slots = observed.slots_of(workload)
-        slot = next((one for one in slots if observed.records[one].record.spec.id == fact.id), None)
-        if slot is not None:
-            return self._apply(slot, observed.records[slot].record, fact, now)
+        for slot in slots:
+            record = observed.records[slot].record
+            if record.spec.id == fact.id:
+                return self._apply(slot, record, fact, now)
         if self._is_being_written(fact):
             return None, BUSY
-        slot = observed.lost_slot(workload, fact.id)
-        if slot is not None:
-            return self._apply(slot, observed.lost_records[slot][-1], fact, now)
+        lost = observed.lost_slot(workload, fact.id)
+        if lost is not None:
+            return self._apply(lost, observed.lost_records[lost][-1], fact, now)
         why = f"no request {fact.id} of {fact.namespace}/{fact.name} is open"
         if not slots or not self.has_foreign_id(fact):
             return None, why
@@ -252,13 +253,13 @@ class ProvisioningCore:
         """The number of capacity requests by provisioning class and state, for metrics, which read
         this number in another thread. A provisioning class with a request has a number for every
         state, most of them 0."""
-        found: dict[tuple[str, ...], float] = {}
-        for one in tuple(self.observed.records.values()):
-            name = one.record.spec.provisioning_class_name
+        counts: dict[tuple[str, ...], float] = {}
+        for stored in tuple(self.observed.records.values()):
+            name = stored.record.spec.provisioning_class_name
             for state in State:
-                found.setdefault((name, state.value), 0)
-            found[name, one.record.status.state.value] += 1
-        return found
+                counts.setdefault((name, state.value), 0)
+            counts[name, stored.record.status.state.value] += 1
+        return counts
 
     # Steps. --------------------------------------------------------------------
 

@@ -88,27 +88,27 @@ def pool_of(name: str, spec: Any) -> Pool:
         raise BadPool(f"{KIND} {name}: spec.provisioningClassName: {complaint}")
     if not 0 <= read.booking_seconds < float("inf"):
         raise BadPool(f"{KIND} {name}: spec.bookingSeconds must not be negative")
-    names = [one.name for one in read.machines]
+    names = [machine.name for machine in read.machines]
     machines = []
-    for at, one in enumerate(read.machines):
+    for at, machine in enumerate(read.machines):
         where = f"{KIND} {name}: spec.machines[{at}]"
-        if complaint := name_error(one.name):
+        if complaint := name_error(machine.name):
             raise BadPool(f"{where}.name: {complaint}")
-        if names.index(one.name) != at:
-            raise BadPool(f"{where}.name: duplicate name {one.name!r}")
-        if not 0 <= one.count <= MACHINES_MAX:
-            raise BadPool(f"{where}.count must be 0 to {MACHINES_MAX}, not {one.count}")
-        if not 0 <= one.boot_seconds < float("inf"):
+        if names.index(machine.name) != at:
+            raise BadPool(f"{where}.name: duplicate name {machine.name!r}")
+        if not 0 <= machine.count <= MACHINES_MAX:
+            raise BadPool(f"{where}.count must be 0 to {MACHINES_MAX}, not {machine.count}")
+        if not 0 <= machine.boot_seconds < float("inf"):
             raise BadPool(f"{where}.bootSeconds must not be negative")
-        if wrong := check_labels(one.labels, f"{where}.labels"):
+        if wrong := check_labels(machine.labels, f"{where}.labels"):
             raise BadPool(str(wrong[0]))
         machines.append(
             Machine(
-                name=one.name,
-                count=one.count,
-                boot_seconds=one.boot_seconds,
-                resources=_amounts(one.resources, where),
-                labels=one.labels,
+                name=machine.name,
+                count=machine.count,
+                boot_seconds=machine.boot_seconds,
+                resources=_amounts(machine.resources, where),
+                labels=machine.labels,
             )
         )
     return Pool(
@@ -120,7 +120,7 @@ def pool_of(name: str, spec: Any) -> Pool:
 
 
 def _amounts(written: Mapping[str, str | int | float], where: str) -> dict[str, int]:
-    found = {}
+    amounts = {}
     for resource, text in written.items():
         if complaint := label_key_error(resource):
             raise BadPool(f"{where}.resources: {complaint}")
@@ -130,8 +130,8 @@ def _amounts(written: Mapping[str, str | int | float], where: str) -> dict[str, 
             raise BadPool(f"{where}.resources[{resource}]: {error}") from None
         if much < 0:
             raise BadPool(f"{where}.resources[{resource}] must not be negative")
-        found[resource] = much
-    return found
+        amounts[resource] = much
+    return amounts
 
 
 POOL: Final = token(f"{KIND.lower()}.{GROUP}")

@@ -78,8 +78,9 @@ def uses_managed_resource(pod_set: PodSet, managed: Collection[str]) -> bool:
     if not managed:
         return True
     spec = pod_set.template.spec
-    for one in (*spec.init_containers, *spec.containers):
-        if any(name in one.resources.requests or name in one.resources.limits for name in managed):
+    for container in (*spec.init_containers, *spec.containers):
+        resources = container.resources
+        if any(name in resources.requests or name in resources.limits for name in managed):
             return True
     return False
 
@@ -90,8 +91,8 @@ def assigned_pod_sets(
     """The pod sets that need capacity, with their assignments.
 
     Raises IncompleteReservation if a pod set that needs capacity has no assignment."""
-    assigned = {one.name: one for one in admission.pod_set_assignments} if admission else {}
-    found: list[tuple[PodSet, PodSetAssignment]] = []
+    assigned = {place.name: place for place in admission.pod_set_assignments} if admission else {}
+    needing: list[tuple[PodSet, PodSetAssignment]] = []
     for pod_set in pod_sets:
         if pod_set.count <= 0 or not uses_managed_resource(pod_set, managed):
             continue
@@ -99,8 +100,8 @@ def assigned_pod_sets(
         if assignment is None:
             raise IncompleteReservation(f"pod set {pod_set.name} has no assignment")
         if assignment.count > 0:
-            found.append((pod_set, assignment))
-    return found
+            needing.append((pod_set, assignment))
+    return needing
 
 
 def pod_sets_to_provision(
@@ -153,7 +154,7 @@ def completed_template(
         if flavor is None:
             continue
         selector |= flavor.spec.node_labels
-        tolerations += [one for one in flavor.spec.tolerations if one not in tolerations]
+        tolerations += [added for added in flavor.spec.tolerations if added not in tolerations]
     full: PodSpec = replace(
         spec,
         node_selector=selector,
@@ -183,8 +184,8 @@ def _scheduling(template: PodTemplate) -> tuple[Any, ...]:
     """The requests of the containers, in their order, and all fields that restrict the node."""
     spec = template.spec
     return (
-        [one.resources.requests for one in spec.containers],
-        [one.resources.requests for one in spec.init_containers],
+        [container.resources.requests for container in spec.containers],
+        [container.resources.requests for container in spec.init_containers],
         spec.resources,
         spec.node_selector,
         spec.tolerations,

@@ -123,7 +123,8 @@ def is_needed(work: StoredWorkload, config: ProvisioningRequestConfigSpec) -> bo
         return True
     pod_sets = spec_of(work.spec).pod_sets
     return any(
-        one.count > 0 and uses_managed_resource(one, config.managed_resources) for one in pod_sets
+        pod_set.count > 0 and uses_managed_resource(pod_set, config.managed_resources)
+        for pod_set in pod_sets
     )
 
 

@@ -128,8 +128,8 @@ class CheckConfigurations:
         """The configuration that the check names; None if there is no usable configuration, for the
         reason that `trouble` returns.
         """
-        found = self.checks.get(check)
-        reference = found.spec.parameters if found is not None else None
+        known = self.checks.get(check)
+        reference = known.spec.parameters if known is not None else None
         if reference is None or (reference.api_group, reference.kind) != (GROUP, KIND):
             return None
         config = self.configs.get(reference.name)
@@ -137,10 +137,10 @@ class CheckConfigurations:
 
     def trouble(self, check: str) -> Trouble | None:
         """Why the check is inactive; None if it is active."""
-        found = self.checks.get(check)
-        if found is None:
+        known = self.checks.get(check)
+        if known is None:
             return Trouble(reasons.NOT_FOUND, f"AdmissionCheck {check} doesn't exist")
-        reference = found.spec.parameters
+        reference = known.spec.parameters
         if reference is None:
             return Trouble(reasons.BAD_PARAMETERS_REF, f"{check} has no parametersRef to a {KIND}")
         if (reference.api_group, reference.kind) != (GROUP, KIND):
@@ -224,8 +224,8 @@ class ObservedState(CheckConfigurations):
                 self.finished[name] = workload.metadata.uid
             else:
                 self.workloads[name] = workload
-        for one in (before, self.workloads.get(name)):
-            for row in one.status.admission_checks if one is not None else ():
+        for version in (before, self.workloads.get(name)):
+            for row in version.status.admission_checks if version is not None else ():
                 if row.name in self.checks:
                     self.dirty[RequestSlot(*name, row.name)] = None
         # Slots with a record are marked as well, also those whose check is deleted, has another
@@ -275,13 +275,13 @@ class ObservedState(CheckConfigurations):
         slot = slot_of(record)
         # A copy of the record from the bucket also has the answers, which the request on the log
         # lacks.
-        if all(one.spec.id != record.spec.id for one in self.lost_records.get(slot, ())):
+        if all(lost.spec.id != record.spec.id for lost in self.lost_records.get(slot, ())):
             self._add_lost(record, slot)
         self.marked(slot, record.metadata.name, revision)
 
     def _add_lost(self, record: Record, slot: RequestSlot) -> None:
         records = self.lost_records.setdefault(slot, [])
-        records[:] = [one for one in records if one.spec.id != record.spec.id]
+        records[:] = [lost for lost in records if lost.spec.id != record.spec.id]
         records.append(record)
 
     def lost_slot(self, workload: Name, request_id: str) -> RequestSlot | None:
@@ -329,8 +329,8 @@ class ObservedState(CheckConfigurations):
             self.configs[name] = config
         self.touch(
             check
-            for check, one in self.checks.items()
-            if one.spec.parameters is not None and one.spec.parameters.name == name
+            for check, named in self.checks.items()
+            if named.spec.parameters is not None and named.spec.parameters.name == name
         )
 
     def flavor(self, name: str, flavor: ResourceFlavor | None) -> None:
@@ -346,8 +346,8 @@ class ObservedState(CheckConfigurations):
         """Marks all slots of the named checks as dirty, so that their next steps are decided
         again."""
         names = set(checks)
-        for (namespace, workload), one in self.workloads.items():
-            for row in one.status.admission_checks:
+        for (namespace, workload), work in self.workloads.items():
+            for row in work.status.admission_checks:
                 if row.name in names:
                     self.dirty[RequestSlot(namespace, workload, row.name)] = None
         for slot in self.records:

@@ -69,8 +69,8 @@ def read_booking(key: str, value: bytes) -> tuple[str, Booking]:
     if pool is None or key != key_of(pool, booking.id):
         raise Unreadable("the key is not the key of a booking")
     check_times("booking", (booking.ready_at, booking.expires_at))
-    check_times("held", (one.ready_at for one in booking.held))
-    if any(amount < 0 for one in booking.held for amount in one.amounts.values()):
+    check_times("held", (part.ready_at for part in booking.held))
+    if any(amount < 0 for part in booking.held for amount in part.amounts.values()):
         raise Unreadable("the booking holds a negative amount")
     return pool, booking
 
@@ -119,7 +119,7 @@ class Bookings:
         placed: dict[Node, dict[str, int]] = {}
         ready: dict[Node, datetime] = {}
         # The largest pods are placed first, so that small pods fill the gaps.
-        for group in sorted(pods, key=lambda one: sorted(one.needs.values()), reverse=True):
+        for group in sorted(pods, key=lambda group: sorted(group.needs.values()), reverse=True):
             fitting = [kind for kind in self.pool.machines if _may_hold(kind, group)]
             if not fitting:
                 return NoRoom(f"no machine of pool {self.pool.name} can hold such a pod", False)
@@ -175,7 +175,7 @@ class Bookings:
         machines. A new provisioning class of the pool ends all bookings of the old class.
         """
         self.pool = pool
-        kinds = {one.name: one for one in pool.machines}
+        kinds = {kind.name: kind for kind in pool.machines}
         lost = [
             booking
             for booking in self.known.values()
@@ -183,13 +183,13 @@ class Bookings:
             or any(not _is_there(kinds.get(held.kind), held) for held in booking.held)
         ]
         # If a machine became too small for its bookings, it keeps the oldest bookings.
-        lost += [one for one in self._exceeding(kinds) if one not in lost]
+        lost += [booking for booking in self._exceeding(kinds) if booking not in lost]
         for booking in lost:
             self.free(booking.id)
         return lost
 
     def _exceeding(self, kinds: Mapping[str, Machine]) -> list[Booking]:
-        found: list[Booking] = []
+        exceeding: list[Booking] = []
         room: dict[Node, dict[str, int]] = {}
         for booking in self.known.values():
             fits = all(
@@ -201,13 +201,13 @@ class Bookings:
                 for resource in held.amounts
             )
             if not fits:
-                found.append(booking)
+                exceeding.append(booking)
                 continue
             for held in booking.held:
                 here = room[held.kind, held.number]
                 for resource, much in held.amounts.items():
                     here[resource] -= much
-        return found
+        return exceeding
 
     def _keep(self, booking: Booking) -> None:
         self.known[booking.id] = booking
@@ -284,9 +284,9 @@ def machine_counts(pool: Pool, bookings: Iterable[Booking], now: datetime) -> Ma
     """
     each = list(machine_counts_by_kind(pool, bookings, now).values())
     return MachineCounts(
-        sum(one.machines for one in each),
-        sum(one.booked for one in each),
-        sum(one.booting for one in each),
+        sum(counts.machines for counts in each),
+        sum(counts.booked for counts in each),
+        sum(counts.booting for counts in each),
     )
 
 
@@ -296,13 +296,13 @@ def machine_counts_by_kind(
     """The machine counts of each kind in the pool. Bookings of removed machines do not count,
     because they are about to be revoked.
     """
-    ready: dict[str, dict[int, datetime]] = {one.name: {} for one in pool.machines}
+    ready: dict[str, dict[int, datetime]] = {kind.name: {} for kind in pool.machines}
     for booking in bookings:
         for held in booking.held:
             there = held.ready_at or booking.ready_at
             numbers = ready.get(held.kind, {})
             numbers[held.number] = min(there, numbers.get(held.number, there))
-    return {one.name: _counts_of_kind(one, ready[one.name], now) for one in pool.machines}
+    return {kind.name: _counts_of_kind(kind, ready[kind.name], now) for kind in pool.machines}
 
 
 def _counts_of_kind(kind: Machine, ready: dict[int, datetime], now: datetime) -> MachineCounts:

@@ -110,8 +110,8 @@ _record = Reader(Record)
 
 def read_record(key: str, value: bytes | None) -> Record:
     """The record at a key of the bucket. Raises Unreadable if the value is not a valid record."""
-    found = _record(value)
-    meta = found.metadata
+    record = _record(value)
+    meta = record.metadata
     try:
         expected = object_key(CAPACITY, meta.namespace, meta.name)
     except ValueError as error:
@@ -119,9 +119,11 @@ def read_record(key: str, value: bytes | None) -> Record:
     if key != expected:
         raise Unreadable(f"the request at this key is named {meta.namespace}/{meta.name}")
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
-    check_times("spec.deadline", (found.spec.deadline,))
-    check_times("status", (one.last_transition_time for one in found.status.conditions))
-    return found
+    check_times("spec.deadline", (record.spec.deadline,))
+    check_times(
+        "status", (condition.last_transition_time for condition in record.status.conditions)
+    )
+    return record
 
 
 _STATES: Final[dict[type[facts.ProvisioningStatus], State]] = {
@@ -166,7 +168,7 @@ def with_note(record: Record, text: str, now: datetime) -> Record:
     notes = record.status.notes
     # An error may quote text that is not valid Unicode.
     text = text[:NOTE_MAX].encode("utf-8", "backslashreplace").decode()
-    if len(notes) >= NOTES_MAX or any(one.text == text for one in notes):
+    if len(notes) >= NOTES_MAX or any(note.text == text for note in notes):
         return record
     status = replace(record.status, notes=(*notes, Note(time=now, text=text)))
     return replace(record, status=status)
@@ -231,14 +233,14 @@ def _may_follow(status: RecordStatus, state: State) -> bool:
     if status.state is State.FAILED and state is State.CAPACITY_REVOKED:
         # A job that runs on provisioned capacity is not affected by an answer Failed, but a later
         # CapacityRevoked must reach the job.
-        return any(one.type == State.PROVISIONED for one in status.conditions)
+        return any(condition.type == State.PROVISIONED for condition in status.conditions)
     return state in _AFTER[status.state]
 
 
 def _with(
     conditions: tuple[Condition, ...], state: State, message: str, now: datetime
 ) -> tuple[Condition, ...]:
-    rest = tuple(one for one in conditions if one.type != state)
+    rest = tuple(condition for condition in conditions if condition.type != state)
     new = Condition(
         type=str(state), status="True", reason=str(state), message=message, last_transition_time=now
     )

@@ -85,18 +85,18 @@ def updates_of(
     details = record.status.details
     selector: dict[str, str] = {}
     missing: list[str] = []
-    for one in config.pod_set_updates.node_selector if config.pod_set_updates is not None else ():
-        value = details.get(one.value_from_provisioning_class_detail)
+    for rule in config.pod_set_updates.node_selector if config.pod_set_updates is not None else ():
+        value = details.get(rule.value_from_provisioning_class_detail)
         if value is None:
-            missing.append(one.value_from_provisioning_class_detail)
+            missing.append(rule.value_from_provisioning_class_detail)
         else:
-            selector[one.key] = value
+            selector[rule.key] = value
     annotations = {CONSUME: record.metadata.name, CLASS: record.spec.provisioning_class_name}
-    reported = {one.name: one for one in record.status.pod_set_updates}
-    found: list[PodSetUpdate] = []
+    reported = {update.name: update for update in record.status.pod_set_updates}
+    updates: list[PodSetUpdate] = []
     for name in _names(record):
         more = reported.get(name) or PodSetUpdate(name=name)
-        found.append(
+        updates.append(
             PodSetUpdate(
                 name=name,
                 labels=more.labels,
@@ -107,23 +107,23 @@ def updates_of(
                 tolerations=more.tolerations,
             )
         )
-    return tuple(found), tuple(missing)
+    return tuple(updates), tuple(missing)
 
 
 def ignored_updates(record: Record) -> list[str]:
     """A sentence for each pod set update of the provider that is ignored."""
-    names, updated = _names(record), [one.name for one in record.status.pod_set_updates]
+    names, updated = _names(record), [update.name for update in record.status.pod_set_updates]
     duplicates = [name for name, count in Counter(updated).items() if count > 1]
-    unknown = ", ".join(shown(one) for one in dict.fromkeys(updated) if one not in names)
-    duplicate = ", ".join(shown(one) for one in duplicates if one in names)
-    found = []
+    unknown = ", ".join(shown(name) for name in dict.fromkeys(updated) if name not in names)
+    duplicate = ", ".join(shown(name) for name in duplicates if name in names)
+    sentences = []
     if unknown:
-        found.append(
+        sentences.append(
             f"podSetUpdates for {unknown} are left out: the request is for {', '.join(names)}"
         )
     if duplicate:
-        found.append(f"podSetUpdates for {duplicate} more than once: the last one counts")
-    return found
+        sentences.append(f"podSetUpdates for {duplicate} more than once: the last one counts")
+    return sentences
 
 
 def _invalid(updates: Sequence[PodSetUpdate], names: Sequence[str]) -> str:

@@ -92,7 +92,7 @@ class SentActs:
         Published acts that are not in ``acts`` are forgotten."""
         before = self._sent.get(family, {})
         sent: dict[_Key, _SentAct] = {}
-        found: list[Act] = []
+        due_acts: list[Act] = []
         looks: list[datetime] = []
         aggregates = False
         for act in acts:
@@ -118,7 +118,7 @@ class SentActs:
             due = now + pause_after(tries + 1, PATIENCE, PATIENCE_MAX)
             sent[key] = _SentAct(mark, act.revision, due, tries, max(due, now + BEHIND_MAX))
             looks.append(due)
-            found.append(act._replace(tries=tries) if tries else act)
+            due_acts.append(act._replace(tries=tries) if tries else act)
             if isinstance(act.fact, facts.Aggregated):
                 self._aggregated[family] = now
         if sent:
@@ -127,7 +127,7 @@ class SentActs:
             self._sent.pop(family, None)
         if not aggregates:
             self._differs_since.pop(family, None)
-        return found, min(looks, default=None)
+        return due_acts, min(looks, default=None)
 
     def through(self, sequence: int, now: datetime) -> None:
         """Records that the workload-controller has processed the log up to ``sequence``."""
@@ -169,7 +169,7 @@ class SentActs:
     @property
     def stuck(self) -> int:
         """The number of acts that were repeated at least `STUCK` times without effect."""
-        return sum(one.tries >= STUCK for sent in self._sent.values() for one in sent.values())
+        return sum(act.tries >= STUCK for sent in self._sent.values() for act in sent.values())
 
     def _postponed(self, last: _SentAct, now: datetime) -> _SentAct:
         """Returns the published act, with a later ``due`` if the workload-controller has not read
@@ -302,10 +302,10 @@ class FamilyActs:
         if before is not None and before != owner:
             self._drop(before)
 
-    def apply_object(self, kind: str, namespace: str, name: str, found: Any, _: datetime) -> None:
+    def apply_object(self, kind: str, namespace: str, name: str, obj: Any, _: datetime) -> None:
         """Records a stored ClusterQueue or LocalQueue; None: the object was deleted. Objects of
         other kinds are ignored."""
-        self._changed.update(dict.fromkeys(self._queues.apply(kind, namespace, name, found)))
+        self._changed.update(dict.fromkeys(self._queues.apply(kind, namespace, name, obj)))
 
     def _keep(
         self, name: WorkloadName, owner: WorkloadName, stored: StoredWorkload, revision: int
@@ -344,14 +344,14 @@ class FamilyActs:
         `FamilyActs.failed` is called for it. All acts of a family are returned together, so the
         result may have more than ``limit`` acts."""
         self._changed.update(dict.fromkeys(self._times.due(now)))
-        found: list[Act] = []
-        while self._changed and len(found) < limit:
+        due_acts: list[Act] = []
+        while self._changed and len(due_acts) < limit:
             name = next(iter(self._changed))
             del self._changed[name]
             family = self._families.get(name)
             if family is not None:
-                found += self._acts_of(family, now)
-        return found
+                due_acts += self._acts_of(family, now)
+        return due_acts
 
     def stated(self, fact: Fact, sequence: int) -> None:
         """Records that the log has stored the act at ``sequence``: the act is not repeated before
@@ -393,12 +393,12 @@ class FamilyActs:
 
     def gates_open(self) -> dict[str, int]:
         """The number of families with a variant that may preempt, by ClusterQueue."""
-        found: dict[str, int] = {}
+        gates: dict[str, int] = {}
         # The queues with open gates are copied at once, because metrics are read from another
         # thread.
         for queue in tuple(self._open.values()):
-            found[queue] = found.get(queue, 0) + 1
-        return found
+            gates[queue] = gates.get(queue, 0) + 1
+        return gates
 
     def queues(self) -> list[str]:
         """The names of the ClusterQueues in which workloads get variants."""
@@ -406,21 +406,21 @@ class FamilyActs:
 
     def states(self) -> dict[str, int]:
         """The number of families in each of `FAMILY_STATES`."""
-        found = dict.fromkeys(FAMILY_STATES, 0)
+        states = dict.fromkeys(FAMILY_STATES, 0)
         # The families are copied at once, because metrics are read from another thread.
         for family in tuple(self._families.values()):
             parent = family.parent
             if parent is not None:
                 unreadable = family.name in self.unreadable
-                found["unreadable" if unreadable else _state_of(parent)] += 1
-        return found
+                states["unreadable" if unreadable else _state_of(parent)] += 1
+        return states
 
     def __contains__(self, name: object) -> bool:
         family = self._families.get(name)  # type: ignore[call-overload]
         return family is not None and family.parent is not None
 
     def __len__(self) -> int:
-        return sum(1 for one in self._families.values() if one.parent is not None)
+        return sum(1 for family in self._families.values() if family.parent is not None)
 
     # Steps. -------------------------------------------------------------------------
 
@@ -447,11 +447,12 @@ class FamilyActs:
             self._open[name] = context.queue
         else:
             self._open.pop(name, None)
-        self._names.set(name, tuple(WorkloadName(name.namespace, one) for one in result.names))
-        found, again = self._sent.to_publish(name, result.acts, now)
+        names = tuple(WorkloadName(name.namespace, variant) for variant in result.names)
+        self._names.set(name, names)
+        due_acts, again = self._sent.to_publish(name, result.acts, now)
         looks = [at for at in (result.look, again) if at is not None]
         self._times.set(name, min(looks, default=None))
-        return found
+        return due_acts
 
     def _taken(self, namespace: str, name: str) -> bool:
         return WorkloadName(namespace, name) in self._family_of

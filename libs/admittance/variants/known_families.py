@@ -118,7 +118,7 @@ def parent_of(stored: StoredWorkload, revision: int) -> KnownParent:
         revision=revision,
         priority=head(stored).priority or 0,
         rows=tuple(
-            RowMark(intern(one.name), _mark(one), intern(one.why)) for one in stored.status.variants
+            RowMark(intern(row.name), _mark(row), intern(row.why)) for row in stored.status.variants
         ),
         reason=waits.reason if waits is not None else "",
         ended=is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None,
@@ -200,21 +200,21 @@ class FamilyQueues:
         if not families:
             self._families.pop(where, None)
 
-    def apply(self, kind: str, namespace: str, name: str, found: Any) -> Iterable[WorkloadName]:
+    def apply(self, kind: str, namespace: str, name: str, manifest: Any) -> Iterable[WorkloadName]:
         """Records a stored ClusterQueue or LocalQueue (None: the object was deleted); returns the
         families that its change may affect."""
         match kind:
             case "ClusterQueue":
-                return self._cluster_queue(name, found)
+                return self._cluster_queue(name, manifest)
             case "LocalQueue":
-                return self._local_queue(WorkloadName(namespace, name), found)
+                return self._local_queue(WorkloadName(namespace, name), manifest)
         return ()
 
-    def _cluster_queue(self, name: str, found: ClusterQueue | None) -> list[WorkloadName]:
+    def _cluster_queue(self, name: str, queue: ClusterQueue | None) -> list[WorkloadName]:
         known = name in self._rules
         before = self._rules.pop(name, None)
-        if found is not None:
-            self._rules[name] = rules_of(found.spec) if self._enabled else None
+        if queue is not None:
+            self._rules[name] = rules_of(queue.spec) if self._enabled else None
         if known == (name in self._rules) and before == self._rules.get(name):
             # Most edits of a ClusterQueue change only quota or checks, which do not affect
             # families.
@@ -222,11 +222,11 @@ class FamilyQueues:
         locals_ = sorted(self._locals_of.get(name, ()))
         return [family for local in locals_ for family in sorted(self._families.get(local, ()))]
 
-    def _local_queue(self, name: WorkloadName, found: LocalQueue | None) -> list[WorkloadName]:
+    def _local_queue(self, name: WorkloadName, local: LocalQueue | None) -> list[WorkloadName]:
         before = self._queue_of.pop(name, "")
         if before:
             self._locals_of[before].discard(name)
-        now = found.spec.cluster_queue if found is not None else ""
+        now = local.spec.cluster_queue if local is not None else ""
         if now:
             self._queue_of[name] = now
             self._locals_of.setdefault(now, set()).add(name)

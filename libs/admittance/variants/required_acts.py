@@ -71,31 +71,37 @@ def required_acts(
     admitted."""
     parent = family.parent
     own, orphans = _own_and_orphans(family)
-    acts = [_deleted(family, one, "namesake" if parent else "orphan") for one in orphans]
+    acts = [_deleted(family, orphan, "namesake" if parent else "orphan") for orphan in orphans]
     if parent is None or parent.ended:
         return RequiredActs(acts)
     rules = context.rules
     # An unfinished variant that is being deleted still counts as a variant, as it does for the
     # workload-controller.
-    states = [one.state for one in own if not one.finished]
+    states = [variant.state for variant in own if not variant.finished]
     desired = desired_variants(parent.state, states, rules, now)
     surplus = _surplus(parent, own, context)
-    there = [one for one in own if not one.deleting]
-    acts += [_deleted(family, one, surplus[n]) for one in there if (n := one.state.name) in surplus]
-    alive = [one for one in there if one.state.name not in surplus and not one.finished]
+    there = [variant for variant in own if not variant.deleting]
+    acts += [
+        _deleted(family, variant, surplus[n])
+        for variant in there
+        if (n := variant.state.name) in surplus
+    ]
+    alive = [
+        variant for variant in there if variant.state.name not in surplus and not variant.finished
+    ]
     activity_changes = list(_activity_changes(family, alive, desired))
     acts += [act for act in activity_changes if isinstance(act.fact, facts.Deactivated)]
     acts += _reprioritized(family, parent, alive)
     tags = rules.tags_within(parent.state.allowed) if rules is not None else ()
     names: list[str] = []
     if rules is not None:
-        present = {one.state.tag for one in own}
+        present = {variant.state.tag for variant in own}
         free = {}
         for tag in tags:
             if tag.name not in present:
                 plain, hashed = (name_of(parent.stored, tag.name, taken=t) for t in (False, True))
                 names += [plain, hashed]
-                free[tag.name] = next((one for one in (plain, hashed) if not taken(one)), "")
+                free[tag.name] = next((name for name in (plain, hashed) if not taken(name)), "")
         new_names = {tag: name for tag, name in free.items() if name}
         acts += _submitted(family, parent, rules, new_names, now)
     acts += [act for act in activity_changes if isinstance(act.fact, facts.Activated)]
@@ -111,7 +117,7 @@ def required_acts(
     regular = rules is None and bool(context.queue) and not parent.state.admitted
     outdated = regular or (no_flavor and parent.reason != reasons.NO_MATCHING_FLAVOR)
     acts += _aggregated(parent, own, desired, outdated=outdated)
-    return RequiredActs(acts, look, any(one.sibling.open for one in alive), tuple(names))
+    return RequiredActs(acts, look, any(variant.sibling.open for variant in alive), tuple(names))
 
 
 def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[KnownVariant]]:
@@ -120,13 +126,15 @@ def _own_and_orphans(family: KnownFamily) -> tuple[list[KnownVariant], list[Know
     parent."""
     parent = family.parent
     own, orphans = [], []
-    for one in sorted(family.variants.values(), key=lambda one: (one.place, one.state.name)):
-        if parent is not None and one.state.parent_uid == parent.state.uid:
-            own.append(one)
-        elif not one.deleting or one.finished:
+    for variant in sorted(
+        family.variants.values(), key=lambda variant: (variant.place, variant.state.name)
+    ):
+        if parent is not None and variant.state.parent_uid == parent.state.uid:
+            own.append(variant)
+        elif not variant.deleting or variant.finished:
             # An unfinished variant that is being deleted needs no act: it only waits until its job
             # has stopped.
-            orphans.append(one)
+            orphans.append(variant)
     return own, orphans
 
 
@@ -143,66 +151,66 @@ def _surplus(
         # and deletes its variants.
         return {}
     if rules is None:
-        return {one.state.name: "noPolicy" for one in own if one.state.name != admitted}
+        return {variant.state.name: "noPolicy" for variant in own if variant.state.name != admitted}
     offered = {tag.name for tag in rules.tags_within(parent.state.allowed)}
-    found: dict[str, str] = {}
+    surplus: dict[str, str] = {}
     best: dict[str, KnownVariant] = {}
-    for one in sorted(own, key=partial(_duplicate_rank, parent), reverse=True):
-        name, tag = one.state.name, one.state.tag
+    for variant in sorted(own, key=partial(_duplicate_rank, parent), reverse=True):
+        name, tag = variant.state.name, variant.state.tag
         if tag not in offered:
             # The admitted variant may still run in the family's former ClusterQueue, with a flavor
             # that the new one does not offer.
-            elsewhere = name == admitted and one.quota_queue not in ("", context.queue)
+            elsewhere = name == admitted and variant.quota_queue not in ("", context.queue)
             if not elsewhere:
-                found[name] = "notOffered"
-        elif best.setdefault(tag, one) is not one:
-            found[name] = "double"
-    return found
+                surplus[name] = "notOffered"
+        elif best.setdefault(tag, variant) is not variant:
+            surplus[name] = "double"
+    return surplus
 
 
-def _duplicate_rank(parent: KnownParent, one: KnownVariant) -> tuple[bool, bool, bool, int]:
+def _duplicate_rank(parent: KnownParent, variant: KnownVariant) -> tuple[bool, bool, bool, int]:
     """Sort key of variants with the same tag: the variant with the greatest key stays, the others
     are surplus."""
-    name, state = one.state.name, parent.state
+    name, state = variant.state.name, parent.state
     used = name in (state.admitted, state.migrating_to)
-    return not one.deleting, used, bool(one.quota_queue), -len(name)
+    return not variant.deleting, used, bool(variant.quota_queue), -len(name)
 
 
-def _deleted(family: KnownFamily, one: KnownVariant, why: str) -> Act:
+def _deleted(family: KnownFamily, variant: KnownVariant, why: str) -> Act:
     return Act(
-        facts.Deleted(namespace=family.name.namespace, name=one.state.name, uid=one.uid),
+        facts.Deleted(namespace=family.name.namespace, name=variant.state.name, uid=variant.uid),
         why,
-        revision=one.revision,
+        revision=variant.revision,
     )
 
 
 def _activity_changes(
     family: KnownFamily, alive: list[KnownVariant], desired: Mapping[str, DesiredState]
 ) -> Iterator[Act]:
-    by_name = {one.state.name: one for one in alive}
+    by_name = {variant.state.name: variant for variant in alive}
     namespace = family.name.namespace
     for name, wanted in desired.items():
-        one = by_name.get(name)
-        if one is None or one.state.active == wanted.active:
+        variant = by_name.get(name)
+        if variant is None or variant.state.active == wanted.active:
             continue
         why = str(wanted.why)
         kind = facts.Activated if wanted.active else facts.Deactivated
-        fact = kind(namespace=namespace, name=name, uid=one.uid, reason=why)
-        yield Act(fact, why, why, one.revision)
+        fact = kind(namespace=namespace, name=name, uid=variant.uid, reason=why)
+        yield Act(fact, why, why, variant.revision)
 
 
 def _reprioritized(
     family: KnownFamily, parent: KnownParent, alive: Iterable[KnownVariant]
 ) -> Iterator[Act]:
-    for one in alive:
-        if one.priority != parent.priority:
+    for variant in alive:
+        if variant.priority != parent.priority:
             fact = facts.Reprioritized(
                 namespace=family.name.namespace,
-                name=one.state.name,
-                uid=one.uid,
+                name=variant.state.name,
+                uid=variant.uid,
                 priority=parent.priority,
             )
-            yield Act(fact, "parent", parent.priority, one.revision)
+            yield Act(fact, "parent", parent.priority, variant.revision)
 
 
 def _submitted(
@@ -217,11 +225,18 @@ def _submitted(
     if not new_names:
         return
     stored, state = parent.stored, parent.state
-    others = [one.state for one in family.variants.values() if one.state.parent_uid == state.uid]
+    others = [
+        variant.state
+        for variant in family.variants.values()
+        if variant.state.parent_uid == state.uid
+    ]
     more = [VariantState(name, tag, state.name, state.uid) for tag, name in new_names.items()]
     desired = desired_variants(state, [*others, *more], rules, now)
     specs = {
-        active: {one.tag.name: one.spec for one in planned_variants(stored, rules, active=active)}
+        active: {
+            planned.tag.name: planned.spec
+            for planned in planned_variants(stored, rules, active=active)
+        }
         for active in {desired[name].active for name in new_names.values()}
     }
     for tag, name in new_names.items():
@@ -248,17 +263,21 @@ def _ungated(
         return [], None
     places = {tag.name: tag.place for tag in rules.tags}
     running = {
-        one.state.name: one
-        for one in alive
-        if one.competes and (wanted := desired.get(one.state.name)) is not None and wanted.active
+        variant.state.name: variant
+        for variant in alive
+        if variant.competes
+        and (wanted := desired.get(variant.state.name)) is not None
+        and wanted.active
     }
-    siblings = [one.sibling._replace(place=places[one.state.tag]) for one in running.values()]
+    siblings = [
+        variant.sibling._replace(place=places[variant.state.tag]) for variant in running.values()
+    ]
     name = to_open(siblings, state.gate, now)
     if name:
-        one = running[name]
-        fact = facts.Ungated(namespace=family.name.namespace, name=name, uid=one.uid)
-        return [Act(fact, "blocked", state.gate, one.revision)], None
-    waiting = any(one.blocked and not one.open for one in siblings)
+        variant = running[name]
+        fact = facts.Ungated(namespace=family.name.namespace, name=name, uid=variant.uid)
+        return [Act(fact, "blocked", state.gate, variant.revision)], None
+    waiting = any(sibling.blocked and not sibling.open for sibling in siblings)
     if state.gate is None or not waiting:
         return [], None
     ends = state.gate.since + PREEMPTION_TIMEOUT
@@ -276,10 +295,10 @@ def _aggregated(
     differ or the parent is ``outdated``."""
     # The rows must be in the order of `admittance.workload.families.parent_status.rows_of`.
     rows = tuple(
-        RowMark(name, one.mark, str(desired[name].why) if name in desired else "")
-        for one in sorted(own, key=lambda one: (one.place, one.state.name))
-        if not one.finished
-        for name in (one.state.name,)
+        RowMark(name, variant.mark, str(desired[name].why) if name in desired else "")
+        for variant in sorted(own, key=lambda variant: (variant.place, variant.state.name))
+        if not variant.finished
+        for name in (variant.state.name,)
     )
     if rows == parent.rows and not outdated:
         return

@@ -84,11 +84,11 @@ def read_whole(key: str, value: bytes) -> StoredWorkload:
 
     workload = read(key, value)
     try:
-        found = needs(workload.spec)
+        read_needs = needs(workload.spec)
         stored.priority_class(workload)
     except BROKEN as error:
         raise Unreadable(f"the spec of the workload is not valid: {reason_of(error)}") from error
-    if any(one.count < 0 or one.count > SEQUENCE_MAX for one in found.pod_sets):
+    if any(pod_set.count < 0 or pod_set.count > SEQUENCE_MAX for pod_set in read_needs.pod_sets):
         raise Unreadable("in the spec, the count of a pod set is out of range")
     return workload
 
@@ -99,22 +99,22 @@ def read_manifest(key: str, value: bytes) -> Manifest:
     from admittance.api.manifests import token_of
     from admittance.api.reading.objects import decode_object
 
-    found = decode_readable(lambda data: decode_object(data).manifest, value)
-    meta = found.metadata
+    manifest = decode_readable(lambda data: decode_object(data).manifest, value)
+    meta = manifest.metadata
     try:
         names_of(key)
-        expected = object_key(token_of(found), meta.namespace, meta.name)
+        expected = object_key(token_of(manifest), meta.namespace, meta.name)
     except BROKEN as error:
         raise Unreadable(reason_of(error)) from error
     if key != expected:
         raise Unreadable(
-            f"the value at this key belongs to another object: the {found.kind} "
+            f"the value at this key belongs to another object: the {manifest.kind} "
             f"{meta.namespace + '/' * bool(meta.namespace)}{meta.name}"
         )
     check_times("metadata", (meta.creation_timestamp, meta.deletion_timestamp))
-    if isinstance(found, ClusterQueue | Cohort):
-        _quotas(found)
-    return found
+    if isinstance(manifest, ClusterQueue | Cohort):
+        _quotas(manifest)
+    return manifest
 
 
 def _quotas(queue: ClusterQueue | Cohort) -> None:
@@ -124,8 +124,8 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
     written = [weight]
     for group in spec.resource_groups:
         for flavor in group.flavors:
-            for one in flavor.resources:
-                written += [one.nominal_quota, one.borrowing_limit, one.lending_limit]
+            for quota in flavor.resources:
+                written += [quota.nominal_quota, quota.borrowing_limit, quota.lending_limit]
     try:
         for text in written:
             if text is not None:

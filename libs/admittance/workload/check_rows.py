@@ -54,7 +54,7 @@ def frozen_rows(
     check gets a Pending row."""
     kept = [row for row in rows if row.name in named]
     have = {row.name for row in kept}
-    kept += [_new_row(one.name, counts, now=now) for one in required if one.name not in have]
+    kept += [_new_row(check.name, counts, now=now) for check in required if check.name not in have]
     return _with_counts(tuple(sorted(kept, key=lambda row: row.name)), counts)
 
 
@@ -187,7 +187,7 @@ def request_error(name: str, context: TransitionContext) -> str:
 def with_request_errors(rows: Rows, context: TransitionContext) -> tuple[Rows, set[str]]:
     """The rows with a message for each check that cannot be requested, and the names of the checks
     that can be requested again."""
-    found, requestable = [], set()
+    updated, requestable = [], set()
     for row in rows:
         why = request_error(row.name, context) if row.state == "Pending" else ""
         message = row.message
@@ -198,8 +198,8 @@ def with_request_errors(rows: Rows, context: TransitionContext) -> tuple[Rows, s
             row = replace(row, last_transition_time=context.now)  # noqa: PLW2901
             message = ""
             requestable.add(row.name)
-        found.append(replace(row, message=message) if message != row.message else row)
-    return tuple(found), requestable
+        updated.append(replace(row, message=message) if message != row.message else row)
+    return tuple(updated), requestable
 
 
 def _has_request_error(row: CheckState) -> bool:

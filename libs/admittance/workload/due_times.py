@@ -46,19 +46,19 @@ def due_times(
     phase. Times that concern a family's job are due times of the parent, because a variant has no
     job."""
     where = phase(workload, now)
-    found: dict[TimerKind, datetime | None] = {}
+    times: dict[TimerKind, datetime | None] = {}
     if where in (Phase.BACKOFF, Phase.PENDING):
-        found[TimerKind.REQUEUE] = _requeue(workload)
+        times[TimerKind.REQUEUE] = _requeue(workload)
     if is_stopping(workload) and owns_job(workload):
-        found[TimerKind.DRAIN] = _since(workload, Type.EVICTED, queues.limits.drain)
+        times[TimerKind.DRAIN] = _since(workload, Type.EVICTED, queues.limits.drain)
     if where in (Phase.ADMITTED, Phase.RUNNING) and owns_job(workload):
-        found[TimerKind.PODS_READY] = _pods_ready(workload, queues)
-        found[TimerKind.EXECUTION] = _execution(workload)
+        times[TimerKind.PODS_READY] = _pods_ready(workload, queues)
+        times[TimerKind.EXECUTION] = _execution(workload)
     if where is Phase.QUOTA_RESERVED:
-        found[TimerKind.CHECKS] = _checks(workload, queues)
+        times[TimerKind.CHECKS] = _checks(workload, queues)
     if workload.status.next_change_at is not None and where is not Phase.FINISHED:
-        found[TimerKind.FAMILY] = workload.status.next_change_at
-    return {kind: at for kind, at in found.items() if at is not None}
+        times[TimerKind.FAMILY] = workload.status.next_change_at
+    return {kind: at for kind, at in times.items() if at is not None}
 
 
 def owns_job(workload: StoredWorkload) -> bool:
@@ -67,8 +67,8 @@ def owns_job(workload: StoredWorkload) -> bool:
 
 
 def _since(workload: StoredWorkload, kind: Type, wait: timedelta) -> datetime | None:
-    found = find(workload, kind)
-    since = found.last_transition_time if found is not None else None
+    condition = find(workload, kind)
+    since = condition.last_transition_time if condition is not None else None
     return since + wait if since is not None else None
 
 

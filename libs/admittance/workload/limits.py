@@ -133,8 +133,8 @@ def changed_limits(limits: Limits) -> dict[str, Any] | None:
     """The values that differ from the defaults, in the form written to the log; None: no value
     differs."""
     default = msgspec.to_builtins(Limits())
-    found = msgspec.to_builtins(limits)
-    return {name: value for name, value in found.items() if value != default[name]} or None
+    values = msgspec.to_builtins(limits)
+    return {name: value for name, value in values.items() if value != default[name]} or None
 
 
 def limits_from(differing: dict[str, Any] | None) -> Limits:

@@ -91,11 +91,11 @@ class _Keys:
 
     def conflicts(self) -> Iterator[Conflict]:
         kind, pod_set = self._what
-        for key, one, other in self._clashes:
+        for key, first, other in self._clashes:
             yield Conflict(
                 max(self._setters[key]),
                 f"podSetUpdates contradict each other: {kind} {key!r} of pod set {pod_set!r} is "
-                f"{one.value!r} by {one.source} and {other.value!r} by {other.source}",
+                f"{first.value!r} by {first.source} and {other.value!r} by {other.source}",
             )
 
 
@@ -110,8 +110,10 @@ def merged_additions(
     admission = workload.status.admission
     if admission is None:
         return {}, ()
-    templates = {one.name: one.template for one in _pod_sets.decode(workload.spec).pod_sets}
-    found: dict[str, Added] = {}
+    templates = {
+        pod_set.name: pod_set.template for pod_set in _pod_sets.decode(workload.spec).pod_sets
+    }
+    additions: dict[str, Added] = {}
     conflicts: list[Conflict] = []
     for place in admission.pod_set_assignments:
         template = templates.get(place.name, _Template())
@@ -122,19 +124,21 @@ def merged_additions(
         for name in sorted(set(place.flavors.values())):
             parts = flavor(name)
             selector.put(parts.node_labels, f"flavor {name!r}")
-            _unite(tolerations, [msgspec.to_builtins(one) for one in parts.tolerations])
+            _unite(
+                tolerations, [msgspec.to_builtins(toleration) for toleration in parts.tolerations]
+            )
         for check, update in _updates(workload, place.name):
             source = f"check {check!r}"
             labels.put(update.labels, source, check)
             annotations.put(update.annotations, source, check)
             selector.put(update.node_selector, source, check)
             _unite(tolerations, update.tolerations)
-        found[place.name] = Added(
+        additions[place.name] = Added(
             labels.added, annotations.added, selector.added, tuple(tolerations)
         )
         for keys in (labels, annotations, selector):
             conflicts += keys.conflicts()
-    return found, tuple(conflicts)
+    return additions, tuple(conflicts)
 
 
 def _updates(workload: StoredWorkload, pod_set: str) -> Iterator[tuple[str, PodSetUpdate]]:
@@ -145,10 +149,10 @@ def _updates(workload: StoredWorkload, pod_set: str) -> Iterator[tuple[str, PodS
                 yield row.name, update
 
 
-def _unite(found: list[dict[str, Any]], more: Any) -> None:
-    found += [one for one in more if one not in found]
+def _unite(present: list[dict[str, Any]], more: Any) -> None:
+    present += [item for item in more if item not in present]
 
 
 def pod_set_names(workload: StoredWorkload) -> tuple[str, ...]:
     """The names of the workload's pod sets."""
-    return tuple(one.name for one in _pod_sets.decode(workload.spec).pod_sets)
+    return tuple(pod_set.name for pod_set in _pod_sets.decode(workload.spec).pod_sets)

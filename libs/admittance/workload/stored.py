@@ -182,14 +182,14 @@ def head(workload: StoredWorkload) -> SpecHead:
     kept = _heads.get(id(spec)) or _large_heads.get(id(spec))
     if kept is not None and kept[0] is spec:
         return kept[1]
-    found = _head.decode(spec)
+    decoded = _head.decode(spec)
     heads, most = (
         (_heads, HEADS_MAX) if len(spec) <= HEADED_MAX else (_large_heads, LARGE_HEADS_MAX)
     )
     if len(heads) >= most:
         heads.clear()
-    heads[id(spec)] = spec, found
-    return found
+    heads[id(spec)] = spec, decoded
+    return decoded
 
 
 class _ClassRef(Kept, frozen=True, kw_only=True):

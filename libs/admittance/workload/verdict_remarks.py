@@ -51,23 +51,23 @@ def verdict_remarks(fact: facts.CheckReported, logged_at: datetime) -> tuple[Rem
     """Returns a remark for each part of the verdict, as sent, that has no effect because of the
     verdict's state, or another effect than it says. ``logged_at``: when the log stored the
     verdict."""
-    found = []
+    remarks = []
     delay = fact.requeue_after_seconds
     if delay and fact.state != "Retry":
-        found.append(_only_with("requeueAfterSeconds", "Retry", fact.state, many=False))
+        remarks.append(_only_with("requeueAfterSeconds", "Retry", fact.state, many=False))
     elif delay is not None and (whole := _rounded(delay)) is not None:
         text = f"requeueAfterSeconds {delay} counts as {whole} whole seconds"
-        found.append(Remark(reasons.VERDICT_PART_IGNORED, text))
+        remarks.append(Remark(reasons.VERDICT_PART_IGNORED, text))
     if fact.pod_set_updates and fact.state != "Ready":
-        found.append(_only_with("podSetUpdates", "Ready", fact.state, many=True))
+        remarks.append(_only_with("podSetUpdates", "Ready", fact.state, many=True))
     reason = _SPELLINGS.get(fact.reason, fact.reason)
     if reason == reasons.PREEMPTION_REQUIRED and fact.state != "Pending":
         text = f"reason {reason} has an effect only with Pending, not with {fact.state}"
-        found.append(Remark(reasons.UNKNOWN_REASON, text))
+        remarks.append(Remark(reasons.UNKNOWN_REASON, text))
     if fact.time is not None and abs(_aware(fact.time) - logged_at) > CLOCKS_AGREE:
         text = "the time in the verdict has no effect: the time at which it is read counts"
-        found.append(Remark(reasons.VERDICT_PART_IGNORED, text))
-    return tuple(found)
+        remarks.append(Remark(reasons.VERDICT_PART_IGNORED, text))
+    return tuple(remarks)
 
 
 def _only_with(part: str, needed: str, state: str, *, many: bool) -> Remark:

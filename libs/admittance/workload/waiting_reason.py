@@ -40,7 +40,7 @@ def _reason_of_variants(parent: StoredWorkload) -> tuple[str, str]:
     reserved = find(parent, Type.QUOTA_RESERVED)
     reason, message = (reserved.reason, reserved.message) if reserved is not None else ("", "")
     for row in parent.status.variants:
-        for one in row.conditions:
-            if one.type == Type.REQUEUED and one.status == "False" and one.reason:
-                return one.reason, message
+        for condition in row.conditions:
+            if condition.type == Type.REQUEUED and condition.status == "False" and condition.reason:
+                return condition.reason, message
     return reason, message

@@ -61,13 +61,13 @@ def explain(state: SchedulerState, cycle: Cycle, key: Key, *, now: datetime) -> 
     if workload.is_parent:
         of_variant = partial(explain, state, cycle, now=now)
         return family_summary.explain(state, workload, queue, now, of_variant)
-    found = _explain_holder(state, workload)
-    if found is None:
-        found = _explain_pending(state, cycle, workload, name, queue, now)
+    explanation = _explain_holder(state, workload)
+    if explanation is None:
+        explanation = _explain_pending(state, cycle, workload, name, queue, now)
     family = workload.family
     if family is None or family.parent is None:
-        return found
-    return replace(found, parent=family.parent.key[1])
+        return explanation
+    return replace(explanation, parent=family.parent.key[1])
 
 
 def _explain_pending(
@@ -120,7 +120,7 @@ def _explain_pending(
         outlook=evaluation.outlook,
         ahead=ahead,
         flavors=tuple(verdicts),
-        holders=tuple(dict.fromkeys(f"{one.namespace}/{one.name}" for one in held_by)),
+        holders=tuple(dict.fromkeys(f"{holder.namespace}/{holder.name}" for holder in held_by)),
         held_by=held_by,
         waits_for=waits_for,
         preempted_by=workload.preempted_by,
@@ -152,19 +152,23 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
     open_checks = [name for name, is_now in workload.checks if is_now != "Ready"]
     unblocked = [remedies.of_open_check(state, name) for name in open_checks]
     waits_for = tuple(
-        _going(one)
-        for one in state.victims_by_preemptor.get(workload.uid, ())
-        if one.charge is not None
+        _going(victim)
+        for victim in state.victims_by_preemptor.get(workload.uid, ())
+        if victim.charge is not None
     )
     checks = _checks(state, workload)
     if phase == "QuotaReserved" and open_checks:
         message += f" and waits for {count_with_noun(len(open_checks), 'admission check')}"
-        silent = [one for one in checks if one.inactive and one.name in open_checks]
-        message += "".join(f"; {one.name} is inactive ({one.inactive})" for one in silent)
+        silent = [check for check in checks if check.inactive and check.name in open_checks]
+        message += "".join(f"; {check.name} is inactive ({check.inactive})" for check in silent)
     if phase == "QuotaReserved":
-        plans = [one for one in charging.outstanding_victims(state, workload) if not one.is_leaving]
+        plans = [
+            victim
+            for victim in charging.outstanding_victims(state, workload)
+            if not victim.is_leaving
+        ]
         if plans:
-            names = remedies.first_names(["/".join(one.key) for one in plans], NAMED_MAX)
+            names = remedies.first_names(["/".join(victim.key) for victim in plans], NAMED_MAX)
             message += f"; it will then preempt {count_with_noun(len(plans), 'workload')}: {names}"
         elif not (open_checks or waits_for or workload.is_leaving):
             message += " and waits for the recheck before admission"
@@ -191,12 +195,12 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
 
 def _checks(state: SchedulerState, workload: WorkloadInfo) -> tuple[OpenCheck, ...]:
     """Returns the checks in the rows of the workload, and which of them give no verdict now."""
-    found = []
+    rows = []
     for name, is_now in workload.checks:
         check = state.catalog.checks.get(name)
         inactive = inactive_because(check) if check is not None else None
-        found.append(OpenCheck(name=name, state=is_now, inactive=inactive or ""))
-    return tuple(found)
+        rows.append(OpenCheck(name=name, state=is_now, inactive=inactive or ""))
+    return tuple(rows)
 
 
 class Evaluation(NamedTuple):
@@ -247,7 +251,9 @@ def evaluate(
         why = WAITS_FOR_PODS_READY if state.pods_ready.blocks(queue.domain) else None
     flavors = {place.name: place.flavors for place in assignment.places}
     asked = {ps.name: ps.count for ps in workload.shape.pod_sets} if workload.shape else {}
-    counts = {one.name: one.count for one in assignment.places if one.count != asked[one.name]}
+    counts = {
+        place.name: place.count for place in assignment.places if place.count != asked[place.name]
+    }
     if why is not None:
         outlook = Outlook(outcome="Hindered", reason=why.reason, message=why.message)
     elif assignment.mode == FIT:
@@ -258,7 +264,7 @@ def evaluate(
             flavors=flavors,
             counts=counts,
             level=assignment.level,
-            victims=tuple(preemption_victim_of(one) for one in victims[:VICTIMS_MAX]),
+            victims=tuple(preemption_victim_of(victim) for victim in victims[:VICTIMS_MAX]),
             victims_left_out=max(0, len(victims) - VICTIMS_MAX),
         )
     else:
@@ -319,15 +325,15 @@ def _waits_for(
     state: SchedulerState, workload: WorkloadInfo, evaluation: Evaluation
 ) -> tuple[PreemptionVictim, ...]:
     """Returns the victims of ``workload`` that are being preempted and still hold quota."""
-    found = {
-        one.workload: preemption_victim_of(one)
-        for one in evaluation.victims
-        if one.workload.is_leaving
+    going = {
+        victim.workload: preemption_victim_of(victim)
+        for victim in evaluation.victims
+        if victim.workload.is_leaving
     }
     for other in state.victims_by_preemptor.get(workload.uid, ()):
-        if other.charge is not None and other not in found and other.is_leaving:
-            found[other] = _going(other)
-    return tuple(islice(found.values(), VICTIMS_MAX))
+        if other.charge is not None and other not in going and other.is_leaving:
+            going[other] = _going(other)
+    return tuple(islice(going.values(), VICTIMS_MAX))
 
 
 def _going(workload: WorkloadInfo) -> PreemptionVictim:
@@ -344,7 +350,7 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
     if len(queue.classes) + len(queue.parked_workloads) <= CLASSES_MAX or queue.parents:
         front: Iterator[tuple[int, WorkloadInfo]] = enumerate(in_listed_order(queue), start=1)
         first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
-        if head is not None and head is not mine and all(one is not head for _, one in first):
+        if head is not None and head is not mine and all(other is not head for _, other in first):
             at = position_in(queue, head)
             if not position or at < position:
                 first.append((at, head))
@@ -352,16 +358,16 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
         first = [] if head is None or head is mine else [(0, head)]
     return tuple(
         Ahead(
-            namespace=one.key[0],
-            name=one.key[1],
+            namespace=other.key[0],
+            name=other.key[1],
             position=at,
-            priority=one.priority,
-            holds_place=keeps_first_place(queue, one),
+            priority=other.priority,
+            holds_place=keeps_first_place(queue, other),
             reason=refusal.reason
-            if one.key[0] == workload.key[0] and (refusal := refusal_for(one)) is not None
+            if other.key[0] == workload.key[0] and (refusal := refusal_for(other)) is not None
             else "",
         )
-        for at, one in first
+        for at, other in first
     )
 
 
@@ -383,27 +389,27 @@ def _unblocked_by(
     waits_for: Sequence[PreemptionVictim],
     now: datetime,
 ) -> tuple[str, ...]:
-    found = list(remedies.to_be_considered(state, workload, queue, now))
+    phrases = list(remedies.to_be_considered(state, workload, queue, now))
     kept_back = list(family_summary.of_variant(state, queue, workload))
     if kept_back:
-        return (*found, *kept_back)
+        return (*phrases, *kept_back)
     if workload.closed_gate and evaluation.victims:
-        found.append(f"opening of preemption gate {workload.closed_gate}")
-        found += [
+        phrases.append(f"opening of preemption gate {workload.closed_gate}")
+        phrases += [
             remedies.free_quota(state, need.cell, need.wanted, held_by)
             for need in evaluation.report.needs.values()
         ]
-    elif evaluation.outlook.outcome != "Hindered" or not found:
-        found += remedies.of_victims(waits_for, evaluation.outlook)
+    elif evaluation.outlook.outcome != "Hindered" or not phrases:
+        phrases += remedies.of_victims(waits_for, evaluation.outlook)
         if evaluation.outlook.outcome in ("Fits", "Preempts"):
-            found += remedies.of_queue(queue, workload, queue.head())
+            phrases += remedies.of_queue(queue, workload, queue.head())
         else:
             if evaluation.outlook.outcome == "Hindered":
-                found.append(f"removal of this obstacle: {evaluation.outlook.message}")
+                phrases.append(f"removal of this obstacle: {evaluation.outlook.message}")
             needs = evaluation.report.needs.values()
             for verdict in _of_allowed_flavors(workload, evaluation.report.verdicts):
-                found += remedies.of_flavor(state, verdict, needs, held_by)
-    return tuple(dict.fromkeys(found))[: remedies.REMEDIES_MAX]
+                phrases += remedies.of_flavor(state, verdict, needs, held_by)
+    return tuple(dict.fromkeys(phrases))[: remedies.REMEDIES_MAX]
 
 
 def _of_allowed_flavors(
@@ -414,4 +420,6 @@ def _of_allowed_flavors(
     among = workload.reported_flavors
     if among is None:
         return verdicts
-    return [one for one in verdicts if not one.flavor or one.flavor in among] or verdicts
+    return [
+        verdict for verdict in verdicts if not verdict.flavor or verdict.flavor in among
+    ] or verdicts

@@ -40,10 +40,10 @@ def explain(
     family = parent.family
     assert family is not None and family.state is not None
     parent_state = family.state
-    found = variants(state, queue, family)
+    judged = variants(state, queue, family)
     verdicts = tuple(
-        _verdict(state, queue, one, of_variant(one.workload.key))
-        for one in found
+        _verdict(state, queue, variant, of_variant(variant.workload.key))
+        for variant in judged
         if queue is not None
     )
     phase, reason, message = _phase_and_reason(state, parent, queue, now)
@@ -66,7 +66,11 @@ def explain(
         waiting_since=parent.queued_at if waits else None,
         requeue_at=parent.requeue_at if not parent.is_due(now) else None,
         preempted_by=next(
-            (one.workload.preempted_by for one in found if one.workload.preempted_by is not None),
+            (
+                variant.workload.preempted_by
+                for variant in judged
+                if variant.workload.preempted_by is not None
+            ),
             None,
         ),
         unblocked_by=tuple(
@@ -90,7 +94,12 @@ def _phase_and_reason(
         message = f"Admitted as its variant {tag}" if tag else "Admitted"
         if parent.state == "Evicting":
             heir = next(
-                (one for one in family.variants if one.key[1] == parent_state.migrating_to), None
+                (
+                    variant
+                    for variant in family.variants
+                    if variant.key[1] == parent_state.migrating_to
+                ),
+                None,
             )
             message = "Its job is being stopped"
             if heir is not None:
@@ -106,26 +115,28 @@ def _phase_and_reason(
 
 
 def _verdict(
-    state: SchedulerState, queue: Queue | None, one: JudgedVariant, explained: ExplainReply
+    state: SchedulerState, queue: Queue | None, variant: JudgedVariant, explained: ExplainReply
 ) -> VariantVerdict:
     assert queue is not None
-    workload = one.workload
+    workload = variant.workload
     family = workload.family
     assert family is not None and family.state is not None
     inadmissible = (
         families.why_not_tried(state, queue, workload) if workload.charge is None else None
     )
-    if workload.charge is None and not workload.competes and not one.desired.active:
-        phase = "Rejected" if one.desired.why is ActivityReason.REJECTED else "Deactivated"
+    if workload.charge is None and not workload.competes and not variant.desired.active:
+        phase = "Rejected" if variant.desired.why is ActivityReason.REJECTED else "Deactivated"
         explained = replace(explained, phase=phase)
     return VariantVerdict(
         name=workload.key[1],
-        variant=one.tag,
-        active=one.desired.active,
-        why=str(one.desired.why),
+        variant=variant.tag,
+        active=variant.desired.active,
+        why=str(variant.desired.why),
         admitted=family.state.admitted == workload.key[1],
         gate="Open" if family.variants[workload].is_open else "Closed",
-        set_aside=inadmissible.message if inadmissible is not None and one.desired.active else "",
+        set_aside=inadmissible.message
+        if inadmissible is not None and variant.desired.active
+        else "",
         explained=explained,
     )
 
@@ -150,22 +161,22 @@ def _unblocked_by(
         else:
             yield f"creation of variants of {name}"
     stays = queue is not None and queue.rules is not None and queue.rules.mode == "NoMigration"
-    if stays and any(one.admitted for one in verdicts):
+    if stays and any(row.admitted for row in verdicts):
         return
-    for one in verdicts:
-        if one.admitted:
+    for row in verdicts:
+        if row.admitted:
             # The variants after the admitted one are worse, and a family never migrates to a worse
             # variant.
             return
-        if one.active:
-            for way in one.explained.unblocked_by:
-                yield f"{one.variant}: {way}"
-        elif one.why in STOPPED:
-            yield f"{one.variant}: `admit activate workload {one.name}`"
-        elif one.why == ActivityReason.CREATE_DELAY and (
-            at := begins(family.state, queue.rules, one.variant) if family.state and queue else None
+        if row.active:
+            for way in row.explained.unblocked_by:
+                yield f"{row.variant}: {way}"
+        elif row.why in STOPPED:
+            yield f"{row.variant}: `admit activate workload {row.name}`"
+        elif row.why == ActivityReason.CREATE_DELAY and (
+            at := begins(family.state, queue.rules, row.variant) if family.state and queue else None
         ):
-            yield f"{one.variant}: end of its createDelaySeconds at {at:%Y-%m-%dT%H:%M:%SZ}"
+            yield f"{row.variant}: end of its createDelaySeconds at {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInfo) -> Iterator[str]:
@@ -208,7 +219,7 @@ def variants(state: SchedulerState, queue: Queue | None, family: FamilyInfo) -> 
     """Returns the variants of the family that the queue's rules define, the best first."""
     if family.state is None or queue is None:
         return []
-    by_name = {one.key[1]: one for one in family.variants}
+    by_name = {variant.key[1]: variant for variant in family.variants}
     wanted = families.desired_states(state, queue, family)
     return [
         JudgedVariant(by_name[name], family.tag(by_name[name]), desired)
@@ -224,8 +235,8 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
     if family.state is not None and family.state.waits:
         waits = f"The family waits{until_text(parent.requeue_at)} before it competes again"
         return Refusal(reason=BACKOFF.reason, message=waits)
-    found = variants(state, parent.queue, family)
-    if not found:
+    judged = variants(state, parent.queue, family)
+    if not judged:
         if any(True for _ in family.variants):
             return None
         rules = parent.queue.rules if parent.queue is not None else None
@@ -238,14 +249,16 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
         return Refusal(reason=reasons.PENDING_EVALUATION, message=message)
     rules = parent.queue.rules if parent.queue is not None else None
     assert family.state is not None, "it has variants that policy knows"
-    lines = [_line(one, begins(family.state, rules, one.tag), state.now) for one in found]
+    lines = [
+        _line(variant, begins(family.state, rules, variant.tag), state.now) for variant in judged
+    ]
     if any(line.reason == "" for line in lines):
         return None
     # The reason of the family is the reason of the best variant that waits for quota.
     reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
     if not parent.is_due(state.now):
         reason = BACKOFF.reason  # All variants of the family wait until the backoff ends.
-    shortfalls = tuple(one for line in lines for one in line.refusal.shortfalls)
+    shortfalls = tuple(shortfall for line in lines for shortfall in line.refusal.shortfalls)
     return Refusal(
         reason=reason,
         message="; ".join(f"{line.tag}: {line.refusal.message}" for line in lines),
@@ -268,29 +281,29 @@ def _weight(line: _VariantLine) -> int:
     return line.weight
 
 
-def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _VariantLine:
+def _line(variant: JudgedVariant, begins_at: datetime | None, now: datetime) -> _VariantLine:
     """Returns the part of a parent's explanation about one variant. ``begins_at``: the end of the
     variant's createDelaySeconds."""
-    workload = one.workload
+    workload = variant.workload
     if workload.charge is not None:
         waits = [name for name, state in workload.checks if state != "Ready"]
         message = f"reserved, waits for {', '.join(waits) or 'admission'}"
         if workload.state == PROMISED:
             message = "takes over once the job has stopped"
         return _VariantLine(
-            one.tag,
+            variant.tag,
             reasons.UNSATISFIED_ADMISSION_CHECKS,
             Refusal(reason="", message=message),
             _MILD,
         )
-    if not one.desired.active:
-        message = f"inactive ({one.desired.why})"
-        if one.desired.why is ActivityReason.CREATE_DELAY:
+    if not variant.desired.active:
+        message = f"inactive ({variant.desired.why})"
+        if variant.desired.why is ActivityReason.CREATE_DELAY:
             message += until_text(begins_at)
-        elif one.desired.why is ActivityReason.REJECTED and workload.problem is not None:
+        elif variant.desired.why is ActivityReason.REJECTED and workload.problem is not None:
             message += f": {workload.problem.message}"
         return _VariantLine(
-            one.tag,
+            variant.tag,
             reasons.WAITING_FOR_FAMILY,
             Refusal(reason="", message=message),
             len(SEVERITY) + 1,
@@ -298,7 +311,7 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
     if not workload.is_due(now):
         because = f": {workload.problem.message}" if workload.problem is not None else ""
         backoff = Refusal(reason="", message=f"waits{until_text(workload.requeue_at)}{because}")
-        return _VariantLine(one.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
+        return _VariantLine(variant.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
     refusal = refusal_for(workload)
     if refusal is None and (standing := blocked_head_of(workload)) is not None:
         refusal = standing.refusal
@@ -306,9 +319,9 @@ def _line(one: JudgedVariant, begins_at: datetime | None, now: datetime) -> _Var
         if workload.queue is None:
             reason = workload.status_reason or reasons.SUSPENDED
             refusal = Refusal(reason="", message="does not compete")
-            return _VariantLine(one.tag, reason, refusal, len(SEVERITY), waits=True)
+            return _VariantLine(variant.tag, reason, refusal, len(SEVERITY), waits=True)
         return _VariantLine(
-            one.tag, "", Refusal(reason="", message="tried in the next cycle"), _MILD
+            variant.tag, "", Refusal(reason="", message="tried in the next cycle"), _MILD
         )
     weight = SEVERITY.get(refusal.reason, len(SEVERITY))
-    return _VariantLine(one.tag, refusal.reason, refusal, weight, waits=True)
+    return _VariantLine(variant.tag, refusal.reason, refusal, weight, waits=True)

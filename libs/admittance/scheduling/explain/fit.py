@@ -36,15 +36,15 @@ def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) ->
     try:
         spec = msgspec.json.decode(manifest, type=_Manifest).spec
         needs = state.shapes.needs(spec)
-        found = _fit(state, namespace, needs)
-        uncharged = state.shapes.uncharged(spec, _covered(state, found.cluster_queue))
+        reply = _fit(state, namespace, needs)
+        uncharged = state.shapes.uncharged(spec, _covered(state, reply.cluster_queue))
     except (msgspec.MsgspecError, BadQuantity) as error:
         return FitReply(error=f"the workload cannot be read: {error}")
     return msgspec.structs.replace(
-        found,
+        reply,
         local_queue=needs.queue,
         uncharged=uncharged,
-        inactive=_inactive(state, found.cluster_queue),
+        inactive=_inactive(state, reply.cluster_queue),
         seen=state.seen,
     )
 
@@ -63,10 +63,10 @@ def _inactive(state: SchedulerState, queue: str) -> str:
 
 def _covered(state: SchedulerState, queue: str) -> Container[str] | None:
     """Returns the only resources that need quota in the ClusterQueue; None: all need quota."""
-    found = state.queues.get(queue)
+    behind = state.queues.get(queue)
     if state.config.quota_check_strategy != "IgnoreUndeclared":
         return None
-    return found.plan.groups if found is not None and found.plan is not None else None
+    return behind.plan.groups if behind is not None and behind.plan is not None else None
 
 
 def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
@@ -100,14 +100,14 @@ def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool
                 message = f"resource {resource} unavailable in ClusterQueue"
                 return [Obstacle(ps.name, "", resource, reasons.NO_MATCHING_FLAVOR, message)]
     by_group: dict[tuple[str, int], list[FlavorOffer]] = {}
-    for one in examine(plan, shape):
-        group = plan.groups[one.amounts[0][0]].at
-        by_group.setdefault((one.pod_set, group), []).append(one)
+    for offer in examine(plan, shape):
+        group = plan.groups[offer.amounts[0][0]].at
+        by_group.setdefault((offer.pod_set, group), []).append(offer)
     usable: dict[str, list[list[Option]]] = {}
     for (pod_set, _), offers in by_group.items():
-        options = [one.option for one in offers if not _never(one)]
+        options = [offer.option for offer in offers if not _never(offer)]
         if not options:
-            return [obstacle for one in offers for obstacle in _never(one)]
+            return [obstacle for offer in offers for obstacle in _never(offer)]
         usable.setdefault(pod_set, []).append(options)
     for pod_set, choices in usable.items():
         if not _have_common_labels(choices, (), [COMBINATIONS_MAX]):
@@ -116,8 +116,8 @@ def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool
     return []
 
 
-def _never(one: FlavorOffer) -> list[Obstacle]:
-    return [obstacle for obstacle in one.obstacles if obstacle.reason in NEVER_FITS]
+def _never(offer: FlavorOffer) -> list[Obstacle]:
+    return [obstacle for obstacle in offer.obstacles if obstacle.reason in NEVER_FITS]
 
 
 COMBINATIONS_MAX: Final = 1_000
@@ -136,7 +136,7 @@ def _have_common_labels(
         left[0] -= 1
         if left[0] <= 0:
             return True
-        if option.rivals and any(one in option.rivals for one in chosen):
+        if option.rivals and any(rival in option.rivals for rival in chosen):
             continue
         if _have_common_labels(choices[1:], (*chosen, option.flavor), left):
             return True

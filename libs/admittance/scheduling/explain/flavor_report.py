@@ -90,11 +90,11 @@ def _holding(queue: Queue, needs: Mapping[FlavorResource, QuotaNeed]) -> Iterato
     yield from queue.holding
     if queue.domain is None:
         return
-    others = [one for one in queue.domain.queues if one is not queue and one.holding]
+    others = [other for other in queue.domain.queues if other is not queue and other.holding]
     if 1 < len(others) <= SORTED_MAX:
-        others.sort(key=lambda one: (-_over(one, needs), one.name))
-    for one in others:
-        yield from one.holding
+        others.sort(key=lambda other: (-_over(other, needs), other.name))
+    for other in others:
+        yield from other.holding
 
 
 def _over(queue: Queue, needs: Mapping[FlavorResource, QuotaNeed]) -> int:
@@ -157,7 +157,7 @@ class _BoundedSearch:
         self._search = search
         domain = queue.domain
         queues = domain.queues if domain is not None else (queue,)
-        self._each = sum(len(one.candidates) for one in queues)
+        self._each = sum(len(member.candidates) for member in queues)
         self._left = CANDIDATES_MAX
         self.unsearched: set[FlavorResource] = set()
 
@@ -177,7 +177,7 @@ def report_flavors(
     state: SchedulerState,
     queue: Queue,
     workload: WorkloadInfo,
-    found: Assignment,
+    assignment: Assignment,
     search: Search,
     *,
     closed: str,
@@ -187,8 +187,8 @@ def report_flavors(
     cannot start in any flavor, whatever quota is free; "": no such reason."""
     plan, shape = queue.plan, workload.shape
     assert plan is not None and shape is not None
-    if found.fewest is not None:
-        found, shape = found.fewest, shape.fewest()
+    if assignment.fewest is not None:
+        assignment, shape = assignment.fewest, shape.fewest()
     bounded = _BoundedSearch(queue, search)
     ask = None if plan.policy is NO_PREEMPTION else bounded.ask
     report = FlavorReport([], {})
@@ -209,18 +209,20 @@ def report_flavors(
             )
     # Flavors that fit alone, but not together with the flavors chosen before.
     excluded = {
-        (one.pod_set, one.flavor): one
-        for one in (found.obstacles if found.mode == FlavorAssignmentMode.NO_FIT else ())
-        if not one.resource
+        (obstacle.pod_set, obstacle.flavor): obstacle
+        for obstacle in (
+            assignment.obstacles if assignment.mode == FlavorAssignmentMode.NO_FIT else ()
+        )
+        if not obstacle.resource
     }
     held = family_quota_of(workload)
-    for one in examine(plan, shape, ask, list(_before(found)), held):
+    for offer in examine(plan, shape, ask, list(_before(assignment)), held):
         why = closed
-        if not why and one.pod_set in uncovered:
-            missing = ", ".join(uncovered[one.pod_set])
+        if not why and offer.pod_set in uncovered:
+            missing = ", ".join(uncovered[offer.pod_set])
             why = f"its pod set also requests {missing}, which no flavor of the ClusterQueue has"
-        verdict, needs = _verdict(one, queue, workload, search, bounded, why)
-        obstacle = excluded.get((one.pod_set, one.option.flavor))
+        verdict, needs = _verdict(offer, queue, workload, search, bounded, why)
+        obstacle = excluded.get((offer.pod_set, offer.option.flavor))
         if obstacle is not None and verdict.fits:
             verdict = replace(
                 verdict,
@@ -244,12 +246,12 @@ def report_flavors(
     return report
 
 
-def _before(found: Assignment) -> Iterator[Mapping[Cell, int]]:
+def _before(assignment: Assignment) -> Iterator[Mapping[Cell, int]]:
     """Yields for each pod set the amounts per cell that the earlier pod sets of the workload would
     take."""
-    cells = {cell.fr: cell for cell in found.whole}
+    cells = {cell.fr: cell for cell in assignment.whole}
     taken: dict[Cell, int] = {}
-    for place in found.places:
+    for place in assignment.places:
         yield dict(taken)
         for resource, amount in place.amounts:
             cell = cells.get((place.flavors[resource], resource))
@@ -275,7 +277,7 @@ def _uncovered(
 
 
 def _verdict(
-    one: FlavorOffer,
+    offer: FlavorOffer,
     queue: Queue,
     workload: WorkloadInfo,
     search: Search,
@@ -285,13 +287,13 @@ def _verdict(
     rooms: list[Room] = []
     needs: list[QuotaNeed] = []
     victims: dict[WorkloadInfo, Victim] = {}
-    reason_of = {obstacle.resource: obstacle.reason for obstacle in one.obstacles}
+    reason_of = {obstacle.resource: obstacle.reason for obstacle in offer.obstacles}
     held = family_quota_of(workload)
-    for at, (resource, amount) in enumerate(one.amounts):
-        cell = one.option.cells[resource]
-        before = one.before.get(cell, 0)
+    for at, (resource, amount) in enumerate(offer.amounts):
+        cell = offer.option.cells[resource]
+        before = offer.before.get(cell, 0)
         wanted = plus(before, amount)
-        mode, level = one.rooms[at] if one.rooms else (FlavorAssignmentMode.NO_FIT, 0)
+        mode, level = offer.rooms[at] if offer.rooms else (FlavorAssignmentMode.NO_FIT, 0)
         free = max(0, available(cell))
         # For a variant the quota that its family holds is available too.
         had = min(wanted, held.reliable(cell)) if held is not None else 0
@@ -316,23 +318,25 @@ def _verdict(
                 going = search.victims({cell: wanted - had}, {cell.fr: None})
                 victims.update((victim.workload, victim) for victim in going)
     outcome = (
-        OUTCOMES[FlavorAssignmentMode(one.mode)] if one.rooms or not one.obstacles else "Ineligible"
+        OUTCOMES[FlavorAssignmentMode(offer.mode)]
+        if offer.rooms or not offer.obstacles
+        else "Ineligible"
     )
     if outcome != "Preempts":
         victims = {}
-    fits = one.mode == FlavorAssignmentMode.FIT and not closed
-    reason = one.obstacles[-1].reason if one.obstacles else ""
+    fits = offer.mode == FlavorAssignmentMode.FIT and not closed
+    reason = offer.obstacles[-1].reason if offer.obstacles else ""
     return (
         FlavorVerdict(
-            pod_set=one.pod_set,
-            flavor=one.option.flavor,
-            resources=tuple(resource for resource, _ in one.amounts),
+            pod_set=offer.pod_set,
+            flavor=offer.option.flavor,
+            resources=tuple(resource for resource, _ in offer.amounts),
             fits=fits,
             outcome=outcome if outcome == "Ineligible" or not closed else "NoFit",
-            level=one.level,
+            level=offer.level,
             reason=reason,
-            message=closed or _message(one, outcome, len(victims), queue, bounded),
-            shortfalls=tuple(shortfall(obstacle) for obstacle in one.obstacles),
+            message=closed or _message(offer, outcome, len(victims), queue, bounded),
+            shortfalls=tuple(shortfall(obstacle) for obstacle in offer.obstacles),
             rooms=tuple(rooms),
             victims=tuple(
                 preemption_victim_of(victim) for victim in list(victims.values())[:VICTIMS_MAX]
@@ -344,18 +348,18 @@ def _verdict(
 
 
 def _message(
-    one: FlavorOffer, outcome: str, victims: int, queue: Queue, bounded: _BoundedSearch
+    offer: FlavorOffer, outcome: str, victims: int, queue: Queue, bounded: _BoundedSearch
 ) -> str:
     """Returns the verdict on one flavor as a sentence with numbers."""
-    what = ", ".join(obstacle_message(obstacle) for obstacle in one.obstacles)
+    what = ", ".join(obstacle_message(obstacle) for obstacle in offer.obstacles)
     match outcome:
         case "Fits":
-            return "fits by borrowing from its cohort" if one.level else "fits"
+            return "fits by borrowing from its cohort" if offer.level else "fits"
         case "Preempts":
             others = "1 workload is" if victims == 1 else f"{victims} workloads are"
             return f"{what}; fits once {others} preempted"
         case "NoCandidates" if queue.plan is not None and queue.plan.policy is not NO_PREEMPTION:
-            if any(cell.fr in bounded.unsearched for cell in one.option.cells.values()):
+            if any(cell.fr in bounded.unsearched for cell in offer.option.cells.values()):
                 return f"{what}; not searched for victims, because too many workloads hold quota"
             return f"{what}; no workload can be preempted for it"
         case _:

@@ -66,12 +66,12 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
         count = queue.pending if selected is None else len(selected)
         total += count
         if len(rows) < limit and skip < count:
-            found = _listed(queue, selected, skip + limit - len(rows))
+            numbered = _listed(queue, selected, skip + limit - len(rows))
             rows += [
-                _row(state, queue, one, at, _refusal(state, one))
-                if not others or one.key[0] == namespace
-                else _row_of_another_namespace(queue, one, at)
-                for at, one in islice(found, skip, None)
+                _row(state, queue, workload, at, _refusal(state, workload))
+                if not others or workload.key[0] == namespace
+                else _row_of_another_namespace(queue, workload, at)
+                for at, workload in islice(numbered, skip, None)
             ]
         skip = max(0, skip - count)
     if not query.cluster_queue:
@@ -109,7 +109,8 @@ def all_pending(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | N
 
 def _queues_by_name(state: SchedulerState) -> list[Queue]:
     return sorted(
-        (one for one in state.queues.values() if one.node is not None), key=lambda one: one.name
+        (queue for queue in state.queues.values() if queue.node is not None),
+        key=lambda queue: queue.name,
     )
 
 
@@ -135,14 +136,14 @@ def _listed(
     """Yields the first ``limit`` selected workloads of the queue, each with its position in the
     queue."""
     if selected is not None and len(selected) < min(FEW, queue.live // 4):
-        for workload in nsmallest(limit, selected, key=lambda one: sort_key(queue, one)):
+        for workload in nsmallest(limit, selected, key=lambda workload: sort_key(queue, workload)):
             yield position_in(queue, workload), workload
         return
     numbered = enumerate(in_listed_order(queue), start=1)
     if selected is None:
         yield from islice(numbered, limit)
         return
-    yield from islice((one for one in numbered if one[1] in selected), limit)
+    yield from islice((place for place in numbered if place[1] in selected), limit)
 
 
 def _refusal(state: SchedulerState, workload: WorkloadInfo) -> Refusal | None:
@@ -189,7 +190,7 @@ def _row(
         message=message,
         created=workload.created_at,
         waiting_since=workload.queued_at if workload.queued_at != workload.created_at else None,
-        flavors=tuple(dict.fromkeys(one.flavor for one in tried if one.flavor)),
+        flavors=tuple(dict.fromkeys(shortfall.flavor for shortfall in tried if shortfall.flavor)),
         requests=_requests(workload),
     )
 
@@ -210,11 +211,11 @@ def _row_of_another_namespace(queue: Queue, workload: WorkloadInfo, position: in
 
 def _requests(workload: WorkloadInfo) -> dict[str, int]:
     """What all pods of the workload request, by resource."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for totals in workload.shape.totals if workload.shape is not None else ():
         for resource, much in totals:
-            found[resource] = min(found.get(resource, 0) + much, INT64_MAX)
-    return found
+            amounts[resource] = min(amounts.get(resource, 0) + much, INT64_MAX)
+    return amounts
 
 
 def _without_queue(
@@ -228,12 +229,12 @@ def _without_queue(
         if state.catalog.local_queue_activity(*key).reason in NO_CLUSTER_QUEUE:
             yield from sorted(
                 (
-                    one
-                    for one in workloads
-                    if one.competes
-                    and one.queue is None
-                    and one.charge is None
-                    and not one.is_variant
+                    workload
+                    for workload in workloads
+                    if workload.competes
+                    and workload.queue is None
+                    and workload.charge is None
+                    and not workload.is_variant
                 ),
                 key=age_key,
             )

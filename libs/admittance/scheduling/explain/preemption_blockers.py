@@ -96,11 +96,11 @@ def preemption_blockers(
         return
     budget.queues_left -= len(domain.queues)
     using = [
-        (cell.usage, one)
-        for one in domain.queues
-        if one is not need.queue
-        and one.node is not None
-        and (cell := one.node.cells.get(need.cell.fr)) is not None
+        (cell.usage, queue)
+        for queue in domain.queues
+        if queue is not need.queue
+        and queue.node is not None
+        and (cell := queue.node.cells.get(need.cell.fr)) is not None
         and cell.usage > 0
     ]
     if not using:
@@ -113,7 +113,7 @@ def preemption_blockers(
         )
         yield _blocker(need, "", "PolicyNever", reclaim, text, amount=amount)
         return
-    largest = nlargest(QUEUES_MAX, using, key=lambda one: (one[0], one[1].name))
+    largest = nlargest(QUEUES_MAX, using, key=lambda used_in: (used_in[0], used_in[1].name))
     for used, other in largest:
         rule = queue_protection_rule(state, need, other)
         if rule:

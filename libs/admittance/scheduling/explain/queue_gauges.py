@@ -114,7 +114,7 @@ Found = dict[str, dict[Labels, float]]
 def queue_gauges(state: SchedulerState) -> Found:
     """Returns the gauges of all queues and cohorts in the domains that this scheduler owns, by name
     and labels."""
-    found: Found = {name: {} for name in GAUGES}
+    gauges: Found = {name: {} for name in GAUGES}
     roots: dict[str, Node] = {}
     owned: dict[str, Queue] = {}
     for domain in tuple(state.domains.values()):
@@ -126,31 +126,31 @@ def queue_gauges(state: SchedulerState) -> Found:
                 owned[queue.name] = queue
                 root = node.root()
                 roots[root.name] = root
-    admitted = {name: _add_queue(found, state, queue) for name, queue in owned.items()}
+    admitted = {name: _add_queue(gauges, state, queue) for name, queue in owned.items()}
     for root in roots.values():
         if root.is_cohort:
-            _add_cohort(found, state, root, root.name, admitted)
+            _add_cohort(gauges, state, root, root.name, admitted)
     for key, local in tuple(state.catalog.local_queues.items()):
         if local.spec.cluster_queue in owned:
-            _add_local_queue(found, local_status_of(state, key))
+            _add_local_queue(gauges, local_status_of(state, key))
             place = (key[1], key[0], local.spec.cluster_queue)
             for why, count in _unadmitted_of_local(state.by_local_queue.get(key, ())).items():
-                found["local_queue_unadmitted_workloads"][*place, *why] = count
-    return found
+                gauges["local_queue_unadmitted_workloads"][*place, *why] = count
+    return gauges
 
 
-def _add_queue(found: Found, state: SchedulerState, queue: Queue) -> int:
+def _add_queue(gauges: Found, state: SchedulerState, queue: Queue) -> int:
     """Adds the gauges of the ClusterQueue to ``found``; returns how many workloads are admitted in
     the ClusterQueue."""
     status = status_of(state, queue)
     name = queue.name
     active, inadmissible = _split(status)
-    found["pending_workloads"][name, "active"] = active
-    found["pending_workloads"][name, "inadmissible"] = inadmissible
-    found["reserving_active_workloads"][(name,)] = status.reserving
-    found["admitted_active_workloads"][(name,)] = status.admitted
+    gauges["pending_workloads"][name, "active"] = active
+    gauges["pending_workloads"][name, "inadmissible"] = inadmissible
+    gauges["reserving_active_workloads"][(name,)] = status.reserving
+    gauges["admitted_active_workloads"][(name,)] = status.admitted
     for (reason, cause), count in _unadmitted(queue).items():
-        found["unadmitted_workloads"][name, reason, cause] = count
+        gauges["unadmitted_workloads"][name, reason, cause] = count
     is_now = (
         "active"
         if status.active
@@ -158,52 +158,52 @@ def _add_queue(found: Found, state: SchedulerState, queue: Queue) -> int:
         if status.reason == reasons.TERMINATING
         else "pending"
     )
-    for one in ("pending", "active", "terminating"):
-        found["cluster_queue_status"][name, one] = int(one == is_now)
+    for known in ("pending", "active", "terminating"):
+        gauges["cluster_queue_status"][name, known] = int(known == is_now)
     node = queue.node
     if node is None:
         return status.admitted
     cohort = status.cohort
     root = node.root()
-    found["cluster_queue_info"][name, cohort, root.name if root.is_cohort else ""] = 1
+    gauges["cluster_queue_info"][name, cohort, root.name if root.is_cohort else ""] = 1
     if status.weighted_share is not None:
-        found["cluster_queue_weighted_share"][name, cohort] = status.weighted_share
+        gauges["cluster_queue_weighted_share"][name, cohort] = status.weighted_share
     for usage in status.usage:
         flavor, resource = usage.flavor, usage.resource
         labels = (cohort, name, flavor, resource)
-        found["cluster_queue_nominal_quota"][labels] = _amount(resource, usage.nominal)
-        found["cluster_queue_resource_reservation"][labels] = _amount(resource, usage.reserved)
-        found["cluster_queue_resource_usage"][labels] = _amount(resource, usage.admitted)
+        gauges["cluster_queue_nominal_quota"][labels] = _amount(resource, usage.nominal)
+        gauges["cluster_queue_resource_reservation"][labels] = _amount(resource, usage.reserved)
+        gauges["cluster_queue_resource_usage"][labels] = _amount(resource, usage.admitted)
         cell = node.cells.get((flavor, resource))
         if cell is not None:
-            found["cluster_queue_borrowing_limit"][labels] = _amount(resource, cell.borrow)
-            found["cluster_queue_lending_limit"][labels] = _amount(resource, cell.lend)
+            gauges["cluster_queue_borrowing_limit"][labels] = _amount(resource, cell.borrow)
+            gauges["cluster_queue_lending_limit"][labels] = _amount(resource, cell.lend)
     for resource, amount in _requested(queue).items():
-        found["cluster_queue_resource_pending"][name, resource] = _amount(resource, amount)
+        gauges["cluster_queue_resource_pending"][name, resource] = _amount(resource, amount)
     return status.admitted
 
 
-def _add_local_queue(found: Found, status: QueueStatus) -> None:
+def _add_local_queue(gauges: Found, status: QueueStatus) -> None:
     key = (status.name, status.namespace)
     active, inadmissible = _split(status)
-    found["local_queue_pending_workloads"][*key, "active"] = active
-    found["local_queue_pending_workloads"][*key, "inadmissible"] = inadmissible
-    found["local_queue_reserving_active_workloads"][key] = status.reserving
-    found["local_queue_admitted_active_workloads"][key] = status.admitted
+    gauges["local_queue_pending_workloads"][*key, "active"] = active
+    gauges["local_queue_pending_workloads"][*key, "inadmissible"] = inadmissible
+    gauges["local_queue_reserving_active_workloads"][key] = status.reserving
+    gauges["local_queue_admitted_active_workloads"][key] = status.admitted
     for value in (True, False):
-        found["local_queue_status"][*key, str(value)] = int(status.active is value)
+        gauges["local_queue_status"][*key, str(value)] = int(status.active is value)
     for usage in status.usage:
         labels = (*key, usage.flavor, usage.resource)
         reserved, admitted = usage.reserved, usage.admitted
-        found["local_queue_resource_reservation"][labels] = _amount(usage.resource, reserved)
-        found["local_queue_resource_usage"][labels] = _amount(usage.resource, admitted)
+        gauges["local_queue_resource_reservation"][labels] = _amount(usage.resource, reserved)
+        gauges["local_queue_resource_usage"][labels] = _amount(usage.resource, admitted)
     if status.used is not None:
         usage_now = inf if status.used.value is None else status.used.value
-        found["local_queue_admission_fair_sharing_usage"][*key, status.cluster_queue] = usage_now
+        gauges["local_queue_admission_fair_sharing_usage"][*key, status.cluster_queue] = usage_now
 
 
 def _add_cohort(
-    found: Found, state: SchedulerState, node: Node, root: str, admitted: Mapping[str, int]
+    gauges: Found, state: SchedulerState, node: Node, root: str, admitted: Mapping[str, int]
 ) -> tuple[int, dict[FlavorResource, int]]:
     """Adds the gauges of the cohort and of all cohorts below it to ``found``; returns the number of
     admitted workloads and the reserved quota in the cohort's subtree."""
@@ -215,20 +215,20 @@ def _add_cohort(
         for fr, cell in tuple(member.cells.items()):
             reserved[fr] = reserved.get(fr, 0) + cell.usage
     for below in tuple(node.cohorts.values()):
-        count, amounts = _add_cohort(found, state, below, root, admitted)
+        count, amounts = _add_cohort(gauges, state, below, root, admitted)
         running += count
         for fr, amount in amounts.items():
             reserved[fr] = reserved.get(fr, 0) + amount
     parent = node.parent
-    found["cohort_info"][name, parent.name if parent is not None else "", root] = 1
-    found["cohort_subtree_admitted_active_workloads"][(name,)] = running
+    gauges["cohort_info"][name, parent.name if parent is not None else "", root] = 1
+    gauges["cohort_subtree_admitted_active_workloads"][(name,)] = running
     if state.config.fair_sharing is not None:
-        found["cohort_weighted_share"][(name,)] = share_of(node).shown
+        gauges["cohort_weighted_share"][(name,)] = share_of(node).shown
     for fr, cell in tuple(node.cells.items()):
         if cell.is_listed or reserved.get(fr):
             labels = (name, *fr)
-            found["cohort_subtree_quota"][labels] = _amount(fr[1], cell.subtree)
-            found["cohort_subtree_resource_reservations"][labels] = _amount(
+            gauges["cohort_subtree_quota"][labels] = _amount(fr[1], cell.subtree)
+            gauges["cohort_subtree_resource_reservations"][labels] = _amount(
                 fr[1], reserved.get(fr, 0)
             )
     return running, reserved
@@ -243,11 +243,11 @@ def _split(status: QueueStatus) -> tuple[int, int]:
 def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
     """Counts the workloads of the ClusterQueue that are not admitted, by the reason and the
     underlying cause in the labels of Kueue's metrics. A family counts as one workload."""
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
 
     def add(reason: str, cause: str, count: int) -> None:
         if count:
-            found[reason, cause] = found.get((reason, cause), 0) + count
+            counts[reason, cause] = counts.get((reason, cause), 0) + count
 
     for cls in tuple(queue.classes.values()):
         if cls.is_of_variants:
@@ -264,38 +264,40 @@ def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
             add(reasons.NO_RESERVATION, workload.status_reason, 1)
     for entry in tuple(queue.parents):
         add(reasons.NO_RESERVATION, entry[4].status_reason, 1)
-    checked = sum(one.family is None and one.state not in RUNS for one in tuple(queue.holding))
+    checked = sum(
+        workload.family is None and workload.state not in RUNS for workload in tuple(queue.holding)
+    )
     add(reasons.UNSATISFIED_CHECKS, "", checked)
-    return found
+    return counts
 
 
 def _unadmitted_of_local(workloads: Iterable[WorkloadInfo]) -> dict[tuple[str, str], int]:
     """Counts the workloads of a LocalQueue that are not admitted, as `_unadmitted` counts the
     workloads of a ClusterQueue."""
-    found: dict[tuple[str, str], int] = {}
-    for one in tuple(workloads):
-        if one.charge is not None:
-            if one.family is not None or one.state in RUNS:
+    counts: dict[tuple[str, str], int] = {}
+    for workload in tuple(workloads):
+        if workload.charge is not None:
+            if workload.family is not None or workload.state in RUNS:
                 continue
             why = (reasons.UNSATISFIED_CHECKS, "")
-        elif one.queue is None or one.is_variant:
+        elif workload.queue is None or workload.is_variant:
             continue
         else:
-            in_flight = one.cls is not None and one.reason_group is None
-            why = (reasons.NO_RESERVATION, "" if in_flight else one.status_reason)
-        found[why] = found.get(why, 0) + 1
-    return found
+            in_flight = workload.cls is not None and workload.reason_group is None
+            why = (reasons.NO_RESERVATION, "" if in_flight else workload.status_reason)
+        counts[why] = counts.get(why, 0) + 1
+    return counts
 
 
 def _requested(queue: Queue) -> dict[str, int]:
     """Returns what the pending workloads of the queue request in all, by resource. A family of
     variants counts once, with the requests of its parent."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
 
     def add(shape: RequestShape | None, count: int) -> None:
         for totals in shape.totals if shape is not None else ():
             for resource, amount in totals:
-                found[resource] = found.get(resource, 0) + amount * count
+                amounts[resource] = amounts.get(resource, 0) + amount * count
 
     for cls in tuple(queue.classes.values()):
         first = cls.first()
@@ -306,7 +308,7 @@ def _requested(queue: Queue) -> dict[str, int]:
             add(workload.shape, 1)
     for entry in tuple(queue.parents):
         add(entry[4].shape, 1)
-    return found
+    return amounts
 
 
 def _amount(resource: str, amount: int | None) -> float:

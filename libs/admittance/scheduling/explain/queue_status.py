@@ -48,9 +48,9 @@ def is_parked(workload: WorkloadInfo) -> bool:
     if workload.is_parent and workload.family is not None:
         # Stop at the first variant that is not parked, because this loop runs for every parent.
         waiting = False
-        for one in tuple(workload.family.variants):
-            if one.queue is not None:
-                if not is_parked(one):
+        for variant in tuple(workload.family.variants):
+            if variant.queue is not None:
+                if not is_parked(variant):
                     return False
                 waiting = True
         return waiting
@@ -63,9 +63,9 @@ def parked_by_key(state: SchedulerState) -> dict[Key, bool]:
     """Returns the pending workloads that have a ClusterQueue, each with whether it is parked; of a
     family only the parent."""
     return {
-        one.key: is_parked(one)
-        for one in state.workloads.values()
-        if one.queue is not None and not one.is_variant
+        workload.key: is_parked(workload)
+        for workload in state.workloads.values()
+        if workload.queue is not None and not workload.is_variant
     }
 
 
@@ -142,7 +142,7 @@ def _parked(queue: Queue) -> int:
     if not queue.variants and not queue.parents:
         return sum(cls.live for cls in tuple(queue.parked_classes)) + len(queue.parked_workloads)
     regular = sum(cls.live for cls in tuple(queue.parked_classes) if not cls.is_of_variants)
-    apart = sum(one.family is None for one in tuple(queue.parked_workloads))
+    apart = sum(workload.family is None for workload in tuple(queue.parked_workloads))
     return regular + apart + sum(is_parked(entry[4]) for entry in tuple(queue.parents))
 
 
@@ -151,7 +151,7 @@ def _reserving(queue: Queue) -> int:
     from its admission on, because its parent is pending before."""
     if queue.rules is None:
         return len(queue.holding)
-    return sum(_stands_for_itself(one) for one in tuple(queue.holding))
+    return sum(_stands_for_itself(workload) for workload in tuple(queue.holding))
 
 
 def _stands_for_itself(workload: WorkloadInfo) -> bool:
@@ -223,13 +223,13 @@ def _of_cohort(state: SchedulerState, name: str) -> QueuesReply:
         return QueuesReply(error=f"cohort {name} does not exist: no object names it")
     root = node.root()
     going = promised_workloads(
-        state.queues[one.name] for one in root.queues() if one.name in state.queues
+        state.queues[member.name] for member in root.queues() if member.name in state.queues
     )
     free: dict[Cell, int] = {}
     if going:
         # Quota that is only held for a promised workload does not count as used, but it is not
         # available either.
-        free = {cell: available(cell) for one in _nodes(root) for cell in one.cells.values()}
+        free = {cell: available(cell) for node in _nodes(root) for cell in node.cells.values()}
     with WithoutUsage(going):
         return QueuesReply(tree=tuple(_walk(state, root, 0, free)))
 
@@ -298,9 +298,9 @@ def promised_workloads(queues: Iterable[Queue]) -> list[WorkloadInfo]:
     """Returns the workloads of the given queues for which quota is only held until the job of a
     sibling has stopped. Looks at every workload with quota in queues with families."""
     return [
-        one
+        workload
         for queue in queues
         if queue.rules is not None
-        for one in queue.holding
-        if is_promised(one)
+        for workload in queue.holding
+        if is_promised(workload)
     ]

@@ -103,7 +103,7 @@ def of_victims(waits_for: Iterable[PreemptionVictim], outlook: Outlook) -> Itera
     """Yields a phrase for each workload that has to stop before the pending workload can start."""
     going = list(waits_for)
     if going:
-        names = first_names([f"{one.namespace}/{one.name}" for one in going], NAMED_MAX)
+        names = first_names([f"{victim.namespace}/{victim.name}" for victim in going], NAMED_MAX)
         yield f"stop of {names}, which {'is' if len(going) == 1 else 'are'} being preempted for it"
     elif outlook.outcome == "Preempts":
         count = len(outlook.victims) + outlook.victims_left_out
@@ -178,17 +178,18 @@ def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence
     if limited:
         text += f" with borrowingLimit {render(resource, node.cells[cell.fr].borrow or 0)}"
     below = [
-        f"{one.namespace}/{one.name}"
-        for one in held_by
-        if (one.flavor, one.resource) == cell.fr and _is_in(state, one.cluster_queue, node, cell.fr)
+        f"{holder.namespace}/{holder.name}"
+        for holder in held_by
+        if (holder.flavor, holder.resource) == cell.fr
+        and _is_in(state, holder.cluster_queue, node, cell.fr)
     ]
     return f"{text} (held by {first_names(below, HOLDERS_NAMED_MAX)})" if below else text
 
 
 def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource) -> bool:
     """Whether the ClusterQueue is the node of the cohort tree, or is below that node."""
-    found = state.queues.get(queue)
-    cell = found.node.cells.get(fr) if found is not None and found.node is not None else None
+    known = state.queues.get(queue)
+    cell = known.node.cells.get(fr) if known is not None and known.node is not None else None
     while cell is not None and cell.node is not node:
         cell = cell.parent
     return cell is not None

@@ -82,9 +82,9 @@ def candidates_in_cohort(
             other = queues.get(node.name)
             if other is None or not other.activity.active:
                 continue
-            found = candidates_of(other, policy.reclaim, preemptor, contested, gone)
-            if found:
-                yield QueueCandidates(other, cohort, owed, found)
+            candidates = candidates_of(other, policy.reclaim, preemptor, contested, gone)
+            if candidates:
+                yield QueueCandidates(other, cohort, owed, candidates)
         below = cohort
 
 
@@ -117,10 +117,10 @@ def candidate_lists(
     others: list[CandidateEntry] = []
     commons: dict[Queue, Node] = {}
     by_usage = False
-    for other, cohort, owed, found in offered:
+    for other, cohort, owed, ranked in offered:
         by_usage = by_usage or other.lanes is not None
         commons[other] = cohort
-        (entitled if owed else others).extend(found)
+        (entitled if owed else others).extend(ranked)
     if len(commons) > 1:
         for candidates in (entitled, others):
             candidates.sort()
@@ -148,10 +148,10 @@ def highest_usage_first(candidates: list[CandidateEntry]) -> None:
         held = entry[4].charge
         if held is not None and held.queue.lanes is not None:
             places.setdefault(held.queue, []).append(at)
-    for queue, found in places.items():
+    for queue, places_of_queue in places.items():
         assert queue.lanes is not None
-        of = [candidates[at] for at in found]
-        for at, entry in zip(found, queue.lanes.used_most_first(of), strict=True):
+        of = [candidates[at] for at in places_of_queue]
+        for at, entry in zip(places_of_queue, queue.lanes.used_most_first(of), strict=True):
             candidates[at] = entry
 
 
@@ -196,10 +196,10 @@ def candidates_of(
         return []
     cells = queue.node.cells
     wanted = tuple([cell for fr in contested if (cell := cells.get(fr)) is not None])
-    found = _preemptible(_holders(queue, wanted), policy, preemptor)
+    candidates = _preemptible(_holders(queue, wanted), policy, preemptor)
     if gone:
-        found = [entry for entry in found if entry[4] not in gone]
-    return found if queue.lanes is None else queue.lanes.used_most_first(found)
+        candidates = [entry for entry in candidates if entry[4] not in gone]
+    return candidates if queue.lanes is None else queue.lanes.used_most_first(candidates)
 
 
 def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
@@ -212,7 +212,7 @@ def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
     if len(wanted) == 1:
         # A workload's charge has at most one amount for each cell, so no workload is found twice.
         only = wanted[0]
-        found = [
+        holders = [
             entry
             for entry in queue.candidates
             for charge in (entry[4].charge,)
@@ -221,10 +221,10 @@ def _holders(queue: Queue, wanted: tuple[Cell, ...]) -> list[CandidateEntry]:
             if cell is only
         ]
     else:
-        found = [entry for entry in queue.candidates if _holds_any(entry[4].charge, wanted)]
+        holders = [entry for entry in queue.candidates if _holds_any(entry[4].charge, wanted)]
     if domain is not None:
-        queue.candidate_cache = CandidateCache(domain, version, wanted, found)
-    return found
+        queue.candidate_cache = CandidateCache(domain, version, wanted, holders)
+    return holders
 
 
 def _preemptible(

@@ -156,8 +156,8 @@ class _Search:
                             del lack[cell.fr]
                 if not lack and fits(need, borrowing=borrowing):
                     return taken
-        for one in taken:
-            restore_victim(one)
+        for removed in taken:
+            restore_victim(removed)
         return []
 
     def fit_within_nominal(
@@ -175,21 +175,21 @@ class _Search:
         taken: list[RemovedVictim] = []
         if not own:
             return taken
-        for one in own:
-            remove_victim(one)
+        for victim in own:
+            remove_victim(victim)
         others = self._others(ordered)
 
         def has_room() -> bool:
             while not fits(need, borrowing=False):
-                found = next(others, None)
-                if found is None:
+                removed = next(others, None)
+                if removed is None:
                     return False
-                taken.append(found)
+                taken.append(removed)
             return True
 
         if not has_room():
-            for one in (*taken, *own):
-                restore_victim(one)
+            for victim in (*taken, *own):
+                restore_victim(victim)
             return []
         # Try to restore the usage of each victim of the preemptor's own queue, and remove further
         # candidates of other queues for it if needed.

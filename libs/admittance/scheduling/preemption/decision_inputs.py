@@ -21,11 +21,11 @@ def taken_quota(assignment: Assignment) -> tuple[Taken, ...]:
     """Returns the quota that an assignment takes, per flavor and resource; for a variant only what
     exceeds the quota that its family holds already. Must be called before the scheduler charges the
     workload for the assignment."""
-    found: list[Taken] = []
+    taken: list[Taken] = []
     for cell, amount in assignment.added_usage().items():
         over = cell.usage + amount - cell.nominal
         flavor, resource = cell.fr
-        found.append(
+        taken.append(
             Taken(
                 flavor=flavor,
                 resource=resource,
@@ -34,7 +34,7 @@ def taken_quota(assignment: Assignment) -> tuple[Taken, ...]:
                 borrowed=over if over > 0 else 0,
             )
         )
-    return tuple(found)
+    return tuple(taken)
 
 
 def waited_seconds(workload: WorkloadInfo, now: datetime) -> int:
@@ -47,14 +47,14 @@ def missing_flavors(assignment: Assignment) -> tuple[Taken, ...]:
     stopped."""
     return tuple(
         {
-            (one.flavor, one.resource): Taken(
-                flavor=one.flavor,
-                resource=one.resource,
-                amount=plus(one.taken, one.requested),
-                available=one.available,
+            (obstacle.flavor, obstacle.resource): Taken(
+                flavor=obstacle.flavor,
+                resource=obstacle.resource,
+                amount=plus(obstacle.taken, obstacle.requested),
+                available=obstacle.available,
             )
-            for one in assignment.obstacles
-            if (one.flavor, one.resource) in assignment.contested
+            for obstacle in assignment.obstacles
+            if (obstacle.flavor, obstacle.resource) in assignment.contested
         }.values()
     )
 

@@ -47,15 +47,15 @@ def search(
 ) -> list[Victim]:
     """Returns the victims that the preemptor needs and that fair sharing allows; empty: no victims
     make enough room. ``gone``: workloads that must not be victims."""
-    found = _candidates(queues, queue, preemptor, contested, gone)
-    candidates = [entry for entries in found.values() for entry in entries]
+    by_queue = _candidates(queues, queue, preemptor, contested, gone)
+    candidates = [entry for entries in by_queue.values() for entry in entries]
     short = shortfalls(need)
     if not candidates or not can_free(candidates, short):
         return []
     held = family_quota_of(preemptor)
     attempt = _Search(queue, need, contested, short, held)
     attempt.add()
-    done = attempt.by_strategy(found, strategies[0])
+    done = attempt.by_strategy(by_queue, strategies[0])
     if not done and len(strategies) > 1:
         done = attempt.by_initial_share()
     attempt.subtract()
@@ -76,10 +76,10 @@ def _candidates(
     """Returns the workloads of each queue that the policies allow to preempt, in order."""
     plan, node = queue.plan, queue.node
     assert plan is not None and node is not None
-    found: dict[Node, list[CandidateEntry]] = {}
+    by_queue: dict[Node, list[CandidateEntry]] = {}
     own = candidates_of(queue, plan.policy.within, preemptor, contested, gone)
     if own:
-        found[node] = leaving_first(own)
+        by_queue[node] = leaving_first(own)
     if node.parent is not None and plan.policy.reclaim != "Never":
         for other_node in node.root().queues():
             if other_node is node or not is_over_any(other_node, contested):
@@ -88,8 +88,8 @@ def _candidates(
             if other is not None and other.activity.active:
                 given = candidates_of(other, plan.policy.reclaim, preemptor, contested, gone)
                 if given:
-                    found[other_node] = leaving_first(given)
-    return found
+                    by_queue[other_node] = leaving_first(given)
+    return by_queue
 
 
 class _Search:
@@ -134,10 +134,10 @@ class _Search:
 
     def share(self, node: Node) -> Share:
         """The present share of the node, from a cache."""
-        found = self.shares.get(node)
-        if found is None:
-            found = self.shares[node] = share_of(node)
-        return found
+        share = self.shares.get(node)
+        if share is None:
+            share = self.shares[node] = share_of(node)
+        return share
 
     def _take(
         self, entry: CandidateEntry, node: Node, reason: str, why: Shares | None = None
@@ -246,11 +246,11 @@ class _Search:
         return False
 
 
-def almost_common(one: Node, other: Node) -> tuple[Node, Node]:
+def almost_common(mine: Node, other: Node) -> tuple[Node, Node]:
     """Returns two children of the lowest cohort above both queues: the child that is or contains
     the queue ``one``, and the child that is or contains the queue ``other``."""
     ways: dict[Node, Node] = {}
-    here = one
+    here = mine
     while here.parent is not None:
         ways[here.parent] = here
         here = here.parent
@@ -317,9 +317,9 @@ class Targets:
         if root not in self._below:
             return
         self._fill(root)
-        while (found := self._next(root)) is not None:
-            yield found
-            self._renew(found)
+        while (node := self._next(root)) is not None:
+            yield node
+            self._renew(node)
 
     def has(self, node: Node) -> bool:
         """Whether the queue has candidates for preemption left in this search."""

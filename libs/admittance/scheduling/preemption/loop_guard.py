@@ -51,20 +51,20 @@ class LoopGuard:
         (): the victim was deleted."""
         if counts == victim.preemptions:
             return
-        for one in victim.preemptions:
-            pairs = self._taken.get(one.by_uid)
+        for count in victim.preemptions:
+            pairs = self._taken.get(count.by_uid)
             if pairs is not None and pairs.pop(victim, None) is not None and not pairs:
-                del self._taken[one.by_uid]
+                del self._taken[count.by_uid]
         victim.preemptions = counts
-        for one in counts:
-            self._taken.setdefault(one.by_uid, {})[victim] = one
+        for count in counts:
+            self._taken.setdefault(count.by_uid, {})[victim] = count
         if not counts:
             self._state.loop_guarded.pop(victim, None)
 
     def times(self, preemptor: WorkloadInfo, victim: WorkloadInfo) -> int:
         """Returns how often the preemptor has preempted the victim, including the preemption that
         is considered now."""
-        return 1 + sum(one.count for one in victim.preemptions if one.by_uid == preemptor.uid)
+        return 1 + sum(count.count for count in victim.preemptions if count.by_uid == preemptor.uid)
 
     def with_consequence(self, preemptor: WorkloadInfo, victim: Victim, message: str) -> str:
         """Returns the message of a preemption. If preemptor and victim are in a loop, the message
@@ -129,10 +129,10 @@ class LoopGuard:
         spared = self.forbidden_victims(preemptor)
         if not spared:
             return False
-        counts = [self._taken[preemptor.uid][one] for one in spared]
+        counts = [self._taken[preemptor.uid][victim] for victim in spared]
         for count in counts:
             heappush(self._state.timers, (self._until(count), preemptor.key))
-        names = ", ".join(sorted("/".join(one.key) for one in spared))
+        names = ", ".join(sorted("/".join(victim.key) for victim in spared))
         most = max(count.count for count in counts)
         until = min(self._until(count) for count in counts)
         message = (
@@ -145,7 +145,9 @@ class LoopGuard:
     def requeue_waiting(self, now: datetime) -> None:
         """Requeues the victims that waited until the preemptor was tried. Must be called after the
         preemptor was tried."""
-        for victim in [one for one in self._state.loop_guarded if self.why_waiting(one) is None]:
+        for victim in [
+            victim for victim in self._state.loop_guarded if self.why_waiting(victim) is None
+        ]:
             del self._state.loop_guarded[victim]
             if (
                 victim.inadmissible is not None
@@ -200,10 +202,10 @@ def repeated_preemptions(
     if isinstance(decision, Preempted) and decision.times >= rule.times:
         yield f"{decision.namespace}/{decision.name}", decision.by, decision.times
     elif isinstance(decision, Assigned):
-        for one in decision.preempts:
-            if one.times >= rule.times:
+        for giver in decision.preempts:
+            if giver.times >= rule.times:
                 by = f"{decision.namespace}/{decision.name}"
-                yield f"{one.namespace}/{one.name}", by, one.times
+                yield f"{giver.namespace}/{giver.name}", by, giver.times
 
 
 def _domain_of(workload: WorkloadInfo) -> Domain | None:

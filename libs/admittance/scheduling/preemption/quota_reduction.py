@@ -97,25 +97,25 @@ def workloads_to_revoke(state: SchedulerState, domain: Domain) -> list[Revocatio
         return []
     root = queues[0].node.root()
     out: list[WorkloadInfo] = []
-    found: list[Revocation] = []
+    revocations: list[Revocation] = []
     for queue in queues:
         for revocation in _without_flavor(state, queue):
-            found.append(revocation)
+            revocations.append(revocation)
             out.append(revocation.workload)
     overloads: dict[tuple[CellNode, FlavorResource], Overload] = {
-        (one.node, one.fr): one for one in overloaded_nodes(root)
+        (overload.node, overload.fr): overload for overload in overloaded_nodes(root)
     }
     if not overloads:
-        return found
-    out += [one for queue in queues for one in queue.holding if one.is_leaving]
+        return revocations
+    out += [workload for queue in queues for workload in queue.holding if workload.is_leaving]
     with WithoutUsage(out):
         taken = _make_fit(state, queues, set(out))
         for workload, _ in taken:
             restore_usage(workload)
     for workload, cell in taken:
         state.at_work = REVOKE, workload
-        found.append(_revocation(workload, overloads, cell))
-    return found
+        revocations.append(_revocation(workload, overloads, cell))
+    return revocations
 
 
 # Flavors. -----------------------------------------------------------------------------------
@@ -216,7 +216,9 @@ def _exceeds(
     state."""
     if workload.pending_preemption is None:
         return exceeded_cell(workload, only_borrowing=only_borrowing)
-    going = [one for one in charging.outstanding_victims(state, workload) if one not in away]
+    going = [
+        victim for victim in charging.outstanding_victims(state, workload) if victim not in away
+    ]
     with WithoutUsage(going):
         return exceeded_cell(workload, only_borrowing=only_borrowing)
 
@@ -260,12 +262,12 @@ def _make_fit(
                 admitted.append(workload)
         if queue.rules is not None:
             reserved += [
-                one
-                for one in queue.holding
-                if one.state == PROMISED
-                and not one.in_flight
-                and not is_set_aside(one)
-                and not flavors_not_offered(one)
+                workload
+                for workload in queue.holding
+                if workload.state == PROMISED
+                and not workload.in_flight
+                and not is_set_aside(workload)
+                and not flavors_not_offered(workload)
             ]
     reserved.sort(key=_rank)
     admitted.sort(key=_rank)
@@ -281,8 +283,13 @@ def _make_fit(
             going = [workload]
             cell = _exceeds(state, workload, away, only_borrowing=only_borrowing)
             if cell is None and workload.family_quota is not None:
-                fellows = [one for one in kept if one.family_quota is workload.family_quota]
-                fellows = [one for one in fellows if one is not workload and one not in gone]
+                fellows = [
+                    sibling
+                    for sibling in kept
+                    if sibling.family_quota is workload.family_quota
+                    and sibling is not workload
+                    and sibling not in gone
+                ]
                 cell = _exceed_together(
                     state, workload, fellows, away, only_borrowing=only_borrowing
                 )
@@ -290,11 +297,11 @@ def _make_fit(
                 kept[workload] = None
             if cell is None:
                 continue
-            for one in going:
-                remove_usage(one)
-                taken.append((one, cell))
-                gone.add(one)
-                away.add(one)
+            for gone_now in going:
+                remove_usage(gone_now)
+                taken.append((gone_now, cell))
+                gone.add(gone_now)
+                away.add(gone_now)
     # Restore, in reverse order, removed workloads that fit into quota together with the workloads
     # that stay.
     for index in range(len(taken) - 2, -1, -1):
@@ -320,15 +327,15 @@ def _revocation(
     workload: WorkloadInfo, overloads: dict[tuple[CellNode, FlavorResource], Overload], cell: Cell
 ) -> Revocation:
     assert workload.charge is not None
-    held = sum(amount for one, amount in workload.charge.cells if one.fr == cell.fr)
-    found = overloads.get((cell.node, cell.fr))
-    if found is None:
-        found = Overload(cell.node, cell.fr, limit_of(cell) or 0, cell.usage)
-    flavor, resource = found.fr
-    kind = "cohort" if found.node.is_cohort else "ClusterQueue"
+    held = sum(amount for held_cell, amount in workload.charge.cells if held_cell.fr == cell.fr)
+    overload = overloads.get((cell.node, cell.fr))
+    if overload is None:
+        overload = Overload(cell.node, cell.fr, limit_of(cell) or 0, cell.usage)
+    flavor, resource = overload.fr
+    kind = "cohort" if overload.node.is_cohort else "ClusterQueue"
     message = (
-        f"{resource} in flavor {flavor}: {kind} {found.node.name} may use "
-        f"{render(resource, found.limit)}, and {render(resource, found.usage)} are reserved; "
+        f"{resource} in flavor {flavor}: {kind} {overload.node.name} may use "
+        f"{render(resource, overload.limit)}, and {render(resource, overload.usage)} are reserved; "
         f"{render(resource, held)} of it by this workload"
     )
     short = Shortfall(
@@ -336,7 +343,7 @@ def _revocation(
         flavor=flavor,
         resource=resource,
         requested=held,
-        available=max(0, held - (found.usage - found.limit)),
+        available=max(0, held - (overload.usage - overload.limit)),
         reason=reasons.QUOTA_CHANGED,
         message=message,
     )

@@ -117,8 +117,8 @@ def fill_back(taken: list[RemovedVictim], need: Need, *, borrowing: bool) -> lis
                 index -= 1
             else:
                 many //= 2
-    for one in taken:
-        restore_victim(one)
+    for removed in taken:
+        restore_victim(removed)
     return [victim for victim, _ in taken]
 
 

@@ -201,7 +201,10 @@ def shared_by_plans(
     if not both:
         return _Cover(planners, loads).given()
     if len(both) > MOST_BOTH:
-        ways = {one: {other: min(held[one], held[other]) for other in enemies[one]} for one in held}
+        ways = {
+            member: {other: min(held[member], held[other]) for other in enemies[member]}
+            for member in held
+        }
         return most_given(held, held, ways) // 2
     most = 0
     for staying in chain.from_iterable(combinations(both, n) for n in range(len(both) + 1)):

@@ -113,9 +113,9 @@ class FamilyTransition:
     def running(self) -> list[StoredWorkload]:
         """The variants of the family that are admitted and not evicted."""
         return [
-            one
-            for one in self.variants.values()
-            if is_true(one, Type.ADMITTED) and not is_true(one, Type.EVICTED)
+            variant
+            for variant in self.variants.values()
+            if is_true(variant, Type.ADMITTED) and not is_true(variant, Type.EVICTED)
         ]
 
     def desired(self) -> dict[str, DesiredState]:
@@ -123,7 +123,7 @@ class FamilyTransition:
         if self.parent is None or head(self.parent).role != PARENT:
             return {}
         if self._desired is None:
-            states = [variant_state(one) for one in self.variants.values()]
+            states = [variant_state(variant) for variant in self.variants.values()]
             self._desired = desired_variants(
                 parent_state(self.parent), states, self._rules, self.now
             )
@@ -155,7 +155,7 @@ class FamilyTransition:
         before = self._outboxes.setdefault(name, [])
         for entry in outbox:
             if entry.what in QUIET:
-                before[:] = [one for one in before if one.what not in QUIET]
+                before[:] = [kept for kept in before if kept.what not in QUIET]
             before.append(entry)
 
     def keep(self, workload: StoredWorkload, *outbox: OutboxEntry) -> None:
@@ -166,7 +166,7 @@ class FamilyTransition:
         """Removes the member's outbox entries for users, because they are no longer true."""
         said = self._outboxes.get(name)
         if said is not None:
-            said[:] = [one for one in said if one.what not in QUIET]
+            said[:] = [kept for kept in said if kept.what not in QUIET]
 
     def touched(self, name: str) -> bool:
         """Whether the fact has changed the member ``name`` so far."""
@@ -180,10 +180,11 @@ class FamilyTransition:
         """Returns all changes of the transition. ``own``: the first change of the member ``name``,
         which the fact names."""
         changes = {
-            one: Change(
-                self.parent if one == self.parent_name else self.variants.get(one), tuple(said)
+            member: Change(
+                self.parent if member == self.parent_name else self.variants.get(member),
+                tuple(said),
             )
-            for one, said in self._outboxes.items()
+            for member, said in self._outboxes.items()
         }
         mine = changes.pop(name, None)
         if mine is not None:

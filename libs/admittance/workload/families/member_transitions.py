@@ -224,9 +224,9 @@ def _ungated(family: FamilyTransition, variant: StoredWorkload) -> Change:
         return ignored(variant, reasons.GATE_HELD, f"only {kept_by} may preempt now")
     others = tuple(gate for gate in gates if gate.name != FAMILY_GATE)
     opened = GatePosition(name=FAMILY_GATE, position="Open", last_transition_time=family.now)
-    for one in list(family.variants.values()):
-        if gate_of(one).position == "Open":
-            family.keep(with_status(one, preemption_gates=with_closed_gate(one)))
+    for other in list(family.variants.values()):
+        if gate_of(other).position == "Open":
+            family.keep(with_status(other, preemption_gates=with_closed_gate(other)))
     holder = GateHolder(holder=variant.metadata.name, since=family.now)
     family.keep(with_status(family.existing_parent(), preemption_gate=holder))
     return applied(with_status(variant, preemption_gates=(*others, opened)))

@@ -144,7 +144,7 @@ def _may_use(variant: StoredWorkload, admission: Admission) -> bool:
     """Whether the queue of the variant still allows the flavors of the admission."""
     allowed = allowed_flavors(variant)
     places = admission.pod_set_assignments
-    return allowed is None or all(allowed.issuperset(one.flavors.values()) for one in places)
+    return allowed is None or all(allowed.issuperset(place.flavors.values()) for place in places)
 
 
 FROM_OUTSIDE: Final = frozenset(
@@ -210,13 +210,13 @@ def after_stop(family: FamilyTransition) -> None:
     evicted = find(parent, Type.EVICTED)
     kind = evicted.reason if evicted is not None else reasons.VARIANT_EVICTED
     if worse is not None and holds_quota(worse):
-        found = find_true(worse, Type.EVICTED)
-        if found is None:
+        stopping = find_true(worse, Type.EVICTED)
+        if stopping is None:
             message = evicted.message if evicted is not None else ""
             family.put(name, evict(worse, kind, message, family.context))
             worse = family.variants[name]
         elif kind == reasons.VARIANT_EVICTED:
-            kind = found.reason
+            kind = stopping.reason
         family.put(name, wake_if_over(release(worse, family.context), family.context))
     requeued = find(parent, Type.REQUEUED)
     reactivated = requeued is not None and requeued.reason == reasons.REACTIVATED
@@ -276,10 +276,10 @@ def _end_backoff_of_removed(family: FamilyTransition, name: str) -> None:
 
 def drop_promises(family: FamilyTransition, successor: str = "") -> None:
     """Removes the promised quota of all variants except an active ``successor``."""
-    for one in list(family.variants.values()):
-        keeps = one.metadata.name == successor and head(one).active
-        if one.status.promised is not None and not keeps:
-            family.keep(with_status(one, promised=None))
+    for variant in list(family.variants.values()):
+        keeps = variant.metadata.name == successor and head(variant).active
+        if variant.status.promised is not None and not keeps:
+            family.keep(with_status(variant, promised=None))
 
 
 def reset(family: FamilyTransition, *, forgive: bool, as_new: bool, waits: str = "") -> None:
@@ -298,9 +298,9 @@ def reset(family: FamilyTransition, *, forgive: bool, as_new: bool, waits: str =
             preemption_gate=None,
         )
     )
-    for one in list(family.variants.values()):
-        keeps = waits_for_checks(one) and (not as_new or one.metadata.name == waits)
-        _reset_variant(family, one, forgive=forgive, as_new=as_new, keeps=keeps)
+    for variant in list(family.variants.values()):
+        keeps = waits_for_checks(variant) and (not as_new or variant.metadata.name == waits)
+        _reset_variant(family, variant, forgive=forgive, as_new=as_new, keeps=keeps)
 
 
 def _reset_variant(

@@ -96,7 +96,7 @@ def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> d
     parent = family.existing_parent()
     tags = {head(family.variants[name]).variant for name in desired if name in family.variants}
     if family.rules is None or any(
-        one.name not in tags for one in wanted_tags(parent, family.rules)
+        tag.name not in tags for tag in wanted_tags(parent, family.rules)
     ):
         return None
     times: list[datetime] = []
@@ -142,31 +142,35 @@ def _reason(
         return PendingReason(
             reasons.NO_MATCHING_FLAVOR, f"The queue offers none of the flavors: {allowed}"
         )
-    found = [(one, desired[name]) for name in desired if (one := family.variants.get(name))]
-    if not found:
+    judged = [
+        (variant, desired[name]) for name in desired if (variant := family.variants.get(name))
+    ]
+    if not judged:
         return None
     given = [
         reserved.reason
-        for one, wanted in found
+        for variant, wanted in judged
         if wanted.active
-        and not is_reserved(one)
-        and (reserved := find(one, Type.QUOTA_RESERVED)) is not None
+        and not is_reserved(variant)
+        and (reserved := find(variant, Type.QUOTA_RESERVED)) is not None
     ]
     # Take the reason of the best variant as the family's reason. Take NoMatchingFlavor only if all
     # variants with a reason have this reason.
-    held = any(map(_holds, found))
-    possible = [one for one in given if one != reasons.NO_MATCHING_FLAVOR]
+    held = any(map(_holds, judged))
+    possible = [
+        reason_given for reason_given in given if reason_given != reasons.NO_MATCHING_FLAVOR
+    ]
     if not possible and not held:
         possible = given
     otherwise = reasons.UNSATISFIED_ADMISSION_CHECKS if held else reasons.WAITING_FOR_FAMILY
     reason = possible[0] if possible else otherwise
     return PendingReason(
-        reason, "; ".join(_variant_text(family, one, wanted) for one, wanted in found)
+        reason, "; ".join(_variant_text(family, variant, wanted) for variant, wanted in judged)
     )
 
 
-def _holds(one: tuple[StoredWorkload, DesiredState]) -> bool:
-    return is_reserved(one[0]) and one[1].active
+def _holds(judged: tuple[StoredWorkload, DesiredState]) -> bool:
+    return is_reserved(judged[0]) and judged[1].active
 
 
 def _variant_text(family: FamilyTransition, variant: StoredWorkload, wanted: DesiredState) -> str:
@@ -212,7 +216,7 @@ def summary_of(variant: StoredWorkload) -> VariantSummary:
     """Returns the summary of a stored variant for the parent's row."""
     spec = head(variant)
     constraints = spec.admission_constraints
-    conditions = {one.type: one for one in variant.status.conditions}
+    conditions = {condition.type: condition for condition in variant.status.conditions}
     row = VariantRow(
         name=variant.metadata.name,
         variant=spec.variant,
@@ -234,9 +238,9 @@ def rows_of(
 ) -> tuple[VariantRow, ...]:
     """Returns the rows of ``status.variants``, the best variant first. ``wants``: the desired
     states; a variant without one gets no reason."""
-    ordered = sorted(variants, key=lambda one: (one.place, one.row.name))
+    ordered = sorted(variants, key=lambda summary: (summary.place, summary.row.name))
     return tuple(
-        replace(one.row, why=str(wanted.why)) if wanted is not None else one.row
-        for one in ordered
-        for wanted in (wants.get(one.row.name),)
+        replace(summary.row, why=str(wanted.why)) if wanted is not None else summary.row
+        for summary in ordered
+        for wanted in (wants.get(summary.row.name),)
     )

@@ -94,21 +94,21 @@ def reconcile(family: FamilyTransition, *, requested: bool = False) -> None:
 
 
 def _delete_variants(family: FamilyTransition) -> None:
-    for one in list(family.variants.values()):
-        family.put(one.metadata.name, Change(None, withdrawals(one, reasons.DELETED)))
+    for variant in list(family.variants.values()):
+        family.put(variant.metadata.name, Change(None, withdrawals(variant, reasons.DELETED)))
 
 
 def _finish(family: FamilyTransition, parent: StoredWorkload) -> None:
     finished = find(parent, Type.FINISHED)
     assert finished is not None, "it has finished"
-    for one in list(family.variants.values()):
-        if one.metadata.deletion_timestamp is not None:
+    for variant in list(family.variants.values()):
+        if variant.metadata.deletion_timestamp is not None:
             # The deleted variant was kept only until its job had stopped.
-            family.put(one.metadata.name, Change(None, withdrawals(one, reasons.DELETED)))
+            family.put(variant.metadata.name, Change(None, withdrawals(variant, reasons.DELETED)))
             continue
         reason, message = finished.reason, finished.message
-        done = with_condition(one, Type.FINISHED, True, reason, message, now=family.now)
-        family.keep(with_status(done, promised=None), *withdrawals(one, reasons.FINISHED))
+        done = with_condition(variant, Type.FINISHED, True, reason, message, now=family.now)
+        family.keep(with_status(done, promised=None), *withdrawals(variant, reasons.FINISHED))
     if family.touched(family.parent_name):
         update_finished_parent(family)
 
@@ -124,32 +124,35 @@ def _evict_with_parent(family: FamilyTransition) -> None:
     reason = evicted.reason if evicted is not None else reasons.VARIANT_EVICTED
     message = evicted.message if evicted is not None else ""
     entry = family.outbox_entry(family.parent_name, "evicted")
-    for one in family.running():
-        change = evict(one, reason, message, family.context, cause=entry.detail if entry else "")
-        family.put(one.metadata.name, change)
+    for variant in family.running():
+        change = evict(
+            variant, reason, message, family.context, cause=entry.detail if entry else ""
+        )
+        family.put(variant.metadata.name, change)
 
 
 def _admit_first(family: FamilyTransition) -> None:
     """Admits the parent with its first admitted variant. Of two admitted variants, a state that
     only another program can have written, the better one stays."""
     parent = family.existing_parent()
-    running = sorted(family.running(), key=lambda one: head(one).sibling_index or 0)
+    running = sorted(family.running(), key=lambda variant: head(variant).sibling_index or 0)
     if not running or family.is_stopping():
         return
     named = parent.status.admitted_variant
     if not named and not holds_quota(parent):
         admit_parent(family, running[0])
         named = running[0].metadata.name
-    for one in running:
-        if one.metadata.name != named:
+    for variant in running:
+        if variant.metadata.name != named:
             message = (
                 f"Variant {named} is admitted" if named else "No variant of its family may run"
             )
             family.put(
-                one.metadata.name, evict(one, reasons.CONCURRENT_ADMISSION, message, family.context)
+                variant.metadata.name,
+                evict(variant, reasons.CONCURRENT_ADMISSION, message, family.context),
             )
-            kept = family.variants[one.metadata.name]
-            family.put(one.metadata.name, release(kept, family.context))
+            kept = family.variants[variant.metadata.name]
+            family.put(variant.metadata.name, release(kept, family.context))
 
 
 def _evict_parent_without_variant(family: FamilyTransition) -> None:
@@ -175,9 +178,9 @@ def _evict_parent_without_variant(family: FamilyTransition) -> None:
 
 def _copy_priority(family: FamilyTransition) -> None:
     priority = head(family.existing_parent()).priority
-    for one in list(family.variants.values()):
-        if (head(one).priority or 0) != (priority or 0):
-            family.keep(with_spec(one, priority=priority))
+    for variant in list(family.variants.values()):
+        if (head(variant).priority or 0) != (priority or 0):
+            family.keep(with_spec(variant, priority=priority))
 
 
 def _apply_policy(family: FamilyTransition) -> None:
@@ -197,13 +200,15 @@ def _reject_parent(family: FamilyTransition) -> bool:
     parent, rules = family.existing_parent(), family.rules
     if not head(parent).active or rules is None or not family.variants:
         return False
-    if any(one.status.stopped_by != "Rejected" for one in family.variants.values()):
+    if any(variant.status.stopped_by != "Rejected" for variant in family.variants.values()):
         return False
-    tags = {head(one).variant for one in family.variants.values()}
+    tags = {head(variant).variant for variant in family.variants.values()}
     if not {tag.name for tag in wanted_tags(parent, rules)} <= tags:
         return False
-    ordered = sorted(family.variants.values(), key=lambda one: head(one).sibling_index or 0)
-    each = "; ".join(f"{head(one).variant}: {rejection_phrase(one)}"[:EACH_MAX] for one in ordered)
+    ordered = sorted(family.variants.values(), key=lambda variant: head(variant).sibling_index or 0)
+    each = "; ".join(
+        f"{head(variant).variant}: {rejection_phrase(variant)}"[:EACH_MAX] for variant in ordered
+    )
     message = f"{REJECTED}every variant was rejected: {each}"[:MESSAGE_MAX]
     change = deactivate(
         parent,

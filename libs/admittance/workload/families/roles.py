@@ -57,7 +57,7 @@ _pod_sets = msgspec.json.Decoder(_PodSets)
 
 def is_partial(spec: bytes | msgspec.Raw) -> bool:
     """Whether the workload uses partial admission (minCount); such a workload gets no variants."""
-    return any(one.min_count is not None for one in _pod_sets.decode(spec).pod_sets)
+    return any(pod_set.min_count is not None for pod_set in _pod_sets.decode(spec).pod_sets)
 
 
 def with_role(workload: StoredWorkload, role: str) -> StoredWorkload:
@@ -145,8 +145,8 @@ def update_variants(family: FamilyTransition) -> None:
     """Sets places and flavors of the family's variants to the values in the queue's rules."""
     if family.rules is None:
         return
-    for one in list(family.variants.values()):
-        _update_variant(family, one, family.rules)
+    for variant in list(family.variants.values()):
+        _update_variant(family, variant, family.rules)
 
 
 def _update_variant(family: FamilyTransition, variant: StoredWorkload, rules: FamilyRules) -> None:
@@ -170,7 +170,7 @@ def _update_variant(family: FamilyTransition, variant: StoredWorkload, rules: Fa
     admission = new.status.admission
     if admission is None or not holds_quota(new) or is_stopping(new):
         return
-    used = {one for place in admission.pod_set_assignments for one in place.flavors.values()}
+    used = {flavor for place in admission.pod_set_assignments for flavor in place.flavors.values()}
     if used <= set(flavors):
         return
     message = f"Variant {spec.variant} may no longer use {', '.join(sorted(used - set(flavors)))}"
@@ -218,7 +218,7 @@ def planned_variants(
 
 
 def _variant(spec: WorkloadSpec, tag: Tag, flavors: tuple[str, ...], active: bool) -> WorkloadSpec:
-    gates = tuple(one for one in spec.preemption_gates if one.name != FAMILY_GATE)
+    gates = tuple(gate for gate in spec.preemption_gates if gate.name != FAMILY_GATE)
     return msgspec.structs.replace(
         spec,
         role=VARIANT,

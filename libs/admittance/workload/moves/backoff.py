@@ -339,7 +339,7 @@ def without_retry_count(workload: StoredWorkload, check: str) -> StoredWorkload:
     counts = workload.status.immediate_retries
     if check not in counts:
         return workload
-    left = {name: one for name, one in counts.items() if name != check}
+    left = {name: kept for name, kept in counts.items() if name != check}
     return with_status(workload, immediate_retries=left)
 
 

@@ -65,7 +65,7 @@ def apply_verdict(
     fact = with_whole_seconds(fact)
     if not remarks:
         return _apply(workload, fact, context)
-    message = with_remarks(fact.message, *(one.text for one in remarks))
+    message = with_remarks(fact.message, *(remark.text for remark in remarks))
     change = _apply(workload, replace(fact, message=message), context)
     if change.outcome is not FactOutcome.APPLIED:
         return change
@@ -231,8 +231,8 @@ def contradiction(workload: StoredWorkload, context: TransitionContext) -> Chang
     _, conflicts = merged_additions(workload, context.queues.flavor)
     if not conflicts:
         return None
-    check = max(one.check for one in conflicts)
-    why = "; ".join(one.message for one in conflicts)[:MESSAGE_MAX]
+    check = max(conflict.check for conflict in conflicts)
+    why = "; ".join(conflict.message for conflict in conflicts)[:MESSAGE_MAX]
     note = OutboxEntry(what="noted", reason=reasons.CONFLICTING_CHECKS, message=why, detail=check)
     return reject(workload, check, why, context).after(note)
 

@@ -259,9 +259,11 @@ def with_preemption(
     newest count is last."""
     if not fact.by_uid:
         return before
-    kept = [one for one in before if one.last is not None and now - one.last < KEPT_FOR]
-    times = sum(one.count for one in kept if one.by_uid == fact.by_uid)
-    others = [one for one in kept if one.by_uid != fact.by_uid]
+    kept = [
+        earlier for earlier in before if earlier.last is not None and now - earlier.last < KEPT_FOR
+    ]
+    times = sum(earlier.count for earlier in kept if earlier.by_uid == fact.by_uid)
+    others = [earlier for earlier in kept if earlier.by_uid != fact.by_uid]
     new = PreemptionCount(by=fact.by, by_uid=fact.by_uid, count=times + 1, last=now, seen=fact.seen)
     return (*others[1 - KEPT_MAX :], new)
 
