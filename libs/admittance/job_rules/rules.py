@@ -88,9 +88,6 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         Unix user of the runner."""
         return bool(self.run_as or self.groups or self.file)
 
-    def allows_namespace(self, namespace: str) -> bool:
-        return not self.namespaces or namespace in self.namespaces
-
     def unix_user(self, admitted: Admitted) -> UnixUser | None:
         """The Unix user of the job; None: the job runs as the runner's Unix user. Raises
         CannotRun."""

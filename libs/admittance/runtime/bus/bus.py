@@ -37,7 +37,7 @@ from admittance.runtime.nats.jetstream import MESSAGE_ID as MESSAGE_ID
 from admittance.runtime.nats.jetstream import (
     FenceLane,
     PendingAcks,
-    answer_to,
+    ask,
     ask_jetstream,
     check_batch,
     expects_revision,
@@ -468,8 +468,7 @@ class Bus:
         answer comes in time. ``every``: seconds after which the request is sent again, since for
         some seconds a cluster delivers requests to programs that are connected to a lost server.
         """
-        asking = self.nc.request_repeatedly(subject, data, timeout, every=every)
-        return bytes((await answer_to(subject, asking)).data)
+        return await ask(self.nc, subject, data, timeout, every=every)
 
     async def api(
         self, what: str, payload: Mapping[str, Any] | None = None, *, timeout: float = 5.0

@@ -27,7 +27,7 @@ from admittance.runtime.bus.bucket import Entry, get_directly, read_page
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AccessDenied, Unavailable
 from admittance.runtime.nats.connection import Connection, PermissionDenied, Subscription
-from admittance.runtime.nats.jetstream import answer_to
+from admittance.runtime.nats.jetstream import request_errors
 from admittance.runtime.nats.protocol import status, text_of
 from admittance.runtime.tasks import end_tasks, set_within
 
@@ -113,8 +113,8 @@ async def request_in_parts(
     """Sends a request as `ask_in_parts` does, and returns all messages of the answer. Raises
     AccessDenied, or Unavailable if nothing responds or the answer is not complete in time.
     """
-    asking = ask_in_parts(bus.nc, subject, data, reply, timeout=timeout, on_first=on_first)
-    return await answer_to(subject, asking)
+    with request_errors(subject):
+        return await ask_in_parts(bus.nc, subject, data, reply, timeout=timeout, on_first=on_first)
 
 
 def objects_subject(namespace: str | None) -> str:

@@ -155,6 +155,8 @@ class FenceLane:
 
 
 class ApiError(msgspec.Struct, frozen=True):
+    """The error in an answer of the server."""
+
     code: int = 0
     err_code: int = 0
     description: str = ""
@@ -263,11 +265,9 @@ async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) 
     subject = f"$JS.API.{what}"
     every = inf if what.startswith(NOT_REPEATED) else RESEND_SECONDS
 
-    async def ask() -> bytes:
-        asking = nc.request_repeatedly(subject, data, timeout, every=every)
-        return bytes((await answer_to(subject, asking)).data)
-
-    return await until_something_responds(ask, seconds=min(timeout, RELOAD_SECONDS))
+    return await until_something_responds(
+        lambda: ask(nc, subject, data, timeout, every=every), seconds=min(timeout, RELOAD_SECONDS)
+    )
 
 
 async def until_something_responds(
@@ -286,19 +286,6 @@ async def until_something_responds(
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def answer_to(subject: str, asking: Awaitable[T]) -> T:
-    """The result of a request on the subject. Raises NoResponders if nothing responds, Unavailable
-    if no answer comes in time, and AccessDenied."""
-    try:
-        return await asking
-    except nats.errors.NoRespondersError:
-        raise NoResponders(f"no responder on {subject}") from None
-    except PermissionDenied as error:
-        raise AccessDenied(str(error)) from None
-    except (nats.errors.Error, TimeoutError) as error:
-        raise Unavailable(f"no answer on {subject}: {error or 'timeout'}") from None
-
-
 @contextmanager
 def request_errors(subject: str) -> Iterator[None]:
     """Turns the errors of the NATS client about a request on the subject into NoResponders,
@@ -312,7 +299,7 @@ def request_errors(subject: str) -> Iterator[None]:
     except (nats.errors.TimeoutError, TimeoutError):
         raise NoAnswer(f"no answer on {subject}: timeout") from None
     except nats.errors.Error as error:
-        raise Unavailable(str(error)) from None
+        raise Unavailable(f"no answer on {subject}: {error}") from None
 
 
 async def ask(

@@ -21,6 +21,7 @@ from admittance.runtime.errors import (
 from admittance.runtime.nats.connection import Connection, PermissionDenied
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.nats.credentials import read_user_key, why_refused
+from admittance.runtime.nats.jetstream import ApiError
 from admittance.runtime.nats.server_url import BadUrl, Login, read_urls, shown
 from admittance.runtime.tasks import cancellation_kept
 from admittance.runtime.telemetry.logger import logger
@@ -71,12 +72,8 @@ class Opening(Protocol):
     ) -> Connection: ...
 
 
-class _Error(msgspec.Struct, frozen=True):
-    err_code: int = 0
-
-
 class _Info(msgspec.Struct, frozen=True):
-    error: _Error | None = None
+    error: ApiError | None = None
 
 
 class _Target(NamedTuple):

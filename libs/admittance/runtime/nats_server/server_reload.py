@@ -19,6 +19,7 @@ from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
 from admittance.runtime.nats.connection import Connection
 from admittance.runtime.nats.connection_options import ConnectionOptions
+from admittance.runtime.nats.jetstream import ApiError
 from admittance.runtime.nats.opening import open_system_connection
 from admittance.runtime.nats_server.auth_store import AuthStore
 from admittance.runtime.tasks import raise_if_cancelled
@@ -35,17 +36,13 @@ class _Server(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Error(msgspec.Struct, frozen=True):
-    description: str = ""
-
-
 class _Statistics(msgspec.Struct, frozen=True):
     active_servers: int = 1
 
 
 class _Answer(msgspec.Struct, frozen=True):
     server: _Server
-    error: _Error | None = None
+    error: ApiError | None = None
     statsz: _Statistics = _Statistics()
 
 
