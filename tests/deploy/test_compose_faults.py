@@ -17,6 +17,7 @@ from containers import ROOT, Deployment, docker
 
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
+from support.needs import needs_root
 from support.old_version import unpack
 from system.test_locked_up import Folder, stored
 
@@ -25,7 +26,6 @@ pytestmark = pytest.mark.deploy
 SECRET = "/run/secrets/credentials"
 USERS = "/etc/admittance/auth"
 UID = 65532
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 
 
 def ended(image: str, *arguments: str, options: tuple[str, ...] = ()) -> tuple[int, list[str]]:
@@ -68,7 +68,7 @@ def test_folder_in_place_of_a_secret_is_named(base: str, tmp_path: Path) -> None
     )
 
 
-@as_root
+@needs_root
 def test_secret_of_another_unix_user_is_named(base: str, tmp_path: Path) -> None:
     file = tmp_path / "creds"
     file.write_text("")
@@ -91,7 +91,7 @@ def test_server_without_users_says_how_to_make_them(base: str) -> None:
     )
 
 
-@as_root
+@needs_root
 def test_users_of_another_unix_user_are_named(base: str, tmp_path: Path) -> None:
     users = given(tmp_path, 65533, 0o700)
     status, said = ended("admittance-nats", options=mounted(users, USERS))
@@ -101,7 +101,7 @@ def test_users_of_another_unix_user_are_named(base: str, tmp_path: Path) -> None
     )
 
 
-@as_root
+@needs_root
 def test_volume_of_another_unix_user_is_named(base: str, tmp_path: Path) -> None:
     users, volume = tmp_path / "users", tmp_path / "volume"
     users.mkdir()
@@ -171,7 +171,7 @@ def deployment(
         yield found
 
 
-@as_root
+@needs_root
 async def test_volume_from_before_the_lock_goes_on_with_all_streams(
     recorded: Recorded, deployment: Deployment
 ) -> None:

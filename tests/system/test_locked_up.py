@@ -29,6 +29,7 @@ from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOpt
 from recorded.story import NAMESPACE
 from support.fork_server import Answer, run_admit
 from support.forked_system import start
+from support.needs import needs_root
 from support.old_version import unpack
 from support.otlp_receiver import OtlpReceiver, otlp_receiver
 from support.requests import eventually
@@ -226,7 +227,7 @@ async def test_commands_find_server_and_credentials_by_the_context(folder: Folde
     assert (await folder.admit("get", "workloads"))[0] == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another Unix user")
+@needs_root
 async def test_other_unix_user_of_the_machine_gets_one_refusal(folder: Folder) -> None:
     _, shown, _ = await folder.admit("context", "show", "-o", "json")
     # `su` keeps the environment, so the folder of contexts is that of the first user. The other

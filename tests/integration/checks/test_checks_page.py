@@ -20,6 +20,7 @@ from admittance.conformance.check_kit import CheckKitOptions, CheckKitReport, ru
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.nats_server.jwt_issuer import new_key
 from support.conformance_runs import assert_passed, run_kit
+from support.needs import needs_jq
 from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
@@ -75,7 +76,7 @@ async def test_the_ten_lines_of_python_are_a_check(
     assert_says(report, "Retry" if frozen else "Ready")
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@needs_jq
 @pytest.mark.parametrize("frozen", [False, True], ids=["Ready", "Retry"])
 async def test_the_raw_protocol_is_a_check(
     bus: Bus, nats_server: TestServer, tmp_path: Path, frozen: bool
@@ -88,7 +89,7 @@ async def test_the_raw_protocol_is_a_check(
     assert_says(report, "Retry" if frozen else "Ready")
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@needs_jq
 async def test_the_raw_protocol_sends_heartbeats(bus: Bus, nats_server: TestServer) -> None:
     heard = await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze")
     await bus.nc.flush()
@@ -238,7 +239,7 @@ def put_tools_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", path)
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@needs_jq
 async def test_the_loop_around_the_nats_command_is_a_check(
     bus: Bus, nats_server: TestServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ from admittance.client import (
 from admittance.client.requests import submissions
 from admittance.client.requests.link import Link
 from support.forked_system import embedded
-from support.servers import within
+from support.servers import LIMIT, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
@@ -78,7 +78,7 @@ async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> Non
         ["sh", "-c", "echo $WORD; exit 3"], queue="research", env={"WORD": "hi"}, labels={"t": "x"}
     )
     assert job.created
-    result = await job.result(timeout=20)
+    result = await job.result(timeout=LIMIT)
     assert (result.succeeded, result.exit_code) == (False, 3)
     with pytest.raises(JobFailed, match="exit code 3"):
         result.check()
@@ -98,7 +98,7 @@ async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> Non
 async def test_a_workload_is_held_released_reprioritized_and_stopped(client: Client) -> None:
     first = await client.submit(manifest=JOB, queue="research")
     second = await client.submit(manifest=JOB, queue="research")
-    await first.wait("Running", timeout=20)
+    await first.wait("Running", timeout=LIMIT)
     changes = client.watch("workloads", second.name)
     async with changes:
         revision = (await anext(changes)).revision
@@ -114,9 +114,9 @@ async def test_a_workload_is_held_released_reprioritized_and_stopped(client: Cli
     simulated = await client.simulate(deletes=[f"workload/{first.name}"])
     assert [one.name for one in simulated.starts] == [second.name]
     await first.cancel()
-    await second.wait("Running", timeout=20)
+    await second.wait("Running", timeout=LIMIT)
     await client.finish(second.name, succeeded=False, message="enough")
-    assert (await second.result(timeout=20)).message == "enough"
+    assert (await second.result(timeout=LIMIT)).message == "enough"
 
 
 async def test_a_repeated_submission_makes_no_second_job(
@@ -223,7 +223,7 @@ CASES: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClientError],
 
 async def test_wrong_input_raises_one_clear_error(client: Client) -> None:
     await client.submit(FOREVER, queue="research", name="taken", cpu=1)
-    await client.wait("taken", "Running", timeout=20)
+    await client.wait("taken", "Running", timeout=LIMIT)
     assert not (await client.submit(FOREVER, queue="research", name="taken", cpu=1)).created
     for case, (call, kind, words) in CASES.items():
         with pytest.raises(ClientError) as caught:
@@ -292,7 +292,7 @@ async def test_a_sync_client_works_in_threads_and_notebooks(
     def program() -> None:
         with SyncClient.connect(environ=environ) as client:
             job = client.submit(["echo", "hi"], queue="research")
-            assert job.result(timeout=20).succeeded
+            assert job.result(timeout=LIMIT).succeeded
             assert "".join(piece.text for piece in job.logs()) == "hi\n"
             for change in client.watch("clusterqueues"):
                 assert change.object.name in ("research", "production")

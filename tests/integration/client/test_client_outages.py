@@ -12,7 +12,7 @@ import pytest
 
 from admittance.client import Client, Unavailable
 from admittance.runtime.bus.bus import Bus, Outgoing
-from support.servers import TestServer, within
+from support.servers import LIMIT, TestServer, within
 
 pytestmark = pytest.mark.bus
 
@@ -96,7 +96,7 @@ async def test_a_program_ends_with_an_open_sync_client(bus: Bus, nats_server: Te
         [sys.executable, "-c", PROGRAM, nats_server.url],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LIMIT,
         check=False,
         env={**os.environ, "PYTHONWARNINGS": "error"},
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from support.conformance_runs import (
     shorten_waits,
     shrink_burst,
 )
+from support.needs import needs_jq
 from support.servers import TestServer
 
 pytestmark = pytest.mark.bus
@@ -46,8 +46,6 @@ CASES = [
     "frees",
     "remembers",
 ]
-
-needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 
 
 def block(language: str, number: int = 0) -> str:

@@ -17,12 +17,10 @@ from admittance.job_rules.limits import JobLimits
 from admittance.job_rules.options import unix_user
 from admittance.job_rules.rules import JobRules
 from integration.runner.harness import OWN_RULES, RunnerTestbed, until
+from support.needs import needs_root
 
 pytestmark = pytest.mark.bus
 
-as_root = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can start jobs as other Unix users"
-)
 ROOT = Path(__file__).parents[3]
 OF_SHELLS = {"PWD", "SHLVL", "_", "OLDPWD"}
 OF_ANOTHER_USER = {"USER", "LOGNAME"}
@@ -50,7 +48,7 @@ async def result(testbed: RunnerTestbed, name: str, script: str, **wants: Any) -
     return await testbed.wait_for_fact("finished", name)
 
 
-@as_root
+@needs_root
 async def test_job_runs_as_the_unix_user_of_its_submitter(
     testbed: RunnerTestbed,
 ) -> None:
@@ -64,7 +62,7 @@ async def test_job_runs_as_the_unix_user_of_its_submitter(
     assert more == ["gone"]
 
 
-@as_root
+@needs_root
 async def test_jobs_read_neither_the_runner_nor_jobs_of_others(
     testbed: RunnerTestbed, open_folder: Path
 ) -> None:
@@ -93,7 +91,7 @@ async def test_jobs_read_neither_the_runner_nor_jobs_of_others(
     assert own.succeeded, own.message
 
 
-@as_root
+@needs_root
 async def test_stopped_job_of_another_unix_user_ends(
     testbed: RunnerTestbed, open_folder: Path
 ) -> None:
@@ -105,7 +103,7 @@ async def test_stopped_job_of_another_unix_user_ends(
         await testbed.wait_for_fact("stopped", "train")
 
 
-@as_root
+@needs_root
 async def test_program_that_another_unix_user_may_not_run_is_named(
     testbed: RunnerTestbed, open_folder: Path
 ) -> None:
@@ -189,7 +187,7 @@ async def test_job_gets_no_variables_of_its_runner(
     assert found - OF_SHELLS == named - OF_ANOTHER_USER
 
 
-@as_root
+@needs_root
 async def test_jobs_have_no_rights_to_gain_and_a_limit_of_processes(
     testbed: RunnerTestbed, open_folder: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +20,6 @@ from admittance.events.subjects import STREAM, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import Consumers
 from admittance.runtime.bus.history import StoredMessage, read_messages
-from admittance.runtime.errors import Unavailable
 from admittance.runtime.tasks import cancel_and_wait
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.usage import fold
@@ -32,6 +32,7 @@ from admittance.workload_controller.usage.log_retention import LogRetention
 from admittance.workload_controller.usage.summarizer import UsageSummarizer
 from integration.services.test_usage_summaries import held_seconds, released, total
 from support.builders import NOON
+from support.nats.ending_bus import EndingBus, ProcessEnded
 from support.requests import eventually
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -108,27 +109,13 @@ async def test_a_reader_that_is_away_is_waited_for_up_to_twice_the_bound(bus: Bu
     assert keeper.findings()[0].state == "ok"
 
 
-class Cut:
-    """A bus that does not remove anything from the log."""
-
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._bus, name)
-
-    async def api(self, what: str, payload: object = None, *, timeout: float = 5.0) -> object:
-        if what.startswith("STREAM.PURGE"):
-            raise Unavailable("the process ends here")
-        return await self._bus.api(what, payload, timeout=timeout)  # type: ignore[arg-type]
-
-
 async def test_a_leader_that_ends_before_it_removes_leaves_the_rest_to_the_next(bus: Bus) -> None:
     await fill(bus)
     seconds = await held_seconds(bus)
     bound = await size(bus) // 2
-    with pytest.raises(Unavailable):
-        await retention(Cut(bus), bound)[0].check()  # type: ignore[arg-type]
+    ending: Any = EndingBus(bus, lambda what: what.startswith("STREAM.PURGE"))
+    with pytest.raises(ProcessEnded):
+        await retention(ending, bound)[0].check()
     assert len(await read_messages(bus, ["admit.>"], limit=1000)) == MANY
     keeper, usage = retention(bus, bound)
     await keeper.check()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
@@ -13,42 +12,18 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
-from admittance.runtime.errors import Refused
 from admittance.runtime.leader import lease_store
 from admittance.runtime.process.settings import Settings
 from admittance.workload_controller import service
 from support.builders import a_manifest, an_admission
 from support.cluster import Cluster
 from support.nats import leases
+from support.nats.ending_bus import EndingBus
 from support.requests import apply, eventually, queues, settled, submit, workload
 from support.servers import TestServer, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 DOMAIN = "queue-cq"
-
-
-class Killed(Exception):
-    """The process has ended."""
-
-
-class Cut:
-    """A bus that dies with the process before a certain message is sent."""
-
-    def __init__(self, bus: Bus, before: str) -> None:
-        self._bus = bus
-        self._before = before
-        self.died = asyncio.Event()
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._bus, name)
-
-    async def publish_all(
-        self, messages: Sequence[Outgoing], *, repeat_puts: bool = False
-    ) -> list[int | Refused]:
-        if any(self._before in message.subject for message in messages):
-            self.died.set()
-            raise Killed
-        return await self._bus.publish_all(messages, repeat_puts=repeat_puts)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +46,7 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
     assert entry is not None
 
     other = await Bus.connect(nats_server.url, name="cut")
-    cut = Cut(other, before)
+    cut = EndingBus(other, lambda subject: before in subject)
     settings = Settings.from_env("workload-controller", url=nats_server.url, instance="dying")
     dying = asyncio.create_task(
         service.run(cut, settings, stop=asyncio.Event())  # type: ignore[arg-type]
@@ -88,7 +63,7 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
     fence = lease_store.fence(DOMAIN, epoch)
     await bus.publish(Outgoing(subject_of(decided), encode(decided), fence))
     await leases.publish_barrier(bus, DOMAIN, "me", epoch)
-    await within(cut.died.wait())
+    await within(cut.ended.wait())
     with pytest.raises(ExceptionGroup, match="unhandled errors"):
         await dying
     await other.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -19,7 +18,7 @@ from admittance.events.subjects import RELEASES, SUMMARIES, SUMMARY, subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import StoredMessage, read_in_order, read_messages
-from admittance.runtime.errors import Refused, StaleRevision
+from admittance.runtime.errors import StaleRevision
 from admittance.usage.runs import run_of
 from admittance.workload_controller.usage import endpoint
 from admittance.workload_controller.usage import summarizer as summarizer_module
@@ -27,6 +26,7 @@ from admittance.workload_controller.usage.endpoint import UsageEndpoint
 from admittance.workload_controller.usage.summarizer import UsageSummarizer
 from support.builders import a_manifest, an_admission
 from support.cluster import Cluster
+from support.nats.ending_bus import EndingBus, ProcessEnded
 from support.requests import apply, ask, eventually, queues, submit
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -77,33 +77,15 @@ async def total(bus: Bus, summarizer: UsageSummarizer) -> tuple[int, str]:
     return one.runs, one.resource_seconds["cpu"]
 
 
-class DyingBus:
-    """A bus: its process ends after so many messages of a publication were stored."""
-
-    def __init__(self, bus: Bus, stored: int) -> None:
-        self._bus = bus
-        self._left = stored
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._bus, name)
-
-    async def publish_all(self, messages: Sequence[Outgoing]) -> list[int | Refused]:
-        part = messages[: self._left]
-        self._left -= len(part)
-        outcomes = await self._bus.publish_all(part)
-        if len(part) < len(messages):
-            raise asyncio.CancelledError
-        return outcomes
-
-
 @pytest.mark.parametrize("stored", range(7))
 async def test_a_leader_that_ends_between_two_writes_counts_nothing_twice(
     bus: Bus, stored: int
 ) -> None:
     await bus.publish_all([released(number) for number in range(4)])
-    dying: Any = DyingBus(bus, stored)
-    with pytest.raises(asyncio.CancelledError):
-        await UsageSummarizer(dying).fold_now()
+    subjects = count()
+    ending: Any = EndingBus(bus, lambda _: next(subjects) >= stored)
+    with pytest.raises(ProcessEnded):
+        await UsageSummarizer(ending).fold_now()
     await bus.publish_all([released(number) for number in range(2, 8)])
     assert await total(bus, UsageSummarizer(bus)) == (8, str(await held_seconds(bus)))
 

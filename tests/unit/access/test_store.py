@@ -12,6 +12,7 @@ from admittance.access.users import User
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats.credentials import read_user_key
 from admittance.runtime.nats_server.auth_store import AuthStore
+from support.needs import needs_root
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -159,7 +160,7 @@ def test_file_that_other_users_may_read_is_refused(store: AuthStore, what: str) 
         _ = store.users
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@needs_root
 def test_file_of_another_unix_user_is_refused(
     store: AuthStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +170,7 @@ def test_file_of_another_unix_user_is_refused(
         _ = store.users
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@needs_root
 def test_root_writes_files_that_belong_to_the_owner_of_their_folder(
     store: AuthStore, tmp_path: Path
 ) -> None:

@@ -9,9 +9,9 @@ from admittance.cli.commands.program import invoke
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import Context
 from support.in_process import Admit
+from support.needs import needs_root
 
 DEAD = "nats://127.0.0.1:1"
-ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="groups are for a runner that is root")
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_rule_of_a_user_comes_and_goes_with_the_user(folder: Path, admit: Admit)
     assert f"a rule from before is for its jobs: user:eve={uid}" in said.err
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a folder of another Unix user")
+@needs_root
 def test_rule_that_the_runner_of_another_unix_user_cannot_follow_is_refused(
     folder: Path, admit: Admit
 ) -> None:
@@ -184,7 +184,7 @@ def test_check_says_which_rule_allows(
         (["run-as", "user:a=7\n*=7"], 2, "cannot be a line of"),
         (["add", "user", "a#", "-n", "x", "--unix", "7"], 2, "cannot be a line of"),
         (["run-as", "@no-such-group"], 2, "there is no Unix group 'no-such-group'"),
-        pytest.param(["run-as", "@root"], 2, "the Unix group root has no member", marks=ONLY_ROOT),
+        pytest.param(["run-as", "@root"], 2, "the Unix group root has no member", marks=needs_root),
         (["run-as", "user:ada", "--remove"], 2, "has no rule user:ada"),
         (["add", "viewer", "x", "--class", "gpu"], 2, "the role viewer takes no --class"),
         (["add", "viewer", "x", "--expires", "soon"], 2, '--expires "soon" is not a duration'),

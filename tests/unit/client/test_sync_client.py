@@ -24,8 +24,8 @@ def test_the_sync_client_has_every_method_of_the_client() -> None:
 
 
 def test_commands_import_the_package_without_the_client_of_the_bus() -> None:
-    program = "import admittance.client.errors, sys; print('nats' in sys.modules, len(sys.modules))"
+    program = "import admittance.client.errors, sys; print('nats' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.startswith("False ")
+    assert done.stdout == "False\n"

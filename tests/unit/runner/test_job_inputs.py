@@ -21,6 +21,7 @@ from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan, plan_docker, plan_local
 from admittance.runner.launcher import DockerExecutor, LocalExecutor
 from admittance.runtime.errors import SetupError
+from support.needs import needs_root
 
 
 class FewInputs(NoInputs):
@@ -450,7 +451,7 @@ def test_a_process_of_another_unix_user_gets_the_names_of_that_user() -> None:
     assert plan.given == {"PATH": "/bin", "HOME": home, "USER": "ada", "LOGNAME": "ada"}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@needs_root
 def test_the_files_of_volumes_belong_to_the_unix_user_of_the_pod(tmp_path: Path) -> None:
     (tmp_path / "value").write_text("secret")
     files = [{"path": "t", "source": str(tmp_path / "value"), "mode": 0o400}]

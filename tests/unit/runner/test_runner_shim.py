@@ -33,6 +33,7 @@ from admittance.runner.launcher import FORK_SERVER
 from admittance.runner.machine import RunIdentity, Spec, StopNote
 from admittance.runner.output.log_reader import read_logs
 from admittance.runner.processes import end_processes, tag_of
+from support.needs import needs_root
 from support.servers import LIMIT, answer_with
 
 
@@ -222,7 +223,7 @@ def test_a_program_that_cannot_start_fails_the_job(
     assert bench.output(run) == f"admittance: {message}\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as others")
+@needs_root
 @pytest.mark.parametrize(("program", "code"), [("/etc/passwd", 126), ("/no/program", 127)])
 def test_a_process_of_another_unix_user_that_cannot_start_has_the_status_of_shells(
     tmp_path: Path, program: str, code: int
