@@ -45,8 +45,9 @@ MISSING = "provisioning-check"
 
 
 class Fault(NamedTuple):
-    """A fault of the table: how `admit doctor` shows it. ``todo``: a part of what to do."""
+    """A fault of the table, and how `admit doctor` shows it. ``todo``: a part of what to do."""
 
+    name: str
     state: str
     what: str
     found: str
@@ -54,100 +55,104 @@ class Fault(NamedTuple):
 
 
 FAULTS = [
-    pytest.param(
-        Fault(
-            WRONG,
-            "stream ADMITTANCE",
-            "duplicate_window is 60000000000, 120000000000 is needed",
-            "restart the workload-controller",
-        ),
-        id="stream misconfigured",
+    Fault(
+        "stream misconfigured",
+        WRONG,
+        "stream ADMITTANCE",
+        "duplicate_window is 60000000000, 120000000000 is needed",
+        "restart the workload-controller",
     ),
-    pytest.param(
-        Fault(
-            NOTE,
-            f"consumer {CONSUMER}",
-            "1 not read, 0 not acknowledged; its runner is away for",
-            "`admit delete runner gone` removes this line",
-        ),
-        id="runner gone",
+    Fault(
+        "runner gone",
+        NOTE,
+        f"consumer {CONSUMER}",
+        "1 not read, 0 not acknowledged; its runner is away for",
+        "`admit delete runner gone` removes this line",
     ),
-    pytest.param(
-        Fault(WRONG, "clock of scheduler", "s-late is 5", "synchronise it"),
-        id="clock of a machine is behind",
+    Fault(
+        "clock of a machine is behind", WRONG, "clock of scheduler", "s-late is 5", "synchronise it"
     ),
-    pytest.param(
-        Fault(WRONG, "clock of provider-pool", "ahead of nats-server's clock", "synchronise it"),
-        id="clock of a machine is ahead",
+    Fault(
+        "clock of a machine is ahead",
+        WRONG,
+        "clock of provider-pool",
+        "ahead of nats-server's clock",
+        "synchronise it",
     ),
-    pytest.param(
-        Fault(WRONG, "disk of the runner", ": nearly full", "make space"),
-        id="disk nearly full",
+    Fault("disk nearly full", WRONG, "disk of the runner", ": nearly full", "make space"),
+    Fault(
+        "sync not always",
+        NOTE,
+        "durability of planted",
+        "sync_interval: 10 s: a power",
+        "sync_interval: alw",
     ),
-    pytest.param(
-        Fault(NOTE, "durability of planted", "sync_interval: 10 s: a power", "sync_interval: alw"),
-        id="sync not always",
+    Fault(
+        "schedule missing",
+        WRONG,
+        "timers",
+        "3 wanted, 0 not set yet, 0 repaired",
+        "sets them again",
     ),
-    pytest.param(
-        Fault(WRONG, "timers", "3 wanted, 0 not set yet, 0 repaired", "sets them again"),
-        id="schedule missing",
+    Fault(
+        "two leaders",
+        WRONG,
+        "domain cohort-lab",
+        "2 instances say that they lead it: s-late, s-other",
+        "restart the instance that the last epoch does not name",
     ),
-    pytest.param(
-        Fault(
-            WRONG,
-            "domain cohort-lab",
-            "2 instances say that they lead it: s-late, s-other",
-            "restart the instance that the last epoch does not name",
-        ),
-        id="two leaders",
+    Fault(
+        "two processes with one name",
+        WRONG,
+        "variant-controller",
+        "2 processes have the instance name v",
+        "ADMIT_INSTANCE",
     ),
-    pytest.param(
-        Fault(
-            WRONG, "variant-controller", "2 processes have the instance name v", "ADMIT_INSTANCE"
-        ),
-        id="two processes with one name",
+    Fault("lag", WRONG, "workload-controller", "50,000 behind", "the-log-is-not-applied"),
+    Fault(
+        "replicas fewer than asked",
+        WRONG,
+        "replicas",
+        "workload-controller asks for 3 (ADMIT_REPLICAS), but ADMITTANCE_TIMERS has 1",
+        "start 3 servers as one cluster",
     ),
-    pytest.param(
-        Fault(WRONG, "workload-controller", "50,000 behind", "the-log-is-not-applied"),
-        id="lag",
+    Fault(
+        "server of the cluster away",
+        WRONG,
+        "server nats://127.0.0.1:1",
+        "does not answer",
+        "start nats-server there",
     ),
-    pytest.param(
-        Fault(
-            WRONG,
-            "replicas",
-            "workload-controller asks for 3 (ADMIT_REPLICAS), but ADMITTANCE_TIMERS has 1",
-            "start 3 servers as one cluster",
-        ),
-        id="replicas fewer than asked",
+    Fault(
+        "metrics address taken",
+        WRONG,
+        "admin port",
+        "taken by another program (status 501)",
+        "ss -ltnp",
     ),
-    pytest.param(
-        Fault(WRONG, "server nats://127.0.0.1:1", "does not answer", "start nats-server there"),
-        id="server of the cluster away",
+    Fault("metrics not served", WRONG, "admin port 127.0.0.1:1", "no process serves it", "--admin"),
+    Fault(
+        "monitoring port not served",
+        WRONG,
+        "monitor http://127.0.0.1:1",
+        "no answer",
+        "start the server",
     ),
-    pytest.param(
-        Fault(WRONG, "admin port", "taken by another program (status 501)", "ss -ltnp"),
-        id="metrics address taken",
+    Fault(
+        "exporter not answering",
+        WRONG,
+        RECEIVER,
+        "http://127.0.0.1:1 takes no spans",
+        "start the receiver",
     ),
-    pytest.param(
-        Fault(WRONG, "admin port 127.0.0.1:1", "no process serves it", "--admin"),
-        id="metrics not served",
+    Fault(
+        "instances without a leader",
+        WRONG,
+        "retry-timer",
+        "sees no leader",
+        "restart this instance",
     ),
-    pytest.param(
-        Fault(WRONG, "monitor http://127.0.0.1:1", "no answer", "start the server"),
-        id="monitoring port not served",
-    ),
-    pytest.param(
-        Fault(WRONG, RECEIVER, "http://127.0.0.1:1 takes no spans", "start the receiver"),
-        id="exporter not answering",
-    ),
-    pytest.param(
-        Fault(WRONG, "retry-timer", "sees no leader", "restart this instance"),
-        id="instances without a leader",
-    ),
-    pytest.param(
-        Fault(WRONG, MISSING, "no instance answers", f"admit serve {MISSING}"),
-        id="service missing",
-    ),
+    Fault("service missing", WRONG, MISSING, "no instance answers", f"admit serve {MISSING}"),
 ]
 
 
@@ -301,7 +306,7 @@ class ForeignProgram(HTTPServer):
         self.server_close()
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 async def test_doctor_names_a_planted_fault(planted: Planted, fault: Fault) -> None:
     shown = [one for one in planted.broken if _shows(one, fault)]
     assert len(shown) == 1, "\n".join(map(str, planted.broken))

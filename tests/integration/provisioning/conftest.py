@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from admittance.runtime.bus.bus import Bus
+from integration.provisioning.capacity_requester import CapacityRequester
+from integration.provisioning.fake_kubernetes import Kubernetes
 from support.capacity import SERVICES
 from support.cluster import Cluster
 from support.ec2_server import Ec2Server
@@ -42,3 +44,15 @@ def ec2(ec2_process: Ec2Server) -> Ec2Server:
     """As new."""
     ec2_process.reset()
     return ec2_process
+
+
+@pytest.fixture
+async def requester(bus: Bus) -> CapacityRequester:
+    return await CapacityRequester(bus).start()
+
+
+@pytest.fixture
+def kubernetes() -> Iterator[Kubernetes]:
+    cluster = Kubernetes()
+    yield cluster
+    cluster.close()

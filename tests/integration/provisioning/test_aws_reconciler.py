@@ -19,7 +19,7 @@ from admittance.providers.status_store import CANCELLED, StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait
-from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
+from integration.provisioning.capacity_requester import CLASS, CapacityRequester, pods
 from support.cluster import Cluster
 from support.ec2_server import ZONE, Ec2Server
 from support.requests import eventually, health
@@ -36,11 +36,6 @@ ONE = "u/c/1/1"
 SETTINGS = AwsSettings(
     provisioning_class=CLASS, poll_seconds=0.1, sweep_seconds=0.3, unseen_seconds=2.0
 )
-
-
-@pytest.fixture
-async def requester(bus: Bus) -> CapacityRequester:
-    return await CapacityRequester(bus).start()
 
 
 async def asks(requester: CapacityRequester, *ids: str, count: int = 1, **parameters: str) -> None:

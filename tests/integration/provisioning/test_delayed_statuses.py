@@ -13,7 +13,7 @@ from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bus import Bus
 from admittance.workload.phase import Phase
 from integration.provisioning.bare_provider import BareProvider
-from integration.provisioning.test_providers_obtain import running
+from integration.provisioning.capacity_requester import running
 from support.builders import a_manifest
 from support.capacity import CHECK, a_config, until_phase
 from support.cluster import Cluster

@@ -28,7 +28,7 @@ from admittance.providers.builtin import INSTALLATION, REQUEST
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
-from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
+from integration.provisioning.capacity_requester import CLASS, CapacityRequester, pods
 from support.servers import until
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
@@ -84,11 +84,6 @@ class CountingEngine(Engine):
         self.heard = heard
         self.listened = True
         self.ended.wait()  # in a thread of its own
-
-
-@pytest.fixture
-async def requester(bus: Bus) -> CapacityRequester:
-    return await CapacityRequester(bus).start()
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from admittance.runtime.tasks import cancel_and_wait
 from admittance.runtime.telemetry.findings import own_findings
 from admittance.runtime.telemetry.metrics import text_of
 from admittance.runtime.telemetry.object_faults import faults
-from integration.provisioning.test_providers_obtain import CLASS
+from integration.provisioning.capacity_requester import CLASS
 from support.servers import until
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]

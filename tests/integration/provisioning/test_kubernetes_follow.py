@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,6 @@ from admittance.providers import Failed, Request
 from admittance.providers.health import InactiveReasons
 from integration.provisioning.fake_kubernetes import BOOKMARK_SECONDS, Kubernetes
 from support.servers import until
-
-
-@pytest.fixture
-def kubernetes() -> Iterator[Kubernetes]:
-    found = Kubernetes()
-    yield found
-    found.close()
 
 
 @pytest.fixture

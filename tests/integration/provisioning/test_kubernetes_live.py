@@ -3,7 +3,7 @@ itself it is tried in test_kubernetes_reconciler."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,6 @@ from support.servers import TestServer, until
 from support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.bus
-
-
-@pytest.fixture
-def kubernetes() -> Iterator[Kubernetes]:
-    found = Kubernetes()
-    yield found
-    found.close()
 
 
 class KubernetesTestbed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from admittance.provider_kubernetes.service import KubernetesReconciler
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
+from integration.provisioning.capacity_requester import CLASS, CapacityRequester
 from integration.provisioning.fake_kubernetes import Kubernetes
-from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester
 from support.cluster import Cluster
 from support.servers import TestServer, until, within
 
@@ -32,18 +32,6 @@ ONE = "u/c/1/1"
 POSTED = ("POST", "provisioningrequests")
 TEMPLATE = msgspec.Raw(b'{"spec":{"containers":[{"name":"c","image":"busybox"}]}}')
 PODS = (PodSetToProvision(name="main", names=("main",), count=1, template=TEMPLATE),)
-
-
-@pytest.fixture
-def kubernetes() -> Iterator[Kubernetes]:
-    found = Kubernetes()
-    yield found
-    found.close()
-
-
-@pytest.fixture
-async def requester(bus: Bus) -> CapacityRequester:
-    return await CapacityRequester(bus).start()
 
 
 class Running:

@@ -11,7 +11,7 @@ from admittance.events.subjects import PROVIDERS
 from admittance.providers import Accepted, Cancellation, Provider, Provisioned, Request
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus
-from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, running
+from integration.provisioning.capacity_requester import CLASS, CapacityRequester, running
 from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]

@@ -9,7 +9,6 @@ import pytest
 
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
-from admittance.events.requests import Delete, DeleteReply
 from admittance.events.subjects import PROVIDERS, subject_of
 from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -18,7 +17,7 @@ from support import capacity
 from support.builders import a_manifest
 from support.capacity import CHECK, a_config, until_phase
 from support.cluster import Cluster
-from support.requests import apply, ask, eventually, queues, submit
+from support.requests import apply, becomes, eventually, queues, submit
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -58,10 +57,7 @@ async def test_machines_are_booked_for_a_job_and_freed_afterwards(
 
     await finish(bus, "w")
 
-    async def nothing() -> bool:
-        return not await booked(bus)
-
-    await eventually(nothing)
+    await becomes(lambda: booked(bus), [])
 
 
 async def test_a_job_stops_when_its_machines_are_removed(cluster: Cluster, bus: Bus) -> None:
@@ -99,23 +95,3 @@ async def test_kills_of_all_services_leak_no_booking(cluster: Cluster, bus: Bus)
         return len(await booked(bus)) == 2
 
     await eventually(two)
-
-
-async def test_a_job_stops_when_its_pool_was_deleted_without_a_leader(
-    cluster: Cluster, bus: Bus
-) -> None:
-    await apply(bus, a_pool(1), CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))
-    await submit(bus, [a_manifest("w", queue="lq-cq")])
-    await until_phase(bus, Phase.ADMITTED)
-
-    await cluster.processes[-1].kill()
-    gone = Delete(kind="machinepool.admittance.dev", name="rack")
-    await ask(bus, "admit.api.delete", gone, DeleteReply)
-    await cluster.start("provider-pool")
-
-    await until_phase(bus, Phase.REJECTED)
-
-    async def nothing() -> bool:
-        return not await booked(bus)
-
-    await eventually(nothing)

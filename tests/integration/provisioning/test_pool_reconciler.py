@@ -17,16 +17,11 @@ from admittance.provider_pool.service import PoolReconciler
 from admittance.runtime.bus.bucket import delete_message, put_message, read_all
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
+from integration.provisioning.capacity_requester import CLASS, CapacityRequester, pods
 from integration.provisioning.test_capacity_is_shown import admit
-from integration.provisioning.test_providers_obtain import CLASS, CapacityRequester, pods
 from support.servers import TestServer, until
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-
-
-@pytest.fixture
-async def requester(bus: Bus) -> CapacityRequester:
-    return await CapacityRequester(bus).start()
 
 
 def machines(count: int, boot: float = 0.0) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from admittance.providers import (
 from admittance.providers.status_store import StatusPublisher, StatusStore, StoredStatus
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
-from integration.provisioning.test_providers_obtain import (
+from integration.provisioning.capacity_requester import (
     CLASS,
     CapacityRequester,
     Pool,
@@ -34,11 +34,6 @@ from integration.provisioning.test_providers_obtain import (
 from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
-
-
-@pytest.fixture
-async def requester(bus: Bus) -> CapacityRequester:
-    return await CapacityRequester(bus).start()
 
 
 def provisioned(requester: CapacityRequester) -> set[str]:
