@@ -19,18 +19,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-import msgspec
-
 from admittance.bench import system
 from admittance.cli.show import event_lines
 from admittance.cli.support import output
+from admittance.client import Client
 from admittance.events import codec, facts
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
-from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, SetupError
-from admittance.runtime.nats.connection_options import connection_options
 from admittance.runtime.process.child_process import ends_with_parent
+from admittance.runtime.tasks import end_tasks
 
 
 class Tally:
@@ -177,11 +175,6 @@ OTHERS: Final = ("other-1-reservation", "other-1-on-demand")
 BURST: Final = "burst"
 IN_ITS_WAY: Final = ("other-on-reservation", "other-on-spot")
 """Of the sample: the workload that gets capacity, and the ones that hold it at first."""
-HEARD: Final = (
-    *("admit.workload.*.*.*", "admit.check.reported.*.*.*"),
-    *("admit.provisioning.*.*.*.*", "admit.user.*.*.*.*"),
-)
-"""The facts that the demo shows."""
 CONTROLLER: Final = "example.com/allowance"
 PATIENCE_SECONDS: Final = 60.0
 """Limit of one wait: two jobs that borrow, capacity that comes at the second attempt."""
@@ -208,28 +201,31 @@ class Demo:
         self._folder = folder
         self._env = {**os.environ, "ADMIT_NATS_URL": url, "XDG_CONFIG_HOME": str(folder)}
         self._samples = samples
-        self._began = clock.monotonic()
+        self._began = clock.now()
         self._seen: set[str] = set()
         self.tally = Tally()
         self.changed = asyncio.Event()
 
     async def run(self) -> bool:
         """Runs the demo; returns whether everything finished."""
-        access = connection_options(self._env, url=self._url)
-        bus = await Bus.connect(self._url, name="admit-demo", access=access)
-        try:
-            for subjects in HEARD:
-                await bus.nc.listen(subjects, self._hear)
-            await self._act()
-            async with asyncio.timeout(LIMIT_SECONDS):
-                while self.tally.open:
-                    await self.changed.wait()
-                    self.changed.clear()
-        except TimeoutError:
-            output.say("\nIt took too long; these did not finish: " + ", ".join(self.tally.open))
-        finally:
-            await bus.close()
+        async with await Client.connect(self._url, environ=self._env) as client:
+            following = asyncio.create_task(self._follow(client))
+            try:
+                await self._act()
+                async with asyncio.timeout(LIMIT_SECONDS):
+                    while self.tally.open:
+                        await self.changed.wait()
+                        self.changed.clear()
+            except TimeoutError:
+                late = ", ".join(self.tally.open)
+                output.say(f"\nIt took too long; these did not finish: {late}")
+            finally:
+                await end_tasks(following)
         return self.tally.all_finished
+
+    async def _follow(self, client: Client) -> None:
+        async for entry in client.events(follow=True, all_namespaces=True):
+            self._hear(entry)
 
     @asynccontextmanager
     async def allowance_check(self) -> AsyncIterator[None]:
@@ -362,12 +358,9 @@ class Demo:
         if process.returncode and not fails:
             raise SetupError(f"admit {arguments[0]} ended with {process.returncode}")
 
-    def _hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
-        entry = LogEntry(
-            sequence=0, time=clock.now(), subject=subject.decode(), data=msgspec.Raw(data)
-        )
+    def _hear(self, entry: LogEntry) -> None:
         line = event_lines.line_of(entry)
-        moved = _places(subject.decode(), data)
+        moved = _places(entry.subject, bytes(entry.data))
         if line.what == "check reported":
             if not line.message.startswith("Retry"):
                 return
@@ -380,7 +373,7 @@ class Demo:
         name = line.subject.rpartition("/")[2]
         if not self.tally.expects(name):
             return  # A variant: its parent is shown.
-        since = clock.monotonic() - self._began
+        since = (entry.time - self._began).total_seconds()
         if moved and name in (FAMILY, *OTHERS):
             self.tally.at(name, moved, since)
             line = line._replace(message=f"on {moved}")
