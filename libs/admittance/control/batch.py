@@ -16,7 +16,6 @@ from admittance.events.object_errors import ObjectError
 from admittance.events.reader import reason_of
 from admittance.events.subjects import workload_key
 from admittance.events.system import DeadLetterReason
-from admittance.workload.change import Change
 
 STEP: Final = "apply a fact"
 
@@ -105,8 +104,7 @@ class GuardedFold(BatchFold):
         key = workload_key(fact.namespace, fact.name)
         known = self._known(key)
         if isinstance(fact, Decision) and logged.sequence > known.fact and known.workload:
-            # Write the workload unchanged: the new revision ends the scheduler's assumption.
-            self._apply(key, known, Change(known.workload), logged)
+            self._write_unchanged(key, known, logged)
 
 
 def _fold(folding: BatchFold, batch: list[LogMessage], read: int) -> Commit:

@@ -11,7 +11,7 @@ one."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from admittance.control.controller import Controller
 from admittance.control.workloads import VersionedWorkload
@@ -22,16 +22,6 @@ from admittance.lease import Fence
 from admittance.workload import stored
 from admittance.workload.change import Change, FactOutcome, ignored
 from admittance.workload.phase import holds_quota
-
-MUST_MOVE: Final = (
-    Assigned,
-    facts.Refused,
-    facts.Planned,
-    facts.Confirmed,
-    facts.Revoked,
-    Preempted,
-)
-"""Decisions after which the scheduler assumes a new state until the workload's revision changes."""
 
 
 def why_void(

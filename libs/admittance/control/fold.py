@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from admittance.control import decision_guard, manifest_changes, submissions
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
-from admittance.control.decision_guard import MUST_MOVE, why_void
+from admittance.control.decision_guard import why_void
 from admittance.control.people import fact_of, is_of_owner, not_owned, user_behind
 from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
@@ -136,9 +136,8 @@ class BatchFold:
             return fact
         self._note_outcome(logged, void)
         if void.reason == reasons.OUT_OF_DATE:
-            # Write the workload unchanged: the new revision ends the scheduler's assumption even if
-            # the scheduler has not seen the change, or not as a change in the workload's tree.
-            self._apply(key, known, Change(known.workload), logged)
+            # The scheduler may not have seen the change, or not as a change in the workload's tree.
+            self._write_unchanged(key, known, logged)
         return None
 
     def _fold_fact(
@@ -146,13 +145,14 @@ class BatchFold:
     ) -> bool:
         """Folds a fact that `_let_in` has let in. Returns False if the fact must wait for the
         commit of earlier messages."""
-        holds = isinstance(fact, facts.Decision)
+        is_decision = isinstance(fact, facts.Decision)
         change, relatives = self._transition(key, known, fact, logged)
         if relatives and (
             any(map(self._has_machine_entry, relatives)) or self._is_crowded([key, *relatives])
         ):
             return False
-        if change.outcome is not FactOutcome.APPLIED and holds and isinstance(fact, MUST_MOVE):
+        if is_decision and change.outcome is not FactOutcome.APPLIED:
+            # The scheduler assumes the decision until it reads a later revision of the workload.
             self._note_outcome(logged, change)
             change = Change(known.workload, (), FactOutcome.APPLIED, change.reason, change.message)
         givers: list[decision_guard.Giver] = []
@@ -161,25 +161,16 @@ class BatchFold:
             if fact.preempts and not invalid:
                 givers, invalid = self._givers(fact, logged)
             if invalid:
-                # The scheduler assumes the assignment until it reads a later revision. The
-                # workload is written unchanged, so the scheduler drops the assumption.
                 self._note_outcome(logged, ignored(known.workload, reasons.STALE_GIVER, invalid))
-                self._apply(key, known, Change(known.workload), logged)
+                self._write_unchanged(key, known, logged)
                 return True
         length = self._excess(key, change, logged)
         if length:
             self._bury(logged, f"the object would be {length} bytes long, {VALUE_MAX} are allowed")
-            if not holds:
+            if not is_decision:
                 return True
             change, givers, relatives = Change(known.workload), [], {}
-        self._note_outcome(logged, change)
-        if change.outcome is FactOutcome.REFUSED and isinstance(fact, Arrived):
-            self._reject(logged, fact, change.reason, change.message)
-        if change.outcome is FactOutcome.IGNORED and isinstance(fact, Arrived):
-            self._note_repeated(logged, fact, change)
-        if change.outcome is FactOutcome.REFUSED and isinstance(fact, facts.CheckReported):
-            # The check controller gets no reply; its operator finds the reason in the dead letter.
-            self._dead.append(RejectedMessage(logged, f"{change.reason}: {change.message}"))
+        self._report(fact, change, logged)
         if change.outcome is FactOutcome.APPLIED:
             for giver in givers:
                 self._apply(giver.key, giver.known, giver.change, logged)
@@ -373,6 +364,10 @@ class BatchFold:
                 last, known.revision, self._now, known.trace
             )
 
+    def _write_unchanged(self, key: str, known: VersionedWorkload, logged: LogMessage) -> None:
+        """Writes the workload as it is: its new revision ends what the scheduler assumes of it."""
+        self._apply(key, known, Change(known.workload), logged)
+
     def _excess(self, key: str, change: Change, logged: LogMessage) -> int:
         """The bytes of the object with this fact applied, if they are too many; otherwise 0."""
         if key not in self._measured or change.workload is None or len(logged.data) <= SMALL:
@@ -416,38 +411,32 @@ class BatchFold:
             # The parent's transition has already applied this fact to its variants.
             if known.workload is None or logged.sequence <= self._state.workloads.get(key).fact:
                 continue
-            meta = known.workload.metadata
-            about = meta.namespace, meta.name
-            for fact in self._consequences(applied, asks, *about, known.workload):
-                if isinstance(fact, QueueChanged) and self._follows(key, ref):
-                    continue
-                change, relatives = self._transition(key, known, fact, logged)
-                if change.outcome is FactOutcome.APPLIED:
-                    self._apply(key, known, change, logged)
-                    known = self._known(key)
-                for other, made in relatives.items():
-                    self._apply(other, self._known(other), made, logged)
-                self._group([key, *relatives], logged)
+            fact = self._consequence(applied, asks, known.workload)
+            if fact is None or (isinstance(fact, QueueChanged) and self._follows(key, ref)):
+                continue
+            change, relatives = self._transition(key, known, fact, logged)
+            if change.outcome is FactOutcome.APPLIED:
+                self._apply(key, known, change, logged)
+            for other, made in relatives.items():
+                self._apply(other, self._known(other), made, logged)
+            self._group([key, *relatives], logged)
         return True
 
     def _follows(self, key: str, ref: FamilyRef | None) -> bool:
         """Whether the workload at the key is a variant that changes together with its parent."""
         return ref is not None and ref.parent != key and self._families.has_parent(ref)
 
-    def _consequences(
-        self,
-        applied: ObjectApplied,
-        asks: frozenset[str],
-        namespace: str,
-        name: str,
-        workload: StoredWorkload,
-    ) -> Iterable[Fact]:
-        if applied.kind == "WorkloadPriorityClass":
-            priority = self._state.objects.priority_class(applied.name)
-            if priority is not None and stored.priority_class(workload) == applied.name:
-                yield facts.Reprioritized(namespace=namespace, name=name, priority=priority.value)
-        else:
-            yield QueueChanged(namespace=namespace, name=name, asks=asks)
+    def _consequence(
+        self, applied: ObjectApplied, asks: frozenset[str], workload: StoredWorkload
+    ) -> Fact | None:
+        meta = workload.metadata
+        about: dict[str, Any] = {"namespace": meta.namespace, "name": meta.name}
+        if applied.kind != "WorkloadPriorityClass":
+            return QueueChanged(**about, asks=asks)
+        priority = self._state.objects.priority_class(applied.name)
+        if priority is None or stored.priority_class(workload) != applied.name:
+            return None
+        return facts.Reprioritized(**about, priority=priority.value)
 
     # Notes and outcomes. ------------------------------------------------------------
 
@@ -460,11 +449,20 @@ class BatchFold:
     def _reject(self, logged: LogMessage, fact: Fact, reason: str, message: str) -> None:
         self._note(logged, "rejected", submissions.rejected_fact(fact, self._now, reason, message))
 
-    def _note_repeated(self, logged: LogMessage, fact: Fact, change: Change) -> None:
-        """Notes that a second submission of a workload changes nothing, unless it is the first
-        submission, sent again."""
-        if change.reason != reasons.REPEATED:
-            self._note(logged, "noted", submissions.unchanged_fact(fact, self._now, change.message))
+    def _report(self, fact: Fact, change: Change, logged: LogMessage) -> None:
+        """Reports the outcome of a fact to its sender, and to users if the fact is a submission."""
+        self._note_outcome(logged, change)
+        match change.outcome, fact:
+            case FactOutcome.REFUSED, Arrived():
+                self._reject(logged, fact, change.reason, change.message)
+            case FactOutcome.IGNORED, Arrived() if change.reason != reasons.REPEATED:
+                # Not the first submission, sent again, but a second one.
+                unchanged = submissions.unchanged_fact(fact, self._now, change.message)
+                self._note(logged, "noted", unchanged)
+            case FactOutcome.REFUSED, facts.CheckReported():
+                # The check controller gets no reply; its operator finds the reason in the dead
+                # letter.
+                self._dead.append(RejectedMessage(logged, f"{change.reason}: {change.message}"))
 
     def _note(self, logged: LogMessage, what: str, fact: Fact) -> None:
         builder = self._state.message_builder
