@@ -93,3 +93,11 @@ def test_a_variant_is_blocked_only_while_it_waits_for_its_gate() -> None:
     assert refused("AdmissionGated")
     assert not refused("WaitingForQuota")
     assert refused("AdmissionGated")
+
+
+def test_another_reservation_starts_without_victims() -> None:
+    house = gated().assign("a", pending_preemption=TOLD)
+    lost = facts.Revoked(**house.decided(A), reason="QuotaChanged")
+    house.happens(lost)
+    assert not took(house)
+    assert not took(house.assign("a"))

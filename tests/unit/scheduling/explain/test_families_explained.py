@@ -195,3 +195,13 @@ def test_a_family_in_an_inactive_queue_has_the_reason_of_the_queue() -> None:
     found = scheduler.why("a")
     assert found.reason == "AdmissionCheckInactive"
     assert found.message.endswith("references inactive AdmissionCheck(s): room.")
+
+
+def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue()
+    scheduler.family("a")
+    scheduler.settle()
+    assert scheduler.why("a").variants[0].admitted
+    scheduler.change("a-mid", stopped_by="Rejected")
+    assert scheduler.why("a").unblocked_by == ()
