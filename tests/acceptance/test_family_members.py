@@ -14,7 +14,6 @@ from admittance.events import facts
 from admittance.events.requests import PendingQuery, Queues
 from admittance.scheduling.state.config import config_of
 from admittance.workload.change import with_spec
-from admittance.workload.conditions import is_true
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.limits import limits_of
 from admittance.workload.stored import encode, head, owner_of
@@ -150,18 +149,6 @@ def test_a_regular_workload_gets_only_what_it_may_have() -> None:
     assert cores.phases("w", "x") == ["Admitted", "Pending"]
 
 
-@scenario("D32")
-def test_a_parent_without_variants_says_so() -> None:
-    cores = cores_with_families(ONE)
-    cores.job(allowed=["gold"])
-    cores.advance(3600)
-    assert cores.variants() == {}
-    assert cores.reason("j", "QuotaReserved") == "False: NoMatchingFlavor"
-    cores.offer({**ONE, "gold": 4})
-    cores.go()
-    assert cores.on() == "gold"
-
-
 @scenario("D33")
 def test_a_queue_without_the_field_has_regular_workloads() -> None:
     cores = cores_with_families(TWO)
@@ -230,21 +217,6 @@ def test_the_job_moves_when_its_admitted_flavor_is_removed() -> None:
 
 
 @scenario("D5")
-def test_a_new_order_of_flavors_reorders_variants_and_stops_no_job() -> None:
-    cores = cores_with_families(ONE, foreign={"r1": "reservation"})
-    cores.job()
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4/0")
-    cores.at(60)
-    cores.offer({"spot": 0, "reservation": 4, "on-demand": 4})
-    cores.go()
-    assert list(cores.variants()) == ["spot", "reservation", "on-demand"]
-    assert cores.row() == Row("on-demand", "spot reservation on-demand", 0, 1, "0/4/4")
-    cores.offer({"spot": 8, "reservation": 4, "on-demand": 4})
-    cores.go()
-    assert cores.row() == Row("spot", "spot", 1, 2, "4/4/0")
-
-
-@scenario("D5")
 def test_an_explicit_variant_releases_a_flavor_it_may_no_longer_use() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["slow"]}
     explicit = [variant("fast", "reservation", "on-demand"), variant("cheap", "spot")]
@@ -275,21 +247,6 @@ def test_an_admitted_variant_stops_only_if_its_flavor_is_not_allowed(still: bool
 
 
 @scenario("D5")
-def test_a_changed_floor_counts_at_once() -> None:
-    cores = cores_with_families(ONE, foreign={"r1": "reservation", "o1": "on-demand"})
-    cores.job()
-    cores.policy(floor="reservation")
-    cores.go()
-    assert cores.row() == Row("spot", "reservation spot", 0, 1, "4/4/4")
-    cores.policy("NoMigration")
-    cores.go()
-    assert cores.row() == Row("spot", "spot", 0, 1, "4/4/4")
-    cores.policy()
-    cores.done("o1")
-    assert cores.row() == Row("on-demand", "reservation on-demand", 1, 2, "4/4/0")
-
-
-@scenario("D5")
 def test_a_running_workload_becomes_a_family_when_it_waits_again() -> None:
     cores = FamilyCores()
     cores.offer(TWO, preemption=LOWER)
@@ -304,59 +261,7 @@ def test_a_running_workload_becomes_a_family_when_it_waits_again() -> None:
     assert cores.lived("r1") == [("started", 0), ("stopped", 0), ("started", 0)]
 
 
-@scenario("D5")
-def test_without_the_policy_a_waiting_family_is_regular_and_a_job_runs_on() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job("j")
-    cores.job("k")
-    assert (cores.on("j"), cores.on("k")) == ("on-demand", "")
-    cores.edit_queue(concurrentAdmission=None)
-    cores.go()
-    assert head(cores.stored("k")).role == "regular"
-    assert cores.variants("k") == {}
-    assert not cores.has("k-variant-reservation")
-    assert list(cores.variants("j")) == ["on-demand"]
-    assert cores.lived("j") == [("started", 0)]
-    cores.done("r1")
-    assert cores.on("k") == "reservation"
-    assert cores.on("j") == "on-demand"
-    cores.done("j")
-    assert cores.phase("j") == "Finished"
-    assert cores.used() == "4/0"
-
-
 # What happens to the parent. ----------------------------------------------------------------
-
-
-@scenario("D22")
-def test_a_reactivated_parent_restarts_the_delays() -> None:
-    explicit = [variant("reservation"), variant("on-demand", createDelaySeconds=100)]
-    cores = cores_with_families(TWO, explicit=explicit, foreign={"r1": "reservation"})
-    cores.job()
-    cores.at(50)
-    cores.publish(facts.Deactivated, "j")
-    cores.at(200)
-    assert cores.row() == Row("", "", 0, 0, "4/0")
-    cores.publish(facts.Activated, "j")
-    cores.at(299)
-    assert cores.row() == Row("", "reservation", 0, 0, "4/0")
-    cores.at(300)
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
-
-
-@scenario("D22")
-def test_a_finished_parent_finishes_its_variants() -> None:
-    cores = cores_with_families(
-        TWO, foreign={"r1": "reservation"}, checks={"reservation": ["slow"]}
-    )
-    cores.judge("r1", "slow", "Ready")
-    cores.job()
-    cores.done("r1")
-    assert (cores.on(), cores.reserved(), cores.used()) == ("on-demand", "reservation", "4/4")
-    cores.done("j")
-    assert cores.used() == "0/0"
-    assert {cores.phase(one.metadata.name) for one in cores.variants().values()} == {"Finished"}
-    assert cores.withdrawn("slow", "j-variant-reservation")
 
 
 @scenario("D22")
@@ -380,22 +285,6 @@ def test_a_deleted_parent_deletes_its_variants(stopping: int) -> None:
     assert cores.used() == "4/0"
     cores.job("k")
     assert cores.on("k") == "on-demand"
-
-
-@scenario("D22")
-def test_the_admitted_variant_shows_whether_its_pods_are_ready() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    cores.ready("j")
-    cores.go()
-    assert cores.phase("j") == "Running"
-    variants = cores.variants()
-    assert is_true(variants["on-demand"], "PodsReady")
-    assert not is_true(variants["reservation"], "PodsReady")
-    cores.not_ready("j")
-    cores.go()
-    assert cores.phase("j") == "Admitted"
-    assert not is_true(cores.variants()["on-demand"], "PodsReady")
 
 
 @scenario("D22")
@@ -438,41 +327,6 @@ def test_the_job_starts_with_the_updates_of_the_admitted_variant_s_checks() -> N
 
 
 @scenario("D22")
-def test_deleting_the_admitted_variant_stops_and_restarts_the_job() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    cores.at(60)
-    cores.publish(facts.Deleted, "j-variant-on-demand")
-    cores.go()
-    cores.advance(60)
-    assert cores.on() == "on-demand"
-    assert cores.starts("j") == 2
-    assert list(cores.variants()) == ["reservation", "on-demand"]
-
-
-@scenario("D22")
-@pytest.mark.parametrize(
-    "fact",
-    [
-        pytest.param(facts.Held, id="held"),
-        pytest.param(facts.Finished, id="finished"),
-        pytest.param(facts.Reprioritized, id="given another priority"),
-    ],
-)
-@pytest.mark.parametrize("tag", ["reservation", "on-demand"])
-def test_facts_for_parents_do_not_affect_a_variant(fact: Any, tag: str) -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    more = {"priority": 99} if fact is facts.Reprioritized else {}
-    cores.publish(fact, f"j-variant-{tag}", **more)
-    cores.go()
-    cores.advance(60)
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
-    cores.done("r1")
-    assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
-
-
-@scenario("D22")
 @pytest.mark.parametrize("tag", ["reservation", "on-demand"])
 @pytest.mark.parametrize(
     "edit",
@@ -495,16 +349,6 @@ def test_a_foreign_write_into_a_variant_is_corrected(edit: dict[str, Any], tag: 
     cores.go()
     cores.done("r1")
     assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
-
-
-@scenario("D22")
-def test_no_variant_is_created_for_a_missing_parent() -> None:
-    cores = cores_with_families(TWO)
-    cores.job("v", role="variant", variant="reservation")
-    assert not cores.has("v")
-    cores.job("p", role="parent")
-    assert head(cores.stored("p")).role == "parent"
-    assert cores.on("p") == "reservation"
 
 
 # What is counted. ---------------------------------------------------------------------------

@@ -50,19 +50,6 @@ def test_only_the_better_one_preempts() -> None:
     assert cores.preempted() == [("r1", BETTER)]
 
 
-@scenario("D4")
-def test_where_the_better_one_finds_no_victims_the_worse_one_may_look() -> None:
-    cores = cores_with_families(TWO, preemption=LOWER)
-    cores.edit_queue(concurrentAdmission=None)
-    cores.job("r1", allowed=["reservation"], priority=1000)
-    cores.job("o1", allowed=["on-demand"])
-    cores.policy()
-    cores.job(priority=100)
-    cores.go()
-    assert cores.preempted() == [("o1", WORSE)]
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4")
-
-
 @scenario("D4", "D17")
 def test_an_evicted_variant_waits_for_its_preemption_gate_again() -> None:
     cores = cores_with_families(TWO, foreign=FULL, preemption=LOWER)
@@ -181,22 +168,6 @@ def test_the_next_gate_opens_when_its_holder_is_out(how: str) -> None:
             cores.answer(BETTER, "slow", "Rejected")
     cores.go()
     assert cores.preempted() == [("o1", WORSE)]
-    assert cores.on() == "on-demand"
-
-
-@scenario("D21")
-def test_a_better_one_that_is_new_is_looked_at_before_any_gate_opens() -> None:
-    cores = cores_with_families(TWO, foreign=FULL, preemption=LOWER)
-    cores.job("h", allowed=["reservation"], priority=1000)
-    # Both are new to the queue: which the scheduler looks at first is not left to chance.
-    cores.job(priority=100)
-    opened = [
-        (name, one.status.preemption_gates)
-        for name, one in cores.revisions
-        if one is not None and name in (BETTER, WORSE) and one.status.preemption_gates
-    ]
-    assert opened
-    assert {name for name, _ in opened} == {WORSE}
     assert cores.on() == "on-demand"
 
 

@@ -14,7 +14,6 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.requests import Queues
 from admittance.scheduling.state.config import Config, FairSharing, config_of
-from admittance.workload.conditions import find
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import head
 from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
@@ -324,22 +323,6 @@ def test_a_preempted_family_starts_over_with_all_variants() -> None:
     assert cores.row() == Row("spot", "reservation on-demand spot", 0, 2, "4/4/4")
 
 
-@scenario("D17")
-def test_a_preempted_reservation_of_a_variant_leaves_the_job_running() -> None:
-    explicit = [variant("reservation"), variant("on-demand", createDelaySeconds=300)]
-    cores = cores_with_families(TWO, explicit=explicit, checks=SLOW, preemption=LOWER)
-    cores.job()
-    assert cores.reserved() == "reservation"
-    cores.at(100)
-    preempted_by(cores, "reservation")
-    assert cores.stored("j").status.family_start is None
-    cores.at(299)
-    assert cores.active() == "reservation"
-    cores.at(300)
-    assert cores.on() == "on-demand"
-    assert cores.evicted_for("j") == []
-
-
 @scenario("D31")
 def test_rejected_variants_compete_again_after_a_preemption() -> None:
     cores = cores_with_families(TWO, checks=SLOW, preemption=LOWER)
@@ -369,27 +352,6 @@ def test_a_users_stop_outlasts_a_preemption() -> None:
     cores.publish(facts.Activated, BETTER)
     cores.go()
     assert cores.row() == Row("reservation", "reservation", 0, 2, "4/4")
-
-
-@scenario("D31")
-def test_rejected_variants_stay_inactive_after_a_check_s_retry() -> None:
-    checks = {"reservation": ["slow"], "on-demand": ["quick"]}
-    cores = cores_with_families(THREE, checks=checks, foreign={"s1": "spot"})
-    cores.job()
-    cores.judge(BETTER, "slow", "Rejected")
-    cores.judge(WORSE, "quick", "Ready")
-    assert cores.row() == Row("on-demand", "on-demand", 0, 1, "0/4/8")
-    cores.at(100)
-    cores.judge(WORSE, "quick", "Retry", after=60)
-    assert cores.row() == Row("", "on-demand spot", 0, 1, "0/0/8")
-    assert cores.why()["reservation"] == "Rejected"
-    assert cores.phase("j") == "Pending"
-    cores.at(159)
-    assert cores.phase(WORSE) == "Backoff"
-    cores.at(160)
-    assert (cores.reserved(), cores.used()) == ("on-demand", "0/4/8")
-    cores.done("s1")
-    assert cores.row() == Row("spot", "on-demand spot", 0, 2, "0/4/4")
 
 
 @scenario("D31")
@@ -458,21 +420,6 @@ def test_a_stopped_queue_stops_the_job_if_it_drains_and_all_start_as_new(drains:
 # Traps. -------------------------------------------------------------------------------------
 
 
-@scenario("D23")
-def test_a_variant_left_for_a_better_one_can_be_admitted_again() -> None:
-    foreign = {"r1": "reservation", "o1": "on-demand"}
-    cores = cores_with_families(THREE, foreign=foreign, preemption=LOWER)
-    cores.job()
-    cores.done("o1")
-    assert (cores.on(), cores.active()) == ("on-demand", "reservation on-demand")
-    assert cores.phase("j-variant-spot") == "Deactivated"
-    cores.at(100)
-    preempted_by(cores, "on-demand")
-    assert cores.row() == Row("spot", "reservation on-demand spot", 1, 3, "4/4/4")
-    requeued = find(cores.stored("j-variant-spot"), "Requeued")
-    assert requeued is None or requeued.status == "True"
-
-
 def patient(limit: int | None = None, **more: Any) -> FamilyCores:
     waits = WaitForPodsReady(
         timeout="30s",
@@ -518,24 +465,6 @@ def test_pods_that_are_never_ready_stop_the_variant_with_a_delay() -> None:
     cores.at(90)
     assert cores.row() == Row("reservation", "reservation", 0, 2, "4/0")
     assert cores.lived() == [("started", 0), ("stopped", 30), ("started", 90)]
-
-
-@scenario("D23")
-def test_pods_that_are_not_ready_too_often_end_the_family() -> None:
-    cores = patient(limit=1)
-    ready(cores, "r1")
-    cores.job()
-    cores.at(30)
-    assert (cores.phase("j"), cores.count("j")) == ("Backoff", 1)
-    cores.at(90)
-    assert cores.on() == "on-demand"
-    cores.at(120)
-    assert cores.phase("j") == "Deactivated"
-    assert cores.reason("j", "Evicted") == "True: DeactivatedDueToRequeuingLimitExceeded"
-    assert cores.active() == ""
-    assert cores.used() == "4/0"
-    cores.at(86_400)
-    assert cores.starts("j") == 2
 
 
 @scenario("D23")

@@ -112,19 +112,6 @@ def test_a_family_does_not_migrate_below_the_floor(begin: Begin) -> None:
     assert cores.lived() == [("started", 0), ("stopped", 200), ("started", 200)]
 
 
-@scenario("D9")
-def test_the_floor_is_about_targets_and_not_about_the_start(begin: Begin) -> None:
-    cores = begin(ONE, floor="reservation", foreign={"r1": "reservation"})
-    cores.job()
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4/0")
-    assert cores.why()["spot"] == "lowerThanAdmitted"
-    cores.at(200)
-    cores.done("r1")
-    assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0/0")
-    cores.at(DAY)
-    assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0/0")
-
-
 # Story 3: a race of long checks. ------------------------------------------------------------
 
 THREE = {"reservation": 4, "a": 4, "b": 4, "c": 4}
@@ -197,20 +184,6 @@ def test_it_stays_where_it_started(begin: Begin) -> None:
 
 
 @scenario("D11")
-def test_all_of_them_wait_for_their_checks_until_one_is_through(begin: Begin) -> None:
-    checks = {"1a": ["check-a"], "1b": ["check-b"], "1c": ["check-c"]}
-    cores = begin(FOUR, "NoMigration", checks=checks)
-    cores.job()
-    cores.at(299)
-    assert cores.row() == Row("", "1a 1b 1c", 0, 0, "4/4/4")
-    assert cores.reserved() == "1a 1b 1c"
-    cores.at(300)
-    cores.judge("j-variant-1c", "check-c", "Ready")
-    assert cores.row() == Row("1c", "1c", 0, 1, "0/0/4")
-    assert cores.lived() == [("started", 300)]
-
-
-@scenario("D11")
 def test_a_preempted_family_starts_over(begin: Begin) -> None:
     cores = begin(FOUR, "NoMigration", foreign={"f": "1a"}, preemption=LOWER)
     cores.job()
@@ -265,22 +238,6 @@ def test_the_fallback_is_not_needed_where_the_better_place_came_free(begin: Begi
     assert "j-variant-on-demand" not in cores.considered()
 
 
-@scenario("D12")
-def test_a_preempted_family_waits_the_whole_delay_again(begin: Begin) -> None:
-    cores = begin(TWO, explicit=FALLBACK, foreign={"r1": "reservation"}, preemption=LOWER)
-    cores.job()
-    cores.at(10_000)
-    preempted_by(cores, "on-demand")
-    assert cores.row() == Row("", "reservation", 0, 1, "4/4")
-    assert cores.why() == {"reservation": "race", "on-demand": "createDelay"}
-    cores.at(11_000)
-    cores.done("p")
-    cores.at(17_199)
-    assert cores.row() == Row("", "reservation", 0, 1, "4/0")
-    cores.at(17_200)
-    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 2, "4/4")
-
-
 # Story 6: deleteDelay. ----------------------------------------------------------------------
 
 PATIENT = [variant("reservation", deleteDelaySeconds=DAY), variant("on-demand")]
@@ -295,16 +252,6 @@ def waiting_for_better(begin: Begin) -> FamilyCores:
 
 
 @scenario("D13")
-def test_it_moves_up_within_its_time(begin: Begin) -> None:
-    cores = waiting_for_better(begin)
-    cores.at(40_000)
-    cores.done("r1")
-    assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
-    cores.at(86_410)
-    assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
-
-
-@scenario("D13")
 def test_after_its_time_the_better_place_is_given_up(begin: Begin) -> None:
     cores = waiting_for_better(begin)
     cores.at(86_409)
@@ -316,17 +263,6 @@ def test_after_its_time_the_better_place_is_given_up(begin: Begin) -> None:
     cores.done("r1")
     assert cores.row() == Row("on-demand", "on-demand", 0, 1, "0/4")
     assert cores.lived() == [("started", 10)]
-
-
-@scenario("D13")
-def test_a_preempted_family_tries_the_better_flavor_again(begin: Begin) -> None:
-    cores = waiting_for_better(begin)
-    cores.at(90_000)
-    cores.done("r1")
-    cores.at(100_000)
-    preempted_by(cores, "on-demand")
-    assert (100_000, "reservation on-demand") in cores.actives["j"]
-    assert cores.row() == Row("reservation", "reservation", 0, 2, "4/4")
 
 
 @scenario("D13")

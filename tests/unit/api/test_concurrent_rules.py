@@ -15,7 +15,6 @@ from admittance.api.workload import Workload
 from admittance.workload.limits import Limits, changed_limits, limits_from, limits_of
 
 V2 = "kueue.x-k8s.io/v1beta2"
-V1 = "kueue.x-k8s.io/v1beta1"
 POLICY = "spec.concurrentAdmission"
 ALLOWED = "spec.admissionConstraints.allowedResourceFlavors"
 

@@ -106,11 +106,6 @@ def test_variants_are_listed_below_their_parent_best_first() -> None:
     assert column(table, "FLAVORS")[1:] == ["spot", "-", "-", "spot"]
 
 
-def test_a_list_shows_why_a_variant_is_inactive() -> None:
-    table = tables.table(WORKLOAD, everything(), NOON, {})
-    assert column(table, "REASON")[2:] == ["WaitingForQuota", "User", "-"]
-
-
 def test_a_variant_without_its_parent_in_the_list_keeps_its_place() -> None:
     orphans = [one for one in everything() if one.name != "train"]
     assert [(line.found.name, line.mark) for line in arranged(orphans)] == [
@@ -137,12 +132,6 @@ def test_the_variant_table_shows_phase_and_reason() -> None:
         "admitted: the job runs as this variant",
     ]
     assert column(table, "MESSAGE")[0] == "WaitingForQuota: no room in reservation"
-
-
-def test_the_variant_table_shows_a_promised_admission() -> None:
-    states = {"reservation": {"promised": {"clusterQueue": "cq"}}}
-    table = variants.variant_table(a_family(running_on_spot(), QUEUE, states), NOON)
-    assert column(table, "RESERVED")[0] == "promised: cq"
 
 
 @pytest.mark.parametrize(

@@ -96,13 +96,6 @@ def test_a_siblings_delay_and_retry_count_stay_unless_the_family_is_as_new(end: 
     assert retries(house, A, "slow") == 2
 
 
-def test_turned_on_again_while_the_job_still_stops() -> None:
-    house = running("b").happens(facts.Deactivated(**J)).happens(facts.Activated(**J))
-    assert where(house) == "Evicting"
-    house.stop()
-    assert (where(house), house.active()) == ("Pending", "abc")
-
-
 def test_a_variant_deleted_by_hand_is_gone_when_its_job_finishes() -> None:
     house = running("c").happens(facts.Deleted(namespace="ns", name=C))
     commit = fold(house.controller, [house.logged_fact(facts.Finished(**J))], house.now)

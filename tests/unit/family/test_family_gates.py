@@ -17,24 +17,6 @@ def sibling(place: int, **more: bool) -> Sibling:
 
 
 @pytest.mark.parametrize(
-    ("siblings", "expected"),
-    [
-        pytest.param([sibling(0, **BLOCKED), sibling(1, **BLOCKED)], "v0", id="the better one"),
-        pytest.param([sibling(0), sibling(1, **BLOCKED)], "v1", id="one that fits is passed over"),
-        pytest.param(
-            [sibling(0, evaluated=False), sibling(1, **BLOCKED)],
-            "",
-            id="one not looked at yet stops the walk",
-        ),
-        pytest.param([sibling(0), sibling(1)], "", id="no variant needs the gate"),
-        pytest.param([], "", id="no variants"),
-    ],
-)
-def test_gates_open_in_order_without_a_holder(siblings: list[Sibling], expected: str) -> None:
-    assert to_open(siblings, None, NOON) == expected
-
-
-@pytest.mark.parametrize(
     ("holder", "waited", "expected"),
     [
         pytest.param(sibling(0, open=True), timedelta(minutes=4), "", id="its time runs"),

@@ -50,26 +50,6 @@ def test_a_late_clock_does_not_delay_variants_without_a_delay() -> None:
     assert active(FamilyState(True, NOON), at=-3600) == ["reservation", "on-demand", "spot"]
 
 
-def test_story_1_the_admitted_and_all_better_ones_stay_active() -> None:
-    family = FamilyState(True, NOON, admitted="on-demand", first_admitted=NOON)
-    assert why(family) == {
-        "reservation": ActivityReason.UPGRADE,
-        "on-demand": ActivityReason.ADMITTED,
-        "spot": ActivityReason.LOWER_THAN_ADMITTED,
-    }
-
-
-def test_story_2_no_variant_below_the_floor_is_active() -> None:
-    family = FamilyState(True, NOON, floor="reservation", admitted="spot", first_admitted=NOON)
-    assert why(family)["on-demand"] == ActivityReason.BELOW_MIN
-    assert active(family) == ["reservation", "spot"]
-
-
-def test_story_4_without_migration_only_the_admitted_one_stays() -> None:
-    family = FamilyState(True, NOON, mode="NoMigration", admitted="on-demand", first_admitted=NOON)
-    assert active(family) == ["on-demand"]
-
-
 LATER = (Variant("reservation", 0), Variant("on-demand", 1, create_delay=7200))
 
 
@@ -82,16 +62,6 @@ LATER = (Variant("reservation", 0), Variant("on-demand", 1, create_delay=7200))
 )
 def test_story_5_a_variant_waits_for_its_time(at: float, expected: list[str]) -> None:
     assert active(FamilyState(True, NOON), LATER, at) == expected
-
-
-def test_story_5_a_worse_delayed_variant_stays_inactive() -> None:
-    family = FamilyState(True, NOON, admitted="reservation", first_admitted=after(3600))
-    assert why(family, LATER, 7200)["on-demand"] == ActivityReason.LOWER_THAN_ADMITTED
-
-
-def test_an_admitted_variant_is_not_stopped_by_a_later_delay() -> None:
-    family = FamilyState(True, NOON, admitted="on-demand", first_admitted=after(10))
-    assert why(family, LATER, 20)["on-demand"] == ActivityReason.ADMITTED
 
 
 SHORT = (Variant("reservation", 0, delete_delay=86_400), Variant("on-demand", 1))
@@ -121,18 +91,6 @@ def test_a_delete_delay_never_ends_the_admitted_variant_nor_a_race() -> None:
 def test_policy_never_activates_a_stopped_variant(stopped: str) -> None:
     variants = (Variant("reservation", 0, stopped_by=stopped), Variant("spot", 1))
     assert active(FamilyState(True, NOON), variants) == ["spot"]
-
-
-def test_no_variant_is_active_without_an_active_parent() -> None:
-    assert active(FamilyState(False, NOON, admitted="spot", first_admitted=NOON)) == []
-
-
-def test_after_a_deleted_admitted_variant_all_compete() -> None:
-    assert active(FamilyState(True, NOON, admitted="gone", first_admitted=NOON)) == [
-        "reservation",
-        "on-demand",
-        "spot",
-    ]
 
 
 some_variants = st.lists(

@@ -33,13 +33,3 @@ def test_gates_open_in_order_and_then_from_the_best_again(count: int) -> None:
 
 def _holds(held: GateOpening | None, place: int) -> bool:
     return held is not None and held.holder == f"v{place}"
-
-
-def test_gates_wait_for_better_variants_that_are_not_evaluated() -> None:
-    siblings = [
-        Sibling("v0", 0, evaluated=False),
-        Sibling("v1", 1, evaluated=True, blocked=True, open=True),
-        Sibling("v2", 2, evaluated=True, blocked=True),
-    ]
-    later = NOON + PREEMPTION_TIMEOUT
-    assert to_open(siblings, GateOpening("v1", NOON), later) == ""

@@ -19,7 +19,7 @@ FULL = (
     a_condition("QuotaReserved", False, "WaitingForQuota"),
     a_condition("BlockedOnPreemptionGates", False),
 )
-A, B, C = "j-variant-a", "j-variant-b", "j-variant-c"
+A, B = "j-variant-a", "j-variant-b"
 
 
 def told(table: SteppedVariants) -> list[str]:
@@ -30,13 +30,6 @@ def told(table: SteppedVariants) -> list[str]:
 
 def an_open_gate(used: bool = False) -> tuple[GatePosition, ...]:
     return (GatePosition(name=FAMILY_GATE, position="Open", used_at=NOON if used else None),)
-
-
-def test_an_absent_condition_is_not_evaluated_and_a_false_one_is() -> None:
-    table = a_family("a", "b").status(A, conditions=()).status(B, *GATED)
-    assert told(table) == []
-    table.status(A, *FULL)
-    assert told(table) == ["b"]
 
 
 @pytest.mark.parametrize(

@@ -80,26 +80,6 @@ def test_which_variants_are_created(
     assert change(SteppedVariants()).ordered_now() == expected
 
 
-def test_with_the_gate_off_a_waiting_parent_is_updated() -> None:
-    assert SteppedVariants(enabled=False).workload().ordered_now() == ["aggregated j"]
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        pytest.param({"kind": "Finished"}, id="one that has finished gets none"),
-        pytest.param({}, id="nor one that is being deleted"),
-    ],
-)
-def test_a_finished_parent_gets_no_variants(status: dict[str, str]) -> None:
-    table = SteppedVariants().workload()
-    if status:
-        table.status("j", a_condition("Finished", True))
-    else:
-        table.meta("j", deletion_timestamp=NOON)
-    assert table.ordered_now() == []
-
-
 # Names. -------------------------------------------------------------------------------------
 
 
@@ -111,17 +91,6 @@ def test_a_variant_does_not_use_the_name_of_a_terminating_one() -> None:
     assert submitted.startswith("submitted j-variant-a-")
     table.follow()
     assert [one for one in table.stored if one != "j"] == [submitted.removeprefix("submitted ")]
-
-
-def test_a_name_that_became_free_is_used() -> None:
-    table = SteppedVariants().offer("a").workload()
-    table.workload("j-variant-a", role="regular")
-    hashed = table.ordered_now()[0].split()[1]
-    table.waiting.clear()
-    table.workload(hashed, role="regular")
-    assert table.later(3600).ordered_now() == []
-    table.put("j-variant-a", None)
-    assert table.ordered_now() == ["submitted j-variant-a"]
 
 
 def test_of_duplicate_variants_the_one_with_quota_stays() -> None:

@@ -95,19 +95,6 @@ def test_a_clock_that_is_set_back_delays_acts_only_briefly() -> None:
     assert table.ordered_now() == ["submitted j-variant-a"]
 
 
-def test_rows_that_differ_are_not_requested_without_end() -> None:
-    table = a_family("a")
-    table.later(1).status("j-variant-a", a_condition("QuotaReserved", False, "WaitingForQuota"))
-    said = 0
-    for _ in range(100):
-        said += len(table.ordered_now())
-        # The writer of the parent adds no rows for it.
-        table.waiting.clear()
-        table.status("j", a_condition("Admitted", False, f"Write{table.revision}"))
-        table.later(0.2)
-    assert said <= 4
-
-
 def test_many_acts_are_split_between_families_only() -> None:
     table = SteppedVariants().offer("a", "b", "c")
     for number in range(50):

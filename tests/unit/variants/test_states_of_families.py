@@ -7,8 +7,6 @@ import pytest
 from support.builders import a_condition, an_admission
 from support.cores.stepped_variants import SteppedVariants, a_family
 
-B = "j-variant-b"
-
 
 def counted(table: SteppedVariants) -> dict[str, int]:
     return {state: count for state, count in table.families.states().items() if count}

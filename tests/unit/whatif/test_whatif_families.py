@@ -58,15 +58,6 @@ def test_a_family_that_would_wait_is_listed_once() -> None:
     assert (reply.counts.waits, reply.counts.run, reply.counts.pending) == (1, 2, 0)
 
 
-def test_a_running_family_with_better_variants_does_not_wait() -> None:
-    town = a_town()
-    town.submit("a", "cq", cpu=2)
-    town.submit("b", "cq")
-    reply = town.simulate(the_queue(spot=3))
-    assert (starts(reply), waits(reply), evictions(reply)) == ({}, {}, {})
-    assert (reply.counts.run, reply.counts.pending, reply.counts.off) == (2, 0, 0)
-
-
 def test_free_quota_in_a_better_flavor_migrates_a_family() -> None:
     town = a_town()
     town.submit("a", "cq", cpu=2)
@@ -77,25 +68,6 @@ def test_free_quota_in_a_better_flavor_migrates_a_family() -> None:
     [start], [eviction] = reply.starts, reply.evictions
     assert (start.again, start.after) == (True, 1)
     assert eviction.ran and eviction.then is not None and eviction.then.admission is not None
-
-
-def test_a_family_without_migration_keeps_its_variant() -> None:
-    town = StoredSystem()
-    town.queue("cq", cpu={"steady": 2, "spot": 2}, **policy("NoMigration"))
-    town.submit("a", "cq", cpu=2)
-    town.submit("b", "cq")
-    reply = town.simulate(the_queue(steady=4, **policy("NoMigration")))
-    assert (starts(reply), evictions(reply)) == ({}, {})
-
-
-def test_a_family_that_waits_for_checks_starts_once_they_are_ready() -> None:
-    town = a_town(CHECK, admissionChecks=["budget"])
-    reply = town.simulate(a_job("x", "cq", cpu=2))
-    assert starts(reply) == {"x": "steady"}
-    assert reply.starts[0].checks == ("budget",)
-    town.submit("x", "cq", cpu=2)
-    again = town.simulate(an_object("ResourceFlavor", "gold"))
-    assert (starts(again), waits(again), again.counts.reserved) == ({}, {}, 1)
 
 
 def test_a_family_loses_its_quota_with_its_last_reservation() -> None:

@@ -104,28 +104,6 @@ def test_a_variant_behind_a_better_one_is_explained() -> None:
     assert scheduler.why("a").variants[0].gate == "Open"
 
 
-def test_a_parent_without_variants_is_explained() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    scheduler.family("a", tags=())
-    found = scheduler.why("a")
-    assert (
-        found.message
-        == "Its variants are not created yet, or the ClusterQueue has no variant for it"
-    )
-    assert found.unblocked_by == ("creation of variants of a",)
-
-
-def test_a_variant_without_a_known_parent_is_explained() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    scheduler.family("a")
-    scheduler.gone("a")
-    found = scheduler.why("a-best")
-    assert found.message == "Its parent is not known"
-    assert found.unblocked_by == ("its parent workload, which is not known yet",)
-
-
 def test_asking_changes_nothing() -> None:
     scheduler = blocked()
     before = scheduler.tried()

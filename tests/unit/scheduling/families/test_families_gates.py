@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import FAMILY_GATE, GatePosition
-from admittance.events.facts import Preempted, Refused
+from admittance.events.facts import Refused
 from admittance.scheduling.state.config import Config
 from support.cores.family_scheduler import FamilyScheduler
 
@@ -34,41 +34,6 @@ def contested(mode: str = "UpgradeOnly", *taken: str, **spec: Any) -> FamilySche
 
 def refused(scheduler: FamilyScheduler) -> dict[str, str]:
     return {one.name: one.refusal.reason for one in scheduler.waiting}
-
-
-@pytest.mark.parametrize("mode", ["NoMigration", "UpgradeOnly"])
-def test_the_better_variant_that_needs_a_victim_is_chosen(
-    mode: str,
-) -> None:
-    scheduler = contested(mode, "best")
-    scheduler.family("a")
-    assert scheduler.settle() == []
-    assert refused(scheduler) == {"a-best": GATED}, "told at once, so that the gate can be opened"
-    assert scheduler.told == []
-    scheduler.later(1_000)
-    assert scheduler.settle() == []
-    scheduler.opens("a-best")
-    assert scheduler.settle() == ["a-best"]
-    assert [one.name for one in scheduler.told] == ["r-best"]
-    assert scheduler.admitted("a") == "best"
-
-
-def test_while_victims_stop_no_sibling_is_tried() -> None:
-    scheduler = contested("UpgradeOnly", "best")
-    scheduler.family("a")
-    scheduler.settle()
-    scheduler.opens("a-best")
-    scheduler.cycle(confirm=False)
-    (told,) = [one for one in scheduler.decisions if isinstance(one, Preempted)]
-    assert told.name == "r-best"
-    for one in scheduler.decisions:
-        if isinstance(one, Refused):
-            scheduler.apply(one)
-    scheduler.change("r-best", conditions={"Evicted": (True, "Preempted")})
-    for _ in range(3):
-        assert scheduler.cycle() == []
-    scheduler.stops("r-best")
-    assert scheduler.settle()[0] == "a-best"
 
 
 def test_siblings_are_refused_at_once_when_a_worse_one_is_blocked() -> None:

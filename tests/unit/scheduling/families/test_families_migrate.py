@@ -90,24 +90,6 @@ def test_promised_quota_is_free_once_the_revocation_is_stored() -> None:
     assert scheduler.flavors("thief") == [{"cpu": "best"}]
 
 
-def test_a_variant_with_victims_migrates_once_they_stopped() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue(flavors={"best": "4", "mid": "4"}, **LOWER)
-    scheduler.submit("strong", "cq", "4", priority=5, age=9)
-    scheduler.settle()
-    scheduler.family("a")
-    scheduler.settle()
-    assert scheduler.admitted("a") == "mid"
-    scheduler.finish("strong")
-    scheduler.submit("weak", "cq", "4", priority=-1)
-    scheduler.cycle()
-    scheduler.opens("a-best")
-    scheduler.settle()
-    if scheduler.admitted("a") != "best":
-        scheduler.stops("a")
-    assert scheduler.admitted("a") == "best"
-
-
 def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")

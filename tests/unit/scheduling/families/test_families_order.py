@@ -41,20 +41,6 @@ def test_a_swap_of_the_queues_flavors_swaps_siblings() -> None:
     assert scheduler.settle()[0] == "a-worst"
 
 
-def test_variants_go_by_the_age_of_their_parent() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler)
-    scheduler.family("young", age=5)
-    scheduler.family("old", age=50)
-    scheduler.submit("between", "cq", age=20)
-    assert scheduler.tried() == [
-        *("old-best", "old-mid", "old-worst"),
-        "between",
-        *("young-best", "young-mid", "young-worst"),
-    ]
-
-
 def test_a_variant_without_its_parent_is_never_tried() -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue()

@@ -88,24 +88,6 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     assert scheduler.decisions == [], "it is on its way"
 
 
-def test_a_ready_variant_is_not_confirmed_while_the_job_stops() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow")
-    scheduler.family_queue(checks={"best": ["slow"]})
-    full(scheduler, best="4")
-    scheduler.family("a")
-    scheduler.settle()
-    scheduler.finish("r-best")
-    scheduler.settle()
-    assert scheduler.admission("a-best") is not None
-    scheduler.evict("a-mid", "Preempted")
-    scheduler.passes("a-best")
-    scheduler.cycle()
-    assert scheduler.decisions == []
-    scheduler.stops("a")
-    assert scheduler.cycle() == ["a-best"], "the whole family competes anew"
-
-
 def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")

@@ -165,18 +165,6 @@ def test_quota_held_by_both_variants_needs_both_as_victims() -> None:
     assert sorted(one.name for one in scheduler.preempted) == ["j-on-demand", "j-reservation"]
 
 
-def test_a_sole_holder_is_preferred_to_two_shared_holders() -> None:
-    scheduler = with_slow_reservation(**LOWER)
-    runs_on_demand_and_reserved_better(scheduler)
-    scheduler.now += timedelta(minutes=1)
-    scheduler.job("lone", "q", [(1, {"cpu": "10"})])
-    scheduler.settle()
-    scheduler.jobs_stop = False
-    scheduler.job("stranger", "q", [(1, {"cpu": "10"})], priority=9)
-    scheduler.cycle()
-    assert [one.name for one in scheduler.preempted] == ["lone"]
-
-
 def test_no_sibling_is_preempted_for_a_sibling() -> None:
     scheduler = with_slow_reservation(**LOWER)
     runs_on_demand(scheduler, r1_priority=5)
@@ -305,32 +293,6 @@ def test_the_request_of_a_variant_replaces_its_family_quota(fair: FamilySchedule
     overlap.end_assumption()
     assert (best.usage, worst.usage) == (0, 4_000)
     assert share(fair) == pytest.approx(200)
-
-
-def test_before_an_admission_the_best_reservation_counts_in_shares(fair: FamilyScheduler) -> None:
-    fair.open_family("k", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "2"})])
-    fair.reserve("j-best", "q", {"cpu": "best"})
-    fair.reserve("j-worst", "q", {"cpu": "worst"})
-    overlap = fair.member("j-best").family_quota
-    assert overlap is not None and overlap.counts is fair.member("j-best")
-    assert share(fair) == pytest.approx(200)
-    fair.reserve("k-worst", "q", {"cpu": "worst"})
-    assert share(fair) == pytest.approx(300)
-
-
-def test_uncounted_quota_moves_with_its_queue(fair: FamilyScheduler) -> None:
-    fair.reserve("j-worst", "q", {"cpu": "worst"})
-    fair.reserve("j-best", "q", {"cpu": "best"})
-    fair.put("Cohort", "co", {"parentName": "top"})
-    fair.queue("top-lender", "top", resourceGroups=groups(best="10", worst="10"))
-    cohort = fair.core.catalog.tree.cohorts["co"]
-    assert share_of(cohort).ratio == 0, "it is within what its lender has"
-    fair.queue("lender", "co", resourceGroups=groups(best="0", worst="1"))
-    assert share_of(cohort).ratio == pytest.approx(4_000 / 21_000 * 1_000)
-    policy = {"migrationConstraints": {"mode": "UpgradeOnly"}}
-    fair.queue("q", "other", resourceGroups=groups(best="0", worst="0"), concurrentAdmission=policy)
-    assert share_of(cohort).ratio == 0
-    assert not any(cell.has_discount for cell in cohort.cells.values())
 
 
 USAGE_BASED: dict[str, Any] = {
