@@ -29,16 +29,16 @@ CORES: Final = Path("libs", "admittance")
 RULES: Final = ("acceptance", "conformance")
 """Tests of several cores at once, which are slower than the unit tests."""
 TESTS: Final[Mapping[str, Sequence[str]]] = {
-    "control": ("unit/control", *RULES),
+    "control": ("unit/control", "unit/workload_controller", *RULES),
     "family": ("unit/family", "unit/variants", *RULES),
     "lease": ("unit/lease",),
-    "provisioning": ("unit/provisioning", *RULES),
+    "provisioning": ("unit/provisioning", "unit/provider_pool", "unit/provisioning_check", *RULES),
     "quota": ("unit/quota", "unit/scheduling", *RULES),
-    "scheduling": ("unit/scheduling", *RULES),
+    "scheduling": ("unit/scheduling", *RULES, "unit/replay", "unit/whatif"),
     "timers": ("unit/timers", "acceptance"),
     "usage": ("unit/usage",),
     "variants": ("unit/variants", "unit/family", *RULES),
-    "workload": ("unit/workload", "unit/control", *RULES),
+    "workload": ("unit/workload", "unit/control", "unit/workload_controller", *RULES),
 }
 """For each core the folders of its tests, the fastest first."""
 NOT_COPIED: Final = shutil.ignore_patterns(".[a-z]*", "dist", "build", "node_modules")

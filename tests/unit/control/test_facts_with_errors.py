@@ -130,3 +130,14 @@ def loads_no_bad(controller: Controller) -> Any:
         load(key, known)
 
     return broken
+
+
+def test_a_workload_keeps_the_trace_of_its_submission() -> None:
+    first, later = (f"00-{digit * 32}-{digit * 16}-01" for digit in "12")
+    held = facts.Held(namespace="ns", name="a")
+    messages = [
+        submitted(1, "a")._replace(trace=first),
+        log_message(2, subject_of(held), encode(held), {}, NOON)._replace(trace=later),
+    ]
+    commit = batch.fold(Controller(b"secret"), messages, NOON, [])
+    assert [(put.key, put.trace) for put in commit.puts] == [("workload.ns.a", first)]

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.provisioning.machine_pool import BadPool, pool_of
+from admittance.provisioning.machine_pool import (
+    BadPool,
+    key_of,
+    pattern_of,
+    pool_of,
+    pool_of_key,
+)
 from admittance.provisioning.pool_bookings import Booking, Bookings, NoRoom, Pods
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -191,3 +197,14 @@ def test_no_machine_ever_holds_more_than_it_has(story: list[tuple[str, int, int,
         again = Bookings(pool.pool)
         again.restore(pool.known.values())
         assert again.known == pool.known
+
+
+def test_bookings_of_a_pool_are_found_by_their_keys() -> None:
+    key = key_of("a.pool", "request")
+    assert pool_of_key(key) == "a.pool"
+    assert pool_of_key("booked.a.pool") is None
+    start, _, end = pattern_of("a.pool").partition("*")
+    assert key.startswith(start)
+    assert end == ""
+    assert not key.startswith(pattern_of("another").removesuffix("*"))
+    assert key.startswith(pattern_of().removesuffix(">"))

@@ -12,6 +12,7 @@ from admittance.api.meta import Condition
 from admittance.api.reading.manifest import decode_object
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.catalog import Catalog
+from admittance.quota.references import reference_warnings
 from admittance.quota.required_checks import ConflictingChecks
 
 
@@ -264,3 +265,15 @@ def test_a_namespace_without_labels_is_known_by_its_name() -> None:
     assert here.catalog.selects_namespace("q", "ns")
     assert not here.catalog.selects_namespace("q", "other")
     assert not here.catalog.selects_namespace("none", "ns")
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [(["f"], "ResourceFlavor f doesn't exist"), (["f", "g"], "ResourceFlavor f, g don't exist")],
+)
+def test_missing_flavors_are_named_in_one_sentence(names: list[str], told: str) -> None:
+    catalog = a_queue([], {name: [] for name in names})
+    [warning] = [
+        one for one in reference_warnings(catalog.cluster_queues["q"], catalog) if told in one
+    ]
+    assert warning.startswith(told)

@@ -86,9 +86,7 @@ def reconcile(family: FamilyTransition, *, requested: bool = False) -> None:
     )
     _copy_priority(family)
     _apply_policy(family)
-    if _reject_parent(family):
-        _evict_with_parent(family)
-        _apply_policy(family)
+    _reject_parent(family)
     _copy_pods_ready(family)
     update_parent_status(family, requested=requested)
 
@@ -194,17 +192,16 @@ def _apply_policy(family: FamilyTransition) -> None:
             )
 
 
-def _reject_parent(family: FamilyTransition) -> bool:
-    """Rejects the parent if checks have rejected every variant. Returns whether the parent was
-    rejected."""
+def _reject_parent(family: FamilyTransition) -> None:
+    """Rejects the parent if checks have rejected every variant. None of them is active or runs."""
     parent, rules = family.existing_parent(), family.rules
     if not head(parent).active or rules is None or not family.variants:
-        return False
+        return
     if any(variant.status.stopped_by != "Rejected" for variant in family.variants.values()):
-        return False
+        return
     tags = {head(variant).variant for variant in family.variants.values()}
     if not {tag.name for tag in wanted_tags(parent, rules)} <= tags:
-        return False
+        return
     ordered = sorted(family.variants.values(), key=lambda variant: head(variant).sibling_index or 0)
     each = "; ".join(
         f"{head(variant).variant}: {rejection_phrase(variant)}"[:EACH_MAX] for variant in ordered
@@ -221,7 +218,6 @@ def _reject_parent(family: FamilyTransition) -> bool:
         what="rejected", reason=reasons.ADMISSION_CHECK_REJECTED, message=message
     )
     family.put(family.parent_name, change.after(rejected))
-    return True
 
 
 def _copy_pods_ready(family: FamilyTransition) -> None:

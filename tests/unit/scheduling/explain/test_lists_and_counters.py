@@ -98,6 +98,28 @@ def test_queue_without_a_local_queue_of_the_namespace_shows_nothing() -> None:
     assert names(scheduler, "stranger", cluster_queue="cq", others=True) == []
 
 
+@pytest.mark.parametrize(
+    ("query", "error"),
+    [
+        (PendingQuery(cluster_queue="nowhere"), "no ClusterQueue nowhere"),
+        (PendingQuery(local_queue="nowhere"), "no LocalQueue ns/nowhere"),
+    ],
+)
+def test_a_list_of_an_unknown_queue_is_refused(query: PendingQuery, error: str) -> None:
+    assert a_scheduler().core.pending(query, "ns").error == error
+
+
+def test_a_workload_that_changes_its_local_queue_leaves_the_others_there() -> None:
+    scheduler = a_scheduler()
+    scheduler.put("LocalQueue", "second", {"clusterQueue": "cq"}, namespace="ns")
+    for name in "abc":
+        scheduler.submit(name, "cq", "9")
+    scheduler.respec("a", queueName="second")
+    scheduler.gone("b")
+    counted = {one.name: one.pending for one in scheduler.core.queues(Queues(), "ns").local_queues}
+    assert counted == {"cq": 1, "second": 1}
+
+
 def test_pages_make_up_the_whole_list_over_queues() -> None:
     scheduler = a_scheduler()
     scheduler.queue("other", resourceGroups=groups(default="4"))

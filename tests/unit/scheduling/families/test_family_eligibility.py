@@ -23,8 +23,11 @@ def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) ->
     scheduler.family_queue(mode=mode)
     scheduler.family("a")
     assert scheduler.cycle(confirm=False) == ["a-best"]
+    decided = scheduler.decided
     assert scheduler.cycle() == []
-    for one in scheduler.decided:
+    scheduler.later(60)
+    assert list(scheduler.core.refusals(now=scheduler.now)) == [], "nothing is wrong with it"
+    for one in decided:
         scheduler.apply(one)
     assert scheduler.settle() == []
 
@@ -77,7 +80,13 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     scheduler.family_queue(checks={"best": ["slow"], "mid": ["slow"], "worst": ["slow"]})
     scheduler.family("a")
     scheduler.settle()
-    scheduler.passes("a-worst", "a-mid")
+    scheduler.passes("a-mid")
+    scheduler.cycle(confirm=False)
+    (confirmed,) = scheduler.decisions
+    scheduler.passes("a-worst")
+    scheduler.cycle(confirm=False)
+    assert (confirmed.name, scheduler.decisions) == ("a-mid", [])
+    scheduler.apply(confirmed)
     assert scheduler.settle() == []
     assert scheduler.admitted("a") == "mid"
     assert [one.name for one in scheduler.decisions] == []
