@@ -183,3 +183,14 @@ def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
     assert scheduler.why("a").variants[0].admitted
     scheduler.change("a-mid", stopped_by="Rejected")
     assert scheduler.why("a").unblocked_by == ()
+
+
+def test_a_family_in_backoff_is_explained() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue()
+    full(scheduler)
+    scheduler.family("a")
+    scheduler.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
+    found = scheduler.why("a")
+    assert (found.phase, found.reason) == ("Backoff", "Backoff")
+    assert scheduler.why("a-best").message == "The family waits until its backoff ends"
