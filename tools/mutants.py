@@ -111,6 +111,8 @@ def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
                 continue
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "cast"):
                 continue
+            if isinstance(node, ast.keyword) and node.arg in ("strict", "frozen", "kw_only"):
+                continue
             yield node
             yield from _nodes(node)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -160,6 +161,7 @@ def test_the_oldest_booking_keeps_a_machine_that_shrinks() -> None:
         ({"provisioningClassName": "c", "machines": [{**gpus(1), "cores": 4}]}, "cores"),
         ({"provisioningClassName": "c", "machines": [gpus(1, each=-1)]}, "negative"),
         ({"provisioningClassName": "c", "bookingSeconds": -1}, "bookingSeconds"),
+        ({"provisioningClassName": "c", "bookingSeconds": inf}, "bookingSeconds"),
         (None, "spec"),
     ],
 )

@@ -73,6 +73,7 @@ def test_one_change_is_made_at_a_time(root: Path) -> None:
         ("Key: TypeAlias = int | str", []),
         ("isinstance(a, int | str)", []),
         ("assert a == 3", []),
+        ("zip(a, b, strict=True)", []),
     ],
 )
 def test_operators_constants_and_conditions_are_changed(text: str, changed: list[str]) -> None:
