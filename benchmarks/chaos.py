@@ -121,8 +121,8 @@ class Admissions:
 
 
 class ChaosPlan(NamedTuple):
-    """What to break. ``jobs``: faults follow until so many jobs are submitted. ``kinds``: only
-    these faults, however many jobs. ``rate``: jobs a second. ``scale``: a factor for the
+    """The faults to inject. ``jobs``: faults follow until so many jobs are submitted. ``kinds``:
+    only these faults, however many jobs. ``rate``: jobs a second. ``scale``: a factor for the
     duration of each fault. ``kill_every``: seconds between two kills of an instance; 0: none.
     ``stall_max``: the longest allowed stall of admissions in seconds after the loss of one server;
     0: not judged."""
@@ -139,8 +139,8 @@ class ChaosPlan(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """What a storm left behind. ``flow``: the jobs; ``broken``: what the processes and the sums of
-    usage broke."""
+    """The state after a storm of faults. ``flow``: the jobs; ``broken``: what the processes and the
+    sums of usage broke."""
 
     jobs: int
     seconds: float

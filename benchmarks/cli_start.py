@@ -69,7 +69,7 @@ class ProcessCost(NamedTuple):
 
 
 def run_and_time(command: Sequence[str], environ: Mapping[str, str]) -> ProcessCost:
-    """What one process takes. Raises RuntimeError where it fails."""
+    """The times of one process. Raises RuntimeError where it fails."""
     began = time.perf_counter()
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, env=environ, stdout=said, stderr=said)
@@ -85,7 +85,7 @@ def run_and_time(command: Sequence[str], environ: Mapping[str, str]) -> ProcessC
 def measured(
     url: str, rounds: int, tree: Path | None, byte_code: str
 ) -> dict[str, list[ProcessCost]]:
-    """What every command takes in every round, after a round that writes byte code."""
+    """The times of every command in every round, after a round that writes byte code."""
     costs: dict[str, list[ProcessCost]] = {}
     for number in range(rounds + 1):
         if number == 1:

@@ -30,8 +30,8 @@ DECISIONS: Final = ("assigned", "refused", "planned", "preempted", "confirmed", 
 
 
 class Cost(NamedTuple):
-    """Of one family, or regular workload. ``bytes_kept``: of the services' memory while it runs;
-    0: not measured."""
+    """The cost of one family, or of one regular workload. ``bytes_kept``: of the services' memory
+    while it runs; 0: not measured."""
 
     per_second: float
     cpu_ms: float
@@ -65,7 +65,7 @@ def bench_plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIM
 
 
 async def measured_cost(count: int, variants: int, full: int, kept: int, nats: str | None) -> Cost:
-    """What one family costs. Raises SetupError."""
+    """The cost of one family. Raises SetupError."""
     what = bench_plan(count, variants, full)
     told: Counter[str] = Counter()
 

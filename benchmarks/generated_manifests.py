@@ -36,14 +36,14 @@ DEPTH_MAX: Final = 9
 
 
 class Expected(NamedTuple):
-    """What the table says about a manifest. ``refused``, ``warned``: paths of fields."""
+    """The outcome for a manifest by the table. ``refused``, ``warned``: paths of fields."""
 
     refused: tuple[str, ...]
     warned: tuple[str, ...]
 
 
 class Outcome(NamedTuple):
-    """What reading made of a manifest: a document, or the problems."""
+    """The outcome of reading a manifest: a document, or the problems."""
 
     document: Document | None
     problems: tuple[Problem, ...] = ()
@@ -74,7 +74,7 @@ def random_manifest(rng: random.Random, name: str) -> dict[str, Any]:
 
 
 def read_one(manifest: Mapping[str, Any]) -> Outcome:
-    """What reading makes of a manifest, as `apply` and `submit` read a file."""
+    """Reads a manifest, as `apply` and `submit` read a file."""
     try:
         [document] = read(msgspec.json.encode(manifest), "generated")
     except ManifestError as error:
@@ -83,8 +83,8 @@ def read_one(manifest: Mapping[str, Any]) -> Outcome:
 
 
 def expected(manifest: Mapping[str, Any]) -> Expected:
-    """What `apply` must say about the fields of the manifest, if it does not refuse it for another
-    reason."""
+    """The messages of `apply` about the fields of the manifest, if it does not refuse it for
+    another reason."""
     refused: list[str] = []
     warned: dict[str, None] = {}
     for path, effect in _effects(manifest, STRUCTS[manifest["kind"]], ""):

@@ -23,7 +23,7 @@ class JobRun(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """What the log and the bucket say of a job: how often ``finished``, ``started`` and ``stopped``
+    """A job by the log and the bucket: how often ``finished``, ``started`` and ``stopped``
     stand on the log, and whether it has succeeded in the end."""
 
     finished: int = 0

@@ -38,7 +38,7 @@ RECOVERY_SECONDS: Final = 120.0
 
 
 class Stall(NamedTuple):
-    """What one pause cost. Seconds; ``first`` and ``all`` count from the end of the pause."""
+    """The cost of one pause. Seconds; ``first`` and ``all`` count from the end of the pause."""
 
     pause: float
     first: float

@@ -36,7 +36,7 @@ PIP: Final = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", 
 
 
 class Outcome(NamedTuple):
-    """What became of the tests with one version. ``text``: one line, or the output of a failure."""
+    """The outcome of the tests with one version. ``text``: one line, or the output of a failure."""
 
     passed: bool
     text: str

@@ -160,7 +160,7 @@ class OwnSystem:
 
     @property
     def log_lines(self) -> list[str]:
-        """What the system has logged."""
+        """The lines that the system has logged."""
         return self._log.read_text(errors="replace").splitlines()
 
     def kill(self) -> None:

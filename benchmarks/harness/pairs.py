@@ -40,7 +40,7 @@ class Figures(NamedTuple):
 
 
 class Loads(NamedTuple):
-    """What each system gets: first a steady load, then as much as it takes."""
+    """The loads of each system: first a steady load, then as many jobs as it accepts."""
 
     steady: BenchPlan
     full: BenchPlan

@@ -47,7 +47,7 @@ class Option(NamedTuple):
         parser.add_argument(self.flag, type=kind, default=self.default, help=self.help, **more)
 
     def problem(self, value: Any) -> str:
-        """What is wrong with the value; "": nothing."""
+        """The problem of the value; "": none."""
         if not isinstance(value, int | float):
             return ""
         if value <= self.above:

@@ -28,7 +28,7 @@ class Trail(NamedTuple):
 
 
 def read_trail(lines: Iterable[str]) -> Trail:
-    """What the jobs' own lines say.
+    """Reads the lines that the jobs wrote.
 
     A run without an end was killed at an unknown time: it counts as alive until its job starts
     again. A run that ends after that start overlaps with the second one.
@@ -62,7 +62,7 @@ def new_trail(folder: Path) -> Path:
 
 
 def trail_of(file: Path) -> Trail:
-    """What the lines of a file say."""
+    """The runs of jobs by the lines of a file."""
     return read_trail(file.read_text().splitlines())
 
 

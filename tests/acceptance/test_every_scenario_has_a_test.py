@@ -64,7 +64,7 @@ def _of_module(tree: ast.Module) -> Iterator[str]:
 
 
 def _ids(mark: ast.expr) -> Iterator[str]:
-    """Of ``@pytest.mark.scenario(…)``, or of ``@scenario(…)`` where that is its short name."""
+    """The ids in ``@pytest.mark.scenario(…)``, or in ``@scenario(…)`` as its short name."""
     if not isinstance(mark, ast.Call) or ast.unparse(mark.func) not in (
         "scenario",
         "pytest.mark.scenario",

@@ -45,7 +45,7 @@ NOT_OFFERED: Final = ("gate", "no kind of ours", "is played with such a queue")
 
 
 class Count(NamedTuple):
-    """Of one table: all cases, those in scope, and of these the ones answered as Kueue does."""
+    """Counts of one table: all cases, those in scope, and those with Kueue's answer."""
 
     table: str
     cases: int

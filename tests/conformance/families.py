@@ -87,7 +87,7 @@ class Reconciled:
         return found
 
     def told(self) -> Counter[str]:
-        """What became of the variants, in the words of events."""
+        """The changes of the variants, in the words of events."""
         before, after = self._before, self.family()
         told = Counter({"CreatedVariant": len(after.keys() - before.keys() - {""})})
         told["DeletedVariant"] = len(before.keys() - after.keys())
@@ -110,8 +110,8 @@ def wanted(want: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def seen(workload: StoredWorkload) -> dict[str, Any]:
-    """What is compared: whether it is turned on, holds an admission, may preempt, and what its
-    conditions say."""
+    """The compared parts of a variant: whether it is active, is admitted and may preempt, and its
+    conditions."""
     told: dict[str, Any] = {
         "active": head(workload).active,
         "admission": workload.status.admission is not None,

@@ -160,7 +160,8 @@ class Reconciled:
         return _seen(self.workload, self.theirs_keys())
 
     def theirs(self) -> dict[str, Any]:
-        """What the case wants, by the last step of the chain where it shows the first."""
+        """The state that the case expects; where it shows the first step of a chain, the state
+        after the last."""
         raw = dict(self.want["workload"])
         real = self.want.get("observedWorkload")
         if real is not None:

@@ -95,7 +95,7 @@ class Scan:
         return plan
 
     def oracle(self, cell: Cell, amount: int) -> tuple[int, int]:
-        """What the case foresees of preemption."""
+        """The preemptions that the case expects."""
         return self.answers.get(cell.fr, (FlavorAssignmentMode.PREEMPT, 0))
 
     def run(self) -> Assignment:

@@ -163,7 +163,7 @@ def test_a_level_above_the_queue_is_borrowing(case: dict[str, Any]) -> None:
 
 
 def _priority(obj: dict[str, Any]) -> int:
-    """What counts as the priority of a workload."""
+    """The effective priority of a workload."""
     meta = {"name": "w", "namespace": "ns", **obj.get("metadata", {})}
     return Given({}, Config()).workload({"spec": {}, **obj, "metadata": meta}).priority
 

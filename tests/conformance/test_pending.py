@@ -50,7 +50,7 @@ def waiting(given: Given) -> list[str]:
 
 
 def park(given: Given, member: WorkloadInfo) -> None:
-    """It was looked at and is not to be looked at again until something changes."""
+    """Marks the workload as tried: it is not tried again until something changes."""
     assert member.queue is not None
     park_workload(member.queue, member, GENERIC, given.now)
     given.world.queue_changed(member.queue)

@@ -21,7 +21,7 @@ from conformance.tables import Given, cases, needs_data, read
 def asked(
     given: Given, case: dict[str, Any], member: WorkloadInfo
 ) -> tuple[dict[Cell, int], dict[tuple[str, str], None]]:
-    """What the case's assignment takes in all, and the resources that victims have to release."""
+    """The quota of the case's assignment, and the resources that victims must release."""
     assert member.shape is not None
     need: dict[Cell, int] = {}
     contested: dict[tuple[str, str], None] = {}

@@ -132,7 +132,7 @@ class Played:
                 self.core.done(step, revision)
 
     def open(self) -> dict[str, Record]:
-        """Those that were not taken back."""
+        """The records that were not cancelled."""
         return {name: one for name, one in self.records.items() if not one.status.cancelled}
 
 

@@ -49,7 +49,7 @@ def used(quantities: Mapping[str, str]) -> Nanos:
 
 
 def recorded(quantities: Mapping[str, str], at: str | None = None) -> ConsumedUsage:
-    """What a case says was consumed, as it would have been written down."""
+    """The consumed usage of a case, as it would have been stored."""
     return ConsumedUsage(consumed_resources=dict(quantities), last_update=time_of(at))
 
 

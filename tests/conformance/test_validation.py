@@ -39,7 +39,7 @@ def _refused(given: dict[str, Any]) -> list[Problem]:
 
 
 def _problems(given: dict[str, Any]) -> list[Problem]:
-    """What we say of the object, or of the change from one to the next."""
+    """Our problems of the object, or of its update."""
     objects = [
         given[key]
         for key in ("oldClusterQueue", "newClusterQueue", "before", "after")

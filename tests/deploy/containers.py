@@ -168,7 +168,7 @@ class Deployment:
         )
 
     def compose(self, *arguments: str) -> str:
-        """What docker compose answers for this project; fails with its error."""
+        """The output of docker compose for this project; fails with its error."""
         told = self.try_compose(*arguments)
         assert told.returncode == 0, f"{' '.join(arguments)}: {told.stderr}{told.stdout}"
         return told.stdout
@@ -230,7 +230,7 @@ class Deployment:
         return self.auth / f"{name}.creds"
 
     def admit(self, *arguments: str, text: str | None = None) -> str:
-        """What `admit` answers; fails with its error."""
+        """The output of `admit`; fails with its error."""
         told = self.run(*arguments, text=text)
         assert told.returncode == 0, f"admit {' '.join(arguments)}: {told.stderr}{told.stdout}"
         return told.stdout
@@ -250,7 +250,7 @@ class Deployment:
 
 
 def eventually(told: Callable[[], str], word: str) -> str:
-    """What is told once it has the word; fails with the last text."""
+    """Calls until the text has the word, and returns the text; fails with the last text."""
     return answer_with(told, lambda text: word in text, HEALTHY_SECONDS, 0.5)
 
 
@@ -295,7 +295,7 @@ def deployed(
 
 
 def services(*profiles: str) -> dict[str, dict[str, Any]]:
-    """What compose.yaml starts with these profiles."""
+    """The services that compose.yaml starts with these profiles."""
     found = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     return {
         name: service
@@ -305,7 +305,7 @@ def services(*profiles: str) -> dict[str, dict[str, Any]]:
 
 
 def docker(*arguments: str) -> str:
-    """What the engine answers, with what it says on standard error."""
+    """The output of the engine, with its standard error."""
     told = subprocess.run(
         ["docker", *arguments],
         stdout=subprocess.PIPE,

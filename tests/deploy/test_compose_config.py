@@ -58,7 +58,7 @@ def test_compose_accepts_its_files_without_and_with_all_profiles(files: tuple[st
 
 @EACH
 def test_services_of_each_profile_depend_on_services_that_start(files: tuple[str, ...]) -> None:
-    """What docker compose refuses for a chosen profile; Debian's program does not look."""
+    """Docker compose refuses such a profile; the program of Debian does not check it."""
     every = services(files)
     assert any(one["depends_on"] for one in every.values())
     for chosen in ("", *profiles(files)):

@@ -89,7 +89,7 @@ def runs(deployment: Deployment, name: str) -> None:
 
 
 def stops(deployment: Deployment, name: str) -> str:
-    """It is rejected; what is said of it."""
+    """Waits for the rejection, and returns the description of the workload."""
     deployment.admit("wait", "workload", name, "--for", "Rejected", "--timeout", "60")
     return deployment.admit("describe", "workload", name)
 
@@ -112,7 +112,7 @@ async def test_a_running_provider_is_healthy(deployment: Deployment, profile: st
 
 
 def ill(deployment: Deployment, service: str) -> str:
-    """What the health check of its container says."""
+    """The output of the health check in its container."""
     check = containers.services(service.removeprefix("provider-"))[service]["healthcheck"]["test"]
     told = subprocess.run(
         ["docker", "exec", deployment.container(service), *check[1:]],

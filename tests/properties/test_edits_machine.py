@@ -169,8 +169,8 @@ def counted(cores: SteppedCores) -> dict[tuple[str, str], int]:
 
 
 def check(cores: SteppedCores) -> None:
-    """Where nothing is on its way, every queue counts what is written and every cohort what
-    overflows out of its children."""
+    """Without decisions in flight, every queue counts the stored quota, and every cohort the
+    overflow of its children."""
     if any(domain.in_flight for domain in cores.scheduler._state.domains.values()):
         return
     tree = cores.scheduler.catalog.tree

@@ -49,7 +49,7 @@ def play(seed: int) -> None:
 
 
 def rare() -> None:
-    """What hardly ever happens by chance."""
+    """Transitions that chance hardly ever reaches."""
     checks = dict.fromkeys(TAGS, ("slow",))
     for running in ("", "c"):
         house = FamilyController(checks=checks).family()

@@ -229,7 +229,7 @@ class HandOver(RuleBasedStateMachine):
 
 
 def twice(world: SchedulerState, cell: Cell) -> int:
-    """What planners and their victims hold both, and counts once."""
+    """The quota that planners and their victims both hold, which counts once."""
     return sum(
         off
         for domain in world.planning_domains

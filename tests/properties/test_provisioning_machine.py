@@ -217,7 +217,7 @@ class ProvisioningModel:
         self.write(name, replace(work, status=replace(work.status, **changes)))
 
     def verdict(self, name: str, check: str, tell: VerdictReport) -> None:
-        """What the workload-controller makes of it."""
+        """Applies the verdict as the workload-controller does."""
         self.tells.append((name, check, tell))
         work = self.works.get(name)
         if work is None or work.status.admission is None:

@@ -60,7 +60,7 @@ def changes(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 def held(workload: StoredWorkload | None) -> Any:
-    """What it holds, for good; None: nothing."""
+    """The quota that the workload holds permanently; None: none."""
     if workload is None or not holds_quota(workload) or is_stopping(workload):
         return None
     return workload.status.admission

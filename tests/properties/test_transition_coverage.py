@@ -129,7 +129,7 @@ def step(tracked: Walk, chance: Random) -> None:
 
 
 def rare() -> None:
-    """What hardly ever happens by chance."""
+    """Transitions that chance hardly ever reaches."""
     one = Walk(Around(["a", "b", "c"])).assigned()
     for name in "ab":
         zone = PodSetUpdate(name="main", labels={"zone": name})

@@ -123,7 +123,7 @@ class World:
 
     @contextmanager
     def playing(self) -> Iterator[None]:
-        """What must be in place while the story is played."""
+        """The patches that must be in place while the story runs."""
         limits, config = self.plan.limits, self.plan.config
         with collector_off(), ExitStack() as stack:
             stack.enter_context(clock.replaced(self.loop.wall, self.loop.time))
@@ -199,7 +199,7 @@ class World:
             self.kernel.at(outage.at, partial(self.faults.strike, fault))
 
     def pictures(self) -> Iterator[tuple[str, Scheduler]]:
-        """What each scheduler believes, by its name."""
+        """The core of each scheduler, with the name of its service."""
         for name, service in sorted(self.services.items()):
             for shell in service.shells:
                 yield name, shell._core
@@ -348,7 +348,7 @@ class World:
 
     @property
     def service(self) -> ServiceRun:
-        """That of the process that runs at the moment."""
+        """The service of the process that runs at the moment."""
         current = self.loop.current
         assert current is not None
         return self.services[current.name]

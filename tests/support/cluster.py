@@ -57,7 +57,7 @@ class SimulatedService:
 
     @property
     def log(self) -> str:
-        """What the service wrote to standard error."""
+        """The standard error of the service."""
         return self._server.log_of(self.instance) + self._failure
 
     def pause(self) -> None:

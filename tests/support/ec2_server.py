@@ -73,7 +73,7 @@ class Ec2Server:
 
     @property
     def env(self) -> dict[str, str]:
-        """What boto3 is to read."""
+        """The variables for boto3."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_DEFAULT_REGION": REGION,
@@ -125,7 +125,7 @@ class Ec2Server:
         return found
 
     def alive(self) -> list[dict[str, Any]]:
-        """Those that cost something."""
+        """The reservations that cost something."""
         return [one for one in self.reservations() if one["state"] in ("active", "pending")]
 
     def calls(self) -> Counter[str]:
@@ -137,7 +137,7 @@ class Ec2Server:
 
 
 class Reservations:
-    """What there is, and how EC2 behaves."""
+    """The reservations, and the behavior of EC2."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

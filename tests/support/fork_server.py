@@ -141,7 +141,7 @@ class ForkedProcess:
 
 
 class Answer(NamedTuple):
-    """What a command answered."""
+    """The answer of a command."""
 
     status: int
     out: str

@@ -10,7 +10,7 @@ from admittance.cli.commands.program import invoke
 
 
 class Said(NamedTuple):
-    """What a command line printed, and its exit status."""
+    """The output of a command line, and its exit status."""
 
     status: int
     out: str

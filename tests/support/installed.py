@@ -1,4 +1,4 @@
-"""What is installed beside the tests."""
+"""Programs that are installed beside the tests."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def apply(bus: Bus, *objects: dict[str, Any]) -> ApplyReply:
 
 
 async def settled(bus: Bus, sequence: int) -> SettledReply:
-    """What became of the fact at sequence."""
+    """The outcome of the fact at the sequence."""
     reply: SettledReply = await ask(
         bus, "admit.api.settled", Settled(sequence=sequence), SettledReply
     )

@@ -69,7 +69,7 @@ def paused(server: TestServer) -> Iterator[None]:
 
 
 async def within(awaitable: Awaitable[T], limit: float = LIMIT) -> T:
-    """What awaitable answers; the test fails when it takes longer than limit seconds."""
+    """The result of the awaitable; the test fails when it takes longer than the limit."""
     return await asyncio.wait_for(awaitable, limit)
 
 

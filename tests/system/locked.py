@@ -150,7 +150,7 @@ class Locked:
         )
 
     async def admit(self, user: str, *words: str) -> str:
-        """What a command of the user prints; the command must succeed."""
+        """The output of a command of the user; the command must succeed."""
         printed = await self.run(user, *words)
         assert printed.status == 0, printed.err
         return printed.out

@@ -34,7 +34,7 @@ def series(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def checked(text: str) -> str:
-    """What promtool finds wrong with the metrics."""
+    """The complaints of promtool about the metrics."""
     found = subprocess.run(
         ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""docs/provisioning.md and deploy/samples/provisioning, held to what is so."""
+"""docs/provisioning.md and deploy/samples/provisioning say what the system does."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class System:
         (self.folder / ".data").symlink_to("data")
 
     async def admit(self, *words: str) -> str:
-        """What a command of the admin prints."""
+        """The output of a command of the admin."""
         login = {"ADMIT_NATS_URL": self.url, "ADMIT_NATS_CREDS": ".data/auth/admin.creds"}
         done = await asyncio.to_thread(run_admit, *words, env=login, cwd=self.folder)
         assert done.status == 0, done.err

@@ -45,7 +45,7 @@ class Shell:
         self.up = up
 
     def run(self, command: str, stdin: str = "") -> str:
-        """What the command prints, its errors last. A pipe of commands is run by bash."""
+        """The output of the command, its errors last. A pipe of commands is run by bash."""
         env = {"ADMIT_NATS_URL": self.up.url, "COLUMNS": "200"}
         words = shlex.split(command)
         if words[0] == "admit" and "|" not in words:
@@ -73,7 +73,7 @@ class Shell:
             assert not found, f"{block.page.name}, line {block.line}: {command}\n{found}"
 
     def until(self, command: str, claim: Callable[[str], bool]) -> str:
-        """What the command prints, once the claim holds."""
+        """The output of the command, once the claim holds."""
         return answer_with(lambda: self.run(command), claim)
 
 

@@ -31,7 +31,7 @@ class Command:
         return done.out
 
     async def finished(self, name: str) -> set[str]:
-        """What the last run of its pods printed of their flavors, once it has finished."""
+        """The flavors that its pods printed in their last run, once it has finished."""
         await self("wait", "workload", name, "--for", "Finished", "--timeout", "100")
         told = await self("logs", "workload", name)
         return {line.rpartition(GPU)[2] for line in told.splitlines() if GPU in line}

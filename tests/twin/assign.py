@@ -24,7 +24,7 @@ Only = Mapping[tuple[int, str], str]
 
 @dataclass
 class Choice:
-    """Of one pod set."""
+    """The choice for one pod set."""
 
     name: str
     count: int
@@ -50,7 +50,7 @@ class Assignment:
         return total
 
     def contested(self) -> set[FR]:
-        """What can be had by preemption only."""
+        """The quota that only preemption can free."""
         return {
             (flavor, resource)
             for choice in self.choices

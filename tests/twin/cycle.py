@@ -184,7 +184,7 @@ class Cycle:
                 entry.status = "assumed"
 
     def look_again(self, entry: Entry) -> None:
-        """What others are to give up is gone for this one; the flavors it may have remain."""
+        """Searches again without the victims of others; the flavors that it may have remain."""
         only = entry.assignment.flavors()
         entry.waiting.cursor = None
         for job in self.claimed.values():

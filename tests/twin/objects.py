@@ -122,7 +122,7 @@ class PodSet:
     tolerations: list[Mapping[str, Any]]
 
     def shape(self) -> object:
-        """What makes two pod sets the same to the scheduler, but for their number."""
+        """Two pod sets with equal shapes are equal to the scheduler, but for their number."""
         tolerations = [sorted(one.items()) for one in self.tolerations]
         rest = [sorted(self.per_pod.items()), sorted(self.selector.items()), tolerations]
         return repr((self.name, self.least, rest))

@@ -61,7 +61,7 @@ class Play:
     # Queues. --------------------------------------------------------------------------------
 
     def queue_up(self, one: Job) -> None:
-        """It waits, if it may."""
+        """Queues the workload, if it may wait."""
         queue, stop = self.local.get(one.local_queue, ("", "None"))
         free = one.admission is None and one.active and not one.finished
         if free and stop == "None" and queue in self.lines:
@@ -82,7 +82,7 @@ class Play:
         return [name for (of, name), node in nodes.items() if of and node.root() is root]
 
     def release(self, one: Job) -> None:
-        """It holds nothing any more."""
+        """Releases the quota of the workload."""
         assert one.admission is not None
         queue = one.admission.queue
         one.admission, one.admitted, one.leaving = None, False, False

@@ -35,7 +35,8 @@ def allowed(policy: str, preemptor: Job, victim: Job) -> bool:
 
 
 def candidates(node: Node, policy: str, preemptor: Job, frs: Collection[FR]) -> Iterator[Job]:
-    """Those of one ClusterQueue that hold what is contested and that the policy gives up."""
+    """The workloads of one ClusterQueue that hold contested quota and that the policy allows to
+    preempt."""
     for job in node.jobs:
         assert job.admission is not None
         if set(job.admission.usage()) & set(frs) and allowed(policy, preemptor, job):

@@ -34,7 +34,7 @@ class Waiting:
 
 @dataclass
 class Line:
-    """Those that wait for one ClusterQueue. ``blocked``: shapes that found no place."""
+    """The workloads that wait for one ClusterQueue. ``blocked``: shapes that found no place."""
 
     active: dict[str, Waiting] = field(default_factory=dict)
     parked: dict[str, Waiting] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Line:
         return (job.name != self.preemptor, -job.priority, job.queue_time(), job.uid)
 
     def arrive(self, job: Job, *, strict: bool) -> None:
-        """It competes; unless one of its shape has just found no place, or it has to wait."""
+        """Lets it compete, unless a workload of its shape was just refused, or it has to wait."""
         one = self.take(job.name) or Waiting(job)
         one.job = job
         if job.stopped or (not strict and job.shape() in self.blocked):

@@ -39,7 +39,7 @@ class Node:
     # Sums. ----------------------------------------------------------------------------------
 
     def frs(self) -> set[FR]:
-        """What has any quota here or below."""
+        """The flavors and resources with quota here or below."""
         if self._named is None:
             below = (child.frs() for child in self.children)
             self._named = set(self.place.quotas).union(*below)

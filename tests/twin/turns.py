@@ -12,7 +12,7 @@ from twin.tree import Node, Tree
 
 
 class Contender(Protocol):
-    """What takes part."""
+    """A contender of the tournament."""
 
     node: Node
     assignment: Assignment

@@ -1,4 +1,4 @@
-"""What the image holds, and its labels, without building it."""
+"""The contents and labels of the image, without building it."""
 
 from __future__ import annotations
 

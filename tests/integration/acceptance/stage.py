@@ -214,7 +214,8 @@ class Stage:
         return self.folder / f"hold-{name}"
 
     def script(self, name: str) -> str:
-        """Of a process that leaves a trail under that name, and runs until it is stopped."""
+        """The script of a process that leaves a trail under that name, and runs until it is
+        stopped."""
         return JOB.format(hold=self.hold(name), name=name, trail=self.trail)
 
     async def submit(self, name: str, queue: str, cpu: int = 8, **spec: Any) -> None:
@@ -351,7 +352,7 @@ class Stage:
         return state.requeue_at
 
     def trail_of(self, name: str) -> list[str]:
-        """What its jobs left: started, stopped."""
+        """The trail of its jobs: started, stopped."""
         lines = self.trail.read_text().splitlines()
         return [
             what

@@ -92,7 +92,7 @@ async def connected(locked: Locked, creds: Path) -> AsyncIterator[Bus]:
 
 
 def seed_and_inbox(creds: Path) -> tuple[str, str]:
-    """What a program of another language takes from a credentials file."""
+    """The parts of a credentials file that a program of another language reads."""
     lines = creds.read_text().splitlines()
     if any("BEGIN NATS USER JWT" in one for one in lines):
         return "JWT", next(one for one in lines if "inbox prefix" in one).split()[-1]

@@ -356,7 +356,7 @@ async def test_wrong_tls_files_are_one_line(servers: Servers, tmp_path: Path) ->
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the bus logs."""
+    """The log lines of the bus."""
     lines: list[str] = []
 
     class Log:

@@ -96,7 +96,7 @@ class Admit:
         return {"ADMIT_NATS_URL": self.url, "ADMIT_NATS_CREDS": file}
 
     async def __call__(self, *arguments: str | Path, text: str = "") -> str:
-        """What it answers; fails with its error."""
+        """The answer of the program; fails with its error."""
         words = tuple(map(str, arguments))
         done = await asyncio.to_thread(run_admit, *words, env=self._login, stdin=text)
         assert done.status == 0, f"admit {' '.join(words)}: {done.err}{done.out}"

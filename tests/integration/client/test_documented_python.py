@@ -42,7 +42,7 @@ def use(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
 
 
 def printed_by(text: str, names: dict[str, Any]) -> str:
-    """What the program prints."""
+    """The output of the program."""
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
         exec(compile(text, "page", "exec"), names)

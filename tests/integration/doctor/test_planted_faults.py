@@ -157,7 +157,7 @@ FAULTS = [
 
 
 class Planted(NamedTuple):
-    """What `examine` found with all faults, and after they were removed."""
+    """The findings of `examine` with all faults, and after they were removed."""
 
     broken: list[Finding]
     mended: list[Finding]

@@ -152,7 +152,7 @@ class Kubernetes:
             self.lock.notify_all()
 
     def forget(self) -> None:
-        """What has happened until now cannot be watched any more: 410."""
+        """Forgets all events until now: a watch from there gets 410."""
         with self.lock:
             self._oldest = self._version + 1
             self._version += 1

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 class Core(ProvisioningCore):
-    """What became of steps."""
+    """A core that records the outcome of each step."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -84,7 +84,7 @@ class ProviderStub:
 
 
 class StatusReceiver:
-    """Where the answers go."""
+    """Receives the answers."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []

@@ -86,7 +86,7 @@ async def test_a_bad_message_becomes_a_dead_letter_with_bytes_and_reason(
 
 
 async def test_an_unknown_timer_becomes_a_dead_letter(running: Bus) -> None:
-    """It lies on the timers' stream, from which the log takes it in."""
+    """The message is on the stream of timers, and the log copies it from there."""
     await running.publish(Outgoing("admit.timer.due.requeue.ns.w", b"?"))
 
     async def in_dead_letters() -> bool:

@@ -25,7 +25,7 @@ DOMAIN = "queue-cq"
 async def test_a_scheduler_reads_its_predecessor_s_last_decision_first(
     cluster: Cluster, bus: Bus
 ) -> None:
-    """It lies on the log, and the controller has not come to it yet."""
+    """The decision is on the log, and the controller has not applied it yet."""
     controller = await cluster.start("workload-controller")
     await apply(bus, *queues("cq", cpu=1))
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in ("a", "b")])

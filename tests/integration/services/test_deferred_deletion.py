@@ -1,4 +1,4 @@
-"""What others need is deleted once they do not: a check, a flavor, a queue."""
+"""An object that others need is deleted once they do not need it: a check, a flavor, a queue."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 async def test_a_decision_of_a_deposed_scheduler_from_old_state_is_refused(
     cluster: Cluster, bus: Bus
 ) -> None:
-    """It sees a new workload, but neither its successor nor the quota that one gave away."""
+    """The deposed scheduler sees a new workload, but neither its successor nor the quota that the
+    successor gave."""
     await cluster.start("workload-controller")
     leading = LeaderElector(bus, "scheduler", "old", ttl_seconds=1)
     shell = SchedulerService(bus, leading)

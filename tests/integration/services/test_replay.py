@@ -130,7 +130,7 @@ async def jobs(bus: Bus) -> AsyncIterator[Jobs]:
 
 
 async def decisions(bus: Bus) -> list[int]:
-    """Where the decisions are on the log."""
+    """The sequences of the decisions on the log."""
     return [one.sequence for one in await read_messages(bus, DECISIONS)]
 
 

@@ -1,4 +1,4 @@
-"""What would follow is answered by a live system, comes true, and leaves no trace."""
+"""A live system predicts the results of a change; they come true, and leave no trace."""
 
 from __future__ import annotations
 

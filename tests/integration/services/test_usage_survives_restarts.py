@@ -1,4 +1,4 @@
-"""What LocalQueues have consumed outlives the scheduler that counted it."""
+"""The consumed usage of LocalQueues outlives the scheduler that counted it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def by_usage() -> list[dict[str, Any]]:
 
 
 async def used(bus: Bus, name: str) -> LocalUsage | None:
-    """What the scheduler answers of a LocalQueue."""
+    """The scheduler's answer about a LocalQueue."""
     reply: QueuesReply = await ask(bus, "admit.api.queues.ns", Queues(), QueuesReply)
     found = [one.used for one in reply.local_queues if one.name == name]
     return found[0] if found else None

@@ -234,7 +234,7 @@ def _opens_every_gate(known: Iterable[Sibling], held: GateOpening | None, now: d
 
 
 def _deleted(rng: Random) -> Scenario:
-    """In the end every parent goes."""
+    """In the end every parent is deleted."""
     plan = families(rng)
     names = {one.fact.name for one in plan.user_facts if isinstance(one.fact, Submitted)}
     gone = [

@@ -19,7 +19,7 @@ TOO_LONG = "DeactivatedDueToMaximumExecutionTimeExceeded"
 def broken(
     before: StoredWorkload, after: StoredWorkload, now: datetime, limits: Limits
 ) -> Iterator[str]:
-    """What is wrong with a write that a timer alone has led to. ``now``: the latest that any clock
+    """The problems of a write that only a timer caused. ``now``: the latest that any clock
     may show."""
     was, evicted = find(before, Type.EVICTED), find(after, Type.EVICTED)
     reason = evicted.reason if evicted is not None and evicted.status == "True" else ""

@@ -82,7 +82,8 @@ class Effects:
         self._facts[key].append(Heard(stored.sequence, fact, check))
 
     def read(self, key: str, since: int, through: int) -> list[int]:
-        """What the workload-controller read about it after ``since``, up to ``through``."""
+        """The sequences of what the workload-controller read about it after ``since``, up to
+        ``through``."""
         found = _between(self._read[key], since, through)
         return found + _between(self._objects, since, through)
 

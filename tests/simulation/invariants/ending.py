@@ -155,12 +155,12 @@ class Ending:
                 self._waits(key, workload)
 
     def _may_be_off(self, workload: StoredWorkload) -> bool:
-        """What was turned on again may be off once more, by a clock or a late word."""
+        """Whether a reactivated workload may be inactive again, by a clock or a late fact."""
         evicted = find(workload, Type.EVICTED)
         return evicted is not None and evicted.reason.startswith("DeactivatedDueTo")
 
     def _is_hopeless(self, parent: StoredWorkload) -> bool:
-        """It says that its queue has no variant for it, and has none."""
+        """Whether its status says that the queue has no variant for it, and it has none."""
         queue = self._inv.queues.get(self._queue_of(parent))
         rules = rules_of(queue.spec) if queue is not None else None
         reserved = find(parent, Type.QUOTA_RESERVED)
@@ -168,7 +168,7 @@ class Ending:
         return says and rules is not None and not wanted_tags(parent, rules)
 
     def _waits(self, key: str, workload: StoredWorkload) -> None:
-        """It waits for a reason that truly holds."""
+        """Whether the stated reason of its wait holds."""
         reserved = find(workload, Type.QUOTA_RESERVED)
         if reserved is not None and reserved.reason == "OnHold":
             return
@@ -228,7 +228,7 @@ class Ending:
                     yield flavor.name
 
     def check_picture(self, name: str, scheduler: Scheduler) -> None:
-        """What a scheduler believes to be used is what the bucket says."""
+        """The usage that a scheduler counts is the usage in the bucket."""
         for queue, node in scheduler.catalog.tree.queues.items():
             held = self._inv.usage.get(queue, {})
             for fr in {*held, *node.cells}:

@@ -157,7 +157,7 @@ class Exclusive:
         return bool(one.usage) or (in_time and bool(list(self._stopping(key))))
 
     def _stopping(self, key: str) -> Iterator[str]:
-        """Those evicted for it that still hold their quota."""
+        """The workloads evicted for it that still hold their quota."""
         for victim in sorted(self._victims.get(key, ())):
             found = self._seen.get(victim)
             if found is None or found.workload is None or not found.usage:
@@ -214,7 +214,7 @@ def _decided(victim: Seen, by_uid: str) -> int:
 
 
 def _gets(before: Seen, after: Seen) -> bool:
-    """It gets quota, or the promise of some."""
+    """Whether the write gives it quota or planned quota."""
     if after.usage and not before.usage:
         return True
     now = after.workload.status.promised if after.workload is not None else None
@@ -223,7 +223,7 @@ def _gets(before: Seen, after: Seen) -> bool:
 
 
 def is_blocked(variant: StoredWorkload) -> bool:
-    """It waits because others would have to go, and its gate is closed."""
+    """Whether it waits because its gate is closed and it would have to preempt."""
     reserved = find(variant, Type.QUOTA_RESERVED)
     waits = reserved is not None and reserved.reason == GATED
     return waits and is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES)
@@ -238,7 +238,7 @@ def is_open(variant: StoredWorkload) -> bool:
 
 
 def competes(variant: StoredWorkload) -> bool:
-    """It may be tried at all, as far as it says itself."""
+    """Whether it may be tried, by its own status."""
     return (
         head(variant).active
         and not is_true(variant, Type.FINISHED)

@@ -76,7 +76,7 @@ def _yes(claim: bool) -> Counts:
 
 
 def reserved(workload: StoredWorkload) -> bool:
-    """It holds a reservation that is not being evicted."""
+    """Whether it holds a reservation that is not being evicted."""
     return _holds(workload) and not is_true(workload, Type.EVICTED)
 
 
@@ -153,7 +153,7 @@ def _unless_repeated(row: CheckState, said: facts.CheckReported) -> Counts:
 
 
 def _by_check(workload: StoredWorkload) -> bool:
-    """It is on its way out, or waits, because of a check."""
+    """Whether a check caused its eviction or its wait."""
     evicted = find(workload, Type.EVICTED)
     if evicted is None or evicted.status != "True" or evicted.reason != "AdmissionCheck":
         requeued = find(workload, Type.REQUEUED)

@@ -27,7 +27,7 @@ def broken(
     around: Manifests,
     effects: Effects,
 ) -> list[str]:
-    """What does not hold of this write. ``now``: the latest that any clock may show."""
+    """The broken invariants of this write. ``now``: the latest that any clock may show."""
     found: list[str] = []
     admitted = is_true(after, Type.ADMITTED)
     was = before.status.admission if before is not None else None

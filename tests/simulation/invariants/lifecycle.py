@@ -27,7 +27,8 @@ def broken(
     now: datetime,
     stopped: Stopped | None = None,
 ) -> list[str]:
-    """What the write of ``new`` over ``old`` breaks, a sentence each; None: no workload.
+    """The invariants that the write of ``new`` over ``old`` breaks, a sentence each; None: no
+    workload.
 
     ``stopped`` None: it is not known which queues run, so a workload that says it waits for one
     is believed.

@@ -98,7 +98,7 @@ class Invariants:
 
     @property
     def usage(self) -> dict[str, reference_quota.Usage]:
-        """What is used, by ClusterQueue."""
+        """The usage by ClusterQueue."""
         return self.accounts.usage
 
     # The bucket. ----------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Invariants:
         return frozenset(one.name for one in explicit) if explicit else frozenset(flavors)
 
     def whole(self) -> None:
-        """What was written so far was no part of a batch, or was its last one."""
+        """Is called when the last write was no part of a batch, or was the last part of one."""
         self.families.whole(self._kernel.time(), self.running, self.abandoned)
 
     def _workload(self, entry: Stored) -> None:
@@ -159,7 +159,7 @@ class Invariants:
             self._rechecked(key, after)
 
     def _look(self, entry: Stored, before: Seen, after: Seen, new: StoredWorkload) -> None:
-        """What must hold of every write alone."""
+        """Checks the invariants of one write."""
         key, old = entry.subject, before.workload
         preemption.check(old, new, self.queues, self.cohorts)
         preemption.check_reduction(old, before.usage, new, self.queues)
@@ -331,7 +331,7 @@ class Invariants:
         self.running[key] = runner
 
     def ended(self, key: str, kind: str) -> None:
-        """They ended."""
+        """Notes the end of these jobs."""
         self.running.pop(key, None)
         if kind in ("succeeded", "failed"):
             self.completed.add(key)

@@ -53,7 +53,7 @@ class Accounts:
         return {fr: much for fr, much in after.items() if much > before.get(fr, 0)}
 
     def without(self, gone: Iterable[str]) -> Mapping[str, Usage]:
-        """What would be charged if the workloads at those keys held nothing."""
+        """The charged quota if the workloads at those keys held none."""
         gone = set(gone)
         left = {queue: dict(held) for queue, held in self.usage.items()}
         for account in {self._accounts[key] for key in gone if key in self._accounts}:
@@ -193,7 +193,7 @@ def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
 
 
 def _own(workload: StoredWorkload, holders: Mapping[str, StoredWorkload]) -> Usage:
-    """What it holds beside what planned victims still hold for it."""
+    """The quota that it holds itself, without the quota that planned victims hold for it."""
     given: dict[str, Usage] = {}
     families: dict[str, list[StoredWorkload]] = {}
     for victim in outstanding(workload, holders):
@@ -208,7 +208,8 @@ def _own(workload: StoredWorkload, holders: Mapping[str, StoredWorkload]) -> Usa
 
 
 def _freed(uid: str, victims: list[StoredWorkload], holders: Iterable[StoredWorkload]) -> Usage:
-    """What a family will hold less without these: what its others hold as well stays taken."""
+    """The quota that a family gives up without these variants; quota that its other variants hold
+    stays."""
     own = [one for one in holders if head(one).role == VARIANT and owner_of(one)[1] == uid]
     going = {one.metadata.name for one in victims}
     rest = most(_usage(one) for one in own if one.metadata.name not in going)

@@ -20,7 +20,7 @@ Usage = dict[FR, int]
 
 
 def usage_of(admission: Admission) -> Usage:
-    """What an admission books, by flavor and resource."""
+    """The quota of an admission, by flavor and resource."""
     usage: Usage = {}
     for row in admission.pod_set_assignments:
         for resource, flavor in row.flavors.items():
@@ -49,7 +49,7 @@ def available(
     cohorts: Mapping[str, Any],
     usage: Mapping[str, Usage],
 ) -> int:
-    """What may still be used in that queue; negative: it is over. Cohorts without a cycle."""
+    """The available quota of that queue; negative: it uses too much. Cohorts without a cycle."""
     mine = _built(queue, fr, queues, cohorts, usage)
     return int(mine.available(fr)) if mine is not None else 0
 

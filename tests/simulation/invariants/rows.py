@@ -28,7 +28,7 @@ def broken(
     around: Manifests,
     effects: Effects,
 ) -> list[str]:
-    """What does not hold of this write."""
+    """The broken invariants of this write."""
     found: list[str] = []
     if before is not None:
         found += _rows(key, before, after, effects)
@@ -115,7 +115,7 @@ def _is_off_by_check(workload: StoredWorkload) -> bool:
 
 
 def _frozen_rows(before: StoredWorkload, after: StoredWorkload, around: Manifests) -> Iterator[str]:
-    """What a check evicts keeps its rows until its wait is over, whatever else changes. 2.3."""
+    """A workload that a check evicted keeps its rows until its wait is over. 2.3."""
     evicted = find(after, Type.EVICTED)
     if (
         before.status.admission_cycle != after.status.admission_cycle
@@ -253,7 +253,7 @@ class Paced:
 
 
 def _went_round(before: StoredWorkload, after: StoredWorkload) -> bool:
-    """It lost its reservation and competes again, in one write."""
+    """Whether it lost its reservation and competes again, in one write."""
     requeued = find(after, Type.REQUEUED)
     return (
         reserved(before)

@@ -58,7 +58,7 @@ class Seen:
 
     @classmethod
     def of(cls, entry: Stored, now: datetime) -> Seen:
-        """What was written."""
+        """The written workload."""
         seen = cls()
         seen.revision = entry.sequence
         if entry.gone:
@@ -75,7 +75,7 @@ class Seen:
 
     @property
     def admitted(self) -> bool:
-        """It runs, or its job is being stopped."""
+        """Whether it runs, or its job is being stopped."""
         return self.where in ("admitted", "evicting")
 
 

@@ -37,7 +37,7 @@ def place(workload: StoredWorkload) -> tuple[str, str]:
 
 
 def runs(workload: StoredWorkload) -> bool:
-    """It is admitted, and its eviction has not begun."""
+    """Whether it is admitted and is not being evicted."""
     return (
         is_true(workload, Type.ADMITTED)
         and not is_true(workload, Type.EVICTED)
@@ -71,7 +71,7 @@ def between(
     variants: Iterable[StoredWorkload],
     offered: Set[str] = _NOTHING,
 ) -> Iterator[str]:
-    """Where a parent and its variants contradict each other, a sentence each. None: there is no
+    """The contradictions between a parent and its variants, a sentence each. None: there is no
     parent. ``offered``: tags of the variants that its queue has."""
     alive = {one.metadata.name: one for one in variants if not is_true(one, Type.FINISHED)}
     admitted = [name for name, one in alive.items() if is_true(one, Type.ADMITTED)]

@@ -118,7 +118,7 @@ class Consumer:
                 self._next[message.sequence] = message
 
     def info(self) -> dict[str, Any]:
-        """What CONSUMER.INFO answers."""
+        """The answer to CONSUMER.INFO."""
         return {
             "stream_name": self._stream.name,
             "name": self.name,
@@ -324,7 +324,7 @@ class Consumer:
         self._requests.clear()
 
     def close(self) -> None:
-        """It is deleted: tells the readers."""
+        """Deletes the consumer, and informs its readers."""
         self.alive = False
         for request in self._requests:
             if request.open:

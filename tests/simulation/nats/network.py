@@ -404,7 +404,7 @@ class _Numbers:
 
 
 class _Transport:
-    """What nats-py writes to while it makes a connection anew."""
+    """The transport of nats-py while it reconnects."""
 
     def __init__(self, wire: Wire) -> None:
         self.write = wire.write

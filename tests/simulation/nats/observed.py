@@ -140,8 +140,8 @@ class Server:
                 told(sequence)
 
     def publish(self, message: Outgoing) -> int | Refused:
-        """What the server does not take now is sent again until it does, in the order in which it
-        was said."""
+        """Publishes messages in order; a message that the server does not accept is sent again
+        until it does."""
         if self._late or not self._takes():
             self._late.append(message)
             if len(self._late) == 1:
@@ -170,7 +170,7 @@ class Server:
         return any(subject.startswith(subjects.TIMER_AT) for subject in self.timers.last)
 
     def request(self, manifests: list[dict[str, Any]], answered: Answered) -> None:
-        """What an admin asks of the workload-controller; ``answered`` gets the outcome."""
+        """Sends a request of an admin to the workload-controller; ``answered`` gets the outcome."""
         first = manifests[0]
         if "beat" in first:
             self._beat(**first["beat"])

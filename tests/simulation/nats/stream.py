@@ -171,7 +171,7 @@ class Stream:
                 yield message
 
     def info(self, subjects: str = "") -> dict[str, Any]:
-        """What STREAM.INFO answers. ``subjects``: count the messages of these."""
+        """The answer to STREAM.INFO. ``subjects``: count the messages of these."""
         first = next(self.since(1), None)
         self._first = first.sequence if first is not None else self.end + 1
         state: dict[str, Any] = {

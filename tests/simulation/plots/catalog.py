@@ -74,7 +74,7 @@ def scenario(rng: Random) -> Scenario:
 
 
 def _user_changes(rng: Random, name: str, queue: str, at: float) -> tuple[list[UserFact], float]:
-    """What a user does to a workload, and the time up to which that takes."""
+    """Plans a user's changes of a workload; returns the time of the last."""
     me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
     match rng.choice(("stop", "stop", "hold", "priority", "delete", "finish")):
         case "stop":

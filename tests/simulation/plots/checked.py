@@ -153,7 +153,7 @@ def reactivations(names: list[str], at: float = CALM_SECONDS) -> Iterator[UserFa
 
 
 def user_changes(rng: Random, name: str, at: float) -> Iterator[UserFact]:
-    """What a user does to a workload that has not ended."""
+    """Plans a user's changes of a workload that has not ended."""
     me: dict[str, Any] = {"namespace": NAMESPACE, "name": name}
     match rng.choice(("stop", "stop", "stop", "hold", "priority", "delete", "finish")):
         case "stop":

@@ -109,7 +109,7 @@ class Queues:
         return spec
 
     def _deletion(self) -> Manifests:
-        """What is deleted is still wanted: an edit may bring it back."""
+        """Deletes an object; a later edit may bring it back."""
         rng = self.rng
         keys = [f"localqueue.{NAMESPACE}.{name}" for name in self.locals]
         keys += [f"cohort.{name}" for name in self.trees] * 2

@@ -171,7 +171,7 @@ def _submitted(
 
 
 def _user_changes(rng: Random, name: str, at: float) -> Iterator[UserFact]:
-    """What a user does to a parent, or to one of its variants."""
+    """Plans a user's changes of a parent or of one of its variants."""
     if rng.random() < 0.6:
         yield from user_changes(rng, name, at)
         return

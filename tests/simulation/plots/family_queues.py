@@ -47,7 +47,7 @@ class FamilyQueues(CheckedQueues):
     # Policy. --------------------------------------------------------------------------
 
     def policy(self, spec: Spec) -> Spec:
-        """What the queue says of families."""
+        """The queue's policy for families."""
         rng = self.rng
         offered = [flavor["name"] for flavor in spec["resourceGroups"][0]["flavors"]]
         constraints: Spec = {
@@ -78,7 +78,7 @@ class FamilyQueues(CheckedQueues):
         return found
 
     def _make_right(self, spec: Spec) -> None:
-        """What policy names is on offer."""
+        """Lets the queue offer all flavors that its policy names."""
         given = spec.get("concurrentAdmission")
         if given is None:
             return

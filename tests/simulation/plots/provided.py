@@ -44,7 +44,7 @@ class ProvidedQueues(CheckedQueues):
         return self.specs[name]
 
     def config(self) -> Spec:
-        """What is asked of the provider from now on."""
+        """The configuration of requests to the provider from now on."""
         retry = {
             "backoffLimitCount": self.rng.choice((0, 1, 3)),
             "backoffBaseSeconds": self.rng.choice((1, 3)),

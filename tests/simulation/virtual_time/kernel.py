@@ -49,5 +49,5 @@ class Kernel:
         return self.loop.play(until, self.at_rest, max_steps=steps)
 
     def time(self) -> datetime:
-        """What an exact clock shows."""
+        """The time of an exact clock."""
         return START + timedelta(seconds=self.now)

@@ -306,7 +306,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # Beside processes. --------------------------------------------------------------------
 
     def wall(self) -> datetime:
-        """What the wall clock of the current process shows."""
+        """The time on the wall clock of the current process."""
         skew = self.current.skew if self.current is not None else 0.0
         return START + timedelta(seconds=self.now + skew)
 

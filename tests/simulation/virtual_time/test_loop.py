@@ -33,7 +33,7 @@ def ticking(loop: VirtualLoop, told: list[float]) -> Callable[[], Any]:
 
 
 async def waits(loop: VirtualLoop) -> list[object]:
-    """What asyncio offers to wait for something."""
+    """The ways of asyncio to wait."""
     told: list[object] = []
     async with asyncio.timeout(5):
         await asyncio.sleep(1)

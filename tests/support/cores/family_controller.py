@@ -198,7 +198,7 @@ class FamilyController(LocalSystem):
         return an_admission(flavor=flavor)
 
     def variant_facts(self, name: str = "j") -> list[Fact]:
-        """What the variant-controller states of a new parent."""
+        """The facts of the variant-controller about a new parent."""
         parent = self.get(name)
         rules = self.controller.queues.family_rules("ns", head(parent).queue_name)
         if rules is None:
@@ -289,7 +289,7 @@ class FamilyController(LocalSystem):
     # What must be true. ---------------------------------------------------------------------
 
     def look(self) -> None:
-        """What is true of every family at every revision."""
+        """Checks the invariants of every family at every revision."""
         self.family_watch.settled()
         heard = {name for what, name in self.published if what in ("admitted", "evicted")}
         assert not any("-variant-" in name for name in heard), heard

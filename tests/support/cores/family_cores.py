@@ -88,7 +88,7 @@ class FamilyCores(TimedCores):
         }
 
     def flavors(self) -> list[str]:
-        """Those that ``cq`` offers, in order."""
+        """The flavors that ``cq`` offers, in order."""
         return [one["name"] for group in self.offered["resourceGroups"] for one in group["flavors"]]
 
     def policy(
@@ -279,7 +279,7 @@ class FamilyCores(TimedCores):
         return "/".join(str(cells[flavor, GPU]) for flavor in order)
 
     def row(self, parent: str = "j") -> Row:
-        """What is seen of the family now."""
+        """The visible state of the family."""
         return Row(
             self.on(parent),
             self.active(parent),

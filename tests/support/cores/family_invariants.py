@@ -134,7 +134,7 @@ def _as_wanted(
 
 
 def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> Iterator[str]:
-    """What the parent's rows say, against what there is."""
+    """Compares the rows of the parent with its variants."""
     rows = {row.name: row for row in parent.status.variants}
     if set(rows) != set(variants):
         yield f"it tells of {sorted(rows)}, and there are {sorted(variants)}"

@@ -283,7 +283,7 @@ class FamilyScheduler(SteppedScheduler):
         self.change(name, preemption_gates=(GatePosition(name=FAMILY_GATE, position="Open"),))
 
     def admit(self, name: str) -> None:
-        """It is admitted, and its parent with it."""
+        """Admits the variant and its parent."""
         runs = {
             "QuotaReserved": (True, "QuotaReserved"),
             "Admitted": (True, "Admitted"),
@@ -303,7 +303,7 @@ class FamilyScheduler(SteppedScheduler):
             )
 
     def lose(self, name: str, reason: str) -> None:
-        """It holds nothing any more."""
+        """Releases the quota of the workload."""
         self.change(
             name,
             conditions={
@@ -318,13 +318,13 @@ class FamilyScheduler(SteppedScheduler):
         )
 
     def reserve(self, name: str, queue: str, *flavors: Mapping[str, str]) -> None:
-        """It holds quota, of these flavors per pod set."""
+        """Reserves quota of these flavors, for each pod set."""
         admission = self.as_admission(name, queue, *flavors)
         reserved = {"QuotaReserved": (True, "QuotaReserved")}
         self.change(name, conditions=reserved, admission=admission)
 
     def as_admission(self, name: str, queue: str, *flavors: Mapping[str, str]) -> Admission:
-        """What would be written for it."""
+        """The admission that would be stored for it."""
         spec = json.loads(bytes(self.stored[name].spec))
         rows = []
         for at, one in enumerate(spec["podSets"]):
@@ -377,7 +377,7 @@ class FamilyScheduler(SteppedScheduler):
         return self.core._state.queues[name]
 
     def used(self, queue: str) -> Usage:
-        """What counts there, in accounting units; nothing is left out."""
+        """The usage of the queue, in accounting units, with all flavors."""
         node = self.core.catalog.tree.queues[queue]
         return {fr: cell.usage for fr, cell in node.cells.items() if cell.usage}
 

@@ -212,7 +212,7 @@ class SteppedCores(LocalSystem):
         return found
 
     def phase(self, name: str) -> Phase:
-        """Where the workload is in its life."""
+        """The phase of the workload."""
         return phase(self.stored(name), self.now)
 
     def phases(self, *names: str) -> list[str]:

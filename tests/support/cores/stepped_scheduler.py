@@ -226,7 +226,7 @@ class SteppedScheduler(LocalSystem):
         raise AssertionError("the scheduler does not come to rest")
 
     def admission(self, workload: str) -> Admission | None:
-        """What is written down as its quota."""
+        """The stored admission of the workload."""
         return self.stored[workload].status.admission
 
     def flavors(self, workload: str) -> list[dict[str, str]]:

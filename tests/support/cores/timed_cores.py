@@ -190,7 +190,7 @@ class TimedCores(SteppedCores):
         self.advance(seconds - self.seconds())
 
     def waits_for(self, name: str) -> dict[str, datetime]:
-        """What the workload waits for by the clock."""
+        """The due times of the workload, by kind of timer."""
         found = due_times(self.stored(name), self.now, self.controller.queues)
         return {str(kind): at for kind, at in found.items()}
 
@@ -214,7 +214,7 @@ class TimedCores(SteppedCores):
         return {row.name: row.retry_count for row in self.stored(name).status.admission_checks}
 
     def message(self, name: str, condition: str) -> str:
-        """What a condition says; "" when it is absent."""
+        """The message of a condition; "": it is absent."""
         found = find(self.stored(name), condition)
         return found.message if found is not None else ""
 
@@ -249,7 +249,7 @@ class TimedCores(SteppedCores):
         ]
 
     def noted(self, name: str) -> list[str]:
-        """What people were told of it beside its story, in order."""
+        """The notes about it, in order."""
         return [
             one.reason
             for one in self.published
@@ -257,7 +257,7 @@ class TimedCores(SteppedCores):
         ]
 
     def requests(self, check: str, name: str = "") -> list[facts.CheckRequested]:
-        """What the check was asked, about one workload or all."""
+        """The requests to the check, about one workload or all."""
         return [
             one
             for one in self.check_facts
@@ -277,7 +277,7 @@ class TimedCores(SteppedCores):
         ]
 
     def spec(self, kind: str, name: str, namespace: str = "") -> dict[str, Any]:
-        """What an object says, as it was written."""
+        """The spec of an object, as it was written."""
         kept = self.object_at(kind, name, namespace)
         assert kept is not None
         found: dict[str, Any] = msgspec.json.decode(kept.value).get("spec", {})

@@ -84,7 +84,7 @@ class StoredSystem:
         limit: int = 0,
         namespace: str = "",
     ) -> SimulateReply:
-        """What would follow."""
+        """The simulated results of the change."""
         request = Simulate(objects=raws(*objects), deletes=deletes, limit=limit)
         return simulate(
             self.entries(), request, self.config, now=self.copy.now, namespace=namespace

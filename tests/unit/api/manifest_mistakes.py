@@ -351,7 +351,7 @@ def problems(value: Mapping[str, Any]) -> list[Problem]:
 
 
 def difference(value: Mapping[str, Any]) -> str:
-    """Where the two disagree, in words; "": nowhere."""
+    """The disagreement of schema and `apply`, in words; "": none."""
     fits, complaints = fits_schema(value), problems(value)
     if not fits and not complaints:
         first = next(_validator().iter_errors(value), None)

@@ -68,7 +68,7 @@ def test_a_field_without_effect_says_why_and_warns(table: Table) -> None:
 
 
 def test_a_field_without_a_type_is_never_said_to_work() -> None:
-    """What is declared `Any` is not validated, so no code of ours can rely on it."""
+    """A field of type `Any` is not validated, so no code of ours can rely on it."""
     for struct, fields in {**MANIFESTS, **CONFIGURATION}.items():
         for field in struct_type(struct).fields:
             if isinstance(field.type, msgspec.inspect.AnyType):

@@ -1,4 +1,4 @@
-"""What of a Job its workload carries, and which Jobs are refused."""
+"""The fields of a Job that its workload keeps, and the Jobs that are refused."""
 
 from __future__ import annotations
 

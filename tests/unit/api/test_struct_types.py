@@ -1,4 +1,4 @@
-"""What msgspec knows of Structs."""
+"""The types of Structs, as msgspec describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What pods request is charged, or said not to be: exclusions and transformations together."""
+"""Each request of a pod is charged or listed as not charged: exclusions and transformations
+together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod asks for, what scheduling needs, what a job becomes, and how a spec is stored."""
+"""The requests of a pod, the needs of scheduling, the workload of a job, and the stored spec."""
 
 from __future__ import annotations
 

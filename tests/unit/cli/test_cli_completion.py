@@ -1,4 +1,4 @@
-"""What shells get when they ask which words may come next."""
+"""The words that shells get for completion."""
 
 from __future__ import annotations
 

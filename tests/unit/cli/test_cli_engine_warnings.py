@@ -1,4 +1,4 @@
-"""What `admit` says about manifests that were written for a container engine, if there is none."""
+"""Warnings about manifests for a container engine on a machine without one."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ async def unconnected() -> Client:
 
 
 def outcome_of(call: Callable[[Client], object]) -> str:
-    """What the call raises, as text."""
+    """The error of the call as text."""
 
     async def one_call() -> None:
         made = call(await unconnected())

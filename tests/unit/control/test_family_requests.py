@@ -1,4 +1,4 @@
-"""What a parent tells of its variants, and what requests about a member do.
+"""The status of a parent about its variants, and requests about a member.
 docs/spec/lifecycle.md#4.2, #4.9."""
 
 from __future__ import annotations

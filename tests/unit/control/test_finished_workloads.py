@@ -1,4 +1,4 @@
-"""What the controller holds in memory over a long life."""
+"""The memory of a controller that runs for long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def a_finished_one() -> StoredWorkload:
 
 
 def test_a_finished_workload_loaded_on_demand_is_dropped_again() -> None:
-    """It goes from the bucket by itself; held on, it would be taken for there for ever."""
+    """The bucket deletes it by itself; a copy in memory would never be deleted."""
     workloads = Workloads()
     workloads.keep(KEY, VersionedWorkload(a_finished_one(), 5, 3))
     assert len(workloads) == 0

@@ -1,4 +1,4 @@
-"""What a batch of facts leads to: folding, guards, dead letters, and reading facts again."""
+"""A batch of facts: folding, guards, dead letters, and reading facts again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from heartbeats, and from their absence."""
+"""The effects of heartbeats, and of their absence."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PATHS = [("metadata", "labels"), ("metadata", "annotations"), ("metadata", "name
 
 
 def answer(reader: WorkloadReader, manifest: dict[str, Any] | bytes) -> Any:
-    """What becomes of a submission: the fact as builtins, or the sentence of the refusal."""
+    """The outcome of a submission: the fact as builtins, or the sentence of the refusal."""
     written = manifest if isinstance(manifest, bytes) else msgspec.json.encode(manifest)
     fact = facts.Submitted(namespace="ns", name="w", workload=msgspec.Raw(written))
     try:

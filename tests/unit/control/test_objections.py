@@ -1,4 +1,4 @@
-"""What speaks against applying a manifest, given what is there."""
+"""Objections to a manifest because of the stored objects."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class House:
         self._revision = 0
 
     def apply(self, *manifests: dict[str, Any]) -> list[str]:
-        """What speaks against them; else they are there."""
+        """The objections to the manifests; without any, stores them."""
         raws = [msgspec.Raw(msgspec.json.encode(one)) for one in manifests]
         proposed = proposal(enumerate(raws, 1), "")
         assert not proposed.problems, proposed.problems

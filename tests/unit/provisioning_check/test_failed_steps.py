@@ -201,7 +201,7 @@ UNREADABLE = [b"junk", b"[]", b'{"active": 7}', b"[" * 5000, b" " * (HEARTBEAT_M
 
 @pytest.mark.parametrize("data", UNREADABLE, ids=["text", "list", "wrong type", "deep", "large"])
 def test_an_unreadable_heartbeat_is_ignored(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It neither makes a class known nor shows that the provider of a known class is alive."""
+    """The heartbeat neither makes a class known nor keeps the provider of a known class alive."""
     monitor, now = a_monitor(), 0.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     beats(monitor, "known", encode(ProviderAlive(active=False, message="no room")))

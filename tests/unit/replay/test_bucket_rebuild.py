@@ -215,7 +215,7 @@ class House:
         self.words.append(Commits(epoch=1, newest=self.revision, commits=(commit,)))
 
     def at(self, seen: int) -> dict[str, BucketEntry]:
-        """What there was, but for workloads that had ended."""
+        """The objects at that revision, without ended workloads."""
         return {one.key: one for one in self.history if one.revision <= seen}
 
 

@@ -157,7 +157,7 @@ def a_life(seed: int, *, falls: float = 0.0) -> FamilyHouse:
 
 
 def events(house: FamilyHouse) -> set[tuple[str, str]]:
-    """What happened to parents in that life: types and reasons of their conditions."""
+    """Types and reasons of the conditions of parents in that life."""
     found = set()
     for one in house.history:
         if not one.key.startswith("workload.") or one.value is None:

@@ -25,8 +25,8 @@ KEY = "team.train.10"
 
 
 class PausedRunner:
-    """What `admit` uses of a `RunManager`. Each call of ``take`` returns the next claim, and
-    lasts as long as the pause that goes with it."""
+    """The part of a `RunManager` that `admit` uses. Each call of ``take`` returns the next claim,
+    and lasts as long as the pause that goes with it."""
 
     def __init__(self, *takes: tuple[Claim, float]) -> None:
         self._takes = list(takes)

@@ -1,5 +1,5 @@
-"""What each field of a pod template changes in a local process and in a container: equal, or stated
-in docs/manifests.md."""
+"""Each field of a pod template has the same effect on a local process and on a container, or
+docs/manifests.md states the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a runner says of pods that failed and run again."""
+"""The facts of a runner about pods that failed and run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a runner may start, and how it is set."""
+"""The rules for jobs of a runner, and their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a job's policy a shim gets."""
+"""The part of a job's policy that a shim gets."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_in_any_order_of_events_a_run_starts_and_closes_once(events: list[Event]
 
 @given(st.lists(st.builds(JobEvicted, st.integers(11, 20)), min_size=1, max_size=3))
 def test_a_runner_without_the_claim_publishes_nothing_about_the_job(evictions: list[Event]) -> None:
-    """It runs elsewhere, and its quota would come free under it."""
+    """The job runs on another runner, and its quota would be released too early."""
     run, effects = step(a_run(CLAIMING), NotOurs())
     done = list(effects)
     for event in evictions:

@@ -1,4 +1,4 @@
-"""What the data folder keeps: runs, journals, output, and for how long."""
+"""The data folder keeps runs, journals and output for their time."""
 
 from __future__ import annotations
 

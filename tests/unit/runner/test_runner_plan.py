@@ -1,4 +1,4 @@
-"""What an admission becomes in processes."""
+"""The processes of an admission."""
 
 from __future__ import annotations
 

@@ -407,7 +407,7 @@ CHECKPOINTS = "trap 'echo saved; exit 0' TERM; echo on; while :; do sleep 0.02; 
 
 
 def test_a_job_that_exits_0_because_it_is_stopped_has_not_succeeded(bench: Bench) -> None:
-    """It has saved its state to go on later; it would never be run again."""
+    """The job saved its state to continue later; as a success it would never run again."""
     run = bench.start(sh(CHECKPOINTS))
     until(lambda: bench.output(run), "its start")
     os.kill(run.shim_pid(), signal.SIGTERM)

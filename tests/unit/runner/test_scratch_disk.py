@@ -1,4 +1,5 @@
-"""What a job writes outside of its output: measured within a budget, and removed aside."""
+"""Files that a job writes outside of its output are measured within a budget, and removed in the
+background."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the samples in shell have in common is the same in all of them: each is one file, so that it
-can be copied alone, and nothing but this keeps them alike."""
+"""The common parts of the shell samples are equal: each sample is one file that can be copied
+alone, and only this test keeps them alike."""
 
 from __future__ import annotations
 

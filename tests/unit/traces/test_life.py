@@ -1,4 +1,4 @@
-"""What single facts begin and end in a trace: eviction, deactivation, runners, checks, capacity."""
+"""Spans that single facts begin and end: eviction, deactivation, runners, checks, capacity."""
 
 from __future__ import annotations
 

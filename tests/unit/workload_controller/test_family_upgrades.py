@@ -21,7 +21,8 @@ CHECKS = {"a": ("slow",)}
 
 
 def moving() -> FamilyController:
-    """It ran on c, and is to run on a as soon as it has stopped; a has a check that is Ready."""
+    """A family that ran on c, and will run on a as soon as its job has stopped; the check of a is
+    Ready."""
     house = FamilyController(checks=CHECKS).family().assign("c").assign("a")
     return house.later(60).verdict("a", "slow").confirm("a")
 

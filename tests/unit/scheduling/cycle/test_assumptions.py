@@ -1,4 +1,4 @@
-"""What is decided is charged at once, and given back exactly when it does not come true."""
+"""A decision is charged at once, and given back if and only if it is not applied."""
 
 from __future__ import annotations
 

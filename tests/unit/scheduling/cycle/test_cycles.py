@@ -1,4 +1,5 @@
-"""What counts as a cycle, what wakes the parked, and what a search leaves of a flavor."""
+"""Cycles: their count, the changes that wake inadmissible workloads, and the flavors left by a
+search."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def test_a_deleted_workload_without_a_queue_wakes_the_tree() -> None:
 
 
 def test_a_search_does_not_continue_in_another_cohort_tree() -> None:
-    """What a cursor was saved with counts the edits of its tree; the new one may have had fewer."""
+    """A saved cursor counts the edits of its tree; the new tree may have had fewer."""
     scheduler = SteppedScheduler()
     for nominal in "123456":
         scheduler.queue("cq", "old", resourceGroups=groups(default=nominal))

@@ -1,5 +1,5 @@
-"""What went wrong elsewhere, and must not here: heads that are lost, queues that drain slowly, room
-that is made for one and taken by another. Preemption loops: `test_loop_guard`.
+"""Faults of other schedulers: lost heads, queues that drain slowly, quota freed for one workload
+and taken by another. Preemption loops: `test_loop_guard`.
 """
 
 from __future__ import annotations

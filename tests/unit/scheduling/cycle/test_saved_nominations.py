@@ -1,4 +1,4 @@
-"""What is remembered instead of done again, and that nothing is decided differently by it."""
+"""Saved nominations save work and change no decision."""
 
 from __future__ import annotations
 

@@ -63,13 +63,13 @@ def had_used(
 
 
 def status(scheduler: SteppedScheduler, name: str) -> QueueStatus:
-    """What is answered of a LocalQueue."""
+    """The answer about a LocalQueue."""
     (found,) = (one for one in scheduler.core.queues(Queues()).local_queues if one.name == name)
     return found
 
 
 def value(scheduler: SteppedScheduler, name: str) -> float | None:
-    """What it is compared by."""
+    """The value by which it is compared."""
     used = status(scheduler, name).used
     assert used is not None
     return used.value

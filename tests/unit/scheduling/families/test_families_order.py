@@ -1,4 +1,4 @@
-"""Where variants stand in a queue: where their parent would, side by side, the best first."""
+"""Variants stand in a queue at the place of their parent, side by side, the best first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planners share with their victims, held against every way in which the plans may end."""
+"""Quota that planners share with their victims, compared with every possible end of the plans."""
 
 from __future__ import annotations
 

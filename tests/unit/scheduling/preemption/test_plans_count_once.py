@@ -39,7 +39,7 @@ def test_an_unneeded_victim_is_not_preempted_for_others() -> None:
 
 
 def test_several_plans_with_one_victim_leave_room_for_all_of_them() -> None:
-    """What one queue keeps to itself must not hide what its own planners will take."""
+    """Quota that a queue does not lend must not hide the quota that its own planners will take."""
     cores = SteppedCores()
     cores.put(
         "AdmissionCheck",
