@@ -61,10 +61,10 @@ JOB: dict[str, Any] = {
 async def environ() -> AsyncIterator[dict[str, str]]:
     """The variables with which a client finds the server and its login, by the current context."""
     async with embedded() as child:
-        found = {"XDG_CONFIG_HOME": str(child.log.parent)}
-        async with await Client.connect(environ=found) as admin:
+        environment = {"XDG_CONFIG_HOME": str(child.log.parent)}
+        async with await Client.connect(environ=environment) as admin:
             await admin.apply((SAMPLES / "queues.yaml").read_text())
-        yield found
+        yield environment
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -86,7 +86,9 @@ async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> Non
     facts = [entry.subject.split(".")[-3] async for entry in job.events()]
     assert facts[0] == "submitted"
     assert "finished" in facts
-    assert [one.name for one in await client.list(labels="t=x", states="Failed")] == [job.name]
+    assert [stored.name for stored in await client.list(labels="t=x", states="Failed")] == [
+        job.name
+    ]
     assert (await job.explain()).phase == await job.phase() == "Finished"
     assert (await client.delete("workload", job.name)).outcome == "deleted"
     with pytest.raises(NotFound):
@@ -112,7 +114,7 @@ async def test_a_workload_is_held_released_reprioritized_and_stopped(client: Cli
     [queue] = (await client.queues("research")).cluster_queues
     assert (queue.pending, queue.admitted) == (1, 1)
     simulated = await client.simulate(deletes=[f"workload/{first.name}"])
-    assert [one.name for one in simulated.starts] == [second.name]
+    assert [start.name for start in simulated.starts] == [second.name]
     await first.cancel()
     await second.wait("Running", timeout=LIMIT)
     await client.finish(second.name, succeeded=False, message="enough")
@@ -143,8 +145,8 @@ async def test_a_repeated_submission_makes_no_second_job(
             await changed
         assert caught.value.reason == "AlreadyExists"
     assert await client.list(queue="research", labels="!t")
-    found = [one.name for one in await client.list() if one.name.startswith("nightly-")]
-    assert sorted(found) == sorted({again.name, other.name})
+    names = [stored.name for stored in await client.list() if stored.name.startswith("nightly-")]
+    assert sorted(names) == sorted({again.name, other.name})
     # The log recognises a submission before it has been applied.
     monkeypatch.setattr(submissions, "lookup", absent)
     assert not (await client.submit(["true"], queue="research", key="nightly 8")).created
@@ -163,7 +165,7 @@ async def test_a_submission_says_what_may_not_be_as_meant(client: Client) -> Non
     assert applied.warnings == missing.warnings
     assert (await client.submit(["true"], queue="research")).warnings == ()
     image = await client.submit(["true"], queue="research", image="busybox")
-    assert ["no runner has a container engine" in one for one in image.warnings] == [True]
+    assert ["no runner has a container engine" in warning for warning in image.warnings] == [True]
     for name in (missing.name, "odd"):
         await client.delete("workload", name)
 
@@ -254,7 +256,7 @@ async def test_what_is_open_ends_when_the_client_is_closed(environ: dict[str, st
             pass
 
     streams = client.watch(), client.events(follow=True)
-    waits = [asyncio.create_task(follow(one)) for one in streams]
+    waits = [asyncio.create_task(follow(stream)) for stream in streams]
     cancelled = asyncio.create_task(follow(client.watch()))
     await asyncio.sleep(0)
     cancelled.cancel()
@@ -263,9 +265,9 @@ async def test_what_is_open_ends_when_the_client_is_closed(environ: dict[str, st
     await client.get("clusterqueue", "research")
     await client.close()
     await client.close()
-    for one in waits:
+    for wait in waits:
         with pytest.raises(Closed):
-            await within(one)
+            await within(wait)
     for call in (client.get("clusterqueue", "research"), anext(idle)):
         with pytest.raises(Closed):
             await call

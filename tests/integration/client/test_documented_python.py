@@ -27,10 +27,10 @@ ME = f"tests/integration/client/{Path(__file__).name}"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def environ() -> AsyncIterator[dict[str, str]]:
     async with embedded() as child:
-        found = {"XDG_CONFIG_HOME": str(child.log.parent)}
-        async with await Client.connect(environ=found) as admin:
+        environment = {"XDG_CONFIG_HOME": str(child.log.parent)}
+        async with await Client.connect(environ=environment) as admin:
             await admin.apply((ROOT / "deploy" / "samples" / "queues.yaml").read_text())
-        yield found
+        yield environment
 
 
 def use(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
@@ -58,8 +58,8 @@ async def test_the_python_of_the_page_prints_what_it_shows(
         for block in python_blocks(ROOT / "docs" / "python.md"):
             assert block.test == ME
             told = await asyncio.to_thread(printed_by, block.text, names)
-            found = differences(block.shown, told)
-            assert not found, f"{block.page.name}, line {block.line}:\n{found}"
+            different = differences(block.shown, told)
+            assert not different, f"{block.page.name}, line {block.line}:\n{different}"
     finally:
         if "client" in names:
             await asyncio.to_thread(names["client"].close)

@@ -20,9 +20,9 @@ async def test_names_that_begin_with_the_typed_characters_are_found(
 ) -> None:
     for key in ("workload.default.start-2", "workload.default.start-1", "workload.team.start-3"):
         await bus.publish(put_message(key, b"{}", expected=0))
-    for start, found in (("sta", ["start-1", "start-2"]), ("stop", [])):
+    for start, completed in (("sta", ["start-1", "start-2"]), ("stop", [])):
         asked = (nats_server.url, kinds.WORKLOAD, "default", start)
-        assert await asyncio.to_thread(names, *asked) == found
+        assert await asyncio.to_thread(names, *asked) == completed
 
 
 def test_without_a_server_there_are_no_names() -> None:

@@ -34,7 +34,7 @@ async def test_lost_schedules_are_named_until_they_are_set_again(
         return len(lines) == 2 and lines[0].found.startswith("schedules: 1;")
 
     async def all_is_well() -> bool:
-        return all(one.state == OK for one in await timers_found(link))
+        return all(finding.state == OK for finding in await timers_found(link))
 
     try:
         await apply(bus, CHECK, *queues("a", admissionChecks=["slow"]))

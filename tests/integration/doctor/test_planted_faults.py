@@ -308,27 +308,29 @@ class ForeignProgram(HTTPServer):
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 async def test_doctor_names_a_planted_fault(planted: Planted, fault: Fault) -> None:
-    shown = [one for one in planted.broken if _shows(one, fault)]
+    shown = [finding for finding in planted.broken if _shows(finding, fault)]
     assert len(shown) == 1, "\n".join(map(str, planted.broken))
     if fault.what != MISSING:
-        assert not [one for one in planted.mended if _shows(one, fault)]
+        assert not [finding for finding in planted.mended if _shows(finding, fault)]
 
 
-def _shows(one: Finding, fault: Fault) -> bool:
+def _shows(finding: Finding, fault: Fault) -> bool:
     return (
-        one.state == fault.state
-        and one.what.startswith(fault.what)
-        and fault.found in one.found
-        and fault.todo in one.todo
+        finding.state == fault.state
+        and finding.what.startswith(fault.what)
+        and fault.found in finding.found
+        and fault.todo in finding.todo
     )
 
 
 async def test_every_wrong_finding_says_what_to_do(planted: Planted) -> None:
-    assert [one for one in planted.broken if one.state == WRONG and not one.todo] == []
+    assert [
+        finding for finding in planted.broken if finding.state == WRONG and not finding.todo
+    ] == []
 
 
 async def test_nothing_but_missing_services_is_left_after_the_faults(planted: Planted) -> None:
-    wrong = {one.what for one in planted.mended if one.state == WRONG}
+    wrong = {finding.what for finding in planted.mended if finding.state == WRONG}
     services = {"workload-controller", "scheduler", "retry-timer", "variant-controller"}
     assert wrong == {*services, MISSING}
-    assert OK in {one.state for one in planted.mended if one.what == "clocks"}
+    assert OK in {finding.state for finding in planted.mended if finding.what == "clocks"}

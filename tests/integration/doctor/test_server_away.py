@@ -19,28 +19,30 @@ async def test_a_server_of_the_cluster_that_is_away_is_named(tmp_path: Path) -> 
     async with three_servers(tmp_path) as servers:
         bus = await servers.connect(0)
         try:
-            found: list[Finding] = []
+            findings: list[Finding] = []
 
             async def nothing_is_wrong() -> bool:
-                found[:] = stream_findings(await stream_infos(bus))
-                return all(one.state == "ok" for one in found)
+                findings[:] = stream_findings(await stream_infos(bus))
+                return all(finding.state == "ok" for finding in findings)
 
             async def one_is_away() -> bool:
-                found[:] = [
-                    one for one in stream_findings(await stream_infos(bus)) if "away" in one.found
+                findings[:] = [
+                    finding
+                    for finding in stream_findings(await stream_infos(bus))
+                    if "away" in finding.found
                 ]
-                return bool(found)
+                return bool(findings)
 
             async def writes_are_taken() -> bool:
-                return [one.state for one in await write_findings(bus)] == ["ok"]
+                return [finding.state for finding in await write_findings(bus)] == ["ok"]
 
             await eventually(nothing_is_wrong)
             gone = 2
             await servers.kill(gone)
             await eventually(one_is_away)
-            assert [one.what for one in found] == [f"server {servers.name_of(gone)}"]
-            assert "it has replicas of" in found[0].found
-            assert "start the server" in found[0].todo
+            assert [finding.what for finding in findings] == [f"server {servers.name_of(gone)}"]
+            assert "it has replicas of" in findings[0].found
+            assert "start the server" in findings[0].todo
             # A stream whose leader was killed takes writes after the next election.
             await eventually(writes_are_taken)
         finally:

@@ -16,14 +16,16 @@ from admittance.family import rules_of
 
 
 def queue_of(plan: BenchPlan) -> ClusterQueue:
-    found = [decode_object(one) for one in manifests_of(plan)]
-    assert all(not document.warnings for document in found)
-    return next(one.manifest for one in found if isinstance(one.manifest, ClusterQueue))
+    documents = [decode_object(manifest) for manifest in manifests_of(plan)]
+    assert all(not document.warnings for document in documents)
+    return next(
+        document.manifest for document in documents if isinstance(document.manifest, ClusterQueue)
+    )
 
 
 def quotas(queue: ClusterQueue) -> list[str]:
     [group] = queue.spec.resource_groups
-    return [str(one.resources[0].nominal_quota) for one in group.flavors]
+    return [str(flavor.resources[0].nominal_quota) for flavor in group.flavors]
 
 
 @pytest.mark.parametrize(
@@ -48,12 +50,12 @@ def test_workloads_that_block_upgrades_use_only_the_best_flavor() -> None:
     rules = rules_of(queue_of(plan).spec)
     assert rules is not None
     others, jobs = plan.workloads[:4], plan.workloads[4:]
-    for one in (*others, *jobs):
-        said = msgspec.json.decode(submission(one, "default", "upgrade"))
+    for planned in (*others, *jobs):
+        said = msgspec.json.decode(submission(planned, "default", "upgrade"))
         workload = decode_object(said["workload"]).manifest
         assert isinstance(workload, Workload)
         constraints = workload.spec.admission_constraints
-        if one in others:
+        if planned in others:
             assert constraints is not None
             assert constraints.allowed_resource_flavors == (rules.tags[0].name,)
         else:

@@ -126,8 +126,8 @@ async def test_an_evicted_workload_stops_at_once_and_finishes_its_next_admission
 async def test_the_report_has_the_names_of_the_public_face(link: Link) -> None:
     await (toy := Toy(link.bus)).start()
     before = await messages_stored(link.bus)
-    found, _ = await within(play(link, PLAN, lambda: [psutil.Process()]))
-    plain = msgspec.json.decode(encode(found))
+    report, _ = await within(play(link, PLAN, lambda: [psutil.Process()]))
+    plain = msgspec.json.decode(encode(report))
     assert {
         "wallSeconds",
         "workloads",
@@ -144,7 +144,7 @@ async def test_the_report_has_the_names_of_the_public_face(link: Link) -> None:
     } <= plain.keys()
     assert plain["timeToAdmissionMs"]["small"].keys() == {"mean", "p50", "p99"}
     assert plain["processes"][0].keys() == {"name", "pid", "cpuSeconds", "peakMemoryBytes"}
-    assert found.bus_raw_publish_per_second > 1000
+    assert report.bus_raw_publish_per_second > 1000
     # Submitted, admitted twice, finished; the yardstick's stream is gone and not counted.
     assert await messages_stored(link.bus) - before == 4 * 30
     assert [m["kind"] for m in toy.manifests] == ["ResourceFlavor", "ClusterQueue", "LocalQueue"]

@@ -11,9 +11,9 @@ TOLD = JobFacts(finished=1, started=2, stopped=1, succeeded=True)
 
 
 def test_a_stopped_and_resumed_job_keeps_every_guarantee() -> None:
-    found = verdict_on("j", 2, TRACE, RUNS, TOLD)
-    assert found.broken == ()
-    assert (found.runs, found.saves, found.steps, found.lost) == (2, 1, 2, 0)
+    verdict = verdict_on("j", 2, TRACE, RUNS, TOLD)
+    assert verdict.broken == ()
+    assert (verdict.runs, verdict.saves, verdict.steps, verdict.lost) == (2, 1, 2, 0)
 
 
 def test_steps_that_nothing_had_saved_are_counted() -> None:

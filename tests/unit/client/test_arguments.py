@@ -71,7 +71,7 @@ def test_every_method_refuses_an_argument_of_a_wrong_type(
         if every[one].default is inspect.Parameter.empty and one != "self"
     }
     annotation = str(every[name].annotation).replace("Manifests", "str | Manifests")
-    for value in (*NEVER, *(SELDOM[one] for one in SELDOM if one not in annotation)):
+    for value in (*NEVER, *(SELDOM[kind] for kind in SELDOM if kind not in annotation)):
 
         def call(client: Client) -> object:
             made = getattr(client if cls is Client else client.job("n"), method)
@@ -162,7 +162,11 @@ OTHERS: dict[str, object] = {
 
 @pytest.mark.parametrize(
     "name",
-    [one for one in inspect.signature(Client.submit).parameters if one not in BESIDE_A_MANIFEST],
+    [
+        parameter
+        for parameter in inspect.signature(Client.submit).parameters
+        if parameter not in BESIDE_A_MANIFEST
+    ],
 )
 def test_a_manifest_takes_no_argument_that_it_states(name: str) -> None:
     given: dict[str, Any] = {name: OTHERS.get(name, "x")}

@@ -27,7 +27,7 @@ def stored(key: str, user: str, message_id: str = "key-1") -> BucketObject:
 
 
 @pytest.mark.parametrize(
-    ("found", "want"),
+    ("workload", "want"),
     [
         pytest.param(stored("k", "ada"), True, id="the same"),
         pytest.param(stored("k", "bob"), False, id="of another user"),
@@ -36,8 +36,8 @@ def stored(key: str, user: str, message_id: str = "key-1") -> BucketObject:
         pytest.param(BucketObject("workload.default.w", b"{}", 7), False, id="without a key"),
     ],
 )
-def test_a_submission_is_recognised_by_key_and_user(found: BucketObject, want: bool) -> None:
-    assert is_submission(found, "k", "ada", "key-1") is want
+def test_a_submission_is_recognised_by_key_and_user(workload: BucketObject, want: bool) -> None:
+    assert is_submission(workload, "k", "ada", "key-1") is want
     assert is_submission(stored("k", ""), "k", "", "key-1")
 
 

@@ -16,11 +16,11 @@ def test_the_sync_client_is_made_from_the_client() -> None:
 
 
 def test_the_sync_client_has_every_method_of_the_client() -> None:
-    for one, other in ((Client, SyncClient), (Job, SyncJob)):
-        public = {name for name in vars(one) if not name.startswith("_")}
+    for made_from, other in ((Client, SyncClient), (Job, SyncJob)):
+        public = {name for name in vars(made_from) if not name.startswith("_")}
         assert public == {name for name in vars(other) if not name.startswith("_")}
         for name in public:
-            assert getattr(one, name).__doc__ == getattr(other, name).__doc__
+            assert getattr(made_from, name).__doc__ == getattr(other, name).__doc__
 
 
 def test_commands_import_the_package_without_the_client_of_the_bus() -> None:

@@ -52,8 +52,8 @@ def test_the_subject_of_a_verdict_is_made_of_tokens() -> None:
     ],
 )
 def test_a_right_verdict_has_no_faults(said: dict[str, Any]) -> None:
-    found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
-    looked = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(found), ASKED)
+    content = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
+    looked = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(content), ASKED)
     assert looked.faults == ()
     assert looked.content is not None
 
@@ -96,15 +96,15 @@ def test_a_right_verdict_has_no_faults(said: dict[str, Any]) -> None:
     ],
 )
 def test_a_wrong_verdict_has_its_fault(said: dict[str, Any], case: str, sentence: str) -> None:
-    found = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
-    looked = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(found), ASKED)
-    assert [one for one in looked.faults if one.case == case and sentence in one.sentence]
+    content = {key: value for key, value in {**RIGHT, **said}.items() if value is not None}
+    looked = parse_verdict(verdict_subject(ASKED), msgspec.json.encode(content), ASKED)
+    assert [fault for fault in looked.faults if fault.case == case and sentence in fault.sentence]
 
 
 @pytest.mark.parametrize("data", [b"", b"Ready", b'["Ready"]', b"{'state': 1}", b"\xff\xfe"])
 def test_a_message_that_is_not_a_json_object_is_a_fault(data: bytes) -> None:
     looked = parse_verdict(verdict_subject(ASKED), data, ASKED)
-    assert [one.case for one in looked.faults] == ["json"]
+    assert [fault.case for fault in looked.faults] == ["json"]
     assert looked.content is None
 
 

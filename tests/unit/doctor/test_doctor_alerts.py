@@ -54,7 +54,7 @@ def a_queue(**fields: Any) -> QueuesReply:
 
 
 def _of(service: str, findings: list[Finding]) -> Finding:
-    return next(one for one in findings if one.what == service)
+    return next(finding for finding in findings if finding.what == service)
 
 
 def _without_leader(service: str) -> Finding:
@@ -98,8 +98,8 @@ def test_every_critical_alert_has_a_finding() -> None:
 
 @pytest.mark.parametrize("alert", FINDINGS)
 def test_the_doctor_is_red_for_what_a_critical_alert_reports(alert: str) -> None:
-    found = FINDINGS[alert]()
-    assert (found.state, bool(found.todo)) == (WRONG, True)
+    finding = FINDINGS[alert]()
+    assert (finding.state, bool(finding.todo)) == (WRONG, True)
 
 
 # What is not critical, and the like of what is. --------------------------------------------
@@ -137,8 +137,8 @@ def test_a_queue_is_red_if_workloads_wait_for_its_correction(
         )
         for at, (queue, cluster_queue) in enumerate(rows)
     ]  # fmt: skip
-    [found] = inactive_queues(reply, pending)
-    assert (found.state, told in found.found) == (state, True), found
+    [finding] = inactive_queues(reply, pending)
+    assert (finding.state, told in finding.found) == (state, True), finding
 
 
 def test_requests_that_no_program_reads_are_red_if_a_check_needs_them() -> None:
@@ -168,8 +168,8 @@ def test_capacity_that_cannot_come_is_red(
         ),
         status=RecordStatus(state=State.ACCEPTED, message=message),
     )  # fmt: skip
-    found = class_finding("x", durable, ["config"], [record], False, NOON)
-    assert found.state == state, found
+    finding = class_finding("x", durable, ["config"], [record], False, NOON)
+    assert finding.state == state, finding
 
 
 def test_a_missing_runner_is_a_note_while_no_workload_waits_for_it() -> None:

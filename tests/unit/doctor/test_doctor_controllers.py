@@ -76,14 +76,14 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
 def test_the_doctor_checks_a_check_controller(
     durable: dict[str, Any] | None, check: AdmissionCheck, fine: bool, told: str
 ) -> None:
-    found = controller_finding("ctl", durable, [check])
-    assert (found.state == OK) is fine
-    assert told in found.found
+    finding = controller_finding("ctl", durable, [check])
+    assert (finding.state == OK) is fine
+    assert told in finding.found
 
 
 def test_a_durable_without_an_admission_check_is_a_note() -> None:
-    found = controller_finding("ctl", {"num_pending": 0}, [])
-    assert (found.state == OK, "no AdmissionCheck names it" in found.found) == (False, True)
+    finding = controller_finding("ctl", {"num_pending": 0}, [])
+    assert (finding.state == OK, "no AdmissionCheck names it" in finding.found) == (False, True)
 
 
 async def test_no_provider_answers_for_a_stored_request_without_a_class() -> None:

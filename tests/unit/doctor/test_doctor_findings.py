@@ -48,21 +48,21 @@ def same(took: float = 0.1) -> Offset:
     ],
 )
 def test_clocks_are_wrong_only_for_certain(seconds: float, took: float, state: str) -> None:
-    [found] = clock_findings([answer(NOW + timedelta(seconds=seconds), took=took)], same())
-    assert found.state == state
+    [finding] = clock_findings([answer(NOW + timedelta(seconds=seconds), took=took)], same())
+    assert finding.state == state
 
 
 def test_services_of_an_earlier_version_show_no_time() -> None:
-    [found] = clock_findings([answer(None)], same())
-    assert (found.state, found.found) == (OK, "0 services and nats-server agree within 1 s")
+    [finding] = clock_findings([answer(None)], same())
+    assert (finding.state, finding.found) == (OK, "0 services and nats-server agree within 1 s")
     assert clock_findings([answer(None)], None) == []
 
 
 def test_the_clock_of_this_machine_is_only_a_note() -> None:
     ahead = Offset(29.9, 30.0)
-    [found] = clock_findings([answer(NOW + timedelta(seconds=30))], ahead)
-    assert (found.state, found.what) == (NOTE, "clock of this machine")
-    assert found.found == "29.9 s behind nats-server's clock"
+    [finding] = clock_findings([answer(NOW + timedelta(seconds=30))], ahead)
+    assert (finding.state, finding.what) == (NOTE, "clock of this machine")
+    assert finding.found == "29.9 s behind nats-server's clock"
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_the_clock_of_this_machine_is_only_a_note() -> None:
     ],
 )
 def test_a_disk_is_rated_by_its_free_space(free: int, total: int, state: str) -> None:
-    found = disk_finding("disk", "/data", free, total)
-    assert (found.state, bool(found.todo)) == (state, state != OK)
+    finding = disk_finding("disk", "/data", free, total)
+    assert (finding.state, bool(finding.todo)) == (state, state != OK)
 
 
 def test_a_folder_that_is_gone_has_no_finding(tmp_path: Path) -> None:
@@ -86,26 +86,26 @@ def test_a_folder_that_is_gone_has_no_finding(tmp_path: Path) -> None:
 
 def test_heartbeats_without_acknowledgement_are_found() -> None:
     assert heartbeat_findings("scheduler", 9.0, ttl_seconds=5.0) == []
-    [found] = heartbeat_findings("scheduler", 12.0, ttl_seconds=5.0)
-    assert (found.state, found.what) == (WRONG, "writes of scheduler")
-    assert "for 12 s" in found.found
+    [finding] = heartbeat_findings("scheduler", 12.0, ttl_seconds=5.0)
+    assert (finding.state, finding.what) == (WRONG, "writes of scheduler")
+    assert "for 12 s" in finding.found
 
 
 def test_a_source_that_fails_hides_no_other_finding() -> None:
     def fails() -> list[Finding]:
         raise RuntimeError("broken")
 
-    one = Finding(state=OK, what="x", found="y")
-    with report_findings(fails), report_findings(lambda: [one, one]):
-        assert own_findings() == (one, one)
-        assert without_repeats(own_findings()) == [one]
+    finding = Finding(state=OK, what="x", found="y")
+    with report_findings(fails), report_findings(lambda: [finding, finding]):
+        assert own_findings() == (finding, finding)
+        assert without_repeats(own_findings()) == [finding]
     assert own_findings() == ()
 
 
 def test_an_account_near_its_storage_limit_is_wrong() -> None:
     assert account_findings({"storage": 5, "limits": {"max_storage": -1}}) == []
-    [found] = account_findings({"storage": 95, "limits": {"max_storage": 100}})
-    assert (found.state, found.what) == (WRONG, "storage of the account")
+    [finding] = account_findings({"storage": 95, "limits": {"max_storage": 100}})
+    assert (finding.state, finding.what) == (WRONG, "storage of the account")
 
 
 def a_varz(**more: Any) -> dict[str, Any]:
@@ -136,8 +136,8 @@ def a_varz(**more: Any) -> dict[str, Any]:
 def test_a_monitoring_port_shows_faults_of_a_server(
     varz: dict[str, Any], off: Offset, wrong: list[str]
 ) -> None:
-    found = server_state("http://n1:8222", varz, off)
-    assert [one.what for one in found if one.state == WRONG] == wrong
+    findings = server_state("http://n1:8222", varz, off)
+    assert [finding.what for finding in findings if finding.state == WRONG] == wrong
 
 
 def test_replicas_that_are_away_or_behind_are_found_by_server() -> None:
@@ -158,23 +158,23 @@ def test_replicas_that_are_away_or_behind_are_found_by_server() -> None:
 
 
 def test_added_replicas_that_the_server_does_not_list_yet_are_found() -> None:
-    one = [{"name": "n1", "current": True, "active": 300_000_000}]
+    replicas = [{"name": "n1", "current": True, "active": 300_000_000}]
     infos: dict[str, dict[str, Any]] = {
         "A": {"config": {"num_replicas": 3}, "cluster": {"leader": "n0"}},
-        "B": {"config": {"num_replicas": 3}, "cluster": {"leader": "n0", "replicas": one}},
-        "C": {"config": {"num_replicas": 2}, "cluster": {"leader": "n0", "replicas": one}},
+        "B": {"config": {"num_replicas": 3}, "cluster": {"leader": "n0", "replicas": replicas}},
+        "C": {"config": {"num_replicas": 2}, "cluster": {"leader": "n0", "replicas": replicas}},
         "D": {"config": {"num_replicas": 1}},
     }
-    [found] = offline_findings(infos)
-    assert (found.what, found.state) == ("new replicas", WRONG)
-    assert found.found.endswith(": A has 1 of 3, B has 2 of 3")
+    [finding] = offline_findings(infos)
+    assert (finding.what, finding.state) == ("new replicas", WRONG)
+    assert finding.found.endswith(": A has 1 of 3, B has 2 of 3")
 
 
 def test_a_stream_without_a_leader_says_nothing_of_its_replicas() -> None:
     silent = {"name": "n2", "active": 60_000_000_000}
-    [found] = offline_findings({"A": {"cluster": {"name": "c", "replicas": [silent]}}})
-    assert (found.what, found.state) == ("stream A", WRONG)
-    assert found.found == "no server leads it, so nothing is written to it"
+    [finding] = offline_findings({"A": {"cluster": {"name": "c", "replicas": [silent]}}})
+    assert (finding.what, finding.state) == ("stream A", WRONG)
+    assert finding.found == "no server leads it, so nothing is written to it"
     assert offline_findings({"A": {"cluster": {"leader": "alone"}}, "B": {}}) == []
 
 

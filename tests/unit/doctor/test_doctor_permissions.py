@@ -73,8 +73,8 @@ def test_with_jwts_the_finding_names_the_renewal() -> None:
 def test_a_login_that_lacks_a_right_of_its_role_is_found(
     role: str, denials: list[str], said: str
 ) -> None:
-    found = login_findings(role, (), "root", denials, has_jwt=True)
-    assert [one.what for one in found] == (["login of this command"] if said else [])
-    for one in found:
-        assert said in one.found
-        assert "`admit auth renew root`" in one.todo
+    findings = login_findings(role, (), "root", denials, has_jwt=True)
+    assert [finding.what for finding in findings] == (["login of this command"] if said else [])
+    for finding in findings:
+        assert said in finding.found
+        assert "`admit auth renew root`" in finding.todo

@@ -16,17 +16,17 @@ from admittance.events.requests import QueuesReply, QueueStatus
 def test_inactive_queues_are_named_with_their_reason() -> None:
     good = QueueStatus(name="good")
     bad = QueueStatus(name="bad", active=False, reason="FlavorNotFound", message="no x", pending=3)
-    [found] = inactive_queues(QueuesReply(cluster_queues=(good, bad)))
-    assert (found.state, found.what) == (WRONG, "clusterqueue bad")
-    assert found.found == "inactive, 3 pending: FlavorNotFound: no x"
-    assert "#a-queue-is-inactive" in found.todo
+    [finding] = inactive_queues(QueuesReply(cluster_queues=(good, bad)))
+    assert (finding.state, finding.what) == (WRONG, "clusterqueue bad")
+    assert finding.found == "inactive, 3 pending: FlavorNotFound: no x"
+    assert "#a-queue-is-inactive" in finding.todo
 
 
 def test_many_inactive_queues_are_counted() -> None:
-    many = [QueueStatus(name=f"q{one}", active=False) for one in range(SHOWN_MAX + 5)]
-    found = inactive_queues(QueuesReply(cluster_queues=tuple(many)))
-    assert len(found) == SHOWN_MAX + 1
-    assert found[-1].found.startswith("5 more are inactive")
+    many = [QueueStatus(name=f"q{number}", active=False) for number in range(SHOWN_MAX + 5)]
+    findings = inactive_queues(QueuesReply(cluster_queues=tuple(many)))
+    assert len(findings) == SHOWN_MAX + 1
+    assert findings[-1].found.startswith("5 more are inactive")
 
 
 def a_consumer(name: str = "workload-controller-1-1", **more: Any) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def a_consumer(name: str = "workload-controller-1-1", **more: Any) -> dict[str, 
 def test_consumers_without_progress_are_found(
     consumer: dict[str, Any], state: str, found: str
 ) -> None:
-    one = consumer_finding(consumer)
-    assert (one.state, found in one.found, bool(one.todo)) == (state, True, state != OK)
+    finding = consumer_finding(consumer)
+    assert (finding.state, found in finding.found, bool(finding.todo)) == (state, True, state != OK)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_runner_that_is_away_is_a_note_while_no_job_waits(
 
 
 def test_requests_that_no_controller_reads_are_a_note() -> None:
-    one = controller_finding("ctl", a_consumer("check-ctl", num_pending=1, num_waiting=0), [])
-    assert one.state == NOTE
-    assert "no program has read them for 60 s" in one.found
-    assert "#a-check-does-not-answer" in one.todo
+    finding = controller_finding("ctl", a_consumer("check-ctl", num_pending=1, num_waiting=0), [])
+    assert finding.state == NOTE
+    assert "no program has read them for 60 s" in finding.found
+    assert "#a-check-does-not-answer" in finding.todo

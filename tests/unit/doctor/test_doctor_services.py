@@ -44,9 +44,9 @@ def test_an_announced_runner_that_does_not_answer_is_listed_once_with_its_comman
         AnnouncedRunner(runner="beef", consumer="cpu"),
         AnnouncedRunner(runner="0ld"),
     ]
-    found = away_findings(announced, [answering], [unread])
-    assert [one.what for one in found] == ["runner cpu", "runner 0ld"]
-    assert "`admit delete runner cpu` removes this line" in found[0].todo
+    findings = away_findings(announced, [answering], [unread])
+    assert [finding.what for finding in findings] == ["runner cpu", "runner 0ld"]
+    assert "`admit delete runner cpu` removes this line" in findings[0].todo
     assert "`admit delete runner gpu` removes this line" in (
         consumer_finding(unread, jobs_wait=False).todo
     )
