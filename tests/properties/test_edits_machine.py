@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from admittance.api.units import amount
 from admittance.events import facts
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.stepped_cores import NS, SteppedCores
+from support.cores.configured_system import NS
+from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups, quota
 from support.examples import examples
 

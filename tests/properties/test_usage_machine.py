@@ -98,9 +98,7 @@ class UsageMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.scheduler = SteppedScheduler(Config(admission_fair_sharing=SHARING))
         scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-        self.scheduler.queue(
-            "cq", local=False, admissionScope=scope, resourceGroups=groups(default="8")
-        )
+        self.scheduler.cluster_queue("cq", admissionScope=scope, resourceGroups=groups(default="8"))
         for name in LOCALS:
             self.scheduler.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
         self.number = 0
@@ -170,7 +168,7 @@ class UsageMachine(RuleBasedStateMachine):
         assert mine is not None
         other = SteppedScheduler(Config(admission_fair_sharing=SHARING))
         scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-        other.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="8"))
+        other.cluster_queue("cq", admissionScope=scope, resourceGroups=groups(default="8"))
         for name in LOCALS:
             other.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
         other.now = self.scheduler.now

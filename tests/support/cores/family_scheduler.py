@@ -82,10 +82,6 @@ class FamilyScheduler(SteppedScheduler):
         said = family_policy(mode, floor, explicit)
         self.queue(name, **{"resourceGroups": made, "concurrentAdmission": said, **spec})
 
-    def check(self, name: str, **spec: Any) -> None:
-        """An AdmissionCheck that is active."""
-        self.put("AdmissionCheck", name, {"controllerName": f"c/{name}", **spec})
-
     def rules(self, queue: str) -> FamilyRules:
         """What the ClusterQueue says of families."""
         found = rules_of(self.core.catalog.cluster_queues[queue].spec)

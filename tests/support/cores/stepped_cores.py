@@ -21,17 +21,15 @@ from admittance.events.codec import decode
 from admittance.events.requests import SettledReply
 from admittance.events.subjects import object_key
 from admittance.scheduling.state.config import Config
-from admittance.system.local_system import LocalSystem
 from admittance.workload.conditions import find
 from admittance.workload.limits import Limits
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
 from support.builders import NOON, a_manifest, an_object
+from support.cores.configured_system import NS, ConfiguredSystem
 
-NS = "ns"
 
-
-class SteppedCores(LocalSystem):
+class SteppedCores(ConfiguredSystem):
     """A system in memory without the timers' core. Jobs start when admitted and stop as soon as
     they are told to, unless ``slow_jobs`` names them.
 
@@ -78,23 +76,6 @@ class SteppedCores(LocalSystem):
     def _announce(self, message: Message) -> None:
         if self.announces_objects:
             self.hear_message(message.subject, message.data)
-
-    def object_at(self, kind: str, name: str, namespace: str = "") -> StoredObject | None:
-        """The object as it is kept; None: there is none."""
-        return self.controller.objects.get(object_key(KINDS[kind].token, namespace, name))
-
-    def queue(self, name: str, cohort: str = "", **spec: Any) -> None:
-        """A ClusterQueue that takes every namespace, and a LocalQueue of its name."""
-        spec.setdefault("namespaceSelector", {})
-        if cohort:
-            spec["cohortName"] = cohort
-        self.put("ClusterQueue", name, spec)
-        if self.scheduler.catalog.local_queues.get((NS, name)) is None:
-            self.put("LocalQueue", name, {"clusterQueue": name}, namespace=NS)
-
-    def check(self, name: str, controller: str = "", **spec: Any) -> None:
-        """An AdmissionCheck; answered by ``ctl-<name>`` unless said."""
-        self.put("AdmissionCheck", name, {"controllerName": controller or f"ctl-{name}", **spec})
 
     # Facts. ---------------------------------------------------------------------------------
 

@@ -9,18 +9,16 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.kinds import KINDS
 from admittance.api.meta import ObjectMeta
 from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.events.requests import ExplainReply, PendingQuery
 from admittance.events.shapes import Admission
-from admittance.events.subjects import object_key
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config
-from admittance.system.local_system import LocalSystem
 from admittance.workload.bucket_reader import names_of
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
-from support.builders import API, NOON, a_condition, an_object, resource_groups
+from support.builders import API, NOON, a_condition, resource_groups
+from support.cores.configured_system import ConfiguredSystem
 
 
 def quota(nominal: str, borrow: str | None = None, lend: str | None = None) -> dict[str, Any]:
@@ -34,7 +32,7 @@ def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
     return resource_groups(flavors)
 
 
-class SteppedScheduler(LocalSystem):
+class SteppedScheduler(ConfiguredSystem):
     """A system in memory whose workloads are written by hand: decisions of the scheduler are stored
     by `cycle` at once, without the workload-controller.
 
@@ -64,26 +62,9 @@ class SteppedScheduler(LocalSystem):
     def core(self, core: Scheduler) -> None:
         self.scheduler = core
 
-    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
-        """Applies an object of that kind."""
-        self.apply_manifest(an_object(kind, name, spec, namespace, **more))
-
-    def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """Deletes an object."""
-        self.put_object(object_key(KINDS[kind].token, namespace, name), None, b"")
-
     def flavor(self, name: str, **spec: Any) -> None:
         """A ResourceFlavor."""
         self.put("ResourceFlavor", name, spec)
-
-    def queue(self, name: str, cohort: str = "", *, local: bool = True, **spec: Any) -> None:
-        """A ClusterQueue that takes every namespace, and a LocalQueue of its name."""
-        spec.setdefault("namespaceSelector", {})
-        if cohort:
-            spec["cohortName"] = cohort
-        self.put("ClusterQueue", name, spec)
-        if local and self.core.catalog.local_queues.get(("ns", name)) is None:
-            self.put("LocalQueue", name, {"clusterQueue": name}, namespace="ns")
 
     # Workloads. -----------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
 from admittance.replay.log_messages import log_message
 from support.builders import NOON
-from support.cores.stepped_cores import NS, SteppedCores
+from support.cores.configured_system import NS
+from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups
 
 NONSENSE: dict[str, dict[str, Any]] = {

@@ -14,7 +14,8 @@ import pytest
 from admittance.events import facts
 from admittance.quota.cell import available, potential
 from admittance.scheduling.state.config import Config, FairSharing
-from support.cores.stepped_cores import NS, SteppedCores
+from support.cores.configured_system import NS
+from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 ANY: dict[str, Any] = {"reclaimWithinCohort": "Any"}

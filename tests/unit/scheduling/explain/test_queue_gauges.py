@@ -95,7 +95,7 @@ def test_the_usage_that_orders_local_queues_is_shown() -> None:
     config = UsageFairSharing(usage_half_life_time=timedelta(hours=1))
     scheduler = SteppedScheduler(Config(admission_fair_sharing=config))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-    scheduler.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="9"))
+    scheduler.cluster_queue("cq", admissionScope=scope, resourceGroups=groups(default="9"))
     for name, weight in (("half", "500m"), ("zero", "0")):
         local = {"clusterQueue": "cq", "fairSharing": {"weight": weight}}
         scheduler.put("LocalQueue", name, local, namespace="ns")

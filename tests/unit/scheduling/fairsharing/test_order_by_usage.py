@@ -45,8 +45,8 @@ def a_scheduler(
     """A ClusterQueue by usage, with LocalQueues a, b and zero, which has no weight."""
     scheduler = SteppedScheduler(Config(admission_fair_sharing=settings, as_kueue=as_kueue))
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-    scheduler.queue(
-        "cq", local=False, admissionScope=scope, resourceGroups=groups(default=quota), **spec
+    scheduler.cluster_queue(
+        "cq", admissionScope=scope, resourceGroups=groups(default=quota), **spec
     )
     for name, weight in (("a", "1"), ("b", "1"), ("zero", "0")):
         local = {"clusterQueue": "cq", "fairSharing": {"weight": weight}}
@@ -391,11 +391,11 @@ def test_a_queue_without_the_setting_orders_by_priority() -> None:
     had_used(scheduler, "a", "2")
     scheduler.submit("high", "a", "4", priority=9)
     scheduler.submit("low", "b", "4")
-    scheduler.queue("cq", local=False, resourceGroups=groups(default="4"))
+    scheduler.cluster_queue("cq", resourceGroups=groups(default="4"))
     assert waiting(scheduler) == ["high", "low"]
     assert status(scheduler, "a").used is None
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-    scheduler.queue("cq", local=False, admissionScope=scope, resourceGroups=groups(default="4"))
+    scheduler.cluster_queue("cq", admissionScope=scope, resourceGroups=groups(default="4"))
     assert waiting(scheduler) == ["low", "high"]
 
 
