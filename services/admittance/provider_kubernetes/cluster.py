@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -264,16 +265,23 @@ class Cluster:
             "timeoutSeconds": str(WATCH_SECONDS),
         }
         timeout = httpx.Timeout(CALL_SECONDS, read=WATCH_SECONDS + CALL_SECONDS)
-        try:
-            async with self._http.stream(
-                "GET", _path(kind, namespace), params=params, timeout=timeout
-            ) as response:
+        stream = self._http.stream("GET", _path(kind, namespace), params=params, timeout=timeout)
+        with self._failures():
+            async with stream as response:
                 if response.status_code != 200:
                     await response.aread()
                     raise error_of(response, Right("watch", kind, namespace or ""))
                 async for line in response.aiter_lines():
                     if line.strip():
                         yield event_of(line)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raises ClusterUnavailable or Unauthorized for a call that gets no answer."""
+        import httpx2 as httpx
+
+        try:
+            yield
         except (httpx.TransportError, httpx.StreamError) as error:
             raise ClusterUnavailable(
                 f"no answer from the API server {self.server}: {_text_of(error)}"
@@ -290,25 +298,14 @@ class Cluster:
         params: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        import httpx2 as httpx
-
         content = msgspec.json.encode(body) if body is not None else None
         patch = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Content-Type": patch} if body is not None else None
         async with self._slots:
-            try:
+            with self._failures():
                 response = await self._http.request(
-                    method,
-                    path,
-                    params=params,
-                    content=content,
-                    headers={"Content-Type": patch} if body is not None else None,
+                    method, path, params=params, content=content, headers=headers
                 )
-            except httpx.TransportError as error:
-                raise ClusterUnavailable(
-                    f"no answer from the API server {self.server}: {_text_of(error)}"
-                ) from error
-            except _login_errors() as error:
-                raise Unauthorized(f"cannot log in to the API server: {_text_of(error)}") from error
         if not 200 <= response.status_code < 300:
             raise error_of(response, right)
         try:
