@@ -134,6 +134,12 @@ class Bench:
         end = ended(run)
         return end.kind, end.message
 
+    def stopped(self, run: RunFolder) -> tuple[str, str]:
+        """Stops the run once it has printed something; returns its outcome."""
+        until(lambda: self.output(run), "its start")
+        os.kill(run.shim_pid(), signal.SIGTERM)
+        return self.outcome(run)
+
     def output(self, run: RunFolder, pod: str = "main-0") -> str:
         path = run.path / "out" / f"{pod}.log"
         return path.read_text() if path.exists() else ""
@@ -398,9 +404,7 @@ def test_a_daemon_that_left_its_group_ends_with_its_job(bench: Bench, stop: bool
 
 def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(bench: Bench) -> None:
     run = bench.start(sh("trap '' TERM; echo ready; sleep 62 & wait; sleep 62"), grace=1)
-    until(lambda: bench.output(run), "its start")
-    os.kill(run.shim_pid(), signal.SIGTERM)
-    assert bench.outcome(run)[0] == "stopped"
+    assert bench.stopped(run)[0] == "stopped"
 
 
 CHECKPOINTS = "trap 'echo saved; exit 0' TERM; echo on; while :; do sleep 0.02; done"
@@ -409,9 +413,7 @@ CHECKPOINTS = "trap 'echo saved; exit 0' TERM; echo on; while :; do sleep 0.02; 
 def test_a_job_that_exits_0_because_it_is_stopped_has_not_succeeded(bench: Bench) -> None:
     """The job saved its state to continue later; as a success it would never run again."""
     run = bench.start(sh(CHECKPOINTS))
-    until(lambda: bench.output(run), "its start")
-    os.kill(run.shim_pid(), signal.SIGTERM)
-    assert bench.outcome(run) == ("stopped", "stopped")
+    assert bench.stopped(run) == ("stopped", "stopped")
     assert bench.output(run).endswith("saved\n")
     assert [line["e"] for line in journal(run)[-3:]] == ["stop", "end", "outcome"]
 
@@ -448,17 +450,13 @@ def test_pods_that_exit_after_the_stop_do_not_count(bench: Bench) -> None:
 
 def test_no_further_pod_starts_after_a_stop(bench: Bench) -> None:
     run = bench.start(sh(CHECKPOINTS), parallel=1, completions=3)
-    until(lambda: bench.output(run), "its start")
-    os.kill(run.shim_pid(), signal.SIGTERM)
-    assert bench.outcome(run)[0] == "stopped"
+    assert bench.stopped(run)[0] == "stopped"
     assert [line["p"] for line in journal(run) if line["e"] == "start"] == ["main-0"]
 
 
 def test_a_stop_during_an_init_container_starts_no_container(bench: Bench) -> None:
     run = bench.start(sh("echo main"), init=(sh(CHECKPOINTS),))
-    until(lambda: bench.output(run), "its start")
-    os.kill(run.shim_pid(), signal.SIGTERM)
-    assert bench.outcome(run)[0] == "stopped"
+    assert bench.stopped(run)[0] == "stopped"
     assert bench.output(run).endswith("saved\n")
 
 
@@ -485,9 +483,7 @@ def test_a_stop_asks_the_probe_whether_a_container_has_ended(
         probe=("/bin/sh", "-c", probe),
     )
     run = bench.start(client)
-    until(lambda: bench.output(run), "its start")
-    os.kill(run.shim_pid(), signal.SIGTERM)
-    assert bench.outcome(run)[0] == kind
+    assert bench.stopped(run)[0] == kind
 
 
 def test_a_run_stopped_before_its_shim_starts_runs_nothing(bench: Bench) -> None:
