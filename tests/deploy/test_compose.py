@@ -238,30 +238,6 @@ def test_every_role_does_its_part_of_a_job(deployment: Deployment) -> None:
         assert word in events, events
 
 
-def test_a_role_that_oversteps_is_refused_by_the_server(deployment: Deployment) -> None:
-    submit = ("submit", "-q", "racked", "--name", "stolen", "--anyway", "--", "true")
-    for name, words in (
-        ("bob", ("-n", "team-a", *submit)),  # of another namespace
-        ("vic", ("-n", "team-a", *submit)),
-        ("ada", ("delete", "clusterqueue", "racked")),
-    ):
-        told = deployment.run(*words, user=name)
-        assert told.returncode == 1, f"{name} {words}"
-        assert "may not" in told.stderr, told.stderr
-    decide = "admit.workload.admitted.team-a.wanted"
-    for user in ("scheduler", "runner", "approval-check"):
-        checked = deployment.try_compose(
-            *("run", "--rm", "auth", "check", "$KV.admittance.workload.team-a.wanted"),
-            *("--as", user),
-        )
-        assert checked.returncode == 1, checked.stdout
-    assert deployment.try_compose(
-        "run", "--rm", "auth", "check", decide, "--as", "runner"
-    ).returncode
-    stolen = deployment.run("-n", "team-a", "get", "workload", "stolen", user="vic")
-    assert stolen.returncode == 1
-
-
 def test_services_lack_no_permission(deployment: Deployment) -> None:
     for name in deployment.containers():
         log = docker("logs", name).lower()
