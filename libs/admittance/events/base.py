@@ -29,7 +29,7 @@ def null() -> msgspec.Raw:
     return msgspec.Raw(b"null")
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Something that happened to a workload.
 
     ``namespace`` and ``name`` are the workload's, not escaped. ``uid`` is the workload's, so that

@@ -32,8 +32,11 @@ value is refused later, with a reason.
 """
 
 
-class Shape(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A part of a message; unknown fields of newer versions are tolerated."""
+class Shape(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
+):
+    """A part of a message; unknown fields of newer versions are tolerated. A message is a tree, so
+    the collector of reference cycles need not look at its parts (``gc``)."""
 
 
 class PodSetAssignment(Shape, frozen=True, kw_only=True):

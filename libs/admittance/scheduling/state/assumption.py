@@ -102,6 +102,7 @@ def _take_from(
     domain = assumption.domain
     assert domain.handover is None
     domain.handover = assumption
+    assumption.given = {}
     for giver in givers:
         assert giver.charge is not None
         assumption.given[giver] = GivenQuota(giver.charge, giver.candidate)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from admittance.api.workload import PreemptionCount
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Refusal, Shares
@@ -70,6 +70,11 @@ class GivenQuota(NamedTuple):
     candidate: CandidateEntry | None
 
 
+NOTHING_GIVEN: Final[dict[WorkloadInfo, GivenQuota]] = {}
+"""Shared by all assumptions without a handover, and never changed: nearly all decisions have
+none."""
+
+
 class Assumption:
     """What is assumed of one decision in flight; all workloads that the decision is about share it.
     The module `assumption` begins, ends and undoes assumptions.
@@ -85,7 +90,7 @@ class Assumption:
         self.workload = workload
         self.domain = domain
         self.seen = seen
-        self.given: dict[WorkloadInfo, GivenQuota] = {}
+        self.given = NOTHING_GIVEN
         self.replaced: WorkloadInfo | None = None
         self.replaced_plan: PendingPreemption | None = None
 

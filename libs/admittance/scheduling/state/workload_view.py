@@ -135,7 +135,8 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
     needs = shapes.needs(stored.spec, allowed)
     is_parent = needs.role == PARENT
     reclaimable = tuple((pod.name, pod.count) for pod in status.reclaimable_pods)
-    holds = _true(reserved) and status.admission is not None
+    holds = status.admission is not None and _true(reserved)
+    is_admitted = holds and _true(admitted)
     said = reserved.reason if reserved is not None and reserved.status == "False" else ""
     # For a workload that holds or is promised quota, the reclaimable pods are subtracted later,
     # when the quota is charged.
@@ -151,19 +152,22 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
                 f"The admission check {row.name} is in state {row.state}",
             )
             break
-    waits_for_checks = holds and not _true(admitted)
+    state = "Pending"
+    if holds:
+        state = "Evicting" if _true(evicted) else "Admitted" if is_admitted else "QuotaReserved"
+    waits_for_checks = holds and not is_admitted
     closed_gate = closed_gate_of(needs.gates, status.preemption_gates) if needs.gates else ""
     created = meta.creation_timestamp or LONG_AGO
-    state = status.requeue_state
+    requeue = status.requeue_state
     waits = requeued is not None and requeued.status == "False"
-    requeue_at = state.requeue_at if state is not None else None
-    found = WorkloadView(
+    requeue_at = requeue.requeue_at if requeue is not None else None
+    view = WorkloadView(
         needs=needs,
         finished=_true(finished),
         admission=status.admission if holds and not is_parent else None,
         admitted_at=(
             admitted.last_transition_time or created
-            if holds and admitted is not None and admitted.status == "True"
+            if is_admitted and admitted is not None
             else None
         ),
         reserved_at=reserved.last_transition_time if reserved is not None else None,
@@ -180,7 +184,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         queued_at=_stamp(evicted, created, config),
         created_at=created,
         status_reason=said,
-        state=_state(holds, admitted, evicted),
+        state=state,
         reclaimable=reclaimable,
         signature=hash(
             (
@@ -212,32 +216,28 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         else (),
         # In a family only the pods of the admitted variant count as not ready. The admitted variant
         # has a PodsReady condition like its parent.
-        awaits_pods_ready=holds
-        and not is_parent
-        and _true(admitted)
-        and not _true(evicted)
-        and not _true(ready),
+        awaits_pods_ready=state == "Admitted" and not is_parent and not _true(ready),
         preemptions=status.preemptions,
     )
     if needs.role == "regular":
-        return found
-    return _of_family(found, stored)
+        return view
+    return _of_family(view, stored)
 
 
-def _of_family(found: WorkloadView, stored: StoredWorkload) -> WorkloadView:
-    if found.needs.role == PARENT:
-        return found._replace(parent=parent_state(stored))
-    if found.needs.role != VARIANT:
-        return found
+def _of_family(view: WorkloadView, stored: StoredWorkload) -> WorkloadView:
+    if view.needs.role == PARENT:
+        return view._replace(parent=parent_state(stored))
+    if view.needs.role != VARIANT:
+        return view
     status = stored.status
-    promised = status.promised if found.admission is None and not found.finished else None
-    return found._replace(
+    promised = status.promised if view.admission is None and not view.finished else None
+    return view._replace(
         variant=variant_state(stored),
         promised=promised,
-        competes=found.competes and promised is None,
-        state=PROMISED if promised is not None else found.state,
+        competes=view.competes and promised is None,
+        state=PROMISED if promised is not None else view.state,
         gate_open=any(
-            one.name == FAMILY_GATE and one.position == "Open" for one in status.preemption_gates
+            gate.name == FAMILY_GATE and gate.position == "Open" for gate in status.preemption_gates
         ),
     )
 
@@ -261,14 +261,6 @@ def _stamp(evicted: Condition | None, created: datetime, config: Config) -> date
         evicted.reason == reasons.PODS_READY_TIMEOUT and config.requeuing_timestamp == "Eviction"
     )
     return evicted.last_transition_time or created if at_eviction else created
-
-
-def _state(holds: bool, admitted: Condition | None, evicted: Condition | None) -> str:
-    if not holds:
-        return "Pending"
-    if _true(evicted):
-        return "Evicting"
-    return "Admitted" if _true(admitted) else "QuotaReserved"
 
 
 def closed_gate_of(names: Iterable[str], positions: Iterable[GatePosition]) -> str:
