@@ -103,7 +103,7 @@ async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
             if answer.error is not None:
                 raise SetupError(
                     f"the server {answer.server.name} refuses a JWT of its accounts "
-                    f"({answer.error.description}): the users that it had remain"
+                    f"({answer.error.description}) and keeps its earlier users"
                 )
             answered.add(answer.server.id)
     if not answered:
@@ -154,7 +154,7 @@ async def _reload_all(connection: Connection) -> int:
     if len(told) < known:
         raise Unavailable(
             f"{len(told)} of the {known} servers of the cluster answer: a server that does not "
-            "answer keeps the users that it had until it restarts"
+            "answer keeps its earlier users until it restarts"
         )
     return len(told)
 
@@ -168,8 +168,8 @@ async def _reload_one(connection: Connection, server: _Server) -> None:
     error = _answer.decode(message.data).error
     if error is not None:
         raise SetupError(
-            f"the server {server.name} refuses its configuration ({error.description}): the users "
-            "that it had remain"
+            f"the server {server.name} refuses its configuration ({error.description}) and "
+            "keeps its earlier users"
         )
 
 
