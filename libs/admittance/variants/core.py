@@ -9,6 +9,7 @@ or at the time in `LookTimes`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
@@ -335,9 +336,9 @@ class FamilyActs:
 
     # Acts. ------------------------------------------------------------------------
 
-    def orders(self, now: datetime, limit: int = ACTS_MAX) -> list[Fact]:
+    def orders(self, now: datetime) -> list[Fact]:
         """Returns the facts of the acts to publish now, in order."""
-        return [act.fact for act in self.acts(now, limit)]
+        return [act.fact for act in self.acts(now)]
 
     def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
         """Returns the acts to publish now, in order. Each returned act counts as published, unless
@@ -393,12 +394,9 @@ class FamilyActs:
 
     def gates_open(self) -> dict[str, int]:
         """The number of families with a variant that may preempt, by ClusterQueue."""
-        gates: dict[str, int] = {}
         # The queues with open gates are copied at once, because metrics are read from another
         # thread.
-        for queue in tuple(self._open.values()):
-            gates[queue] = gates.get(queue, 0) + 1
-        return gates
+        return Counter(tuple(self._open.values()))
 
     def queues(self) -> list[str]:
         """The names of the ClusterQueues in which workloads get variants."""

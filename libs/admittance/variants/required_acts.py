@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -176,26 +176,26 @@ def _duplicate_rank(parent: KnownParent, variant: KnownVariant) -> tuple[bool, b
     return not variant.deleting, used, bool(variant.quota_queue), -len(name)
 
 
+def _about(family: KnownFamily, variant: KnownVariant) -> dict[str, Any]:
+    name = variant.state.name
+    return {"namespace": family.name.namespace, "name": name, "uid": variant.uid}
+
+
 def _deleted(family: KnownFamily, variant: KnownVariant, why: str) -> Act:
-    return Act(
-        facts.Deleted(namespace=family.name.namespace, name=variant.state.name, uid=variant.uid),
-        why,
-        revision=variant.revision,
-    )
+    return Act(facts.Deleted(**_about(family, variant)), why, revision=variant.revision)
 
 
 def _activity_changes(
     family: KnownFamily, alive: list[KnownVariant], desired: Mapping[str, DesiredState]
 ) -> Iterator[Act]:
     by_name = {variant.state.name: variant for variant in alive}
-    namespace = family.name.namespace
     for name, wanted in desired.items():
         variant = by_name.get(name)
         if variant is None or variant.state.active == wanted.active:
             continue
         why = str(wanted.why)
         kind = facts.Activated if wanted.active else facts.Deactivated
-        fact = kind(namespace=namespace, name=name, uid=variant.uid, reason=why)
+        fact = kind(**_about(family, variant), reason=why)
         yield Act(fact, why, why, variant.revision)
 
 
@@ -204,12 +204,7 @@ def _reprioritized(
 ) -> Iterator[Act]:
     for variant in alive:
         if variant.priority != parent.priority:
-            fact = facts.Reprioritized(
-                namespace=family.name.namespace,
-                name=variant.state.name,
-                uid=variant.uid,
-                priority=parent.priority,
-            )
+            fact = facts.Reprioritized(**_about(family, variant), priority=parent.priority)
             yield Act(fact, "parent", parent.priority, variant.revision)
 
 
@@ -275,7 +270,7 @@ def _ungated(
     name = to_open(siblings, state.gate, now)
     if name:
         variant = running[name]
-        fact = facts.Ungated(namespace=family.name.namespace, name=name, uid=variant.uid)
+        fact = facts.Ungated(**_about(family, variant))
         return [Act(fact, "blocked", state.gate, variant.revision)], None
     waiting = any(sibling.blocked and not sibling.open for sibling in siblings)
     if state.gate is None or not waiting:

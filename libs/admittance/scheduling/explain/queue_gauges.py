@@ -7,6 +7,7 @@ sibling's job has stopped counts as reserved. Source: `docs/spec/lifecycle.md#8`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final
@@ -243,38 +244,32 @@ def _split(status: QueueStatus) -> tuple[int, int]:
 def _unadmitted(queue: Queue) -> dict[tuple[str, str], int]:
     """Counts the workloads of the ClusterQueue that are not admitted, by the reason and the
     underlying cause in the labels of Kueue's metrics. A family counts as one workload."""
-    counts: dict[tuple[str, str], int] = {}
-
-    def add(reason: str, cause: str, count: int) -> None:
-        if count:
-            counts[reason, cause] = counts.get((reason, cause), 0) + count
-
+    counts: Counter[tuple[str, str]] = Counter()
     for cls in tuple(queue.classes.values()):
         if cls.is_of_variants:
             continue
         left = cls.live
         for cause, group in tuple(cls.by_reason.items()):
-            add(reasons.NO_RESERVATION, cause, len(group))
+            counts[reasons.NO_RESERVATION, cause] += len(group)
             left -= len(group)
         # The workloads of the class that are in no group have a refusal in flight, so their status
         # does not have the refusal's reason yet.
-        add(reasons.NO_RESERVATION, "", max(0, left))
+        counts[reasons.NO_RESERVATION, ""] += max(0, left)
     for workload in tuple(queue.parked_workloads):
         if workload.family is None:
-            add(reasons.NO_RESERVATION, workload.status_reason, 1)
+            counts[reasons.NO_RESERVATION, workload.status_reason] += 1
     for entry in tuple(queue.parents):
-        add(reasons.NO_RESERVATION, entry[4].status_reason, 1)
-    checked = sum(
-        workload.family is None and workload.state not in RUNS for workload in tuple(queue.holding)
-    )
-    add(reasons.UNSATISFIED_CHECKS, "", checked)
-    return counts
+        counts[reasons.NO_RESERVATION, entry[4].status_reason] += 1
+    for workload in tuple(queue.holding):
+        if workload.family is None and workload.state not in RUNS:
+            counts[reasons.UNSATISFIED_CHECKS, ""] += 1
+    return +counts
 
 
 def _unadmitted_of_local(workloads: Iterable[WorkloadInfo]) -> dict[tuple[str, str], int]:
     """Counts the workloads of a LocalQueue that are not admitted, as `_unadmitted` counts the
     workloads of a ClusterQueue."""
-    counts: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     for workload in tuple(workloads):
         if workload.charge is not None:
             if workload.family is not None or workload.state in RUNS:
@@ -285,19 +280,19 @@ def _unadmitted_of_local(workloads: Iterable[WorkloadInfo]) -> dict[tuple[str, s
         else:
             in_flight = workload.cls is not None and workload.reason_group is None
             why = (reasons.NO_RESERVATION, "" if in_flight else workload.status_reason)
-        counts[why] = counts.get(why, 0) + 1
+        counts[why] += 1
     return counts
 
 
 def _requested(queue: Queue) -> dict[str, int]:
     """Returns what the pending workloads of the queue request in all, by resource. A family of
     variants counts once, with the requests of its parent."""
-    amounts: dict[str, int] = {}
+    amounts: Counter[str] = Counter()
 
     def add(shape: RequestShape | None, count: int) -> None:
         for totals in shape.totals if shape is not None else ():
             for resource, amount in totals:
-                amounts[resource] = amounts.get(resource, 0) + amount * count
+                amounts[resource] += amount * count
 
     for cls in tuple(queue.classes.values()):
         first = cls.first()

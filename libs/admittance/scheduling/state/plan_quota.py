@@ -126,19 +126,12 @@ class _Level(Generic[Member]):
 
     __slots__ = ("_cover", "_loads", "_planners", "cell")
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, levels: Mapping[Member, PlanLevel[Member]]) -> None:
         self.cell = cell
-        self._planners: dict[Member, int] = {}
-        self._loads: dict[Member, dict[Member, int]] = {}
-        self._cover: _Cover[Member] | None = None
-
-    def add(self, planner: Member, level: PlanLevel[Member]) -> None:
-        self._planners[planner] = level.mine
-        self._loads[planner] = level.loads
-
-    def complete(self) -> None:
-        """Must be called after the last `add`."""
+        self._planners = {planner: level.mine for planner, level in levels.items()}
+        self._loads = {planner: level.loads for planner, level in levels.items()}
         victims = chain.from_iterable(self._loads.values())
+        self._cover: _Cover[Member] | None = None
         if self._planners.keys().isdisjoint(victims):
             self._cover = _Cover(self._planners, self._loads)
 
@@ -156,13 +149,12 @@ class _Level(Generic[Member]):
 
 def _by_cell(plans: list[Plan[Member]]) -> list[_Level[Member]]:
     """The cells of all plans, those of lower nodes first."""
-    by_cell: dict[int, _Level[Member]] = {}
+    by_cell: dict[Cell, dict[Member, PlanLevel[Member]]] = {}
     for plan in plans:
         for level in plan.levels:
-            by_cell.setdefault(id(level.cell), _Level(level.cell)).add(plan.planner, level)
-    for whole in by_cell.values():
-        whole.complete()
-    return sorted(by_cell.values(), key=lambda level: -_depth(level.cell))
+            by_cell.setdefault(level.cell, {})[plan.planner] = level
+    cells = sorted(by_cell, key=lambda cell: -_depth(cell))
+    return [_Level(cell, by_cell[cell]) for cell in cells]
 
 
 def _depth(cell: Cell) -> int:
