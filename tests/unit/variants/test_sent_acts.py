@@ -100,8 +100,8 @@ def test_many_acts_are_split_between_families_only() -> None:
     for number in range(50):
         table.workload(f"j{number}")
     sizes = []
-    while found := table.families.orders(table.now, 20):
-        sizes.append(len(found))
+    while acts := table.families.acts(table.now, 20):
+        sizes.append(len(acts))
     assert sum(sizes) == 150
     assert all(size == 21 for size in sizes[:-1])
 
