@@ -64,21 +64,21 @@ class AnnouncedRunners:
     def refusal(self, user: str, namespace: str, manifest: bytes = b"") -> RunnerRefusal | None:
         """Why no runner starts a job of the user in the namespace; None: a runner starts it, or no
         runner of the namespace is known. ``manifest``: the workload, as submitted or stored."""
-        responsible = {
-            runner: starts
-            for runner, starts in self._known.items()
-            if starts is None or not starts.namespaces or namespace in starts.namespaces
-        }
+        responsible: dict[str, RunnerStarts] = {}
+        for runner, starts in self._known.items():
+            if starts is None:
+                return None
+            if not starts.namespaces or namespace in starts.namespaces:
+                responsible[runner] = starts
+        if not responsible:
+            return None
         allowing = {
             runner: starts
             for runner, starts in responsible.items()
-            if starts is None or starts_job(starts, user, namespace)
+            if starts_job(starts, user, namespace)
         }
-        if allowing or not responsible:
-            if None in allowing.values():
-                return None
-            limits = {runner: starts for runner, starts in allowing.items() if starts is not None}
-            return _refusal(limits, namespace, _Job(manifest))
+        if allowing:
+            return _refusal(allowing, namespace, _Job(manifest))
         by = f"the user {user}" if user else "an unknown submitter"
         key = f"user:{user}" if user else f"namespace:{namespace}"
         named = shlex.quote(f"{key}=UNIX_USER")
@@ -93,7 +93,8 @@ class AnnouncedRunners:
 def _refusal(
     runners: Mapping[str, RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
-    """Why none of the runners, by name, starts the job; None: one of them starts it."""
+    """Why none of the runners, by name, starts the job; None: one of them starts it. ``runners``:
+    at least one."""
     every = list(runners.values())
     return (
         _image_refusal(every, namespace, job)
@@ -111,7 +112,7 @@ def _image_refusal(
     if not all(limits):
         return None
     wrong = [_first_wrong(patterns, job.images) for patterns in limits]
-    if not wrong or not all(wrong):
+    if not all(wrong):
         return None
     allowed = ", ".join(sorted({pattern for patterns in limits for pattern in patterns}))
     return RunnerRefusal(
@@ -143,11 +144,8 @@ def _input_refusal(
     runners: Sequence[RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
     """Why none of the runners gives the job something that it asks for; None: it gets all."""
-    if not runners:
-        return None
-    for name in _LACKING:
+    for name, (why, advice, needed) in _LACKING.items():
         if all(name in runner.lacks for runner in runners) and name in job.inputs:
-            why, advice, needed = _LACKING[name]
             return RunnerRefusal(f"no runner of namespace {namespace} {why}", advice, needed)
     return None
 
@@ -158,7 +156,7 @@ def _pods_refusal(
     """Why the job has more pods at once than any of the runners starts; None: one of them starts
     so many. A pod counts once for each of its containers."""
     limits = [runner.pods for runner in runners]
-    if not limits or not all(limits) or job.containers <= max(limits):
+    if not all(limits) or job.containers <= max(limits):
         return None
     having = f" with {job.containers:,} containers" if job.containers > job.pods else ""
     return RunnerRefusal(
@@ -180,8 +178,6 @@ def _mixed_refusal(
         if not why:
             return None
         reasons.setdefault(why, []).append(runner)
-    if not reasons:
-        return None
     listed = [f"{_some(names)}: {why}" for why, names in islice(reasons.items(), NAMED_MAX)]
     if len(reasons) > NAMED_MAX:
         listed.append(f"and {len(reasons) - NAMED_MAX:,} more reasons")
