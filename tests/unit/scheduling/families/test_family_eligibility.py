@@ -197,14 +197,3 @@ def test_without_the_feature_gate_no_variant_is_tried() -> None:
     scheduler.family("a")
     scheduler.submit("r", "cq", "1")
     assert scheduler.settle() == ["r"]
-
-
-def test_a_ready_variant_is_not_confirmed_against_policy() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow")
-    scheduler.family_queue(mode="NoMigration", checks={"best": ["slow"]})
-    scheduler.family("a")
-    assert scheduler.settle() == ["a-best", "a-mid"]
-    scheduler.passes("a-best")
-    scheduler.cycle()
-    assert scheduler.decisions == []
