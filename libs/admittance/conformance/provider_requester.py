@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.meta import ObjectMeta
+from admittance.client.requests.capacity import ask_provider
 from admittance.conformance.requester import (
     Fault,
     ParsedMessage,
@@ -30,10 +31,9 @@ from admittance.conformance.requester import (
 )
 from admittance.events import reasons
 from admittance.events.base import MESSAGE_MAX, too_long
-from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningFailed, ProvisioningStatus
-from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.requests import ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, ASKED, PROVISIONING_FACTS
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import (
@@ -46,7 +46,6 @@ from admittance.provisioning.records import (
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import provider_durables
-from admittance.runtime.errors import Unavailable
 
 WORDS: Final = tuple(word for word in PROVISIONING_FACTS if word not in ASKED)
 FIELDS: Final = ("namespace", "name", "id")
@@ -332,13 +331,7 @@ class ProviderRequester(Requester[CapacityRequestKey, StatusMessage]):
         """Asks the provider about a request. Returns the reply; None if the provider does not
         reply.
         """
-        subject = f"admit.api.provider.{token(self.program)}"
-        try:
-            return await self._bus.request(
-                subject, encode(ProviderQuery(id=request_id)), QUERY_SECONDS
-            )
-        except Unavailable:
-            return None
+        return await ask_provider(self._bus, self.program, request_id, QUERY_SECONDS)
 
     def _request_for(self, name: str, attempt: int) -> CapacityRequestKey:
         uid = f"uid-{self.namespace}-{name}"
