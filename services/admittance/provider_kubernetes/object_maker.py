@@ -75,10 +75,7 @@ class ClusterRights(MissingRights):
         self.update()
 
     async def call(
-        self,
-        function: Callable[..., Awaitable[T]],
-        *arguments: Any,
-        on_wait: OnWait | None = None,
+        self, function: Callable[..., Awaitable[T]], *arguments: Any, on_wait: OnWait | None = None
     ) -> T:
         """Calls ``function`` until the cluster answers; returns the answer. ``on_wait`` is called
         with the reason if the call waits for a right. Raises Denied if the cluster refuses

@@ -71,12 +71,7 @@ class FamilyReconciler:
     """
 
     def __init__(
-        self,
-        bus: Bus,
-        settings: Settings,
-        core: FamilyActs,
-        epoch: int,
-        errors: list[ObjectError],
+        self, bus: Bus, settings: Settings, core: FamilyActs, epoch: int, errors: list[ObjectError]
     ) -> None:
         self._errors = errors
         self._bus = bus

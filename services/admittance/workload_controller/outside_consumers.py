@@ -166,11 +166,7 @@ class OutsideConsumers:
         return await self._of_log(TELEMETRY_DURABLE, after, TELEMETRY_FILTERS, metadata=metadata)
 
     async def _of_log(
-        self,
-        name: str,
-        after: int | None,
-        filters: Sequence[str],
-        **settings: Any,
+        self, name: str, after: int | None, filters: Sequence[str], **settings: Any
     ) -> ConsumerReply:
         consumers = Consumers(self._bus, STREAM, name, filters, ack_wait=ACK_WAIT_SECONDS)
         last = await self._last(STREAM)

@@ -42,12 +42,7 @@ class PendingList(NamedTuple):
 
 
 async def pending(
-    bus: Link,
-    call: Call,
-    query: PendingQuery,
-    namespace: str | None,
-    chosen: Selection,
-    limit: int,
+    bus: Link, call: Call, query: PendingQuery, namespace: str | None, chosen: Selection, limit: int
 ) -> PendingList:
     """The first ``limit`` chosen pending workloads, in order."""
     all_rows = chosen == EVERYTHING

@@ -159,9 +159,7 @@ class ScratchDisk:
         self._is_urgent = self._is_urgent and bool(self._unneeded)
 
 
-def volume_limits(
-    volumes: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, dict[str, int]]:
+def volume_limits(volumes: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, int]]:
     """The limits of volumes, by the folder in which they lie and the volume. ``volumes``: for each
     scratch folder the plans of the volumes beside it."""
     by_folder = {}
