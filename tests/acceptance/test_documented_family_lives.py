@@ -146,6 +146,7 @@ ENDS: dict[str, Callable[[], None]] = {
 }
 
 
+@pytest.mark.scenario("D5", "D6", "D17", "D22", "D23", "D31")
 @pytest.mark.parametrize("what", first_cells("ends"))
 def test_each_end_of_a_run_has_its_documented_consequence(what: str) -> None:
     ENDS[what]()

@@ -206,17 +206,6 @@ def test_a_new_flavor_is_a_new_variant_of_each_family() -> None:
 
 
 @scenario("D5")
-def test_the_job_moves_when_its_admitted_flavor_is_removed() -> None:
-    cores = cores_with_families(ONE, foreign={"r1": "reservation"})
-    cores.job()
-    cores.at(60)
-    cores.offer({"reservation": 4, "spot": 8})
-    cores.go()
-    assert cores.row() == Row("spot", "reservation spot", 0, 2, "4/4")
-    assert cores.lived() == [("started", 0), ("stopped", 60), ("started", 60)]
-
-
-@scenario("D5")
 def test_an_explicit_variant_releases_a_flavor_it_may_no_longer_use() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["slow"]}
     explicit = [variant("fast", "reservation", "on-demand"), variant("cheap", "spot")]

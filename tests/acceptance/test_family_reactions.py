@@ -38,20 +38,6 @@ def preempted_by(cores: FamilyCores, flavor: str, gpu: int = 4) -> None:
 
 
 @scenario("D6")
-def test_it_moves_to_the_better_flavor_that_came_free() -> None:
-    cores = cores_with_families(TWO, foreign={"r1": "reservation"})
-    cores.job()
-    assert cores.on() == "on-demand"
-    cores.at(100)
-    cores.done("r1")
-    assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
-    assert cores.evicted_for("j") == ["VariantEvicted"]
-    assert cores.reason(WORSE, "Evicted") == "True: FlavorMigration"
-    causes = [one.underlying_cause for one in cores.published if isinstance(one, facts.Evicted)]
-    assert causes == ["FlavorMigration"]
-
-
-@scenario("D6")
 def test_quota_for_a_migrating_variant_goes_to_no_other_workload() -> None:
     cores = cores_with_families(TWO, foreign={"r1": "reservation"})
     cores.job()
@@ -243,20 +229,6 @@ def test_two_that_are_ready_at_once_are_not_both_admitted() -> None:
 
 
 @scenario("D16")
-def test_a_rejected_better_variant_does_not_affect_its_siblings() -> None:
-    cores = cores_with_families(TWO, checks=SLOW)
-    cores.job()
-    cores.at(100)
-    cores.judge(BETTER, "slow", "Rejected")
-    assert cores.row() == Row("on-demand", "on-demand", 0, 1, "0/4")
-    assert cores.why() == {"reservation": "Rejected", "on-demand": "admitted"}
-    cores.at(86_400)
-    assert cores.row() == Row("on-demand", "on-demand", 0, 1, "0/4")
-    assert cores.lived() == [("started", 0)]
-    assert len(cores.requests("slow")) == 1
-
-
-@scenario("D16")
 def test_a_better_one_that_is_put_off_tries_again_after_its_delay() -> None:
     cores = cores_with_families(TWO, checks=SLOW)
     cores.job()
@@ -397,26 +369,6 @@ def test_a_parent_is_rejected_only_when_all_variants_are() -> None:
     assert cores.reserved() == "reservation on-demand"
 
 
-@scenario("D17")
-@pytest.mark.parametrize("drains", [True, False], ids=["drained", "held"])
-def test_a_stopped_queue_stops_the_job_if_it_drains_and_all_start_as_new(drains: bool) -> None:
-    explicit = [variant("reservation"), variant("on-demand", createDelaySeconds=300)]
-    cores = cores_with_families(TWO, explicit=explicit)
-    cores.job()
-    cores.at(1000)
-    cores.edit_queue(stopPolicy="HoldAndDrain" if drains else "Hold")
-    cores.go()
-    assert cores.on() == ("" if drains else "reservation")
-    cores.at(2000)
-    cores.edit_queue(stopPolicy="None")
-    cores.go()
-    assert cores.on() == "reservation"
-    assert cores.starts("j") == (2 if drains else 1)
-    if drains:
-        assert cores.reason("j", "Evicted").endswith("QuotaReserved")
-        assert cores.lived() == [("started", 0), ("stopped", 1000), ("started", 2000)]
-
-
 # Traps. -------------------------------------------------------------------------------------
 
 
@@ -440,31 +392,6 @@ def ready(cores: FamilyCores, *names: str) -> None:
     for name in names:
         cores.ready(name)
     cores.go()
-
-
-@scenario("D23")
-def test_pods_that_are_never_ready_stop_the_variant_with_a_delay() -> None:
-    cores = patient()
-    ready(cores, "r1")
-    cores.job()
-    cores.at(29)
-    assert cores.on() == "on-demand"
-    cores.at(30)
-    assert cores.phase("j") == "Backoff"
-    assert (cores.count("j"), cores.wait("j")) == (1, 60)
-    assert cores.reason("j", "Evicted") == "True: PodsReadyTimeout"
-    assert cores.reason(WORSE, "Evicted") == "True: PodsReadyTimeout"
-    assert cores.used() == "4/0"
-    assert cores.evictions(WORSE) == {"PodsReadyTimeout": 1}
-    assert cores.count(WORSE) is None
-    cores.done("r1")
-    cores.at(89)
-    assert (cores.phase("j"), cores.used()) == ("Backoff", "0/0"), (
-        "no variant of the family competes"
-    )
-    cores.at(90)
-    assert cores.row() == Row("reservation", "reservation", 0, 2, "4/0")
-    assert cores.lived() == [("started", 0), ("stopped", 30), ("started", 90)]
 
 
 @scenario("D23")

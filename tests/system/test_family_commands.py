@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -105,42 +104,6 @@ def test_one_line_for_each_family_with_its_variants_beneath(admit: Up) -> None:
     assert list(rows(admit, "get", "workload", "job")) == ["job", BEST, WORST]
 
 
-def test_queues_and_pending_lists_count_families(admit: Up) -> None:
-    found = json.loads(admit.ok("get", "clusterqueue", "team", "-o", "json").out)["status"]
-    assert found["pendingWorkloads"] == 1
-    assert found["admittedWorkloads"] == 1
-    waiting = json.loads(admit.ok("get", "pending", "-o", "json").out)
-    assert [(one["name"], one["position"]) for one in waiting["items"]] == [("job", 1)]
-
-
-def test_a_description_has_a_lane_for_each_variant(admit: Up) -> None:
-    text = admit.ok("describe", "workload", "job").out
-    assert "UpgradeOnly: 2 variants are tried" in text
-    lane = next(line for line in text.splitlines() if line.startswith("  spot"))
-    assert "team: main on spot" in lane
-    assert "race: no variant is admitted yet" in lane
-    assert "human   Pending" in text
-    variant = admit.ok("describe", "workload", BEST).out
-    assert "reservation of workload job" in variant
-    queue = admit.ok("describe", "clusterqueue", "team").out
-    assert "UpgradeOnly: 2 variants are tried" in queue
-
-
-def test_an_explanation_goes_variant_by_variant(admit: Up) -> None:
-    def explained() -> Any:
-        return admit.ok("explain", "workload", "job", "-o", "json").json()
-
-    why = answer_with(explained, lambda found: found["variants"][0]["explained"].get("parked"))
-    best, worst = why["variants"]
-    assert (best["variant"], best["why"]) == ("reservation", "race")
-    assert best["explained"]["flavors"][0]["flavor"] == "reservation"
-    assert worst["explained"]["checks"] == [{"name": "human", "state": "Pending"}]
-    text = admit.ok("explain", "workload", "job").out
-    assert f"1. reservation ({BEST}) is active (race" in text
-    assert f"2. spot ({WORST}) is active (race" in text
-    assert "a variant of workload job" in admit.ok("explain", "workload", BEST).out
-
-
 def test_a_trace_has_the_variants_inside_their_parent(admit: Up) -> None:
     spans = admit.ok("trace", "workload", "job", "-o", "json").json()["spans"]
     assert len({one["traceId"] for one in spans}) == 1
@@ -223,29 +186,3 @@ def test_every_decision_about_a_family_comes_out_the_same_from_the_log(admit: Up
     for sequence, _, kind, whose, *_ in decided:
         answer = admit.ok("replay", "--from-log", sequence)
         assert answer.out.splitlines()[-1] == "same", (sequence, kind, whose, answer.out)
-
-
-def test_fewer_pods_and_a_missing_flavor_are_reported_at_once(admit: Up) -> None:
-    pods = [
-        {
-            "name": "main",
-            "count": 2,
-            "minCount": 1,
-            "template": {"spec": {"containers": [{"name": "c", "command": ["true"]}]}},
-        }
-    ]
-    partial = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "Workload",
-        "metadata": {"name": "partial", "namespace": "default"},
-        "spec": {"queueName": "team", "podSets": pods},
-    }
-    told = admit.ok("submit", "-f", "-", stdin=json.dumps(partial))
-    assert "with a minCount it is a regular workload, and tries no variants" in told.err
-    submit(admit, "nowhere", "--flavor", "gold", "--anyway")
-    why = answer_with(
-        lambda: admit.ok("explain", "workload", "nowhere", "-o", "json").json(),
-        lambda found: found["reason"] == "NoMatchingFlavor",
-    )
-    assert why["phase"] == "Pending"
-    assert "gold" in admit.ok("describe", "workload", "nowhere").out
