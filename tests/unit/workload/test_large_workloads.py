@@ -1,4 +1,5 @@
-"""Large workloads are decoded once in a process, and a limited number of them is kept."""
+"""Large workloads are decoded once in a process, and a limited number of them is kept; the largest
+numbers of a status are read."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ import tracemalloc
 import msgspec
 import pytest
 
-from admittance.events.reader import Unreadable
+from admittance.events.reader import SEQUENCE_MAX, Unreadable
 from admittance.workload import stored
 from admittance.workload.bucket_reader import LARGE, read
+from admittance.workload.change import with_status
 from admittance.workload.moves.requests import arrive
+from admittance.workload.stored import LogPosition
 from support.builders import an_arrival, occasion
 
 KEY = "workload.ns.w"
@@ -50,3 +53,21 @@ def test_few_large_workloads_are_kept() -> None:
     finally:
         tracemalloc.stop()
     assert kept < many * length // 2
+
+
+NUMBERS = (
+    *("log.fact", "admission_cycle", "rounds_since", "admitted_revision", "evicted_revision"),
+    *("released_revision", "accumulated_past_execution_time_seconds"),
+)
+
+
+@pytest.mark.parametrize("field", NUMBERS)
+def test_numbers_of_a_status_are_read_up_to_the_largest_sequence(field: str) -> None:
+    def with_number(number: int) -> bytes:
+        one = stored.decode(value(10))
+        change = {field: number} if field != "log.fact" else {"log": LogPosition(fact=number)}
+        return stored.encode(with_status(one, **change))
+
+    assert read(KEY, with_number(SEQUENCE_MAX)) is not None
+    with pytest.raises(Unreadable, match="out of range"):
+        read(KEY, with_number(-1))

@@ -72,6 +72,7 @@ def test_a_stopping_parent_names_the_variant_that_continues() -> None:
         "Evicting",
         "Its job is being stopped and will continue as variant best",
     )
+    assert found.position == 0, "it waits in no queue"
     heir = scheduler.why("a-best")
     assert (heir.phase, heir.reason) == ("Pending", "WaitingForPreemptedWorkloads")
     assert heir.unblocked_by == ("stop of the job of its sibling variant",)

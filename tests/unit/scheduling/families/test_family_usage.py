@@ -328,6 +328,14 @@ def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> No
     assert account.pending == {}
 
 
+def test_families_of_one_usage_are_ordered_by_age() -> None:
+    scheduler = story_7(cpu="1", **USAGE_BASED)
+    for name, age in (("young", 1), ("old", 2)):
+        scheduler.open_family(name, "q", TAGS, PODS, age=age)
+    scheduler.settle()
+    assert [scheduler.why(name).position for name in ("old", "young")] == [1, 2]
+
+
 def test_two_reservations_of_a_family_are_charged_as_one() -> None:
     scheduler = story_7(**USAGE_BASED)
     scheduler.open_family("j", "q", TAGS, PODS)
