@@ -193,17 +193,3 @@ def test_inside_one_variant_the_queue_says_what_comes_before_what(
     cores.job(priority=100)
     assert cores.on() == ends
     assert cores.phase("x") == ("Admitted" if ends == "b" else "Pending")
-
-
-@scenario("D29")
-@pytest.mark.parametrize("when", ["TryNextFlavor", "Preempt"])
-def test_the_better_variant_preempts_first_despite_the_queue_s_policy(when: str) -> None:
-    cores = cores_with_families(
-        {"a": 4, "b": 4},
-        foreign={"x": "a"},
-        preemption=LOWER,
-        flavorFungibility={"whenCanPreempt": when},
-    )
-    cores.job(priority=100)
-    assert cores.on() == "a"
-    assert cores.preempted() == [("x", "j-variant-a")]

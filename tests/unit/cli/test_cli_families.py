@@ -201,56 +201,36 @@ def test_variants_of_a_finished_job_have_no_reason() -> None:
 # An explanation. ----------------------------------------------------------------------------
 
 
+def a_verdict(phase: str, reason: str = "", message: str = "", **more: Any) -> VariantVerdict:
+    explained = ExplainReply(phase=phase, reason=reason, message=message)
+    more = {"why": "race", **more}
+    return VariantVerdict(name="w-variant-a", variant="a", explained=explained, **more)
+
+
+RACES = "a (w-variant-a) is active (race, no variant is admitted yet, all variants try), Pending"
+
+
 @pytest.mark.parametrize(
     ("verdict", "want"),
     [
         pytest.param(
-            VariantVerdict(
-                name="w-variant-a",
-                variant="a",
-                why="race",
-                gate="Open",
-                explained=ExplainReply(phase="Pending", reason="WaitingForQuota", message="short"),
-            ),
-            "a (w-variant-a) is active (race, no variant is admitted yet, all variants try), "
-            "Pending (WaitingForQuota: short); its preemption gate is open",
+            a_verdict("Pending", "WaitingForQuota", "short", gate="Open"),
+            f"{RACES} (WaitingForQuota: short); its preemption gate is open",
             id="one that tries",
         ),
         pytest.param(
-            VariantVerdict(
-                name="w-variant-a",
-                variant="a",
-                active=False,
-                why="createDelay",
-                explained=ExplainReply(
-                    phase="Deactivated", reason="Deactivated", message="It does not compete"
-                ),
-            ),
+            a_verdict("Deactivated", "Deactivated", "no", active=False, why="createDelay"),
             "a (w-variant-a) is inactive (createDelay, its create delay has not passed yet)",
             id="one that does not",
         ),
         pytest.param(
-            VariantVerdict(
-                name="w-variant-a",
-                variant="a",
-                why="admitted",
-                admitted=True,
-                gate="Open",
-                explained=ExplainReply(phase="Running", reason="Admitted"),
-            ),
+            a_verdict("Running", "Admitted", why="admitted", admitted=True, gate="Open"),
             "a (w-variant-a) is active (admitted, the job runs as this variant), Running",
             id="the one that is admitted",
         ),
         pytest.param(
-            VariantVerdict(
-                name="w-variant-a",
-                variant="a",
-                why="race",
-                set_aside="a better one goes first",
-                explained=ExplainReply(phase="Pending"),
-            ),
-            "a (w-variant-a) is active (race, no variant is admitted yet, all variants try), "
-            "Pending; not tried now: a better one goes first",
+            a_verdict("Pending", set_aside="a better one goes first"),
+            f"{RACES}; not tried now: a better one goes first",
             id="one that has to let another one go first",
         ),
     ],

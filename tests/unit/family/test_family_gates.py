@@ -58,3 +58,27 @@ def test_a_worse_variant_waits_for_a_better_one(
     siblings: list[Sibling], stopping: list[str], expected: int | None
 ) -> None:
     assert first_choice(siblings, stopping) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_gates_open_in_order_and_then_from_the_best_again(count: int) -> None:
+    held: GateOpening | None = None
+    now = NOON
+    turns = []
+    for _ in range(2 * count):
+        siblings = [
+            Sibling(f"v{place}", place, evaluated=True, blocked=True, open=_holds(held, place))
+            for place in range(count)
+        ]
+        name = to_open(siblings, held, now)
+        if name:
+            turns.append(name)
+            held = GateOpening(name, now)
+        now += PREEMPTION_TIMEOUT + timedelta(seconds=1)
+    # A single one keeps its open gate.
+    every = [f"v{place}" for place in range(count)]
+    assert turns == (every * 2 if count > 1 else every)
+
+
+def _holds(held: GateOpening | None, place: int) -> bool:
+    return held is not None and held.holder == f"v{place}"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from admittance.family import (
-    STOPPED,
     ActivityReason,
     FamilyState,
     Variant,
@@ -37,60 +35,17 @@ def why(
     return {name: wish.why for name, wish in desired_states(family, variants, after(at)).items()}
 
 
-def test_without_an_admission_all_variants_compete() -> None:
-    assert active(FamilyState(True, NOON)) == ["reservation", "on-demand", "spot"]
-    assert active(FamilyState(True, NOON, mode="NoMigration", floor="reservation")) == [
-        "reservation",
-        "on-demand",
-        "spot",
-    ]
-
-
 def test_a_late_clock_does_not_delay_variants_without_a_delay() -> None:
     assert active(FamilyState(True, NOON), at=-3600) == ["reservation", "on-demand", "spot"]
 
 
-LATER = (Variant("reservation", 0), Variant("on-demand", 1, create_delay=7200))
-
-
-@pytest.mark.parametrize(
-    ("at", "expected"),
-    [
-        pytest.param(7199, ["reservation"], id="not a second before its delay"),
-        pytest.param(7200, ["reservation", "on-demand"], id="at its delay"),
-    ],
-)
-def test_story_5_a_variant_waits_for_its_time(at: float, expected: list[str]) -> None:
-    assert active(FamilyState(True, NOON), LATER, at) == expected
-
-
 SHORT = (Variant("reservation", 0, delete_delay=86_400), Variant("on-demand", 1))
-
-
-@pytest.mark.parametrize(
-    ("at", "expected"),
-    [
-        pytest.param(86_409, ActivityReason.UPGRADE, id="not a second too early"),
-        pytest.param(86_410, ActivityReason.DELETE_DELAY, id="when its time is over"),
-    ],
-)
-def test_story_6_a_better_variant_is_tried_until_its_delete_delay(
-    at: float, expected: ActivityReason
-) -> None:
-    family = FamilyState(True, NOON, admitted="on-demand", first_admitted=after(10))
-    assert why(family, SHORT, at)["reservation"] == expected
 
 
 def test_a_delete_delay_never_ends_the_admitted_variant_nor_a_race() -> None:
     admitted = FamilyState(True, NOON, admitted="reservation", first_admitted=NOON)
     assert why(admitted, SHORT, 90_000)["reservation"] == ActivityReason.ADMITTED
     assert why(FamilyState(True, NOON), SHORT, 90_000)["reservation"] == ActivityReason.RACE
-
-
-@pytest.mark.parametrize("stopped", sorted(STOPPED))
-def test_policy_never_activates_a_stopped_variant(stopped: str) -> None:
-    variants = (Variant("reservation", 0, stopped_by=stopped), Variant("spot", 1))
-    assert active(FamilyState(True, NOON), variants) == ["spot"]
 
 
 some_variants = st.lists(

@@ -32,21 +32,6 @@ def member(scheduler: FamilyScheduler, name: str) -> WorkloadInfo:
     return scheduler.core._state.workloads["ns", name]
 
 
-def test_a_stored_migration_is_known_after_a_restart() -> None:
-    scheduler = runs_on_mid()
-    scheduler.finish("r-best")
-    scheduler.cycle()
-    again = FamilyScheduler()
-    again.family_queue()
-    for name, stored in scheduler.stored.items():
-        again.write("ns", name, stored)
-    again.submit("thief", "cq", "4")
-    again.settle()
-    assert again.flavors("thief") == [{"cpu": "worst"}]
-    again.stops("a")
-    assert again.admitted("a") == "best"
-
-
 def test_both_variants_of_a_migration_are_in_flight_together() -> None:
     scheduler = runs_on_mid()
     scheduler.finish("r-best")
@@ -78,16 +63,6 @@ def test_an_unaccepted_decision_ends_with_the_next_event_of_its_workload() -> No
     scheduler.change("a-best", conditions={"QuotaReserved": (False, "PendingEvaluation")})
     assert member(scheduler, "a-mid").in_flight is InFlight.NOTHING
     assert scheduler.cycle() == ["a-best"]
-
-
-def test_promised_quota_is_free_once_the_revocation_is_stored() -> None:
-    scheduler = runs_on_mid()
-    scheduler.finish("r-best")
-    scheduler.cycle()
-    scheduler.change("a-best", promised=None)
-    scheduler.submit("thief", "cq", "4")
-    assert scheduler.settle() == ["thief"]
-    assert scheduler.flavors("thief") == [{"cpu": "best"}]
 
 
 def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
@@ -141,14 +116,3 @@ def test_a_variant_waits_if_its_admitted_sibling_is_preempted() -> None:
     decided = {type(one).__name__: one.name for one in scheduler.decisions}
     both = {"Assigned", "Preempted"}
     assert not both <= decided.keys(), "a job is stopped for one reason"
-
-
-def test_a_quota_cut_revokes_promised_quota() -> None:
-    scheduler = runs_on_mid()
-    scheduler.finish("r-best")
-    scheduler.cycle()
-    scheduler.family_queue(flavors={"best": "3", "mid": "4", "worst": "4"})
-    scheduler.cycle(confirm=False)
-    assert [(type(one).__name__, one.name) for one in scheduler.decisions] == [
-        ("Revoked", "a-best")
-    ]

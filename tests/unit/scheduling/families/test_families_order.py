@@ -77,18 +77,6 @@ def test_a_family_counts_as_one_that_waits() -> None:
     ]
 
 
-def test_a_row_of_a_family_lists_every_variant() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    full(scheduler)
-    scheduler.family("a")
-    scheduler.settle()
-    (row,) = scheduler.core.pending(PendingQuery()).rows
-    assert row.reason == "WaitingForQuota"
-    assert [one.split(":")[0] for one in row.message.split("; ")] == ["best", "mid", "worst"]
-    assert row.flavors == ("best", "mid", "worst")
-
-
 def test_parents_in_a_local_queue_without_target_wait_there_once() -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue()

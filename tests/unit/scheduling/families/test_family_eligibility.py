@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.facts import Preempted, Refused
+from admittance.events.facts import Refused
 from support.cores.family_scheduler import FamilyScheduler, full
 
 EXPLICIT: list[dict[str, Any]] = [
@@ -63,17 +63,6 @@ def test_a_variant_is_tried_only_after_its_delay() -> None:
     assert scheduler.settle() == ["a-fast"]
 
 
-def test_no_variant_is_tried_during_the_backoff() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.family_queue()
-    scheduler.family("a", tags=())
-    scheduler.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
-    scheduler._put_variant("a", "cq", [(1, {"cpu": "4"})], 0, 0, "best", ["best"])
-    assert scheduler.settle() == []
-    scheduler.change("a", conditions={"Requeued": (True, "BackoffFinished")})
-    assert scheduler.settle() == ["a-best"]
-
-
 def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
@@ -95,33 +84,6 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     assert [one.name for one in scheduler.decisions] == ["a-best"]
     assert scheduler.cycle(confirm=False) == []
     assert scheduler.decisions == [], "it is on its way"
-
-
-def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None:
-    scheduler = FamilyScheduler()
-    scheduler.check("slow")
-    lower = {"withinClusterQueue": "LowerPriority"}
-    flavors = {"best": "4", "mid": "4"}
-    scheduler.family_queue(flavors=flavors, preemption=lower)
-    scheduler.submit("r", "cq", "4", priority=-1)
-    scheduler.settle()
-    scheduler.family_queue(flavors=flavors, preemption=lower, checks={"best": ["slow"]})
-    scheduler.family("a")
-    scheduler.settle()
-    scheduler.opens("a-best")
-    for _ in range(6):
-        scheduler.cycle(confirm=False)
-        for one in scheduler.decisions:
-            if not isinstance(one, Preempted):
-                scheduler.apply(one)
-            else:
-                scheduler.change(one.name, conditions={"Evicted": (True, "Preempted")})
-    assert scheduler.admission("a-best") is not None
-    assert [one.name for one in scheduler.told] == ["r"]
-    assert scheduler.admitted("a") == ""
-    scheduler.stops("r")
-    scheduler.settle()
-    assert scheduler.admitted("a") == "mid", "from now on they race"
 
 
 def test_a_family_in_backoff_is_requeued_as_a_whole() -> None:

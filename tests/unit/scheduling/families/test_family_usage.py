@@ -76,21 +76,6 @@ def runs_on_demand_and_reserved_better(scheduler: FamilyScheduler) -> None:
     assert scheduler.holds("j-reservation")
 
 
-def test_an_upgrade_needs_only_what_the_family_has_not() -> None:
-    scheduler = story_7()
-    runs_on_demand(scheduler)
-    scheduler.gone("r1")
-    # Of the 30 cpus only 10 are free, and it asks for 20.
-    assert scheduler.settle() == ["j-reservation"]
-    assert scheduler.used("q") == {
-        ("reservation", "gpu"): 8,
-        ("on-demand", "gpu"): 8,
-        ("cpu-only", "cpu"): 20_000,
-    }
-    scheduler.stops("j")
-    assert scheduler.used("q") == {("reservation", "gpu"): 8, ("cpu-only", "cpu"): 20_000}
-
-
 def test_a_decision_lists_quota_beyond_what_the_family_holds() -> None:
     scheduler = story_7()
     runs_on_demand(scheduler)
@@ -235,17 +220,6 @@ def cut(scheduler: FamilyScheduler, cpu: str, **spec: Any) -> None:
     )
 
 
-def test_a_cut_spares_a_reservation_covered_by_its_siblings_usage() -> None:
-    scheduler = with_slow_reservation()
-    runs_on_demand_and_reserved_better(scheduler)
-    cut(scheduler, "10")
-    scheduler.settle()
-    assert scheduler.revoked == []
-    scheduler.passes("j-reservation")
-    scheduler.settle()
-    assert scheduler.confirmed[-1:] == ["j-reservation"], "nor does it keep it from being admitted"
-
-
 def test_a_quota_cut_that_evicts_takes_the_whole_family() -> None:
     scheduler = with_slow_reservation(onQuotaCut="evict")
     runs_on_demand_and_reserved_better(scheduler)
@@ -311,21 +285,6 @@ def account_of(scheduler: FamilyScheduler) -> Account:
     account = None if accounts is None else accounts.of(("ns", "q"))
     assert account is not None
     return account
-
-
-def test_usage_of_a_local_queue_counts_a_family_once_and_charges_it_once() -> None:
-    scheduler = with_slow_reservation(**USAGE_BASED)
-    runs_on_demand_and_reserved_better(scheduler)
-    account = account_of(scheduler)
-    running = dict(account.rate)
-    assert account.pending == {}, "no penalty for the one that may take over"
-    seen = dict(account.seen)
-    scheduler.passes("j-reservation")
-    scheduler.settle()
-    scheduler.stops("j")
-    assert account.rate == running
-    assert account.seen == seen, "moving up costs nothing"
-    assert account.pending == {}
 
 
 def test_families_of_one_usage_are_ordered_by_age() -> None:
