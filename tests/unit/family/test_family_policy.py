@@ -1,4 +1,4 @@
-"""Which variants of a family are active: the stories of KEP-8691 on the policy alone."""
+"""Which variants of a family are active: KEP-8691 on the policy alone."""
 
 from __future__ import annotations
 
