@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admittance.family import NAME_MAX, variant_name
@@ -31,6 +31,7 @@ def test_a_plain_name_that_is_used_gets_a_hash() -> None:
     assert name != variant_name("train", "u2", "spot", force_hash=True)
 
 
+@settings(max_examples=30)
 @given(st.text("abc-.", min_size=1, max_size=NAME_MAX), labels, labels)
 def test_names_are_short_enough_and_end_well(parent: str, tag: str, uid: str) -> None:
     name = variant_name(f"a{parent}"[:NAME_MAX], uid, tag, force_hash=True)
