@@ -408,6 +408,31 @@ def test_the_largest_holders_come_first_with_their_protection() -> None:
     assert why.holders == ("ns/mid", "ns/low")
 
 
+def test_of_many_holders_the_largest_are_listed() -> None:
+    scheduler = a_scheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="3000"))
+    amounts = [(number * 7) % 61 + 1 for number in range(60)]
+    for number, amount in enumerate(amounts):
+        scheduler.submit(f"holder-{number}", "cq", str(amount))
+    scheduler.settle()
+    scheduler.submit("w", "cq", "2999")
+    largest = sorted(amounts, reverse=True)[:10]
+    assert [one.amount for one in scheduler.why("w").held_by] == [1000 * one for one in largest]
+
+
+def test_the_queues_that_use_most_come_first() -> None:
+    scheduler = a_scheduler()
+    scheduler.queue("cq", "co", resourceGroups=groups(default="2"), preemption=ANY)
+    for name, used in (("a", "1"), ("b", "3"), ("c", "2")):
+        scheduler.queue(name, "co", resourceGroups=groups(default=used))
+        scheduler.submit(f"in-{name}", name, used, age=9)
+    scheduler.submit("mine", "cq", "2", age=8)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "2")
+    within = [(rule, queue) for rule, queue in rules(scheduler.why("w")) if queue != "cq"]
+    assert within == [("WithinNominal", name) for name in "bca"]
+
+
 def test_victims_are_named_before_and_after_the_preemption() -> None:
     scheduler = a_scheduler()
     full(scheduler, preemption=WITHIN)
