@@ -24,7 +24,7 @@ from admittance.runtime.telemetry.metrics import (
     gauge,
     text_of,
 )
-from admittance.scheduling.explain.queue_gauges import GAUGES
+from admittance.scheduling.queue_gauges import GAUGES
 from admittance.scheduling.state.config import Config, FairSharing
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.cores.stepped_scheduler import SteppedScheduler

@@ -34,9 +34,9 @@ from admittance.scheduling.cycle.refusals import due_refusals, next_refusal_at
 from admittance.scheduling.explain import pending, queue_status
 from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
-from admittance.scheduling.explain.queue_gauges import queue_gauges
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated_preemptions
+from admittance.scheduling.queue_gauges import queue_gauges
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key

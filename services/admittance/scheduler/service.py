@@ -52,7 +52,7 @@ from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
 from admittance.scheduling.cycle.decisions import Decided
-from admittance.scheduling.explain.queue_gauges import GAUGES
+from admittance.scheduling.queue_gauges import GAUGES
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, changed_settings, config_of
 from admittance.scheduling.state.object_errors import Suspect

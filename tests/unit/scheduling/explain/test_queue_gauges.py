@@ -9,7 +9,7 @@ from threading import Event, Thread
 from typing import Any
 
 from admittance.events.shapes import ConsumedUsage
-from admittance.scheduling.explain.queue_gauges import GAUGES
+from admittance.scheduling.queue_gauges import GAUGES
 from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing
 from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler
