@@ -154,19 +154,19 @@ def _set_rules(state: SchedulerState, queue: Queue) -> bool:
     before, queue.rules = queue.rules, None
     if queue.node is not None and state.config.concurrent_admission:
         queue.rules = rules_of(state.catalog.cluster_queues[queue.name].spec)
-    queue.tags = {one.name: one for one in queue.rules.tags} if queue.rules is not None else {}
+    queue.tags = {tag.name: tag for tag in queue.rules.tags} if queue.rules is not None else {}
     return queue.rules != before
 
 
 def _families_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:
     """Updates the families of a queue after the queue's rules for families changed."""
-    found = {
-        one.family.uid: one.family
+    by_uid = {
+        workload.family.uid: workload.family
         for key in state.catalog.locals_of(queue.name)
-        for one in state.by_local_queue.get(key, ())
-        if one.family is not None
+        for workload in state.by_local_queue.get(key, ())
+        if workload.family is not None
     }
-    for family in found.values():
+    for family in by_uid.values():
         families.family_changed(state, family, now)
 
 

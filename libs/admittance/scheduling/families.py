@@ -55,7 +55,9 @@ def why_busy(family: FamilyInfo) -> str:
     admitted = family.admitted()
     if state.admitted and (admitted is None or admitted.state != "Admitted" or admitted.is_leaving):
         return "The family's job is being stopped"
-    if state.admitted and any(one is not admitted and _is_admitted(one) for one in family.variants):
+    if state.admitted and any(
+        variant is not admitted and _is_admitted(variant) for variant in family.variants
+    ):
         return "A sibling is about to take over"
     return ""
 
@@ -66,7 +68,7 @@ def admitted_name(family: FamilyInfo) -> str:
     assert family.state is not None
     if family.state.admitted:
         return family.state.admitted
-    return next((one.key[1] for one in family.variants if _is_admitted(one)), "")
+    return next((variant.key[1] for variant in family.variants if _is_admitted(variant)), "")
 
 
 def _is_admitted(workload: WorkloadInfo) -> bool:
@@ -202,7 +204,7 @@ def wake_on_policy_change(state: SchedulerState, queue: Queue, workload: Workloa
     family = workload.family
     if family is None or family.state is None:
         return
-    if not any(one.create_delay or one.delete_delay is not None for one in queue.tags.values()):
+    if not any(tag.create_delay or tag.delete_delay is not None for tag in queue.tags.values()):
         return
     at = changes_next(family.state, family.variant_states(), queue.rules, state.now)
     if at is not None:
@@ -214,16 +216,16 @@ def family_changed(state: SchedulerState, family: FamilyInfo, now: datetime) -> 
     family, gives all variants the parent's place in the order of the queue, and schedules a recheck
     of variants with a reservation and Ready checks."""
     stamp = family.parent.queued_at if family.parent is not None else None
-    for one in list(family.variants):
+    for variant in list(family.variants):
         if stamp is not None:
-            one.queued_at = stamp
-        queue = one.queue
-        if one.charge is not None:
-            passed = all(check_state == "Ready" for _, check_state in one.checks)
-            if one.state == "QuotaReserved" and passed and not state.config.as_kueue:
-                state.schedule_recheck(one)
-        elif queue is not None and (is_set_aside(one) or not is_in_place(one)):
-            state.requeue(one, now)
+            variant.queued_at = stamp
+        queue = variant.queue
+        if variant.charge is not None:
+            passed = all(check_state == "Ready" for _, check_state in variant.checks)
+            if variant.state == "QuotaReserved" and passed and not state.config.as_kueue:
+                state.schedule_recheck(variant)
+        elif queue is not None and (is_set_aside(variant) or not is_in_place(variant)):
+            state.requeue(variant, now)
 
 
 def is_set_aside(workload: WorkloadInfo) -> bool:
@@ -238,9 +240,9 @@ def refuse_siblings_at_once(state: SchedulerState, family: FamilyInfo) -> None:
     """Makes the refusals of the family's variants due at once, because a variant of the family
     waits for its preemption gate, which opens only after the scheduler has evaluated all better
     siblings."""
-    for one in family.variants:
-        if one.queue is not None:
-            state.urgent_refusals[one] = None
+    for variant in family.variants:
+        if variant.queue is not None:
+            state.urgent_refusals[variant] = None
 
 
 def _inadmissible(message: str) -> Inadmissible:
@@ -286,7 +288,7 @@ def is_blocked(workload: WorkloadInfo) -> bool:
 def _is_waited_for(state: SchedulerState, workload: WorkloadInfo) -> bool:
     """Whether victims of the variant have not stopped yet."""
     givers = state.victims_by_preemptor.get(workload.uid)
-    if givers and any(one.charge is not None and one.is_leaving for one in givers):
+    if givers and any(victim.charge is not None and victim.is_leaving for victim in givers):
         return True
     if workload.pending_preemption is None or not workload.pending_preemption.issued:
         return False
@@ -327,8 +329,8 @@ def join_family(state: SchedulerState, workload: WorkloadInfo, facts: WorkloadVi
         )
     elif facts.variant is not None:
         tag, stopped_by = intern(facts.variant.tag), intern(facts.variant.stopped_by)
-        found = VariantInfo(tag, stopped_by, facts.variant.active, facts.gate_open)
-        family.variants[workload] = state.variant_infos.setdefault(found, found)
+        info = VariantInfo(tag, stopped_by, facts.variant.active, facts.gate_open)
+        family.variants[workload] = state.variant_infos.setdefault(info, info)
 
 
 def _leave_queue(state: SchedulerState, workload: WorkloadInfo) -> None:

@@ -117,29 +117,29 @@ class Scheduler:
 
     # Leadership. ----------------------------------------------------------------------------
 
-    def own(self, domain: str) -> None:
+    def own(self, name: str) -> None:
         """Makes the scheduler decide for the domain from now on. Does nothing if the scheduler owns
         the domain already."""
-        if domain in self._state.owned:
+        if name in self._state.owned:
             return
-        self._state.owned.add(domain)
-        found = self._state.domains.get(domain)
-        if found is not None:
-            found.owned = True
-            self._state.flush(found)
+        self._state.owned.add(name)
+        domain = self._state.domains.get(name)
+        if domain is not None:
+            domain.owned = True
+            self._state.flush(domain)
 
-    def disown(self, domain: str) -> None:
+    def disown(self, name: str) -> None:
         """Stops deciding for the domain, and undoes its assumed decisions."""
         state = self._state
-        state.owned.discard(domain)
-        found = state.domains.get(domain)
-        if found is not None:
-            for workload in list(found.in_flight):
-                workload_updates.undo(state, workload, found, self._state.now)
-            found.owned = False
-            state.busy.pop(found, None)
-            if not found.queues and not found.in_flight:
-                del state.domains[domain]
+        state.owned.discard(name)
+        domain = state.domains.get(name)
+        if domain is not None:
+            for workload in list(domain.in_flight):
+                workload_updates.undo(state, workload, domain, self._state.now)
+            domain.owned = False
+            state.busy.pop(domain, None)
+            if not domain.queues and not domain.in_flight:
+                del state.domains[name]
 
     def domains(self) -> set[str]:
         """Returns the names of all domains that have a ClusterQueue."""

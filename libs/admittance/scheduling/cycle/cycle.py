@@ -146,14 +146,14 @@ class Cycle:
         """Returns the first workload of the queue, from its head on, that is regular or that its
         family allows to be tried; None: there is none. Variants before the returned workload are
         parked without a refusal, so that they do not block the queue."""
-        found: WorkloadInfo | None = head
-        while found is not None and not found.in_flight:
-            inadmissible = families.why_not_tried(self._state, queue, found)
+        workload: WorkloadInfo | None = head
+        while workload is not None and not workload.in_flight:
+            inadmissible = families.why_not_tried(self._state, queue, workload)
             if inadmissible is None:
-                return found
-            park_workload(queue, found, inadmissible, now)
-            families.wake_on_policy_change(self._state, queue, found)
-            found = queue.head()
+                return workload
+            park_workload(queue, workload, inadmissible, now)
+            families.wake_on_policy_change(self._state, queue, workload)
+            workload = queue.head()
         domain.update_queue(queue)
         return None
 
@@ -196,9 +196,9 @@ class Cycle:
             if cursor is not None:
                 domain.scan_cursors[workload] = cursor
         saved = workload.saved_search
-        found = still_waits(queue, workload, saved) if saved is not None else None
+        waiting = still_waits(queue, workload, saved) if saved is not None else None
         return CycleEntry(
-            queue, workload, found or nomination_of(self._nominator, queue, workload, cursor)
+            queue, workload, waiting or nomination_of(self._nominator, queue, workload, cursor)
         )
 
     def consider(

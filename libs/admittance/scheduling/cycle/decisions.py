@@ -162,7 +162,7 @@ class CycleDecisions:
 
     def _handed_on(self, entry: CycleEntry) -> tuple[HandedOn, ...]:
         loops = LoopGuard(self._state)
-        found: list[HandedOn] = []
+        handed_on: list[HandedOn] = []
         for victim, why, message in preemption_reasons(
             entry.queue,
             entry.workload,
@@ -170,7 +170,7 @@ class CycleDecisions:
             decision_inputs.missing_flavors(entry.assignment),
         ):
             other = victim.workload
-            found.append(
+            handed_on.append(
                 HandedOn(
                     namespace=other.key[0],
                     name=other.key[1],
@@ -182,7 +182,7 @@ class CycleDecisions:
                     times=loops.times(entry.workload, other),
                 )
             )
-        return tuple(found)
+        return tuple(handed_on)
 
     def _scans(self, workload: WorkloadInfo) -> Iterator[Scan | None]:
         """Yields what a replay needs (`_scan`) for the first decision about an entry, and None for
@@ -246,13 +246,13 @@ def preemption_reasons(
         held = victim.workload.charge
         assert held is not None
         key = (held.queue.name, victim.workload.priority, victim.reason)
-        found = known.get(key) if victim.shares is None else None
-        if found is None:
+        about = known.get(key) if victim.shares is None else None
+        if about is None:
             why = decision_inputs.grounds(queue, preemptor, victim, short)
-            found = why, decision_inputs.preemption_message(preemptor, victim, why)
+            about = why, decision_inputs.preemption_message(preemptor, victim, why)
             if victim.shares is None:
-                known[key] = found
-        yield victim, *found
+                known[key] = about
+        yield victim, *about
 
 
 def waiting_refusal(victims: Sequence[Victim], assignment: Assignment) -> Refusal:
@@ -266,9 +266,9 @@ def waiting_refusal(victims: Sequence[Victim], assignment: Assignment) -> Refusa
         reason=reasons.WAITING_FOR_PREEMPTED_WORKLOADS,
         message=f"Waits {going}" + (f": {lacking}" if lacking else ""),
         shortfalls=tuple(
-            shortfall(one)
-            for one in assignment.obstacles
-            if (one.flavor, one.resource) in assignment.contested
+            shortfall(obstacle)
+            for obstacle in assignment.obstacles
+            if (obstacle.flavor, obstacle.resource) in assignment.contested
         ),
     )
 
@@ -277,7 +277,7 @@ def victims_text(victims: Sequence[Victim]) -> str:
     """Names the victims with their priorities: ``2 workloads (ns/a at priority 0, ns/b at …)``.
 
     The variants of a family are named once, by the name of their parent."""
-    going = {_name_of_family(one.workload): one.workload.priority for one in victims}
+    going = {_name_of_family(victim.workload): victim.workload.priority for victim in victims}
     names = [
         f"{namespace}/{name} at priority {priority}"
         for (namespace, name), priority in islice(going.items(), NAMED_MAX)
@@ -294,6 +294,8 @@ def _name_of_family(workload: WorkloadInfo) -> Key:
     return family.parent.key if family is not None and family.parent is not None else workload.key
 
 
-def _lacking(one: Taken) -> str:
-    asked, there = (render(one.resource, much) for much in (one.amount, max(0, one.available)))
-    return f"{one.resource} in flavor {one.flavor}, {asked} asked, {there} free"
+def _lacking(quota: Taken) -> str:
+    asked, there = (
+        render(quota.resource, much) for much in (quota.amount, max(0, quota.available))
+    )
+    return f"{quota.resource} in flavor {quota.flavor}, {asked} asked, {there} free"

@@ -76,10 +76,10 @@ def assign(
         if avoided in tried:
             continue
         tried.add(avoided)
-        found = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, avoided, overlap)
-        if found.mode != _NO_FIT:
-            return found
-        ahead += [avoided | {name} for name in found.clashes]
+        again = _attempt(plan, shape, cursor, oracle, only, ignore_undeclared, avoided, overlap)
+        if again.mode != _NO_FIT:
+            return again
+        ahead += [avoided | {name} for name in again.clashes]
     return first
 
 
@@ -336,7 +336,7 @@ def _is_avoided(option: Option, ps: PodSetRequests, avoided: frozenset[Choice]) 
 def _rival(option: Option, result: Assignment) -> str | None:
     """Returns the flavor chosen earlier for the pod set that has another value of a node label;
     None: there is none."""
-    return next((one for one in result.chosen.values() if one in option.rivals), None)
+    return next((chosen for chosen in result.chosen.values() if chosen in option.rivals), None)
 
 
 def _conflict(option: Option, result: Assignment) -> tuple[str, str] | None:

@@ -107,11 +107,11 @@ class Nominator:
             last = tried[0]
             return tried if _serves(tried) else None
 
-        found = most_of([(ps.count, ps.min_count) for ps in shape.pod_sets], attempt)
-        if found is None and not self._as_kueue:
+        fewer = most_of([(ps.count, ps.min_count) for ps in shape.pod_sets], attempt)
+        if fewer is None and not self._as_kueue:
             # The last attempt was with the fewest pods: its obstacles are what the workload lacks.
             whole[0].fewest = last
-        return found or whole
+        return fewer or whole
 
     def _try(
         self,
@@ -127,12 +127,12 @@ class Nominator:
         undeclared = self._ignore_undeclared
         held = family_quota_of(workload) if workload.family is not None else None
         if plan.policy is NO_PREEMPTION:
-            found = assign(
+            assignment = assign(
                 plan, shape, cursor, only=only, ignore_undeclared=undeclared, overlap=held
             )
-            return found, NO_VICTIMS
+            return assignment, NO_VICTIMS
         search = search or self.search(queue, workload)
-        found = assign(
+        assignment = assign(
             plan,
             shape,
             cursor,
@@ -141,9 +141,9 @@ class Nominator:
             ignore_undeclared=undeclared,
             overlap=held,
         )
-        if found.mode in (FIT, NO_FIT):
-            return found, NO_VICTIMS
-        return found, search.victims(found.usage, found.contested)
+        if assignment.mode in (FIT, NO_FIT):
+            return assignment, NO_VICTIMS
+        return assignment, search.victims(assignment.usage, assignment.contested)
 
 
 def _serves(nomination: Nomination) -> bool:
@@ -164,7 +164,7 @@ def most_of(
     if steps <= 0:
         return None
     low, high = 0, steps + 1
-    found: tuple[int, T] | None = None
+    best: tuple[int, T] | None = None
     while low < high:
         middle = (low + high) // 2
         answer = attempt(
@@ -174,8 +174,8 @@ def most_of(
             low = middle + 1
         else:
             high = middle
-            found = middle, answer
-    return found[1] if found is not None and found[0] == low else None
+            best = middle, answer
+    return best[1] if best is not None and best[0] == low else None
 
 
 class Search:
@@ -209,11 +209,11 @@ class Search:
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
-        with WithoutUsage(one.workload for one in victims):
+        with WithoutUsage(victim.workload for victim in victims):
             level = borrow_level(cell, amount)[0]
         own = any(
-            one.workload.charge is not None and one.workload.charge.queue is self._queue
-            for one in victims
+            victim.workload.charge is not None and victim.workload.charge.queue is self._queue
+            for victim in victims
         )
         return (PREEMPT if own else RECLAIM), level
 
@@ -230,10 +230,10 @@ class Search:
             # In most cases `ask` has already made the search for this cell alone.
             need = scarce
         (key,) = need.items()
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._search(need, contested)
-        return found
+        known = self._found.get(key)
+        if known is None:
+            known = self._found[key] = self._search(need, contested)
+        return known
 
     def _search(
         self, need: Mapping[Cell, int], contested: Mapping[FlavorResource, None]
@@ -267,12 +267,12 @@ def nomination_of(
         and nominator.may_remember(workload)
     ):
         return known.nomination
-    found = nominator.nominate(queue, workload, cursor)
+    nomination = nominator.nominate(queue, workload, cursor)
     # A nomination that fits is not worth saving: in most cases it is accepted, which changes the
     # version of the domain at once.
-    if found[0].mode != FIT and nominator.may_remember(workload):
-        cls.saved_nomination = SavedNomination(domain.version, plan, cursor, stamp, found)
-    return found
+    if nomination[0].mode != FIT and nominator.may_remember(workload):
+        cls.saved_nomination = SavedNomination(domain.version, plan, cursor, stamp, nomination)
+    return nomination
 
 
 def remember_search(

@@ -49,7 +49,7 @@ def required_checks(catalog: Catalog, queue: Queue, assignment: Assignment) -> R
     required = catalog.checks_to_pass(queue.name, admission_of(queue.name, assignment))
     if not required:
         return RequiredChecks.NONE
-    if any(one.spec.preemption_policy == PREEMPTS_AFTER_CHECK for one in required.values()):
+    if any(check.spec.preemption_policy == PREEMPTS_AFTER_CHECK for check in required.values()):
         return RequiredChecks.PREEMPT_AFTER
     return RequiredChecks.PREEMPT_ANYTIME
 
@@ -122,7 +122,7 @@ class EntryProcessor:
             if not fits(assignment.added_usage(), borrowing=True):
                 return EntryStatus.SKIPPED
             return self._accept(entry)
-        waits = any(one.workload in self._victims for one in entry.victims)
+        waits = any(victim.workload in self._victims for victim in entry.victims)
         if waits or self._needs_handed_over_quota(entry):
             self._nominate_again(entry)
             assignment = entry.assignment
@@ -157,11 +157,11 @@ class EntryProcessor:
                 return self._accept(entry, hands_over=True)
         if checks is not RequiredChecks.NONE and charging.may_plan(entry.queue.domain):
             return self._plan(entry)
-        for one in entry.victims:
-            if one.workload not in self._victims:
-                self._victims[one.workload] = None
+        for victim in entry.victims:
+            if victim.workload not in self._victims:
+                self._victims[victim.workload] = None
                 if self._victims_removed:
-                    remove_usage(one.workload)
+                    remove_usage(victim.workload)
         self._hold(assignment.added_usage().items())
         return EntryStatus.PREEMPTING
 
@@ -195,7 +195,7 @@ class EntryProcessor:
     def _plan(self, entry: CycleEntry) -> EntryStatus:
         """Reserves quota for the entry before its victims have stopped, so that its admission
         checks come before the preemption or run at the same time."""
-        in_flight = [one.workload for one in entry.victims if one.workload.in_flight]
+        in_flight = [victim.workload for victim in entry.victims if victim.workload.in_flight]
         for workload in in_flight:
             # A decision about the victim is in flight, so it is not certain whether the victim
             # holds quota. When the decision about the victim is stored, the domain gets a cycle.
@@ -236,7 +236,7 @@ class EntryProcessor:
             return True
         self._remove_victims()
         with WithoutUsage(
-            one.workload for one in entry.victims if one.workload not in self._victims
+            victim.workload for victim in entry.victims if victim.workload not in self._victims
         ):
             return fits(entry.assignment.added_usage(), borrowing=True)
 
@@ -249,7 +249,7 @@ class EntryProcessor:
         self._restore_victims()
         for cell, amount in self._held:
             cell.charge(-amount)
-        with WithoutUsage(one.workload for one in entry.victims):
+        with WithoutUsage(victim.workload for victim in entry.victims):
             has_room = fits(entry.assignment.added_usage(), borrowing=True)
             if has_room and self._domain.handover is not None:
                 with without_handover(self._domain.handover):
@@ -263,8 +263,8 @@ class EntryProcessor:
         cycle."""
         if self._handed_over is None:
             return False
-        givers = {one.workload for one in self._handed_over.victims}
-        return any(one.workload in givers for one in entry.victims)
+        givers = {victim.workload for victim in self._handed_over.victims}
+        return any(victim.workload in givers for victim in entry.victims)
 
     def _may_hand_over(self, entry: CycleEntry, checks: RequiredChecks) -> bool:
         """Returns whether the quota of the entry's victims can be handed over to it at once: no
@@ -274,8 +274,8 @@ class EntryProcessor:
         if family is not None and checks is RequiredChecks.NONE and family.admitted() is not None:
             return False
         return not self._as_kueue and all(
-            one.workload.state == "QuotaReserved" and not one.workload.in_flight
-            for one in entry.victims
+            victim.workload.state == "QuotaReserved" and not victim.workload.in_flight
+            for victim in entry.victims
         )
 
     def _nominate_again(self, entry: CycleEntry) -> None:

@@ -172,18 +172,20 @@ def queues_admit(state: SchedulerState, workload: WorkloadInfo) -> bool:
 def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
     """Returns the workloads in the given order, except that the variants of a family are together,
     the best first, because only one of them is admitted."""
-    found = list(workloads)
-    if any(one.family is not None for one in found):
+    ordered = list(workloads)
+    if any(workload.family is not None for workload in ordered):
         first: dict[str, int] = {}
-        for at, one in enumerate(found):
-            first.setdefault(one.family.uid if one.family is not None else one.uid, at)
-        found.sort(
-            key=lambda one: (
-                first[one.family.uid if one.family is not None else one.uid],
-                families.variant_place(one),
+        for at, workload in enumerate(ordered):
+            first.setdefault(
+                workload.family.uid if workload.family is not None else workload.uid, at
+            )
+        ordered.sort(
+            key=lambda workload: (
+                first[workload.family.uid if workload.family is not None else workload.uid],
+                families.variant_place(workload),
             )
         )
-    return found
+    return ordered
 
 
 def exceeds_quota(workload: WorkloadInfo) -> bool:
@@ -193,9 +195,9 @@ def exceeds_quota(workload: WorkloadInfo) -> bool:
     reserved: list[WorkloadInfo] = []
     if workload.family_quota is not None:
         reserved = [
-            one
-            for one in workload.family_quota.members
-            if one is not workload and one.state == "QuotaReserved"
+            sibling
+            for sibling in workload.family_quota.members
+            if sibling is not workload and sibling.state == "QuotaReserved"
         ]
     with WithoutUsage(reserved):
         return quota_reduction.exceeded_cell(workload, only_borrowing=False) is not None
@@ -227,17 +229,17 @@ def decide_victims(
         return [_revoked(state, domain, workload, short, now)]
     before = workload.pending_preemption
     issued = (before is not None and before.issued) or not is_deferred(state, workload)
-    staying = [one for one in victims if not one.workload.is_leaving] if issued else []
+    staying = [victim for victim in victims if not victim.workload.is_leaving] if issued else []
     if staying and workload.family is not None and workload.closed_gate:
         # The preemption gate of the variant was closed after it got its reservation, because a
         # sibling's gate was opened. The variant must compete again before it may preempt.
         return [_revoked(state, domain, workload, short, now)]
-    if any(one.workload.in_flight for one in staying):
+    if any(victim.workload.in_flight for victim in staying):
         # A decision about a victim is not stored yet, so a preemption now would name a revision of
         # the victim that is about to change. When the decision about the victim is stored, the
         # domain gets a cycle.
-        for one in staying:
-            one.workload.preemptor_waits = True
+        for victim in staying:
+            victim.workload.preemptor_waits = True
         state.schedule_recheck(workload)
         return []
     made: list[Decided] = []
@@ -383,9 +385,10 @@ def _revoked(
 ) -> Revoked:
     state.set_in_flight(workload, domain, InFlight.REVOKED)
     lack = ", ".join(
-        f"{one.resource} in flavor {one.flavor}, {render(one.resource, one.amount)} reserved, "
-        f"{render(one.resource, one.available)} free"
-        for one in short
+        f"{quota.resource} in flavor {quota.flavor}, "
+        f"{render(quota.resource, quota.amount)} reserved, "
+        f"{render(quota.resource, quota.available)} free"
+        for quota in short
     )
     message = f"No workload is left that it may preempt: {lack}"
     return Revoked(
@@ -395,13 +398,13 @@ def _revoked(
         shortfalls=tuple(
             Shortfall(
                 pod_set="",
-                flavor=one.flavor,
-                resource=one.resource,
-                requested=one.amount,
-                available=one.available,
+                flavor=quota.flavor,
+                resource=quota.resource,
+                requested=quota.amount,
+                available=quota.available,
                 reason=reasons.QUOTA_CHANGED,
                 message=message,
             )
-            for one in short
+            for quota in short
         ),
     )

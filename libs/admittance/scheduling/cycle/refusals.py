@@ -149,8 +149,8 @@ def obstacles_message(obstacles: Sequence[Obstacle]) -> str:
     """Returns the obstacles as a sentence: ``couldn't assign flavors to pod set main: cpu: 500m
     short in flavor spot (1 asked, 500m free)``."""
     by_pod_set: dict[str, list[str]] = {}
-    for one in obstacles:
-        by_pod_set.setdefault(one.pod_set, []).append(obstacle_message(one))
+    for obstacle in obstacles:
+        by_pod_set.setdefault(obstacle.pod_set, []).append(obstacle_message(obstacle))
     return "; ".join(
         f"couldn't assign flavors to pod set {name}: {_listed(list(dict.fromkeys(clauses)))}"
         for name, clauses in by_pod_set.items()
@@ -165,36 +165,34 @@ def _listed(clauses: Sequence[str]) -> str:
     return f"{', '.join(clauses[:CLAUSES_MAX])}, and {len(clauses) - CLAUSES_MAX} more"
 
 
-def obstacle_message(one: Obstacle) -> str:
+def obstacle_message(obstacle: Obstacle) -> str:
     """Returns one obstacle of a scan of flavors in words, with its numbers."""
-    if not one.resource or one.message:
-        return one.message
-    wanted = plus(one.taken, one.requested)
-    if one.reason == reasons.EXCEEDS_MAX_QUOTA:
-        asked = (
-            f"previously considered {render(one.resource, one.taken)} + "
-            f"{render(one.resource, one.requested)}"
-            if one.taken
-            else render(one.resource, one.requested)
-        )
-        most = render(one.resource, one.available)
-        return f"{one.resource}: {asked} > {most}, the most that flavor {one.flavor} can give"
+    if not obstacle.resource or obstacle.message:
+        return obstacle.message
+    resource, flavor = obstacle.resource, obstacle.flavor
+    wanted = plus(obstacle.taken, obstacle.requested)
+    if obstacle.reason == reasons.EXCEEDS_MAX_QUOTA:
+        asked = render(resource, obstacle.requested)
+        if obstacle.taken:
+            asked = f"previously considered {render(resource, obstacle.taken)} + {asked}"
+        most = render(resource, obstacle.available)
+        return f"{resource}: {asked} > {most}, the most that flavor {flavor} can give"
     lacking, asked, there = (
-        render(one.resource, much) for much in (wanted - one.available, wanted, one.available)
+        render(resource, much) for much in (wanted - obstacle.available, wanted, obstacle.available)
     )
-    return f"{one.resource}: {lacking} short in flavor {one.flavor} ({asked} asked, {there} free)"
+    return f"{resource}: {lacking} short in flavor {flavor} ({asked} asked, {there} free)"
 
 
-def shortfall(one: Obstacle) -> Shortfall:
+def shortfall(obstacle: Obstacle) -> Shortfall:
     """Returns one obstacle of a scan of flavors as a `Shortfall`, in numbers."""
     return Shortfall(
-        pod_set=one.pod_set,
-        flavor=one.flavor,
-        resource=one.resource,
-        requested=plus(one.taken, one.requested),
-        available=one.available,
-        reason=one.reason,
-        message=obstacle_message(one),
+        pod_set=obstacle.pod_set,
+        flavor=obstacle.flavor,
+        resource=obstacle.resource,
+        requested=plus(obstacle.taken, obstacle.requested),
+        available=obstacle.available,
+        reason=obstacle.reason,
+        message=obstacle_message(obstacle),
     )
 
 

@@ -178,8 +178,9 @@ class Accounts:
         row = self._rows.get(workload.local_queue)
         if row is None:
             return
-        for one in [workload] if workload.family is None else (*workload.family.variants, workload):
-            self._update_bill(row, one, now, is_new_amount=is_new_amount and one is workload)
+        variants = workload.family.variants if workload.family is not None else ()
+        for member in (*variants, workload):
+            self._update_bill(row, member, now, is_new_amount=is_new_amount and member is workload)
 
     def _update_bill(
         self, row: LaneAccount, workload: WorkloadInfo, now: datetime, *, is_new_amount: bool
@@ -295,7 +296,7 @@ class Accounts:
         scheduler leads; record None: the LocalQueue was deleted, so its record must be deleted.
         ``at_once``: yield also the records of accounts that changed less than `SAVE_DELAY` ago."""
         latest = now if at_once else now - SAVE_DELAY
-        for key in [one for one, since in self._unsaved.items() if since <= latest]:
+        for key in [key for key, since in self._unsaved.items() if since <= latest]:
             del self._unsaved[key]
             local = self._catalog.local_queues.get(key)
             row = self._rows.get(key)

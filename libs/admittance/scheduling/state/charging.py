@@ -45,15 +45,15 @@ def set_plan(
     if before == pending:
         return
     if before is not None:
-        for one in before.victims:
-            planners = state.planners_by_victim[one.namespace, one.name]
+        for victim in before.victims:
+            planners = state.planners_by_victim[victim.namespace, victim.name]
             planners.pop(planner, None)
             if not planners:
-                del state.planners_by_victim[one.namespace, one.name]
+                del state.planners_by_victim[victim.namespace, victim.name]
     planner.pending_preemption = pending
     if pending is not None:
-        for one in pending.victims:
-            state.planners_by_victim.setdefault((one.namespace, one.name), {})[planner] = None
+        for victim in pending.victims:
+            state.planners_by_victim.setdefault((victim.namespace, victim.name), {})[planner] = None
     charge = planner.charge
     domain = charge.queue.domain if charge is not None else None
     if domain is not None:
@@ -125,11 +125,12 @@ def pending_preemption_of(victims: Iterable[Victim], *, issued: bool) -> Pending
 
 def outstanding_victims(state: SchedulerState, planner: WorkloadInfo) -> Iterator[WorkloadInfo]:
     """Yields the victims of the planner that still hold quota which the planner will get."""
-    for one in planner.pending_preemption.victims if planner.pending_preemption is not None else ():
-        workload = state.workloads.get((one.namespace, one.name))
+    plan = planner.pending_preemption
+    for planned in plan.victims if plan is not None else ():
+        workload = state.workloads.get((planned.namespace, planned.name))
         if workload is None or workload.charge is None or workload is planner:
             continue
-        if workload.uid == one.uid and one.since in (None, workload.reserved_at):
+        if workload.uid == planned.uid and planned.since in (None, workload.reserved_at):
             yield workload
 
 
@@ -143,8 +144,8 @@ def share_quota(state: SchedulerState, domain: Domain, absent: WorkloadInfo | No
     domain.plan_quota_varies = False
     plans = list(_measured_plans(state, domain, absent))
     if not domain.plan_quota_varies:
-        for some in connected(plans):
-            _share(domain, PlanQuota(some))
+        for chained in connected(plans):
+            _share(domain, PlanQuota(chained))
         return
     # What a workload adds to the usage of a cell depends on the others, so each plan is measured
     # beside what those before it share.
@@ -157,7 +158,9 @@ def _measured_plans(
 ) -> Iterator[Plan[WorkloadInfo]]:
     for planner in sorted(domain.planners, key=_oldest_first):
         if planner.charge is not None:
-            victims = [one for one in outstanding_victims(state, planner) if one is not absent]
+            victims = [
+                victim for victim in outstanding_victims(state, planner) if victim is not absent
+            ]
             for cell, _ in planner.charge.cells if victims else ():
                 plan = _measured_plan(domain, planner, cell, victims)
                 if plan is not None:
@@ -193,8 +196,10 @@ def unshare_quota(domain: Domain) -> None:
     in full."""
     for shared in domain.plan_quotas:
         shared.end()
-        for one in shared.members:
-            one.shared_quotas = [one.family_quota] if one.family_quota is not None else None
+        for member in shared.members:
+            member.shared_quotas = (
+                [member.family_quota] if member.family_quota is not None else None
+            )
     domain.plan_quotas.clear()
 
 
@@ -313,7 +318,7 @@ def leave_family_quota(workload: WorkloadInfo) -> FamilyInfo:
     overlap.leave(workload, workload.charge.cells)
     workload.family_quota = None
     workload.shared_quotas = [
-        one for one in workload.shared_quotas or () if one is not overlap
+        shared for shared in workload.shared_quotas or () if shared is not overlap
     ] or None
     if not overlap.members:
         family.quota = None
@@ -332,13 +337,13 @@ def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
     called after the quota of the family changed."""
     choose_counted(state, family)
     waiting: list[tuple[Queue, WorkloadInfo]] = []
-    for one in family.variants:
-        one.saved_search = None
-        if one.queue is not None and one.entry is not None and is_in_own_class(one):
-            waiting.append((one.queue, one))
-            remove_from_queue(one.queue, one)
-    for queue, one in waiting:
-        enqueue(queue, one, state.now)
+    for variant in family.variants:
+        variant.saved_search = None
+        if variant.queue is not None and variant.entry is not None and is_in_own_class(variant):
+            waiting.append((variant.queue, variant))
+            remove_from_queue(variant.queue, variant)
+    for queue, variant in waiting:
+        enqueue(queue, variant, state.now)
         state.queue_changed(queue)
 
 
@@ -348,12 +353,12 @@ def _counted_variant(state: SchedulerState, held: FamilyQuota[WorkloadInfo]) -> 
     workloads = list(held.members)
     if len(workloads) < 2:
         return workloads[0] if workloads else None
-    admitted = [one for one in workloads if one.admitted_at is not None]
+    admitted = [variant for variant in workloads if variant.admitted_at is not None]
     if admitted:
         # Two variants of a family are admitted for a short time in a migration: until the eviction
         # of the replaced variant is stored.
-        return max(admitted, key=lambda one: (one.admitted_at, one.uid))
-    return min(workloads, key=lambda one: (_place(state, one), one.uid))
+        return max(admitted, key=lambda variant: (variant.admitted_at, variant.uid))
+    return min(workloads, key=lambda variant: (_place(state, variant), variant.uid))
 
 
 def _place(state: SchedulerState, workload: WorkloadInfo) -> int:

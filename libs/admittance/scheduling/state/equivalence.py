@@ -151,15 +151,15 @@ class Lanes(Generic[W]):
 
     def lane(self, key: Key) -> Lane[W]:
         """Returns the lane of a LocalQueue and creates the lane if needed."""
-        found = self.by_key.get(key)
-        if found is None:
-            found = self.by_key[key] = Lane(key, None)
-        return found
+        lane = self.by_key.get(key)
+        if lane is None:
+            lane = self.by_key[key] = Lane(key, None)
+        return lane
 
     def usage_of(self, key: Key | None) -> float:
         """Returns the usage that orders the LocalQueue's lane."""
-        found = self.by_key.get(key) if key is not None else None
-        return found.usage if found is not None else 0.0
+        lane = self.by_key.get(key) if key is not None else None
+        return lane.usage if lane is not None else 0.0
 
     def join(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
         """Adds a new class to the lane of its LocalQueue. Returns the other classes that differ

@@ -142,10 +142,10 @@ def _shares_flavors(workload: WorkloadInfo) -> bool:
     if family is None or workload.shape is None or family.quota is None:
         return False
     allowed = workload.shape.allowed
-    for one in family.quota.members:
-        if one is workload or one.charge is None:
+    for sibling in family.quota.members:
+        if sibling is workload or sibling.charge is None:
             continue
-        for pod_set in one.charge.admission.pod_set_assignments:
+        for pod_set in sibling.charge.admission.pod_set_assignments:
             if allowed is None or any(flavor in allowed for flavor in pod_set.flavors.values()):
                 return True
     return False
@@ -180,12 +180,12 @@ def park_class(
 ) -> None:
     """Parks the class until the next flush, together with the classes that differ from it only by
     LocalQueue."""
-    for one in (cls,) if queue.lanes is None else queue.lanes.group(cls):
-        one.parked = refusal
-        one.item = None
-        one.parked_since = now
-        queue.parked_classes[one] = None
-        schedule_class_refusal(queue, one)
+    for parked in (cls,) if queue.lanes is None else queue.lanes.group(cls):
+        parked.parked = refusal
+        parked.item = None
+        parked.parked_since = now
+        queue.parked_classes[parked] = None
+        schedule_class_refusal(queue, parked)
 
 
 def park_workload(
@@ -299,7 +299,7 @@ def in_listed_order(queue: Queue) -> Iterator[WorkloadInfo]:
     return _in_order(
         queue,
         [cls for cls in queue.classes.values() if not cls.is_of_variants],
-        [one for one in queue.parked_workloads if one.family is None],
+        [workload for workload in queue.parked_workloads if workload.family is None],
         [entry[4] for entry in queue.parents],
         preemptor,
     )
@@ -329,8 +329,10 @@ def _in_order(
     if preemptor is not None:
         rows[sort_key(queue, preemptor)[:2]] = [iter((preemptor,))]
     for row in sorted(rows):
-        found = merge(*rows[row], key=age_key)
-        yield from (one for one in found if one is not preemptor or row[1] == BEFORE_ALL)
+        merged = merge(*rows[row], key=age_key)
+        yield from (
+            waiting for waiting in merged if waiting is not preemptor or row[1] == BEFORE_ALL
+        )
 
 
 def position_in(queue: Queue, workload: WorkloadInfo) -> int:
@@ -375,9 +377,9 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
             ahead += cls.live
         elif other == mine[:2]:
             ahead += cls.before(at)
-    for one in queue.parked_workloads:
-        if one.family is None:
-            ahead += (_usage(lanes, one), -one.priority, age_key(one)) < mine
+    for parked in queue.parked_workloads:
+        if parked.family is None:
+            ahead += (_usage(lanes, parked), -parked.priority, age_key(parked)) < mine
     if lanes is None:
         ahead += bisect_left(queue.parents, (rank, *at))
     else:

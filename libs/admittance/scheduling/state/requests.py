@@ -173,10 +173,10 @@ class Shapes:
         """
         if not self._exclude and not self._transformations and covered is None:
             return {}
-        found: dict[str, str] = {}
+        free: dict[str, str] = {}
         for ps in spec_needs.needs(spec).pod_sets:
-            found |= uncharged(ps.requests, self._exclude, self._transformations, covered)
-        return found
+            free |= uncharged(ps.requests, self._exclude, self._transformations, covered)
+        return free
 
     def reduced(self, shape: RequestShape, reclaimable: Mapping[str, int]) -> RequestShape:
         """Returns the shape without the reclaimable pods."""

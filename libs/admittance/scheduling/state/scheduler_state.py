@@ -149,10 +149,10 @@ class SchedulerState:
     def queue(self, name: str) -> Queue:
         """Returns the queue with the name ``name``; creates the queue if its ClusterQueue is not
         known yet."""
-        found = self.queues.get(name)
-        if found is None:
-            found = self.queues[name] = Queue(name, self.refusal_queue)
-        return found
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = Queue(name, self.refusal_queue)
+        return queue
 
     # Waking. --------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class SchedulerState:
         the heads of queues."""
         if self.accounts is None or not self.accounts.is_due(now):
             return
-        heads = [(one, one.head()) for one in self.queues.values() if one.lanes is not None]
+        heads = [(queue, queue.head()) for queue in self.queues.values() if queue.lanes is not None]
         self.accounts.sample(now)
         for queue, head in heads:
             self.bump_version(queue.domain)
