@@ -66,9 +66,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 LONGEST: Final = (
-    *("providers_page", "aws_reconciler", "kubernetes_reconciler", "retries_live", "auth_command"),
+    *("providers_page", "aws_reconciler", "kubernetes_reconciler", "auth_command"),
     *("budget_sample", "aws_live", "checks_page", "runner_claims", "runner_crashes", "logins"),
-    *("provider_test", "ends_in_time", "samples_conform", "preemption_live", "shell_sample"),
+    *("provider_test", "ends_in_time", "samples_conform", "shell_sample"),
 )
 """The files outside of `system` that wait longest, in this order."""
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import json
-import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from admittance.cli.commands.program import invoke
@@ -28,6 +24,7 @@ from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
 from admittance.services import SERVICES
+from support.nats.logins import Operator
 from support.servers import ConfiguredServer, until, within
 from support.service_process import ServiceProcess
 
@@ -227,43 +224,8 @@ async def test_an_unreachable_server_does_not_hide_one_that_answers(
 # An operator. -----------------------------------------------------------------------------
 
 
-def nkey(prefix: int, public: bytes) -> str:
-    """The text of a public key in NATS' format."""
-    raw = bytes([prefix]) + public
-    crc = 0
-    for byte in raw:
-        crc ^= byte << 8
-        for _ in range(8):
-            crc = ((crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
-    return base64.b32encode(raw + crc.to_bytes(2, "little")).decode().rstrip("=")
-
-
-def operator_jwt() -> str:
-    """A self-signed operator."""
-    key = ed25519.Ed25519PrivateKey.generate()
-    public = key.public_key().public_bytes_raw()
-    name = nkey(14 << 3, public)
-
-    def text(part: dict[str, object]) -> str:
-        return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
-
-    claims: dict[str, object] = {
-        "iat": int(time.time()),
-        "iss": name,
-        "sub": name,
-        "name": "test",
-        "nats": {"type": "operator", "version": 2},
-    }
-    claims["jti"] = base64.b32encode(hashlib.sha256(text(claims).encode()).digest()).decode()[:52]
-    signed = f"{text({'typ': 'JWT', 'alg': 'ed25519-nkey'})}.{text(claims)}"
-    signature = base64.urlsafe_b64encode(key.sign(signed.encode())).decode().rstrip("=")
-    return f"{signed}.{signature}"
-
-
 async def test_a_server_of_an_operator_demands_a_credentials_file(tmp_path: Path) -> None:
-    server = ConfiguredServer(
-        tmp_path / "operator", f"operator: {operator_jwt()}\nresolver: MEMORY\n"
-    )
+    server = ConfiguredServer(tmp_path / "operator", Operator().config())
     await server.start()
     try:
         for userinfo in ("", "admit:secret"):
@@ -335,23 +297,6 @@ async def test_a_certificate_is_trusted_or_its_fault_is_reported(
     await until(lambda: bus.nc.is_connected)
     assert await within(bus.api("INFO"))
     await within(bus.close())
-
-
-async def test_a_demanded_client_certificate_is_reported(tmp_path: Path) -> None:
-    cert, key = certificate(tmp_path / "tls")
-    server = ConfiguredServer(
-        tmp_path / "mutual",
-        f'tls {{ cert_file: "{cert}", key_file: "{key}", ca_file: "{cert}", verify: true }}\n',
-    )
-    await server.start()
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("SSL_CERT_FILE", str(cert))
-            error = await refusal(f"tls://localhost:{server.port}")
-    finally:
-        server.stop()
-    assert isinstance(error, AccessDenied)
-    assert "demands a client certificate: name it with --tls-cert" in str(error)
 
 
 async def test_a_tls_address_of_a_server_without_tls_gets_no_password(

@@ -48,32 +48,21 @@ async def test_a_server_left_running_is_adopted_by_the_next_start(tmp_path: Path
     assert os.waitpid(pid, os.WNOHANG)[0] == pid  # noqa: ASYNC222  (does not wait)
 
 
-async def test_a_server_without_a_recorded_pid_is_adopted(
-    tmp_path: Path,
+@pytest.mark.parametrize("lost", [("nats.json",), ("nats.json", "nats.conf")], ids=", ".join)
+async def test_a_server_without_files_of_its_own_is_adopted(
+    tmp_path: Path, lost: tuple[str, ...]
 ) -> None:
     first = EmbeddedServer(tmp_path / "data")
     await first.start()
     pid = first.pid
-    (tmp_path / "data" / "nats.json").unlink()
+    for name in lost:
+        (tmp_path / "data" / name).unlink()
     first.leave()
     second = EmbeddedServer(tmp_path / "data")
     await second.start()
     assert second.pid == pid
     await second.stop()
     os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222  (does not wait)
-
-
-async def test_a_server_without_any_file_of_its_own_is_adopted(tmp_path: Path) -> None:
-    first = EmbeddedServer(tmp_path / "data")
-    await first.start()
-    pid = first.pid
-    (tmp_path / "data" / "nats.json").unlink()
-    (tmp_path / "data" / "nats.conf").unlink()
-    first.leave()
-    second = EmbeddedServer(tmp_path / "data")
-    await second.start()
-    assert second.pid == pid
-    await second.stop()
 
 
 async def test_a_server_left_running_is_adopted_when_the_folder_is_spelled_differently(
