@@ -5,7 +5,6 @@ All faults of the table are planted at the same time on one real nats-server, an
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -35,6 +34,7 @@ from admittance.runtime.telemetry import findings
 from admittance.telemetry.exporter import RECEIVER, OtlpExport
 from admittance.telemetry.span_metrics import SpanMetrics
 from admittance.traces.spans import Span
+from support.prometheus import a_free_port
 from support.servers import ConfiguredServer, until
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
@@ -166,7 +166,7 @@ class Planted(NamedTuple):
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def planted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Planted]:
     folder = tmp_path_factory.mktemp("doctor")
-    monitor = _free_port()
+    monitor = a_free_port()
     server = ConfiguredServer(
         folder,
         f'server_name: planted\nhttp: "127.0.0.1:{monitor}"\n'
@@ -192,13 +192,6 @@ async def planted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pla
     finally:
         await bus.close()
         server.stop()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

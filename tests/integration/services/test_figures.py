@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import urllib.request
 from typing import Any
 
@@ -16,6 +15,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.fork_server import run_admit
+from support.prometheus import a_free_port
 from support.requests import (
     admission_check,
     apply,
@@ -33,13 +33,6 @@ CHECK = admission_check("budget")
 WEEK = 7 * 86_400
 EVICTED = "admittance_evicted_workloads_total"
 LABELS = 'check="budget",controller="ctl",cluster_queue="cq"'
-
-
-def a_free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 async def scrape(port: int) -> dict[str, float]:
