@@ -87,7 +87,7 @@ def test_rows_follow_the_lists_of_the_queue(case: dict[str, Any]) -> None:
     wanted = [RequiredCheck(name, "") for name in names]
     rows = synced_rows(workload.status.admission_checks, {}, wanted, now=time_of(None)).rows
     assert {row.name: row.state for row in rows} == {
-        one["name"]: one["state"] for one in case["want"]["checks"]
+        check["name"]: check["state"] for check in case["want"]["checks"]
     }
 
 
@@ -219,8 +219,13 @@ def test_a_condition_is_set(case: dict[str, Any]) -> None:
 
 def shown(conditions: tuple[Condition, ...]) -> dict[str, tuple[str, str, str, Any]]:
     return {
-        one.type: (one.status, one.reason, one.message, one.last_transition_time)
-        for one in conditions
+        condition.type: (
+            condition.status,
+            condition.reason,
+            condition.message,
+            condition.last_transition_time,
+        )
+        for condition in conditions
     }
 
 

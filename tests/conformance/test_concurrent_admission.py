@@ -112,7 +112,9 @@ def test_a_queue_concerns_the_families_that_kueue_finds(case: dict[str, Any]) ->
     concerned = queues.apply(
         "ClusterQueue", "", given["clusterQueue"], decode_object(with_families(queue)).manifest
     )
-    want = {(one["namespace"], one["name"]) for one in case["want"].get("requests") or ()}
+    want = {
+        (request["namespace"], request["name"]) for request in case["want"].get("requests") or ()
+    }
     assert set(concerned) == want
 
 
@@ -127,9 +129,11 @@ def test_a_cycle_leaves_the_siblings_as_in_kueue(case: dict[str, Any]) -> None:
     cycle(system)
     variants = [one for one in all_workloads(system) if head(one).role == "variant"]
     held = {
-        f"{one.metadata.namespace}/{one.metadata.name}": admitted_on(one.status.admission)
-        for one in variants
-        if one.status.admission is not None
+        f"{variant.metadata.namespace}/{variant.metadata.name}": admitted_on(
+            variant.status.admission
+        )
+        for variant in variants
+        if variant.status.admission is not None
     }
     assert held == {
         name: [flavor for pods in one["podSetAssignments"] for flavor in pods["flavors"].values()]

@@ -32,7 +32,7 @@ def _cases() -> list[Any]:
     if not DATA.is_file():
         reason = "the conformance data is not beside this tree"
         return [pytest.param({}, id="no data", marks=pytest.mark.skip(reason))]
-    return [pytest.param(one, id=one["name"]) for one in json.loads(DATA.read_text())["cases"]]
+    return [pytest.param(case, id=case["name"]) for case in json.loads(DATA.read_text())["cases"]]
 
 
 def _follow(value: Any, path: str) -> Any:

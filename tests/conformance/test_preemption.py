@@ -55,7 +55,9 @@ def test_victims_are_those_that_kueue_selects(case: dict[str, Any]) -> None:
     queue = given.queue(case["given"]["targetCQ"])
     victims = search(given.world.queues, queue, member, need, contested)
     assert given.usage() == before, "the search leaves the picture as it was"
-    found = sorted((f"{one.workload.key[0]}/{one.workload.key[1]}", one.reason) for one in victims)
+    found = sorted(
+        (f"{victim.workload.key[0]}/{victim.workload.key[1]}", victim.reason) for victim in victims
+    )
     want = case["want"].get("observedTargets", [])
     assert found == sorted((one["workload"], one["reason"]) for one in want)
 
@@ -83,11 +85,11 @@ def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
     ]
     others, mine = (
         sorted(
-            one.candidate
-            for one in members
-            if one.candidate is not None
-            and one.charge is not None
-            and (one.charge.queue.name == own) is is_own
+            member.candidate
+            for member in members
+            if member.candidate is not None
+            and member.charge is not None
+            and (member.charge.queue.name == own) is is_own
         )
         for is_own in (False, True)
     )
@@ -127,7 +129,9 @@ def test_fair_sharing_selects_the_victims_that_kueue_selects(case: dict[str, Any
         config.fair_sharing.strategies,
     )
     assert given.usage() == before, "the search leaves the picture as it was"
-    found = [f"{one.workload.key[0]}/{one.workload.key[1]}:{one.reason}" for one in victims]
+    found = [
+        f"{victim.workload.key[0]}/{victim.workload.key[1]}:{victim.reason}" for victim in victims
+    ]
     assert sorted(found) == sorted(case["want"].get("preempted", []))
 
 

@@ -104,14 +104,14 @@ class Played:
             observed.check(one["metadata"]["name"], manifest_of(one))
         for one in given.get("configs", ()):
             observed.config(one["metadata"]["name"], manifest_of(one))
-        for one in given.get("flavors", ()):
-            whole = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", **one}
-            observed.flavor(one["metadata"]["name"], manifest_of(whole))
+        for flavor in given.get("flavors", ()):
+            whole = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", **flavor}
+            observed.flavor(flavor["metadata"]["name"], manifest_of(whole))
         work = a_workload(given["workload"])
         revision = 0
-        for one in given.get("requests", ()):
+        for request in given.get("requests", ()):
             revision += 1
-            record = a_record(one, work)
+            record = a_record(request, work)
             self.records[record.metadata.name] = record
             observed.record(("ns", record.metadata.name), record, revision)
         observed.workload(("ns", "wl"), work)

@@ -24,7 +24,7 @@ def _cases(table: str) -> list[Any]:
     path = QUEUE / f"{table}.json"
     if not path.is_file():
         return []
-    return [pytest.param(one, id=one["name"]) for one in json.loads(path.read_text())["cases"]]
+    return [pytest.param(case, id=case["name"]) for case in json.loads(path.read_text())["cases"]]
 
 
 def _time(text: str) -> datetime:

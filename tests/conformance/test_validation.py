@@ -46,7 +46,7 @@ def _problems(given: dict[str, Any]) -> list[Problem]:
         if key in given
     ] or [given[key] for key in ("clusterQueue", "cohort", "rf", "workload") if key in given]
     try:
-        manifests = [decode_object(one).manifest for one in objects]
+        manifests = [decode_object(manifest).manifest for manifest in objects]
     except ManifestError as error:
         return list(error.problems)
     new = manifests[-1]

@@ -78,7 +78,7 @@ def check(
         case "Fits":
             assert assigned == [head.key[1]]
         case "Preempts" if not assigned:
-            assert going <= {one.name for one in outlook.victims}
+            assert going <= {victim.name for victim in outlook.victims}
             assert all(one.by == f"ns/{head.key[1]}" for one in scheduler.preempted)
         case "NoFit" | "NoCandidates":
             assert not assigned
@@ -88,10 +88,10 @@ def check(
 def says_who_is_in_the_way(why: ExplainReply) -> None:
     """If quota is short and no workload is preempted, a rule and a quota holder are named."""
     told = {(bar.flavor, bar.resource) for one in why.flavors for bar in one.barriers}
-    for one in why.flavors:
-        short = [room for room in one.rooms if room.reason == "WaitingForQuota"]
-        if short and one.outcome in ("NoCandidates", "NoFit"):
-            assert all((one.flavor, room.resource) in told for room in short)
+    for flavor in why.flavors:
+        short = [room for room in flavor.rooms if room.reason == "WaitingForQuota"]
+        if short and flavor.outcome in ("NoCandidates", "NoFit"):
+            assert all((flavor.flavor, room.resource) in told for room in short)
             assert why.held_by
     assert why.unblocked_by or why.outlook is None or why.outlook.outcome == "Fits"
 

@@ -210,7 +210,7 @@ class HandOver(RuleBasedStateMachine):
 
     def _waits_for_victims(self, name: str) -> bool:
         pending = self.cores.stored(name).status.pending_preemption
-        return any(self._holds(one.name) for one in (pending.victims if pending else ()))
+        return any(self._holds(victim.name) for victim in (pending.victims if pending else ()))
 
     def _holds(self, name: str) -> bool:
         return self.cores.has(name) and holds_quota(self.cores.stored(name))

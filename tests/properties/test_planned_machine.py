@@ -285,11 +285,11 @@ class Planned(RuleBasedStateMachine):
             return []
         pending = self.cores.stored(name).status.pending_preemption
         return [
-            one.name
-            for one in (pending.victims if pending is not None else ())
-            if self._holds(one.name)
-            and one.uid == self.cores.stored(one.name).metadata.uid
-            and one.since == _reserved_at(self.cores, one.name)
+            victim.name
+            for victim in (pending.victims if pending is not None else ())
+            if self._holds(victim.name)
+            and victim.uid == self.cores.stored(victim.name).metadata.uid
+            and victim.since == _reserved_at(self.cores, victim.name)
         ]
 
     def _outcomes(self) -> Iterator[set[str]]:
@@ -315,7 +315,11 @@ class Planned(RuleBasedStateMachine):
 
 
 def _reserved_at(cores: SteppedCores, name: str) -> object:
-    found = [one for one in cores.stored(name).status.conditions if one.type == "QuotaReserved"]
+    found = [
+        condition
+        for condition in cores.stored(name).status.conditions
+        if condition.type == "QuotaReserved"
+    ]
     return found[0].last_transition_time
 
 

@@ -224,7 +224,7 @@ class ProvisioningModel:
             return
         if tell.reservation != (work.metadata.uid, work.status.admission_cycle):
             return
-        conditions = {one.type for one in work.status.conditions}
+        conditions = {condition.type for condition in work.status.conditions}
         if "Evicted" in conditions or "Finished" in conditions:
             return
         answer = tell.verdict
@@ -397,7 +397,7 @@ class ProvisioningModel:
     def _check_row(
         self, name: str, work: StoredWorkload, row: CheckState, live: dict[str, Record]
     ) -> None:
-        conditions = {one.type for one in work.status.conditions}
+        conditions = {condition.type for condition in work.status.conditions}
         mine = [
             one
             for one in live.values()

@@ -40,7 +40,9 @@ def queues(draw: st.DrawFn, name: str) -> dict[str, Any]:
     if draw(st.integers(0, 3)) == 0:
         more["onQuotaCut"] = "evict"
     cohort = draw(st.sampled_from(["", "team", "team"]))
-    return a_queue(name, cohort, cpu={one: draw(st.integers(0, 4)) for one in flavors}, **more)
+    return a_queue(
+        name, cohort, cpu={flavor: draw(st.integers(0, 4)) for flavor in flavors}, **more
+    )
 
 
 def jobs(prefix: str, most: int) -> st.SearchStrategy[list[dict[str, Any]]]:
@@ -86,17 +88,17 @@ def test_a_simulated_change_gives_the_real_result(
     after = {key: held(workload) for key, workload in town.copy.workloads()}
 
     expected = {key: before.get(key) for key in after}
-    expected |= {(one.namespace, one.name): None for one in reply.evictions}
-    expected |= {(one.namespace, one.name): None for one in reply.waits}
-    expected |= {(one.namespace, one.name): one.admission for one in reply.starts}
+    expected |= {(eviction.namespace, eviction.name): None for eviction in reply.evictions}
+    expected |= {(wait.namespace, wait.name): None for wait in reply.waits}
+    expected |= {(start.namespace, start.name): start.admission for start in reply.starts}
     assert after == expected
     assert_complete(reply, len(after))
 
 
 def assert_complete(reply: SimulateReply, total: int) -> None:
     counts = reply.counts
-    told = {one.name for one in reply.starts} | {one.name for one in reply.waits}
-    told |= {one.name for one in reply.evictions}
+    told = {start.name for start in reply.starts} | {wait.name for wait in reply.waits}
+    told |= {eviction.name for eviction in reply.evictions}
     others = counts.run + counts.reserved + counts.pending + counts.off
     assert len(told) + others == total
     assert counts.starts == len(reply.starts)

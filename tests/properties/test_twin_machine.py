@@ -55,8 +55,8 @@ def is_least(
     tree: Tree, node: Node, need: dict[Any, int], victims: list[Victim], *, borrow: bool
 ) -> bool:
     """Without all the victims there is room; if any one of the victims stays there is no room."""
-    for one in victims:
-        tree.remove(one.job)
+    for victim in victims:
+        tree.remove(victim.job)
     least = fits(node, need, borrow=borrow)
     for one in victims:
         tree.add(one.job)
@@ -77,8 +77,8 @@ def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, An
     """The amounts by which ClusterQueues or their cohorts exceed their quota after these workloads
     have stopped. (Kueue assigns the quota that they release in the same cycle.)"""
     members = [world.scheduler._state.workloads["default", name] for name in going]
-    for one in members:
-        remove_usage(one)
+    for member in members:
+        remove_usage(member)
     found = {
         (name, cell.fr): available(cell)
         for name, node in world.scheduler.catalog.tree.queues.items()

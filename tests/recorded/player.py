@@ -64,8 +64,8 @@ class Player:
         """Acts on the newest facts that the log holds for each workload, in their order."""
         filters = ("admit.workload.admitted", "admit.workload.evicted", "admit.check.requested.*")
         newest = []
-        for one in filters:
-            asked = json.dumps({"subjects_filter": f"{one}.{NAMESPACE}.*"}).encode()
+        for pattern in filters:
+            asked = json.dumps({"subjects_filter": f"{pattern}.{NAMESPACE}.*"}).encode()
             answer = await self.nc.request("$JS.API.STREAM.INFO.ADMITTANCE", asked)
             for subject in json.loads(answer.data)["state"].get("subjects", {}):
                 wanted = json.dumps({"last_by_subj": subject}).encode()

@@ -192,7 +192,7 @@ def replace_key(user: User, key: str) -> User:
 
 async def applied(root: Client, objects: list[dict[str, Any]]) -> bool:
     """Whether the admin's manifests were applied: services may still be starting."""
-    raws = tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
+    raws = tuple(msgspec.Raw(json.dumps(manifest).encode()) for manifest in objects)
     data = msgspec.json.encode(Apply(objects=raws))
     try:
         answer = await root.request("admit.user.root.apply", data, timeout=LIMIT / 4)

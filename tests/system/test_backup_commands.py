@@ -38,7 +38,7 @@ VALUES = [Random(number).randbytes(5_000) for number in range(60)]
 
 async def values(bus: Bus) -> list[tuple[bytes | None, int]]:
     """The stored values with their revisions."""
-    found = [(one.value, one.revision) for one in await read_all(bus, "workload.>")]
+    found = [(entry.value, entry.revision) for entry in await read_all(bus, "workload.>")]
     return sorted(found, key=lambda one: one[1])
 
 

@@ -186,7 +186,7 @@ def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
     assert "Succeeded" in story
     spans = admit.ok("trace", "workload", "hello", "-o", "json").json()["spans"]
     names = ["workload", "queue", "attempt", "reservation", "admission", "start", "run"]
-    assert [*dict.fromkeys(one["name"] for one in spans)] == names
+    assert [*dict.fromkeys(span["name"] for span in spans)] == names
     assert spans[0]["attributes"]["admittance.outcome"] == "Succeeded"
     shown = admit.ok("trace", "workload", "hello").lines
     assert shown[0].startswith(f"trace {spans[0]['traceId']} of default/hello, from ")
@@ -202,7 +202,7 @@ def test_a_submission_is_part_of_the_trace_of_its_caller(admit: Up) -> None:
     run_admit(*submit, env={"ADMIT_NATS_URL": admit.url, "TRACEPARENT": context})
     admit.ok("delete", "wl", "traced")
     spans = admit.ok("trace", "workload", "traced", "-o", "json").json()["spans"]
-    assert {one["traceId"] for one in spans} == {"a" * 32}
+    assert {span["traceId"] for span in spans} == {"a" * 32}
     assert (spans[0]["name"], spans[0]["parentId"]) == ("workload", "b" * 16)
     logged = map(json.loads, admit.ok("events", "--workload", "traced", "-o", "json").lines)
     traces = {one["trace"][3:35] for one in logged if ".deleted." not in one["subject"]}
@@ -344,8 +344,8 @@ def test_events_of_a_recreated_workload_exclude_those_of_its_predecessor(admit: 
     assert [one["name"] for one in spans if "end" not in one] == ["workload", "queue"]
     priorities = [
         event["attributes"]["admittance.priority"]
-        for one in spans
-        for event in one.get("events", ())
+        for span in spans
+        for event in span.get("events", ())
         if event["name"] == "reprioritized"
     ]
     assert priorities == [2]
@@ -499,7 +499,7 @@ def test_an_interrupted_wait_says_that_the_job_continues(admit: Up) -> None:
 
 def test_the_doctor_reports_a_healthy_system(admit: Up) -> None:
     found = admit("doctor", "-o", "json").json()
-    wrong = [one for one in found["checks"] if one["state"] == "wrong"]
+    wrong = [check for check in found["checks"] if check["state"] == "wrong"]
     assert wrong == []
     things = {one["what"] for one in found["checks"]}
     assert {"scheduler", "workload-controller", "runner"} <= things

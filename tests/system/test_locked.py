@@ -66,7 +66,7 @@ async def test_job_runs_through_the_border_with_a_check_outside(locked: Locked) 
     facts: list[str] = []
     while "finished" not in facts:
         facts.append(await within(heard.get(), LIMIT))
-    assert [one for one in facts if one in ("admitted", "started")] == ["admitted", "started"]
+    assert [fact for fact in facts if fact in ("admitted", "started")] == ["admitted", "started"]
     got = "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.workload.team-a.job"
     stored = json.loads((await ada.request(got, b"", timeout=LIMIT)).data)
     assert stored["status"]["admissionChecks"][0]["message"] == "judged outside"
@@ -201,7 +201,9 @@ async def test_message_id_of_another_user_silences_nothing(locked: Locked) -> No
 
 
 async def test_doctor_names_role_subject_and_line_of_a_missing_permission(locked: Locked) -> None:
-    scheduler = next(one for one in locked.cluster.processes if one.service == "scheduler")
+    scheduler = next(
+        process for process in locked.cluster.processes if process.service == "scheduler"
+    )
     rule = '"admit.api.fit.*"'
 
     async def is_named() -> bool:
@@ -212,11 +214,11 @@ async def test_doctor_names_role_subject_and_line_of_a_missing_permission(locked
     await eventually(is_named)
     found = await locked.run("root", "doctor", "-o", "json")
     assert found.status == 1
-    checks = {one["what"]: one for one in json.loads(found.out)["checks"]}
+    checks = {check["what"]: check for check in json.loads(found.out)["checks"]}
     one = checks["permissions of scheduler"]
     seen = "may not subscribe admit.api.fit.*, which its role scheduler needs to answer"
     assert seen in one["found"]
     assert f"add {rule} to `subscribe: {{ allow: [ … ] }}` of its user" in one["todo"]
-    said = [one for one in scheduler.log.splitlines() if "permission_denied" in one]
+    said = [line for line in scheduler.log.splitlines() if "permission_denied" in line]
     assert len(said) == 1
     assert "this login may not subscribe to admit.api.fit.*" in said[0]

@@ -136,7 +136,7 @@ class Folder:
     async def waits_for_quota(self, name: str) -> bool:
         (found,) = [one for one in await self.workloads() if one["metadata"]["name"] == name]
         conditions = found["status"]["conditions"]
-        return "WaitingForQuota" in {one["reason"] for one in conditions}
+        return "WaitingForQuota" in {condition["reason"] for condition in conditions}
 
 
 async def stored(url: str, access: ConnectionOptions) -> dict[str, Any]:
@@ -155,9 +155,9 @@ async def stored(url: str, access: ConnectionOptions) -> dict[str, Any]:
         listed = await bus.api("CONSUMER.LIST.ADMITTANCE")
         found["durables"] = {
             # One that were made anew would start at the first fact.
-            one["name"]: (one["created"], one["delivered"]["stream_seq"] > 1)
-            for one in listed["consumers"]
-            if one["name"].startswith(("check-", "provider-"))
+            consumer["name"]: (consumer["created"], consumer["delivered"]["stream_seq"] > 1)
+            for consumer in listed["consumers"]
+            if consumer["name"].startswith(("check-", "provider-"))
         }
         request = {"last_by_subj": f"$KV.admittance_claims.{SECRET_KEY}"}
         found["secret"] = (await bus.api(f"STREAM.MSG.GET.{KV_CLAIMS}", request))["message"]["data"]
@@ -292,7 +292,9 @@ async def test_trace_of_a_job_reaches_the_receiver(folder: Folder, receiver: Otl
         assert status == 0, err
 
     def names() -> set[str]:
-        own = [one for one in receiver.spans if one.attributes["admittance.workload"] == "traced"]
+        own = [
+            span for span in receiver.spans if span.attributes["admittance.workload"] == "traced"
+        ]
         return {one.span.name for one in own}
 
     await until(lambda: "workload" in names())

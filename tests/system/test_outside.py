@@ -92,7 +92,7 @@ class Outside(Locked):
         found = set()
         for stream in ("ADMITTANCE", "KV_admittance_claims"):
             names = await self.core.api(f"CONSUMER.NAMES.{stream}")
-            found |= {f"{stream}/{one}" for one in names["consumers"] or ()}
+            found |= {f"{stream}/{consumer}" for consumer in names["consumers"] or ()}
         return found
 
 
@@ -155,7 +155,7 @@ async def test_a_runner_outside_runs_jobs_and_shows_their_output(outside: Outsid
     assert await admit("logs", "workload", "job") == "hello from outside\n"
     log = outside.cluster.processes[-1].log
     assert "permission_denied" not in log
-    made = {one for one in await outside.consumers() if "runner" in one}
+    made = {consumer for consumer in await outside.consumers() if "runner" in consumer}
     assert made == {"ADMITTANCE/runner-runner", "KV_admittance_claims/runner-runner"}
 
 
@@ -260,7 +260,9 @@ async def no_provider_empties_the_bucket(outside: Outside) -> None:
     with pytest.raises(StaleRevision):
         await within(bus.publish(message))
     await bus.close()
-    assert {other, own} <= {one.key for one in await read_all(outside.core, ">", bucket=PROVIDERS)}
+    assert {other, own} <= {
+        entry.key for entry in await read_all(outside.core, ">", bucket=PROVIDERS)
+    }
 
 
 async def test_a_missing_right_is_named_at_once(outside: Outside) -> None:

@@ -304,7 +304,7 @@ async def test_submissions_outlive_a_restart_of_the_controller(locked: Locked) -
     """The controller is killed while submissions arrive; each is then on the log once."""
     bob = await locked.client("bob")
     controller = next(
-        one for one in locked.cluster.processes if one.service == "workload-controller"
+        process for process in locked.cluster.processes if process.service == "workload-controller"
     )
 
     async def patient(number: int) -> None:

@@ -183,7 +183,7 @@ async def test_planted_secrets_are_nowhere(tmp_path: Path) -> None:
     finally:
         await cluster.stop()
         story.server.stop()
-    logs = "\n".join(one.log for one in cluster.processes)
+    logs = "\n".join(process.log for process in cluster.processes)
     assert json.dumps("job_starting")[1:-1] in logs
     kept = text_in(tmp_path)
     assert "ADMITTANCE_RUN" in kept

@@ -65,7 +65,9 @@ class Mixed:
         """Waits until the instances of one version lead."""
 
         async def leads() -> bool:
-            found = {one.instance for one in await health(self._bus, seconds=0.3) if one.leads}
+            found = {
+                reply.instance for reply in await health(self._bus, seconds=0.3) if reply.leads
+            }
             return {f"{version}-{name}" for name in names} <= found
 
         await eventually(leads)

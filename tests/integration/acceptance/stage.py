@@ -85,7 +85,11 @@ class Stage:
 
     async def kill(self, *services: str) -> None:
         """kill -9 of these, or of all services, at once."""
-        found = [one for one in self.cluster.processes if one.service in (services or SERVICES)]
+        found = [
+            process
+            for process in self.cluster.processes
+            if process.service in (services or SERVICES)
+        ]
         await asyncio.gather(*(one.kill() for one in found))
 
     async def lose_server(self) -> None:
@@ -99,9 +103,9 @@ class Stage:
 
     async def start_again(self, *services: str) -> None:
         """Starts these, or all services, that were killed."""
-        for one in self.cluster.processes:
-            if one.service in (services or SERVICES):
-                await one.start()
+        for process in self.cluster.processes:
+            if process.service in (services or SERVICES):
+                await process.start()
 
     async def stop(self) -> None:
         await self.cluster.stop()
@@ -277,9 +281,10 @@ class Stage:
 
         def found() -> list[facts.CheckRequested]:
             return [
-                one
-                for one in self.asked
-                if isinstance(one, facts.CheckRequested) and (one.check, one.name) == (check, name)
+                request
+                for request in self.asked
+                if isinstance(request, facts.CheckRequested)
+                and (request.check, request.name) == (check, name)
             ]
 
         await self.until(lambda: len(found()) >= times, f"{check} is asked about {name}")
@@ -288,17 +293,18 @@ class Stage:
     def requests(self, check: str) -> list[str]:
         """The workloads that the check was asked about so far."""
         return [
-            one.name
-            for one in self.asked
-            if isinstance(one, facts.CheckRequested) and one.check == check
+            request.name
+            for request in self.asked
+            if isinstance(request, facts.CheckRequested) and request.check == check
         ]
 
     def withdrawn(self, check: str, name: str) -> list[str]:
         """The reasons of the withdrawals that the check received."""
         return [
-            one.reason
-            for one in self.asked
-            if isinstance(one, facts.CheckWithdrawn) and (one.check, one.name) == (check, name)
+            request.reason
+            for request in self.asked
+            if isinstance(request, facts.CheckWithdrawn)
+            and (request.check, request.name) == (check, name)
         ]
 
     # Looking. -------------------------------------------------------------------------------
@@ -379,7 +385,11 @@ class Stage:
 
     def active(self, parent: str) -> set[str]:
         """The tags of its active variants."""
-        return {head(one).variant for one in self.variants(parent).values() if head(one).active}
+        return {
+            head(variant).variant
+            for variant in self.variants(parent).values()
+            if head(variant).active
+        }
 
     async def runs(self, name: str, times: int = 1) -> None:
         """Waits until its job was started so often."""

@@ -33,7 +33,7 @@ async def runner(bus: Bus, folder: str, consumer: str) -> OutsideConsumers:
 
 async def left(bus: Bus, consumers: OutsideConsumers) -> tuple[list[str], list[str]]:
     names = [info["name"] for info in await list_consumers(bus, STREAM)]
-    return names, [one.runner for one in (await consumers.announced(b"{}", "")).runners]
+    return names, [consumer.runner for consumer in (await consumers.announced(b"{}", "")).runners]
 
 
 @pytest.mark.parametrize("name", ["gpu.one", "f00d"])

@@ -75,7 +75,7 @@ async def test_a_standby_is_ready_and_takes_over(bus: Bus) -> None:
     second = Digger(bus, "second")
     try:
         await until_told(bus, {"first": (True, ("hole",), 7), "second": (True, (), 0)})
-        standby = next(one for one in await health(bus, 2) if one.instance == "second")
+        standby = next(reply for reply in await health(bus, 2) if reply.instance == "second")
         assert standby.details["leader"] == "first"
         assert standby.details["leader_seen"] != "never"
         assert second.alone.work is None

@@ -234,8 +234,8 @@ async def test_checks_and_providers_log_in(way: Way) -> None:
     stop = asyncio.Event()
     programs = (check, provider)
     running = [
-        asyncio.create_task(one.serve(way.url, connection=way.access, stop=stop))
-        for one in programs
+        asyncio.create_task(program.serve(way.url, connection=way.access, stop=stop))
+        for program in programs
     ]
     await until(lambda: all(one.is_running for one in programs))
     stop.set()

@@ -100,7 +100,7 @@ async def test_an_expired_value_is_reported_at_the_next_reading(bus: Bus) -> Non
 async def test_a_list_of_several_pages_has_every_object(bus: Bus) -> None:
     names = [f"w{number}" for number in range(PAGE + 20)]
     await bus.publish_all(
-        [put_message(f"workload.ns.{one}", b'{"a":1}', expected=None) for one in names]
+        [put_message(f"workload.ns.{name}", b'{"a":1}', expected=None) for name in names]
     )
     await put(bus, "workload.ns.not-json", "{")
     await put(bus, "workload.ns.long", json.dumps("x" * 950_000))
@@ -134,14 +134,14 @@ async def test_a_list_of_several_pages_has_every_object(bus: Bus) -> None:
 async def test_a_long_page_comes_in_parts_and_a_page_without_parts_is_cut(bus: Bus) -> None:
     value = json.dumps("x" * 400_000).encode()
     keys = [f"workload.ns.w{number}" for number in range(7)]
-    await bus.publish_all([put_message(one, value, expected=None) for one in keys])
+    await bus.publish_all([put_message(key, value, expected=None) for key in keys])
     await micro.serve(bus.nc, "workload-controller", "test", reading_endpoints(bus))
     subject = objects_subject("ns")
     parts = await request_in_parts(
         bus, subject, b'{"kind":"workload","inParts":true}', ObjectsReply
     )
     assert [one.parts for one in parts] == [4, 4, 4, 4]
-    assert [one.key for reply in parts for one in reply.objects] == keys
+    assert [manifest.key for reply in parts for manifest in reply.objects] == keys
     cut = msgspec.json.decode(await bus.request(subject, b'{"kind":"workload"}'), type=ObjectsReply)
     assert [one.key for one in cut.objects] == keys[:2]
     assert (cut.parts, cut.last) == (1, cut.objects[-1].revision)
@@ -164,7 +164,7 @@ async def test_a_list_waits_for_a_replica_that_lags(
     await micro.serve(bus.nc, "workload-controller", "test", reading_endpoints(bus))
     asked = objects_subject("ns"), b'{"kind":"workload"}'
     reply = msgspec.json.decode(await within(bus.request(*asked)), type=ObjectsReply)
-    assert [one.key for one in reply.objects] == ["workload.ns.one"]
+    assert [manifest.key for manifest in reply.objects] == ["workload.ns.one"]
     assert not newest, "the list was read until it had the newest entry of the leader"
     monkeypatch.setattr(endpoints, "LAG_SECONDS", -1.0)
     newest.append(2)
@@ -230,7 +230,7 @@ async def test_a_request_for_events_passes_over_few_dead_letters_of_others(
         assert reply.covered() > after or reply.complete
         after = reply.covered()
         replies.append(reply)
-    assert [one.sequence for reply in replies for one in reply.entries] == [said]
+    assert [entry.sequence for reply in replies for entry in reply.entries] == [said]
     assert replies[0].entries == ()
     assert 3 <= len(replies) <= 5
 

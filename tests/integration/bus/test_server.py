@@ -237,7 +237,8 @@ async def test_a_server_older_than_2_12_says_so(
 
 async def test_a_missing_stream_is_reported(bare_bus: Bus) -> None:
     found = [
-        (one.stream, one.found) for one in streams.problems_of(await streams.stream_infos(bare_bus))
+        (problem.stream, problem.found)
+        for problem in streams.problems_of(await streams.stream_infos(bare_bus))
     ]
     assert ("ADMITTANCE", "missing") in found
 

@@ -65,7 +65,9 @@ async def test_keys_written_after_a_snapshot_keep_value_and_revision(
     again = [(message.sequence, snapshots.outgoing(message)) for message in later]
     assert await snapshots.publish_at_sequences(new, KV_LOG, last, again, end) == end
     assert await snapshots.last_sequence(new, KV_LOG) == end
-    expected = {one.key: (one.value, one.revision) for one in await read_all(old, "workload.>")}
+    expected = {
+        entry.key: (entry.value, entry.revision) for entry in await read_all(old, "workload.>")
+    }
     found = {one.key: (one.value, one.revision) for one in await read_all(new, "workload.>")}
     assert found == expected
     assert len(found) == COUNT
@@ -79,7 +81,7 @@ async def test_long_gaps_of_sequences_are_filled_beside_short_ones(
     places = [1, 2, 4, 9, *range(10, 35), 60, 61, 100]
     messages = [(place, put_message(f"w.n{place}", b"x", expected=None)) for place in places]
     assert await snapshots.publish_at_sequences(bus, KV_LOG, 0, messages, 123) == 123
-    assert [one.revision for one in await read_all(bus, "w.>")] == places
+    assert [entry.revision for entry in await read_all(bus, "w.>")] == places
     assert await snapshots.last_sequence(bus, KV_LOG) == 123
     await bus.publish(put_message("w.other", b"x", expected=None))
     with pytest.raises(SetupError, match="another program writes to stream KV_admittance"):
@@ -109,7 +111,7 @@ async def test_no_key_is_lost_while_a_writer_never_rests(two: tuple[Bus, Bus]) -
     last = await snapshots.restore_snapshot(new, config, state, parts)
     again = [(message.sequence, snapshots.outgoing(message)) for message in later]
     await snapshots.publish_at_sequences(new, KV_LOG, last, again, last)
-    assert {one.key for one in await read_all(new, "workload.>")} == set(keys)
+    assert {entry.key for entry in await read_all(new, "workload.>")} == set(keys)
 
 
 async def test_a_consumer_of_the_log_continues_after_its_last_acknowledgement(
@@ -170,7 +172,7 @@ async def test_a_stream_of_many_parts_is_restored_as_a_whole(two: tuple[Bus, Bus
     assert read_snapshot(KV_LOG, more, parts).missing() == sentence
     assert read_snapshot(KV_LOG, more, parts).missing(removed=1) == ""
     await snapshots.restore_snapshot(new, config, state, parts)
-    restored = {one.key: one.value for one in await read_all(new, "workload.>")}
+    restored = {entry.key: entry.value for entry in await read_all(new, "workload.>")}
     expected = {f"workload.ns.w{place}": one for place, one in enumerate(values)}
     assert restored == expected | {f"workload.ns.w{place}": b"short" for place in range(10)}
 

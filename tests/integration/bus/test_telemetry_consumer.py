@@ -27,7 +27,7 @@ async def answers(bus: Bus) -> AsyncIterator[None]:
 
 
 async def publish(bus: Bus, *names: str) -> list[int]:
-    return [await bus.publish(Outgoing(f"admit.workload.held.ns.{one}", b"{}")) for one in names]
+    return [await bus.publish(Outgoing(f"admit.workload.held.ns.{name}", b"{}")) for name in names]
 
 
 async def read(reader: LogReader, count: int) -> list[int]:

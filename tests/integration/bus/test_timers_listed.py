@@ -121,8 +121,8 @@ async def test_purged_facts_are_neither_repeated_nor_lost_after_a_restart(
     await bus.publish(timers.schedule_message("requeue", "a", "y", soon, b"{}"))
     await eventually(lambda: fired(2))
     names = [
-        one.subject.rpartition(".")[2]
-        for one in await read_messages(bus, [f"{subjects.TIMER_DUE}>"])
+        message.subject.rpartition(".")[2]
+        for message in await read_messages(bus, [f"{subjects.TIMER_DUE}>"])
     ]
     assert names == ["x", "y"]
 

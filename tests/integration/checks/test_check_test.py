@@ -52,7 +52,7 @@ async def test_a_controller_with_the_sdk_passes(bus: Bus, nats_server: TestServe
         report = await tried(bus, nats_server.url)
     assert details_by_case(report, FAILED) == {}
     assert set(details_by_case(report, NOT_APPLICABLE)) == {"late-retry", "ends"}
-    assert [one.case for one in report.outcomes] == list(TITLES)
+    assert [outcome.case for outcome in report.outcomes] == list(TITLES)
     assert report.usual == "Ready"
     assert report.passed
 
@@ -132,7 +132,9 @@ def test_the_command_starts_server_and_controller_and_reports(
     assert invoke(call) == 0
     report = json.loads(capfd.readouterr().out)
     assert report["passed"]
-    assert {one["case"]: one["outcome"] for one in report["outcomes"]}["ends"] == "passed"
+    assert {outcome["case"]: outcome["outcome"] for outcome in report["outcomes"]}[
+        "ends"
+    ] == "passed"
 
 
 def test_sigterm_ends_the_command_with_its_server() -> None:

@@ -195,7 +195,9 @@ async def test_wrong_parameters_are_reported_until_they_are_corrected(
         await requester.ask(requested("other", parameters={"limit": 7}))
         await until(lambda: requester.states() == ["Pending", "Ready"])
         await until(lambda: not beats[-1].checks)
-    assert [one.message for one in requester.heard if one.state == "Ready"] == ["limit 7"] * 2
+    assert [verdict.message for verdict in requester.heard if verdict.state == "Ready"] == [
+        "limit 7"
+    ] * 2
 
 
 async def test_the_sdk_waits_for_its_durable(bus: Bus, nats_server: TestServer) -> None:
@@ -256,7 +258,7 @@ async def test_two_thousand_requests_get_one_verdict_each_and_are_acknowledged(
         await requester.ask(*[requested(f"w{i}") for i in range(2000)])
         await until(lambda: len(requester.heard) >= 2000)
         await requester.until_acknowledged()
-    assert len({one.name for one in requester.heard}) == len(requester.heard) == 2000
+    assert len({verdict.name for verdict in requester.heard}) == len(requester.heard) == 2000
 
 
 async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
@@ -289,7 +291,7 @@ async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
         await requester.until_acknowledged()
     assert story.index("ended") < story.index("freed 1 Preempted")
     assert story.count("freed 1 Preempted") == 1
-    assert [(one.cycle, one.state) for one in requester.heard] == [(2, "Ready")]
+    assert [(verdict.cycle, verdict.state) for verdict in requester.heard] == [(2, "Ready")]
 
 
 @pytest.mark.scenario("L19")
@@ -398,7 +400,7 @@ async def test_only_the_newest_waiting_cycle_gets_a_verdict(
         go.set()
         await until(lambda: len(requester.heard) == 2)
         await requester.until_acknowledged()
-    assert [one.cycle for one in requester.heard] == begun
+    assert [verdict.cycle for verdict in requester.heard] == begun
     assert begun[0] == 1
     assert begun[-1] == 6
 

@@ -47,7 +47,7 @@ async def test_replicas_share_the_work_and_each_request_gets_one_verdict(
         await requester.ask(*[requested(f"w{i}") for i in range(start, start + 50)])
     await until(lambda: len(requester.heard) == 600)
     await requester.until_acknowledged()
-    assert len({one.name for one in requester.heard}) == 600
+    assert len({verdict.name for verdict in requester.heard}) == 600
     await until(lambda: all(replicas.log(i).count("check_judged") > 50 for i in range(2)))
 
 
@@ -66,7 +66,7 @@ async def test_requests_of_a_killed_replica_go_to_another_one(
     (tmp_path / "go").touch()
     await until(lambda: len(requester.heard) == 5)
     await requester.until_acknowledged()
-    assert {one.name for one in requester.heard} == {f"w{i}" for i in range(5)}
+    assert {verdict.name for verdict in requester.heard} == {f"w{i}" for i in range(5)}
 
 
 async def test_a_replica_finishes_its_judgements_before_it_ends(
@@ -124,7 +124,7 @@ async def test_a_withdrawal_reaches_the_replica_at_work(
     (tmp_path / "go").touch()
     await requester.ask(requested("last", 2))
     await until(lambda: "Ready" in requester.states("last"))
-    assert {one.name for one in requester.heard if one.state == "Ready"} == {"last"}
+    assert {verdict.name for verdict in requester.heard if verdict.state == "Ready"} == {"last"}
 
 
 async def test_verdicts_continue_after_a_kill_of_the_server(
@@ -137,7 +137,7 @@ async def test_verdicts_continue_after_a_kill_of_the_server(
     await nats_server.restart_after_kill()
     await requester.bus.connected()
     await requester.ask(*[requested(f"later{i}") for i in range(20)])
-    await until(lambda: len({one.name for one in requester.heard}) == 40)
+    await until(lambda: len({verdict.name for verdict in requester.heard}) == 40)
     await requester.until_acknowledged()
 
 

@@ -112,7 +112,7 @@ async def test_a_check_shows_its_readiness_and_its_verdicts(
         shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
         documented = by_service()
         names = documented["check controllers and providers"] + documented["every process"]
-        assert shown == {f"admittance_{one.full_name}" for one in names}
+        assert shown == {f"admittance_{name.full_name}" for name in names}
     assert (await ask(address, "/livez"))[0] == 0
 
 

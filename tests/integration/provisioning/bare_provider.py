@@ -38,21 +38,21 @@ class BareProvider:
 
     @property
     def asked(self) -> list[ProvisioningRequested]:
-        return [one for one in self.heard if isinstance(one, ProvisioningRequested)]
+        return [fact for fact in self.heard if isinstance(fact, ProvisioningRequested)]
 
     @property
     def booked(self) -> set[str]:
         ids: set[str] = set()
-        for one in self.heard:
-            if isinstance(one, ProvisioningCancelled):
-                ids.discard(one.id)
+        for fact in self.heard:
+            if isinstance(fact, ProvisioningCancelled):
+                ids.discard(fact.id)
             else:
-                ids.add(one.id)
+                ids.add(fact.id)
         return ids
 
     async def until_asked(self, times: int = 1) -> ProvisioningRequested:
         """Waits for as many different requests; returns the newest."""
-        await until(lambda: len({one.id for one in self.asked}) >= times)
+        await until(lambda: len({request.id for request in self.asked}) >= times)
         return self.asked[-1]
 
     async def publish_status(

@@ -73,7 +73,7 @@ class CapacityRequester:
         return msgspec.json.decode(answer, type=ProviderReply)
 
     def words(self) -> list[str]:
-        return [type(one).__name__ for one in self.said]
+        return [type(status).__name__ for status in self.said]
 
 
 @asynccontextmanager

@@ -47,7 +47,7 @@ async def asks(requester: CapacityRequester, *ids: str, count: int = 1, **parame
 
 
 def said(requester: CapacityRequester, word: str) -> set[str]:
-    return {one.id for one in requester.said if type(one).__name__ == word}
+    return {status.id for status in requester.said if type(status).__name__ == word}
 
 
 async def until_provisioned(requester: CapacityRequester, *ids: str) -> None:
@@ -185,7 +185,7 @@ async def test_an_impossible_request_fails_permanently(
     await requester.asks(ONE, parameters={**LARGE, **parameters}, **pod_sets(main))
     await until(lambda: bool(said(requester, "ProvisioningFailed")))
 
-    (failed,) = (one for one in requester.said if isinstance(one, ProvisioningFailed))
+    (failed,) = (status for status in requester.said if isinstance(status, ProvisioningFailed))
     assert not failed.retryable
     assert reason in failed.message
     assert ec2.reservations() == []
@@ -359,7 +359,7 @@ async def test_a_missing_right_makes_the_class_inactive_and_requests_wait(
     ec2.refuse(action, "UnauthorizedOperation", status=403)
     await asks(requester)
     await until(lambda: "UnauthorizedOperation" in running.trouble)
-    await until(lambda: any("UnauthorizedOperation" in one.message for one in requester.said))
+    await until(lambda: any("UnauthorizedOperation" in status.message for status in requester.said))
 
     ec2.allow()
     await until_provisioned(requester)

@@ -43,9 +43,9 @@ async def active(bus: Bus) -> tuple[str, str, str]:
     assert entry is not None
     assert entry.value is not None
     check = msgspec.json.decode(entry.value, type=AdmissionCheck)
-    for one in check.status.conditions if check.status is not None else ():
-        if one.type == "Active":
-            return one.status, one.reason, one.message
+    for condition in check.status.conditions if check.status is not None else ():
+        if condition.type == "Active":
+            return condition.status, condition.reason, condition.message
     return "", "", ""
 
 

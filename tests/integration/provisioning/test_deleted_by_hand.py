@@ -32,7 +32,7 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     await apply(bus, CHECK, a_config(), *queues("cq", cpu=10, admissionChecks=["capacity"]))
     await submit(bus, [a_manifest(name, queue="lq-cq") for name in NAMES])
     await provider.until_asked(3)
-    of = {one.name: one for one in provider.asked}
+    of = {request.name: request for request in provider.asked}
     for name in ("done", "runs"):
         await provider.publish_status(of[name], facts.Provisioned)
         await until_phase(bus, Phase.ADMITTED, name)

@@ -109,7 +109,7 @@ async def reconciler(bus: Bus, engine: CountingEngine) -> AsyncIterator[DockerRe
 
 
 def said(requester: CapacityRequester, word: str) -> set[str]:
-    return {one.id for one in requester.said if type(one).__name__ == word}
+    return {status.id for status in requester.said if type(status).__name__ == word}
 
 
 async def books(requester: CapacityRequester, count: int) -> set[str]:

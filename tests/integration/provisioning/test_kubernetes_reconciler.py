@@ -91,7 +91,7 @@ def provision(kubernetes: Kubernetes) -> None:
 
 
 def said(requester: CapacityRequester, word: str) -> set[str]:
-    return {one.id for one in requester.said if type(one).__name__ == word}
+    return {status.id for status in requester.said if type(status).__name__ == word}
 
 
 def names(kubernetes: Kubernetes) -> list[str]:
@@ -352,7 +352,9 @@ async def test_a_request_that_waits_for_a_right_names_it(
 ) -> None:
     kubernetes.forbidden.add(("create", "*"))
     await asks(requester, "u/c/1/1")
-    await until(lambda: any("cannot create resource" in one.message for one in requester.said))
+    await until(
+        lambda: any("cannot create resource" in status.message for status in requester.said)
+    )
 
 
 async def test_a_right_missing_in_one_namespace_stops_only_that_namespace(
@@ -364,7 +366,9 @@ async def test_a_right_missing_in_one_namespace_stops_only_that_namespace(
     kubernetes.forbidden.add(("create", "poor"))
 
     await asks(requester, "v/c/1/1", namespace="poor")
-    await until(lambda: any("cannot create resource" in one.message for one in requester.said))
+    await until(
+        lambda: any("cannot create resource" in status.message for status in requester.said)
+    )
     assert not reconciler.trouble
     await asks(requester, "w/c/1/1")
     await until(lambda: "w/c/1/1" in said(requester, "Provisioned"))

@@ -69,7 +69,7 @@ async def booked(bus: Bus) -> set[str]:
 
 
 def said(requester: CapacityRequester, word: str) -> set[str]:
-    return {one.id for one in requester.said if type(one).__name__ == word}
+    return {status.id for status in requester.said if type(status).__name__ == word}
 
 
 async def booking(bus: Bus, requester: CapacityRequester, *ids: str) -> None:
@@ -203,7 +203,7 @@ async def test_a_pool_at_an_invalid_key_is_ignored(bus: Bus, requester: Capacity
                 "rack": 1
             }
 
-    assert [one["key"] for one in logs if one["event"] == "bad_pool"] == stray
+    assert [entry["key"] for entry in logs if entry["event"] == "bad_pool"] == stray
     assert not said(requester, "CapacityRevoked")
 
 

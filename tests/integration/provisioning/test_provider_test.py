@@ -87,7 +87,7 @@ async def test_a_provider_with_the_helper_passes_the_conformance_kit(
         "remembers",
         "ends",
     }
-    assert [one.case for one in report.outcomes] == list(TITLES)
+    assert [outcome.case for outcome in report.outcomes] == list(TITLES)
     assert report.usual == "provisioned"
     assert not booked
 
@@ -213,7 +213,7 @@ def test_the_command_starts_kills_and_restarts_processes_and_reports(
     call += ["--", sys.executable, str(RACK), STRAY_CLASS, str(rack)]
     status = invoke(call)
     report = json.loads(capfd.readouterr().out)
-    outcomes = {one["case"]: one for one in report["outcomes"]}
+    outcomes = {outcome["case"]: outcome for outcome in report["outcomes"]}
     assert [one for one in report["outcomes"] if one["outcome"] != "passed"] == []
     assert status == 0
     assert outcomes.keys() == TITLES.keys()

@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 def provisioned(requester: CapacityRequester) -> set[str]:
-    return {one.id for one in requester.said if type(one).__name__ == "Provisioned"}
+    return {status.id for status in requester.said if type(status).__name__ == "Provisioned"}
 
 
 async def held(bus: Bus) -> int:
@@ -124,7 +124,7 @@ async def test_a_status_after_a_crash_has_a_higher_number(
     ready.requested(lambda _: Provisioned("here"))
     async with running(ready, nats_server):
         await until(lambda: bool(provisioned(requester)))
-    numbers = [one.seq or 0 for one in requester.said]
+    numbers = [status.seq or 0 for status in requester.said]
     assert numbers == sorted(set(numbers))
 
 
@@ -262,7 +262,7 @@ async def test_all_replicas_read_a_request_in_progress(
             replies = [await requester.query("u/c/1/1") for _ in range(20)]
             go.set()
             await until(lambda: bool(requester.said))
-    assert all(one.known and not one.status for one in replies)
+    assert all(reply.known and not reply.status for reply in replies)
     assert requester.said[0].seq == 1
 
 

@@ -70,7 +70,7 @@ async def test_a_redelivered_request_gets_the_same_status(
         assert (await requester.query("u/c/1/1")).status == "provisioned"
 
     assert pool.calls == ["u/c/1/1"]
-    assert {one.seq for one in requester.said} == {1}
+    assert {status.seq for status in requester.said} == {1}
 
 
 async def test_cancelled_and_unknown_requests_are_freed(
@@ -158,7 +158,7 @@ async def test_accepted_capacity_is_provisioned_later_and_may_be_revoked(
         await until(lambda: len(requester.said) == 3)
 
     assert requester.words() == ["Accepted", "Provisioned", "CapacityRevoked"]
-    assert [one.seq for one in requester.said] == [1, 2, 3]
+    assert [status.seq for status in requester.said] == [1, 2, 3]
 
 
 @pytest.mark.servers("real")
@@ -214,10 +214,12 @@ async def test_a_function_that_raises_is_called_again(
         await until(lambda: "Provisioned" in requester.words())
 
     assert len(pool.calls) == 3
-    told = [one["reason"] for one in logged.entries if one["event"] == "capacity_not_obtained"]
+    told = [
+        entry["reason"] for entry in logged.entries if entry["event"] == "capacity_not_obtained"
+    ]
     assert told == ["OSError: the API is away"] * 2
     # The workload's message has only the kind of the error, as its text may be confidential.
-    assert [(type(one).__name__, one.message) for one in requester.said] == [
+    assert [(type(status).__name__, status.message) for status in requester.said] == [
         ("Accepted", "obtaining failed (OSError), again in 0.01 s"),
         ("Accepted", "obtaining failed (OSError), again in 0.02 s"),
         ("Provisioned", "booked"),
@@ -311,7 +313,7 @@ async def test_parameters_become_the_struct_and_wrong_ones_fail_permanently(
         await until(lambda: len(requester.said) == 2)
 
     assert seen == [Wanted("a", 3)]
-    failed = next(one for one in requester.said if one.id == "u/c/1/2")
+    failed = next(status for status in requester.said if status.id == "u/c/1/2")
     assert msgspec.to_builtins(failed)["retryable"] is False
     assert "wrong parameters" in failed.message
 

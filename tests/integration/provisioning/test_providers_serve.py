@@ -65,7 +65,9 @@ async def test_a_provider_with_its_package_serves_and_stops(
     config = str(kubernetes.kubeconfig(tmp_path))
 
     async def ready() -> bool:
-        return any(one.service == "provider-kubernetes" and one.ready for one in await health(bus))
+        return any(
+            reply.service == "provider-kubernetes" and reply.ready for reply in await health(bus)
+        )
 
     async with serving("provider-kubernetes", nats_server, ADMIT_KUBE_CONFIG=config) as process:
         await eventually(ready)

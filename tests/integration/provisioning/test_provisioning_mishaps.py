@@ -108,9 +108,9 @@ async def activity(bus: Bus) -> tuple[str, str]:
     assert entry is not None
     assert entry.value is not None
     status = msgspec.json.decode(entry.value, type=AdmissionCheck).status
-    for one in status.conditions if status is not None else ():
-        if one.type == "Active":
-            return one.status, one.reason
+    for condition in status.conditions if status is not None else ():
+        if condition.type == "Active":
+            return condition.status, condition.reason
     return "", ""
 
 
@@ -163,7 +163,7 @@ async def test_kills_between_record_and_request_book_once(
         await cluster.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
         await asyncio.sleep(0.2)
     await provider.until_asked(len(names))
-    for one in {one.id: one for one in provider.asked}.values():
+    for one in {request.id: request for request in provider.asked}.values():
         await provider.publish_status(one, facts.Provisioned)
     for name in names:
         await until_phase(bus, Phase.ADMITTED, name)

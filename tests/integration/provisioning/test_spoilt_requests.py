@@ -23,10 +23,10 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 async def asked_for(provider: BareProvider, name: str) -> facts.ProvisioningRequested:
     async def there() -> bool:
-        return any(one.name == name for one in provider.asked)
+        return any(request.name == name for request in provider.asked)
 
     await eventually(there)
-    return next(one for one in provider.asked if one.name == name)
+    return next(request for request in provider.asked if request.name == name)
 
 
 async def is_served(bus: Bus, provider: BareProvider, name: str) -> None:

@@ -68,7 +68,7 @@ async def told_again(bus: Bus, name: str, expected: list[Any]) -> None:
     """The parameters of all requests about that workload come to be these."""
 
     async def so() -> bool:
-        each = [one.parameters for one in await requests(bus) if one.name == name]
+        each = [request.parameters for request in await requests(bus) if request.name == name]
         return [msgspec.json.decode(one) for one in each] == expected
 
     await eventually(so)
@@ -89,7 +89,7 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(
     await apply(bus, a_budget(7))
     await told_again(bus, "early", [{"limit": 5}, {"limit": 7}])
     await told_again(bus, "first", [{"limit": 5}, {"limit": 7}])
-    assert {one.cycle for one in await requests(bus)} == {0}
+    assert {request.cycle for request in await requests(bus)} == {0}
     assert msgspec.json.decode((await asked(bus, "second")).parameters) == {"limit": 7}
     # The check names others.
     monthly = {**a_budget(9), "metadata": {"name": "monthly"}}
@@ -129,7 +129,7 @@ async def test_doctor_reports_unanswered_requests_and_invalid_verdicts(
     await settled(bus, await bus.publish(Outgoing("admit.check.reported.ctl.ns.w", data)))
     env = {"ADMIT_NATS_URL": nats_server.url}
     done = await asyncio.to_thread(run_admit, "doctor", "-o", "json", env=env)
-    lines = {one["what"]: one for one in json.loads(done.out)["checks"]}
+    lines = {check["what"]: check for check in json.loads(done.out)["checks"]}
     controller = lines["check controller ctl"]
     assert controller["state"] == "note"
     assert "1 not acknowledged; 1 redelivered" in controller["found"]

@@ -31,7 +31,7 @@ async def test_a_service_that_leads_ends_without_a_complaint(
         process = await cluster.start(service)
 
     async def all_ready() -> bool:
-        ready = {one.service for one in await health(bus) if one.ready}
+        ready = {reply.service for reply in await health(bus) if reply.ready}
         return {"workload-controller", service} <= ready
 
     await apply(bus, *queues("cq"))

@@ -38,7 +38,7 @@ async def _forget(bus: Bus, domain: str) -> None:
 
 
 async def _leads(bus: Bus, instance: str, domain: str) -> bool:
-    return any(one.instance == instance and domain in one.leads for one in await health(bus))
+    return any(reply.instance == instance and domain in reply.leads for reply in await health(bus))
 
 
 async def test_a_scheduler_takes_a_new_epoch_when_its_own_left_the_log(
@@ -67,7 +67,7 @@ async def test_a_standby_takes_over_when_the_leader_s_epoch_left_the_log(
 
 
 async def _serves(bus: Bus, instance: str) -> bool:
-    return any(one.instance == instance for one in await health(bus))
+    return any(reply.instance == instance for reply in await health(bus))
 
 
 async def test_a_recreated_domain_may_have_an_earlier_leader(cluster: Cluster, bus: Bus) -> None:
@@ -98,7 +98,7 @@ async def test_a_scheduler_gives_up_the_domain_of_a_deleted_queue(
     await apply(bus, *queues("cq", cpu=4))
 
     async def led() -> list[str]:
-        answers = [one for one in await health(bus) if one.service == "scheduler"]
+        answers = [reply for reply in await health(bus) if reply.service == "scheduler"]
         return sorted(domain for one in answers for domain in one.leads)
 
     async def leads(*domains: str) -> None:
@@ -144,7 +144,7 @@ async def test_a_foreign_epoch_does_not_end_the_instance_it_names(
         )
     await submit(bus, [a_manifest("after", queue="lq-cq")])
     await eventually(lambda: is_reserved(bus, "after"))
-    assert all(one.status is None for one in cluster.processes)
+    assert all(process.status is None for process in cluster.processes)
     assert "another process" not in deciding.log
 
 

@@ -62,7 +62,7 @@ async def _knows(leading: LeaderElector) -> bool:
 
 
 async def _led_by_new(bus: Bus) -> bool:
-    return any(one.instance == "new" and one.leads for one in await health(bus))
+    return any(reply.instance == "new" and reply.leads for reply in await health(bus))
 
 
 async def _holding(bus: Bus, count: int) -> bool:

@@ -56,5 +56,7 @@ async def test_services_log_one_line_about_a_workload_that_runs_once(
         assert admission is not None
         fact = facts.Finished(namespace="ns", name="w", revision=admission.revision)
         await settled(bus, await bus.publish(Outgoing(subject_of(fact), encode(fact))))
-    told = [one["event"] for one in lines if one.get("workload") and one["log_level"] != "debug"]
+    told = [
+        line["event"] for line in lines if line.get("workload") and line["log_level"] != "debug"
+    ]
     assert told == ["workload_admitted"]

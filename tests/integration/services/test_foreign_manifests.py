@@ -49,7 +49,7 @@ async def test_all_services_work_and_start_on_a_bucket_with_foreign_kinds_named_
         for namespace in ("", "ns")
     ]
     reply = await apply(bus, *queues("cq", cpu=40), *foreign)
-    assert {one.outcome for one in reply.results} == {"created"}
+    assert {result.outcome for result in reply.results} == {"created"}
     await _reserves(bus, "first")
     for one in started:
         await one.stop()

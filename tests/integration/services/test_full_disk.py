@@ -96,7 +96,7 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
 
         async def service_reports_its_writes() -> bool:
             """A login that may not write a probe learns it from the services."""
-            reported = [finding.what for one in await health(bus) for finding in one.findings]
+            reported = [finding.what for reply in await health(bus) for finding in reply.findings]
             return "writes of workload-controller" in reported
 
         await eventually(service_reports_its_writes)
@@ -173,6 +173,6 @@ async def test_a_probe_of_writes_leaves_no_message(bus: Bus, cluster: Cluster) -
 
     assert [one.state == OK for one in await write_findings(bus)] == [True]
     assert await probes() == 0
-    assert all(one.ready for one in await health(bus, at_least=1))
+    assert all(reply.ready for reply in await health(bus, at_least=1))
     letters = await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": "admit.deadletter.>"})
     assert not letters["state"].get("subjects")

@@ -101,7 +101,7 @@ async def test_two_schedulers_that_both_believe_they_lead_never_exceed_a_quota(
 
 
 async def leads(bus: Bus, instance: str, domain: str = "queue-cq") -> bool:
-    return any(one.instance == instance and domain in one.leads for one in await health(bus))
+    return any(reply.instance == instance and domain in reply.leads for reply in await health(bus))
 
 
 async def test_domains_are_shared_out_among_the_schedulers_that_live(
@@ -119,11 +119,11 @@ async def test_domains_are_shared_out_among_the_schedulers_that_live(
 
 
 async def _both_serve(bus: Bus) -> bool:
-    return sum(one.service == "scheduler" for one in await health(bus)) == 2
+    return sum(reply.service == "scheduler" for reply in await health(bus)) == 2
 
 
 async def _led(bus: Bus, by: set[str], count: int) -> bool:
-    replies = [one for one in await health(bus) if one.service == "scheduler"]
+    replies = [reply for reply in await health(bus) if reply.service == "scheduler"]
     led = [domain for one in replies for domain in one.leads]
     return {one.instance for one in replies if one.leads} == by and len(led) == count
 
@@ -163,7 +163,7 @@ async def test_a_change_costs_the_scheduler_no_look_at_each_domain_that_it_leads
     monkeypatch.setattr(Scheduler, "owned", counted)
 
     async def leads_all() -> bool:
-        return any(len(one.leads) >= 41 for one in await health(bus))
+        return any(len(reply.leads) >= 41 for reply in await health(bus))
 
     await apply(bus, *queues("cq-new", cpu=CPU))
     await eventually(leads_all)

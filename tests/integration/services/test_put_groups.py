@@ -39,5 +39,5 @@ async def test_a_stale_group_is_refused_as_a_whole_without_blocking_others(
     outcomes = await WorkloadWriter(bus, finished_seconds=60.0).write_groups(groups)
     first = [await revision(bus, name) for name in "ab"]
     assert outcomes[:2] == first == [first[0], first[0] + 1]
-    assert all(isinstance(one, StaleRevision) for one in outcomes[2:])
+    assert all(isinstance(outcome, StaleRevision) for outcome in outcomes[2:])
     assert [await revision(bus, name) for name in "cd"] == [at["c"], at["d"]]

@@ -131,7 +131,7 @@ async def jobs(bus: Bus) -> AsyncIterator[Jobs]:
 
 async def decisions(bus: Bus) -> list[int]:
     """The sequences of the decisions on the log."""
-    return [one.sequence for one in await read_messages(bus, DECISIONS)]
+    return [message.sequence for message in await read_messages(bus, DECISIONS)]
 
 
 async def rest(bus: Bus) -> None:

@@ -33,7 +33,7 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
 def raws(*objects: dict[str, Any]) -> tuple[msgspec.Raw, ...]:
-    return tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
+    return tuple(msgspec.Raw(json.dumps(manifest).encode()) for manifest in objects)
 
 
 async def simulate(bus: Bus, *objects: dict[str, Any], limit: int = 0) -> SimulateReply:
@@ -90,12 +90,12 @@ async def test_a_simulated_change_has_the_same_result_when_applied(town: Bus) ->
     high = a_manifest("e", queue="lq-cq", priority=5)
     reply = await simulate(bus, high)
     assert reply.error == ""
-    assert {one.name: one.after for one in reply.starts} == {"e": 1}
+    assert {start.name: start.after for start in reply.starts} == {"e": 1}
     [eviction] = reply.evictions
     victim = eviction.name  # The one that reserved last; if both did in one batch, either.
     [other] = {"a", "b"} - {victim}
     assert (eviction.by, eviction.rule) == ("ns/e", "InClusterQueue")
-    assert {one.name for one in reply.waits} == {victim}
+    assert {wait.name for wait in reply.waits} == {victim}
     assert (reply.counts.run, reply.counts.pending) == (1, 2)
 
     await submit(bus, [high])
@@ -130,14 +130,14 @@ async def test_a_long_reply_comes_in_parts(town: Bus) -> None:
     reply = joined_reply(parts)
     assert len(parts) > 1
     assert reply.error == ""
-    assert sorted(one.name for one in reply.waits) == [f"w-{n:04}" for n in range(2_500)]
+    assert sorted(wait.name for wait in reply.waits) == [f"w-{n:04}" for n in range(2_500)]
     assert reply.counts.waits == 2_500
 
 
 async def test_a_change_of_one_namespace_can_be_requested_there(town: Bus) -> None:
     request = Simulate(objects=raws(a_manifest("x", queue="lq-cq")))
     reply = await ask(town, "admit.api.simulate.ns", request, SimulateReply)
-    assert [one.name for one in reply.waits] == ["x"]
+    assert [wait.name for wait in reply.waits] == ["x"]
     request = Simulate(objects=raws(*queues("cq", cpu=9)))
     reply = await ask(town, "admit.api.simulate.ns", request, SimulateReply)
     assert "is not in the namespace ns" in reply.problems[0]

@@ -146,7 +146,7 @@ def _permitted(junk: Junk) -> bool:
 
 
 async def _leads(bus: Bus) -> bool:
-    controllers = [one for one in await health(bus) if one.service == "workload-controller"]
+    controllers = [reply for reply in await health(bus) if reply.service == "workload-controller"]
     return any(one.leads and one.ready for one in controllers)
 
 

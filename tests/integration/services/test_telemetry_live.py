@@ -80,7 +80,7 @@ def shown(span: Span) -> tuple[Any, ...]:
 
 
 def received(receiver: OtlpReceiver, scope: str = "admittance") -> list[tuple[Any, ...]]:
-    spans = [one.span for one in receiver.spans if one.scope == scope]
+    spans = [span.span for span in receiver.spans if span.scope == scope]
     return [
         (
             one.name,
@@ -96,7 +96,7 @@ def received(receiver: OtlpReceiver, scope: str = "admittance") -> list[tuple[An
 
 async def until_ended(bus: Bus, *names: str) -> None:
     async def ended() -> bool:
-        subjects = [f"admit.workload.finished.ns.{one}" for one in names]
+        subjects = [f"admit.workload.finished.ns.{name}" for name in names]
         return len(await read_messages(bus, subjects)) == len(names)
 
     await eventually(ended)
@@ -104,7 +104,7 @@ async def until_ended(bus: Bus, *names: str) -> None:
 
 async def until_reading(bus: Bus, instance: str) -> None:
     async def ready() -> bool:
-        return any(one.instance == instance and one.ready for one in await health(bus))
+        return any(reply.instance == instance and reply.ready for reply in await health(bus))
 
     await eventually(ready)
 
@@ -193,7 +193,7 @@ async def test_a_killed_service_continues_the_traces_that_began_before(
     await until_reading(bus, "first")
     await apply(bus, *queues("cq", cpu=1))
     names = [f"w{number}" for number in range(6)]
-    await submit(bus, [a_job(one, "sleep", "0.2") for one in names])
+    await submit(bus, [a_job(name, "sleep", "0.2") for name in names])
     await until(lambda: bool(receiver.spans))
     await first.kill()
     await until_ended(bus, *names[:3])
@@ -237,7 +237,7 @@ async def test_a_receiver_that_hangs_delays_neither_jobs_nor_the_end(
     await telemetry.stop()
     assert telemetry.status == 0
     # While the workload-controller starts, the service may have waited for it.
-    events = [json.loads(one)["event"] for one in telemetry.log.splitlines()]
+    events = [json.loads(line)["event"] for line in telemetry.log.splitlines()]
     assert events[events.index("reading") + 1 :] == ["spans_not_sent"]
 
 

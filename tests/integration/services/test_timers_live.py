@@ -104,9 +104,9 @@ class TimerTestbed:
 
         async def so() -> bool:
             found[:] = [
-                one.at
-                for one in await self.standing()
-                if (one.kind, one.name) == (kind, name) and one.at is not None
+                schedule.at
+                for schedule in await self.standing()
+                if (schedule.kind, schedule.name) == (kind, name) and schedule.at is not None
             ]
             return bool(found)
 
@@ -179,7 +179,9 @@ async def test_a_kill_during_a_wait_does_not_change_its_end(
     until = await testbed.put_off(3)
     await testbed.stands()
     killed = [
-        one for one in testbed.cluster.processes if killed_service in (one.service, "all of them")
+        process
+        for process in testbed.cluster.processes
+        if killed_service in (process.service, "all of them")
     ]
     for one in killed:
         await one.kill()
@@ -199,8 +201,8 @@ async def test_a_timer_due_during_downtime_fires_once(testbed: TimerTestbed) -> 
     await testbed.reserved()
     until = await testbed.put_off(1)
     await testbed.stands()
-    for one in testbed.cluster.processes:
-        await one.kill()
+    for process in testbed.cluster.processes:
+        await process.kill()
     await within(_past(until))
     for one in testbed.cluster.processes:
         await one.start()
@@ -245,7 +247,9 @@ async def test_an_orphaned_schedule_is_deleted_and_a_wrong_one_corrected(
 
 
 async def _replaced(testbed: TimerTestbed) -> None:
-    (timer,) = [one for one in testbed.cluster.processes if one.service == "retry-timer"]
+    (timer,) = [
+        process for process in testbed.cluster.processes if process.service == "retry-timer"
+    ]
     await timer.kill()
     await timer.start()
     await testbed.serving()
@@ -265,13 +269,13 @@ async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(
 
     async def leaders(answers: int) -> list[str]:
         return [
-            one.instance
-            for one in await health(testbed.bus, answers)
-            if one.leads and one.service == ("retry-timer")
+            reply.instance
+            for reply in await health(testbed.bus, answers)
+            if reply.leads and reply.service == ("retry-timer")
         ]
 
     (first,) = await leaders(4)
-    (leader,) = [one for one in testbed.cluster.processes if one.instance == first]
+    (leader,) = [process for process in testbed.cluster.processes if process.instance == first]
     await leader.kill()
     until = await testbed.put_off(4)
 

@@ -139,7 +139,7 @@ async def test_an_answer_has_what_a_replica_that_lags_lacks(
     monkeypatch.setattr(endpoint, "read_messages", lagging)
     assert (await total(bus, summarizer))[0] == 3
     own = await usage(bus, summarizer, "namespace", namespace="ns")
-    assert [(one.group, one.runs) for one in own.sums] == [(("ns",), 1)]
+    assert [(group_sum.group, group_sum.runs) for group_sum in own.sums] == [(("ns",), 1)]
 
 
 def _matches(pattern: str, subject: str) -> bool:
@@ -161,7 +161,7 @@ async def test_a_namespace_sees_only_its_own_usage(bus: Bus) -> None:
     summarizer = UsageSummarizer(bus)
     await bus.publish_all([released(number) for number in range(3)])
     every = await usage(bus, summarizer, "namespace", "user")
-    assert [(one.group, one.runs) for one in every.sums] == [
+    assert [(group_sum.group, group_sum.runs) for group_sum in every.sums] == [
         (("ns", "ada"), 1),
         (("other", "ada"), 2),
     ]
@@ -181,7 +181,7 @@ async def test_usage_of_a_live_system_includes_what_runs_now(cluster: Cluster, b
         return reply
 
     async def runs() -> bool:
-        return [one.running for one in (await sums()).sums] == [1]
+        return [group_sum.running for group_sum in (await sums()).sums] == [1]
 
     await eventually(runs)
     await asyncio.sleep(60)
@@ -191,7 +191,9 @@ async def test_usage_of_a_live_system_includes_what_runs_now(cluster: Cluster, b
     await bus.publish(Outgoing(subject_of(ends), encode(ends)))
 
     async def ended() -> bool:
-        return [(one.running, one.finished) for one in (await sums()).sums] == [(0, 1)]
+        return [(group_sum.running, group_sum.finished) for group_sum in (await sums()).sums] == [
+            (0, 1)
+        ]
 
     await eventually(ended)
     [one] = (await sums()).sums

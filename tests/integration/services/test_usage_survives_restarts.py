@@ -43,7 +43,11 @@ def configuration(tmp_path: Path) -> dict[str, str]:
 def by_usage() -> list[dict[str, Any]]:
     """A ClusterQueue of 4 cpus with fair usage; its LocalQueues are greedy and modest."""
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-    made = [one for one in queues("cq", admissionScope=scope) if one["kind"] != "LocalQueue"]
+    made = [
+        manifest
+        for manifest in queues("cq", admissionScope=scope)
+        if manifest["kind"] != "LocalQueue"
+    ]
     for name in ("greedy", "modest"):
         metadata = {"name": name, "namespace": "ns"}
         local = {"apiVersion": VERSION, "kind": "LocalQueue", "metadata": metadata}

@@ -15,7 +15,7 @@ from support.requests import eventually
 from support.three_servers import three_servers
 
 pytestmark = pytest.mark.bus
-NAMES = [one.name for one in streams.all_streams()]
+NAMES = [stream.name for stream in streams.all_streams()]
 TOO_MANY = (
     r"stream ADMITTANCE_TIMERS needs 5 servers \(ADMIT_REPLICAS\) of one cluster that run and have "
     r"room: start the missing servers, or set a smaller number \(10005\)"

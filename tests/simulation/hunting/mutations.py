@@ -236,7 +236,7 @@ def _opens_every_gate(known: Iterable[Sibling], held: GateOpening | None, now: d
 def _deleted(rng: Random) -> Scenario:
     """In the end every parent is deleted."""
     plan = families(rng)
-    names = {one.fact.name for one in plan.user_facts if isinstance(one.fact, Submitted)}
+    names = {fact.fact.name for fact in plan.user_facts if isinstance(fact.fact, Submitted)}
     gone = [
         UserFact(plan.calm + 100.0, Deleted(namespace=NAMESPACE, name=name))
         for name in sorted(names)

@@ -113,7 +113,8 @@ def _inactive(workload: StoredWorkload, queue: str, around: Manifests) -> Iterat
         check = around.checks.get(name)
         status = check.status if check is not None else None
         lost = status is not None and any(
-            one.type == "Active" and one.status == "False" for one in status.conditions
+            condition.type == "Active" and condition.status == "False"
+            for condition in status.conditions
         )
         if check is None or lost:
             yield f"it was reserved in {queue}, and {name} is {'lost' if check else 'missing'}"

@@ -325,7 +325,9 @@ class Invariants:
         seen = self.seen.get(f"workload.{job}") or Seen()
         variants = self.families.members(seen.family)
         # A user may say that it has ended while the runner starts it: then its runner stops it.
-        if seen.where != "finished" and not any(one.usage for one in (seen, *variants.values())):
+        if seen.where != "finished" and not any(
+            variant.usage for variant in (seen, *variants.values())
+        ):
             raise Broken(f"{key} starts on {runner}, and its workload holds no quota")
         self.families.started(key, self.running, self.abandoned)
         self.running[key] = runner

@@ -188,7 +188,7 @@ def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
         else:
             _add(found, _queue(one), _own(one, holders))
     for members in families.values():
-        _add(found, _queue(members[0]), most(_own(one, holders) for one in members))
+        _add(found, _queue(members[0]), most(_own(member, holders) for member in members))
     return found
 
 
@@ -211,7 +211,7 @@ def _freed(uid: str, victims: list[StoredWorkload], holders: Iterable[StoredWork
     """The quota that a family gives up without these variants; quota that its other variants hold
     stays."""
     own = [one for one in holders if head(one).role == VARIANT and owner_of(one)[1] == uid]
-    going = {one.metadata.name for one in victims}
+    going = {victim.metadata.name for victim in victims}
     rest = most(_usage(one) for one in own if one.metadata.name not in going)
     return {cell: much - rest.get(cell, 0) for cell, much in most(map(_usage, own)).items()}
 

@@ -176,7 +176,7 @@ class Server:
             self._beat(**first["beat"])
             answered("applied")
         elif "metadata" in first:
-            objects = tuple(msgspec.Raw(_encode(one)) for one in manifests)
+            objects = tuple(msgspec.Raw(_encode(manifest)) for manifest in manifests)
             self._admin.ask("admit.api.apply", Apply(objects=objects), ApplyReply, answered)
         else:
             kind, _, rest = first["delete"].partition(".")
