@@ -145,15 +145,15 @@ class LocalSystem:
 
     def entries(self) -> list[BucketEntry]:
         """Returns the whole bucket as it is now, in the order of revisions."""
-        found = {
+        held = {
             key: BucketEntry(key, kept.value, kept.revision)
             for key, kept in self.controller.objects
         }
         for key, known in self.controller.workloads.items():
             value = stored.encode(known.workload) if known.workload is not None else None
             headers = {HEADER_FACT: str(known.fact)} if value is None else {}
-            found[key] = BucketEntry(key, value, known.revision, headers)
-        return sorted((found | self.kept).values(), key=lambda entry: entry.revision)
+            held[key] = BucketEntry(key, value, known.revision, headers)
+        return sorted((held | self.kept).values(), key=lambda entry: entry.revision)
 
     def restart(self) -> None:
         """All cores start anew and read the bucket, and the timers that stand on the bus."""
@@ -356,7 +356,7 @@ class LocalSystem:
 
     def next_timer(self) -> SetTimer | None:
         """Returns the timer on the bus that is due first; None: there is none."""
-        return min(self.schedules.values(), key=lambda one: (one.want.at, one), default=None)
+        return min(self.schedules.values(), key=lambda timer: (timer.want.at, timer), default=None)
 
     def fire(self, order: SetTimer) -> None:
         """The bus publishes the fact of a timer, which is heard; the timer is gone."""

@@ -119,9 +119,9 @@ class Schedules:
         outcome of each order with `done` or `failed`.
 
         A slot has at most one order in flight, so orders may take effect in any sequence."""
-        found: list[Order] = []
-        while self.has_compared and len(found) < limit:
-            ready = self._ready(now, limit - len(found))
+        orders: list[Order] = []
+        while self.has_compared and len(orders) < limit:
+            ready = self._ready(now, limit - len(orders))
             if not ready:
                 break
             for slot in ready:
@@ -133,8 +133,8 @@ class Schedules:
                 state.in_flight = True
                 self._in_flight.add(slot)
                 self._touch(slot)
-                found.append(Cancel(slot) if state.want is None else SetTimer(slot, state.want))
-        return found
+                orders.append(Cancel(slot) if state.want is None else SetTimer(slot, state.want))
+        return orders
 
     def next_order_at(self) -> datetime | None:
         """When `orders` has its next order if nothing changes until then; None: never."""
@@ -181,15 +181,15 @@ class Schedules:
         schedules again, with growing pauses. `take_overdue` must be called only when the
         workload-controller has folded all due facts; otherwise more facts pile up for a
         workload-controller that is merely behind."""
-        found = []
+        overdue = []
         for slot in self._overdue.take(now):
             state = self._slots.get(slot)
             if state is None or state.want is None or state.in_flight or not state.is_settled:
                 continue
             state.actual = None
             self._list(slot, state, now)
-            found.append(slot)
-        return found
+            overdue.append(slot)
+        return overdue
 
     # Comparison. --------------------------------------------------------------------
 

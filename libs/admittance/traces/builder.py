@@ -76,16 +76,16 @@ class TraceBuilder:
             fact = codec.decode(logged.subject, logged.data)
         except codec.Undecodable:
             return []
-        found: list[Span] = []
+        spans: list[Span] = []
         if life is not None and self._is_gone(life, fact):
-            found = self._end(life, key)
+            spans = self._end(life, key)
             again, life = life.again, None
             if again is not None:
                 life = self._begin(again, key)
         if life is None:
             life = self._begin(logged, key, fact)
             if life is None or submitted:
-                return found
+                return spans
         self._advance(life, logged)
         if submitted:
             life.again = logged
@@ -93,7 +93,7 @@ class TraceBuilder:
             self._take(life, logged, fact)
         if life.ended:
             self._forget(life, key)
-        return [*found, *life.recorder.fetch()]
+        return [*spans, *life.recorder.fetch()]
 
     def open_spans(self, namespace: str, name: str) -> list[Span]:
         """The open spans of the workload, the outermost first; ``end`` is None."""

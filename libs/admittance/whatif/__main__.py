@@ -81,12 +81,12 @@ async def _bucket(settings: Settings) -> list[BucketEntry]:
     """
     bus = await Bus.connect(settings.url, name="admit-whatif", access=settings.connection)
     reader = BucketReader(bus)
-    found: dict[str, BucketEntry] = {}
+    entries: dict[str, BucketEntry] = {}
     try:
         async for batch in reader.batches():
             for entry in batch:
-                found.pop(entry.key, None)
-                found[entry.key] = BucketEntry(
+                entries.pop(entry.key, None)
+                entries[entry.key] = BucketEntry(
                     entry.key, entry.value, entry.revision, entry.headers
                 )
             if reader.loaded.is_set():
@@ -94,7 +94,7 @@ async def _bucket(settings: Settings) -> list[BucketEntry]:
     finally:
         await reader.close()
         await bus.close()
-    return list(found.values())
+    return list(entries.values())
 
 
 if __name__ == "__main__":

@@ -125,15 +125,15 @@ class BucketCopy(LocalSystem):
         kin = self._kin.get(key)
         if workload is None or not kin or holds_quota(workload):
             return workload
-        there = [one for name in kin if (one := self.workload(name)) is not None]
+        there = [variant for name in kin if (variant := self.workload(name)) is not None]
         reserved = [
-            one
-            for one in there
-            if holds_quota(one)
-            and not is_stopping(one)
-            and owner_of(one)[1] == workload.metadata.uid
+            variant
+            for variant in there
+            if holds_quota(variant)
+            and not is_stopping(variant)
+            and owner_of(variant)[1] == workload.metadata.uid
         ]
-        return min(reserved, key=lambda one: head(one).sibling_index or 0, default=workload)
+        return min(reserved, key=lambda variant: head(variant).sibling_index or 0, default=workload)
 
     def has_workload(self, key: Key) -> bool:
         """Whether the bucket copy has the workload; also True if the workload had finished before

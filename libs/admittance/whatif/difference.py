@@ -55,7 +55,7 @@ def baseline(copy: BucketCopy) -> Baseline:
     later writes to the bucket copy do not affect."""
     return Baseline(
         {key: copy.shown(key) for key in copy.before},
-        {key: one.reason for key, one in copy.evictions.items()},
+        {key: eviction.reason for key, eviction in copy.evictions.items()},
         rows_of(copy),
     )
 
@@ -64,10 +64,10 @@ def rows_of(copy: BucketCopy) -> dict[Key, PendingWorkload]:
     """Returns all pending workloads of the bucket copy, queue by queue, in order. All workloads of
     a stopped or inactive queue have the queue's reason."""
     closed: dict[Key, Activity] = {}
-    found: dict[Key, PendingWorkload] = {}
+    rows: dict[Key, PendingWorkload] = {}
     for listed, refusal in copy.scheduler.waiting():
         key = copy.family((listed.namespace, listed.name))
-        if key in found or _has_quota(copy, key):
+        if key in rows or _has_quota(copy, key):
             continue
         row, local = replace(listed, name=key[1]), (listed.namespace, listed.local_queue)
         activity = closed.get(local)
@@ -75,10 +75,10 @@ def rows_of(copy: BucketCopy) -> dict[Key, PendingWorkload]:
             activity = closed[local] = _activity(copy, *local)
         shortfalls = refusal.shortfalls if refusal is not None else ()
         if activity.active:
-            found[key] = PendingWorkload(row, row.reason, row.message, shortfalls)
+            rows[key] = PendingWorkload(row, row.reason, row.message, shortfalls)
         else:
-            found[key] = PendingWorkload(row, activity.reason, activity.message, ())
-    return found
+            rows[key] = PendingWorkload(row, activity.reason, activity.message, ())
+    return rows
 
 
 def _has_quota(copy: BucketCopy, key: Key) -> bool:
@@ -91,9 +91,9 @@ def _activity(copy: BucketCopy, namespace: str, name: str) -> Activity:
     """Returns whether the LocalQueue is active, with the reason if not; for an inactive
     ClusterQueue the ClusterQueue's reason."""
     catalog = copy.scheduler.catalog
-    found = catalog.local_queue_activity(namespace, name)
-    if found.reason != reasons.CLUSTER_QUEUE_IS_INACTIVE:
-        return found
+    activity = catalog.local_queue_activity(namespace, name)
+    if activity.reason != reasons.CLUSTER_QUEUE_IS_INACTIVE:
+        return activity
     return catalog.activity(catalog.local_queues[namespace, name].spec.cluster_queue)
 
 
@@ -109,9 +109,9 @@ class Difference:
         self._namespace = namespace
         self._rows = rows_of(copy)
         self._evicted = {
-            key: one
-            for key, one in copy.evictions.items()
-            if without.evicted.get(key) != one.reason
+            key: eviction
+            for key, eviction in copy.evictions.items()
+            if without.evicted.get(key) != eviction.reason
         }
         self._starting = [key for key in self._moved() if self._starts(key)]
         self._waiting = [key for key in self._rows if self._waits(key)]
@@ -160,7 +160,7 @@ class Difference:
     def starts(self) -> Iterator[WouldStart]:
         """Yields the workloads that start because of the simulated change, in the order in which
         they get their quota."""
-        for key in sorted(self._starting, key=lambda one: self._copy.reserved.get(one, 0)):
+        for key in sorted(self._starting, key=lambda key: self._copy.reserved.get(key, 0)):
             if self._namespace in ("", key[0]):
                 yield self._start(key)
 
@@ -210,13 +210,13 @@ class Difference:
     def evictions(self) -> Iterator[WouldBeEvicted]:
         """Yields the workloads that are evicted because of the simulated change, in the order in
         which they lose their quota."""
-        for key, one in self._evicted.items():
+        for key, eviction in self._evicted.items():
             if self._namespace in ("", key[0]):
-                yield self._eviction(key, one)
+                yield self._eviction(key, eviction)
 
-    def _eviction(self, key: Key, one: Eviction) -> WouldBeEvicted:
-        admission = one.held.status.admission
-        spec = head(one.held)
+    def _eviction(self, key: Key, eviction: Eviction) -> WouldBeEvicted:
+        admission = eviction.held.status.admission
+        spec = head(eviction.held)
         workload = self._copy.shown(key)
         return WouldBeEvicted(
             namespace=key[0],
@@ -224,13 +224,13 @@ class Difference:
             cluster_queue=admission.cluster_queue if admission is not None else "",
             local_queue=spec.queue_name,
             priority=spec.priority or 0,
-            reason=one.reason,
-            message=one.message,
-            rule=one.preempted.rule if one.preempted is not None else "",
-            by=one.preempted.by if one.preempted is not None else "",
-            grounds=one.preempted.grounds if one.preempted is not None else None,
-            ran=is_true(one.held, Type.ADMITTED),
-            after=one.wave,
+            reason=eviction.reason,
+            message=eviction.message,
+            rule=eviction.preempted.rule if eviction.preempted is not None else "",
+            by=eviction.preempted.by if eviction.preempted is not None else "",
+            grounds=eviction.preempted.grounds if eviction.preempted is not None else None,
+            ran=is_true(eviction.held, Type.ADMITTED),
+            after=eviction.wave,
             then=self._standing(workload, self._rows.get(key)),
         )
 
@@ -307,9 +307,9 @@ def queue_problems(copy: BucketCopy) -> QueueProblems:
             inactive[name] = "Can't admit new workloads: its cohorts form a cycle."
     orphaned = {}
     for key in catalog.local_queues:
-        found = catalog.local_queue_activity(*key)
-        if found.reason == reasons.CLUSTER_QUEUE_DOES_NOT_EXIST:
-            orphaned[key] = found.message
+        activity = catalog.local_queue_activity(*key)
+        if activity.reason == reasons.CLUSTER_QUEUE_DOES_NOT_EXIST:
+            orphaned[key] = activity.message
     return QueueProblems(frozenset(catalog.cluster_queues), inactive, orphaned, dict(_over(copy)))
 
 
@@ -321,10 +321,10 @@ def _over(copy: BucketCopy) -> Iterator[tuple[tuple[str, str, str], str]]:
         root = node.root()
         roots[id(root)] = root
     for root in roots.values():
-        for one in overloaded_nodes(root):
-            flavor, resource = one.fr
-            owner = f"{'cohort' if one.node.is_cohort else 'ClusterQueue'} {one.node.name}"
-            used, limit = render(resource, one.usage), render(resource, one.limit)
+        for excess in overloaded_nodes(root):
+            flavor, resource = excess.fr
+            owner = f"{'cohort' if excess.node.is_cohort else 'ClusterQueue'} {excess.node.name}"
+            used, limit = render(resource, excess.usage), render(resource, excess.limit)
             yield (
                 (owner, flavor, resource),
                 f"{owner} would use {used} of {resource} in flavor {flavor}, more than its limit "

@@ -91,15 +91,15 @@ def _try(
     copy.clear_records()
     results = perform(copy, change)
     copy.settle()
-    found = Difference(copy, without, namespace=namespace)
+    difference = Difference(copy, without, namespace=namespace)
     return SimulateReply(
         revision=revision,
         results=tuple(results),
-        warnings=tuple(new_problems(copy, before, found.queues_of_new())),
-        counts=found.counts(),
-        starts=_some(found.starts(), limit),
-        waits=_some(found.waits(), limit),
-        evictions=_some(found.evictions(), limit),
+        warnings=tuple(new_problems(copy, before, difference.queues_of_new())),
+        counts=difference.counts(),
+        starts=_some(difference.starts(), limit),
+        waits=_some(difference.waits(), limit),
+        evictions=_some(difference.evictions(), limit),
         settled=not copy.cut_off,
     )
 
@@ -189,12 +189,12 @@ def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
         submissions.append(workload)
     proposed = proposal(objects, namespace)
     problems += proposed.problems
-    for one in request.deletes:
-        kind = kind_named(one.kind)
-        if not one.kind or not one.name or (kind and kind.namespaced and not one.namespace):
-            problems.append(f"{one.kind} {one.name}: a deletion needs kind, name, and namespace")
-        elif namespace and one.namespace != namespace:
-            problems.append(f"{one.kind} {one.name}: is not in the namespace {namespace}")
+    for obj in request.deletes:
+        kind = kind_named(obj.kind)
+        if not obj.kind or not obj.name or (kind and kind.namespaced and not obj.namespace):
+            problems.append(f"{obj.kind} {obj.name}: a deletion needs kind, name, and namespace")
+        elif namespace and obj.namespace != namespace:
+            problems.append(f"{obj.kind} {obj.name}: is not in the namespace {namespace}")
     if problems:
         raise InvalidChange(*problems)
     return SimulatedChange(proposed, submissions, request.deletes)
@@ -216,7 +216,7 @@ def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
     not possible; the bucket copy is then half changed and must not be used."""
     results = list(_apply(copy, change.objects))
     results += _submit(copy, change.submissions)
-    results += [_delete(copy, one) for one in change.deletes]
+    results += [_delete(copy, deletion) for deletion in change.deletes]
     return results
 
 
@@ -228,20 +228,20 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
     if problems:
         raise InvalidChange(*problems)
     written: list[tuple[StoredObject, StoredObject | None]] = []
-    for one in planned:
-        if one.value is not None:
-            before = objects.get(one.key)
-            revision = copy.put_object(one.key, one.object, one.value)
-            written.append((StoredObject(one.object, one.value, revision), before))
+    for write in planned:
+        if write.value is not None:
+            before = objects.get(write.key)
+            revision = copy.put_object(write.key, write.object, write.value)
+            written.append((StoredObject(write.object, write.value, revision), before))
     # All manifests are written to the bucket copy before the message about the first of them is
     # folded and affects workloads.
     for kept, before in written:
         message = message_about(copy.controller, kept, before=before)
         copy.hear_message(message.subject, message.data)
     _update_checks(copy)
-    for one, warnings in zip(planned, proposed.warnings, strict=True):
-        more = warnings_about(one, copy.controller)
-        yield replace(one.result, revision=0, warnings=(*warnings, *more))
+    for write, warnings in zip(planned, proposed.warnings, strict=True):
+        more = warnings_about(write, copy.controller)
+        yield replace(write.result, revision=0, warnings=(*warnings, *more))
 
 
 def _update_checks(copy: BucketCopy) -> None:
@@ -258,12 +258,12 @@ def _update_checks(copy: BucketCopy) -> None:
 def _submit(copy: BucketCopy, submissions: list[Workload]) -> Iterator[Applied]:
     submitted = [
         facts.Submitted(
-            namespace=one.metadata.namespace,
-            name=one.metadata.name,
+            namespace=manifest.metadata.namespace,
+            name=manifest.metadata.name,
             time=copy.now,
-            workload=msgspec.Raw(encode(one)),
+            workload=msgspec.Raw(encode(manifest)),
         )
-        for one in submissions
+        for manifest in submissions
     ]
     for fact, reply in zip(submitted, copy.hear(*submitted), strict=True):
         applied = Applied(
