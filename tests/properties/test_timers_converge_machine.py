@@ -16,10 +16,10 @@ from support.cores.stepped_timers import (
     LIMITS,
     SteppedTimers,
     admitted,
-    calm,
+    checked,
+    delayed,
     evicted,
-    judged,
-    put_off,
+    idle,
     rules,
     seconds,
 )
@@ -61,8 +61,8 @@ class TimersConverge(RuleBasedStateMachine):
             self.bucket[name] = workload
 
     @rule(name=NAMES, until=TIMES, uid=st.sampled_from("uv"))
-    def is_put_off(self, name: str, until: int, uid: str) -> None:
-        self._has(name, put_off(until, uid))
+    def is_delayed(self, name: str, until: int, uid: str) -> None:
+        self._has(name, delayed(until, uid))
 
     @rule(name=NAMES, since=TIMES, longest=st.none() | TIMES)
     def is_admitted(self, name: str, since: int, longest: int | None) -> None:
@@ -73,12 +73,12 @@ class TimersConverge(RuleBasedStateMachine):
         self._has(name, evicted(since))
 
     @rule(name=NAMES, since=TIMES)
-    def is_judged(self, name: str, since: int) -> None:
-        self._has(name, judged(since, *CHECKS))
+    def waits_for_the_checks(self, name: str, since: int) -> None:
+        self._has(name, checked(since, *CHECKS))
 
     @rule(name=NAMES)
-    def waits_for_nothing(self, name: str) -> None:
-        self._has(name, calm())
+    def needs_no_timer(self, name: str) -> None:
+        self._has(name, idle())
 
     @rule(name=NAMES)
     def is_deleted(self, name: str) -> None:

@@ -47,7 +47,7 @@ def condition(kind: str, status: bool, since: float = 0.0, reason: str = "") -> 
     )
 
 
-def put_off(until: float, uid: str = "u") -> StoredWorkload:
+def delayed(until: float, uid: str = "u") -> StoredWorkload:
     """A workload that waits until so many seconds after noon before it competes again."""
     return a_workload(
         condition("QuotaReserved", False),
@@ -58,7 +58,7 @@ def put_off(until: float, uid: str = "u") -> StoredWorkload:
 
 
 def evicted(since: float) -> StoredWorkload:
-    """Its job is being stopped."""
+    """A workload whose job is being stopped."""
     return a_workload(
         condition("QuotaReserved", True),
         condition("Admitted", True),
@@ -68,7 +68,7 @@ def evicted(since: float) -> StoredWorkload:
 
 
 def admitted(since: float, longest: int | None = None) -> StoredWorkload:
-    """Its pods are not ready; it may run so many seconds."""
+    """A workload whose pods are not ready. ``longest``: its maximal seconds of execution."""
     spec = "{}" if longest is None else f'{{"maximumExecutionTimeSeconds": {longest}}}'
     return a_workload(
         condition("QuotaReserved", True),
@@ -78,8 +78,8 @@ def admitted(since: float, longest: int | None = None) -> StoredWorkload:
     )
 
 
-def judged(since: float, *checks: str) -> StoredWorkload:
-    """Reserved since then, and these checks are still judging."""
+def checked(since: float, *checks: str) -> StoredWorkload:
+    """A workload with quota since then, and with these Pending checks."""
     rows = tuple(CheckState(name=check, state="Pending") for check in checks)
     return a_workload(
         condition("QuotaReserved", True, since), admission=an_admission(), admission_checks=rows
@@ -90,8 +90,8 @@ def rules(name: str, timeout: int | None) -> CheckRules:
     return CheckRules(name, "ctl", timeout_seconds=timeout)
 
 
-def calm() -> StoredWorkload:
-    """Waits for nothing."""
+def idle() -> StoredWorkload:
+    """A workload that waits for quota only."""
     return a_workload(condition("QuotaReserved", False))
 
 

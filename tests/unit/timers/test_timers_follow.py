@@ -15,12 +15,12 @@ from support.cores.stepped_timers import (
     SteppedTimers,
     a_workload,
     admitted,
-    calm,
+    checked,
     condition,
+    delayed,
     evicted,
-    judged,
+    idle,
     kinds,
-    put_off,
     seconds,
 )
 
@@ -30,21 +30,25 @@ WAITING = TimerSlot("requeue", "ns", "w")
 @pytest.mark.parametrize(
     ("workload", "expected"),
     [
-        pytest.param(calm(), {}, id="one that waits for nothing has no timer"),
-        pytest.param(put_off(60), {"requeue": 60}, id="one that is put off is looked at then"),
-        pytest.param(evicted(10), {"drain": 310}, id="a job that stops is waited for so long"),
-        pytest.param(admitted(0), {"pods-ready": 300}, id="pods may take so long to be ready"),
+        pytest.param(idle(), {}, id="a workload that waits for quota has no timer"),
         pytest.param(
-            admitted(5, 60), {"pods-ready": 305, "execution": 65}, id="and a job has its time"
+            delayed(60),
+            {"requeue": 60},
+            id="a delayed workload has a timer",
         ),
-        pytest.param(judged(0, "slow"), {"checks": 90}, id="a check may judge for so long"),
-        pytest.param(judged(0, "slow", "quick"), {"checks": 20}, id="the first timeout counts"),
+        pytest.param(evicted(10), {"drain": 310}, id="a job may stop for five minutes"),
+        pytest.param(admitted(0), {"pods-ready": 300}, id="pods may take five minutes to be ready"),
+        pytest.param(
+            admitted(5, 60), {"pods-ready": 305, "execution": 65}, id="a job has its maximal time"
+        ),
+        pytest.param(checked(0, "slow"), {"checks": 90}, id="a check has its timeout"),
+        pytest.param(checked(0, "slow", "quick"), {"checks": 20}, id="the first timeout counts"),
         pytest.param(
             a_workload(next_change_at=seconds(7200)),
             {"family": 7200},
             id="a family is evaluated when time alone changes its active variants",
         ),
-        pytest.param(judged(0, "unknown"), {}, id="a check without a timeout judges for ever"),
+        pytest.param(checked(0, "unknown"), {}, id="a check without a timeout has no timer"),
     ],
 )
 def test_every_wait_of_a_workload_has_its_timer_on_the_stream(
@@ -57,15 +61,15 @@ def test_every_wait_of_a_workload_has_its_timer_on_the_stream(
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        pytest.param(put_off(60), put_off(90), {"requeue": 90}, id="a longer wait replaces it"),
-        pytest.param(put_off(60), put_off(30), {"requeue": 30}, id="a shorter wait, too"),
-        pytest.param(put_off(60), calm(), {}, id="a wait that ended early leaves no timer"),
-        pytest.param(put_off(60), None, {}, id="deleted during the wait: no timer is left"),
+        pytest.param(delayed(60), delayed(90), {"requeue": 90}, id="a longer wait replaces it"),
+        pytest.param(delayed(60), delayed(30), {"requeue": 30}, id="a shorter wait, too"),
+        pytest.param(delayed(60), idle(), {}, id="a wait that ended early leaves no timer"),
+        pytest.param(delayed(60), None, {}, id="deleted during the wait: no timer is left"),
         pytest.param(
-            put_off(60),
+            delayed(60),
             admitted(2, 9),
             {"pods-ready": 302, "execution": 11},
-            id="another life, other timers",
+            id="an admitted workload has other timers",
         ),
     ],
 )
@@ -79,22 +83,22 @@ def test_a_changed_workload_changes_its_timers(
 def test_a_namesake_that_waits_as_long_gets_a_timer_of_its_own() -> None:
     table = (
         SteppedTimers()
-        .has(put_off(60, "one"))
+        .has(delayed(60, "one"))
         .settled()
         .has(None)
-        .has(put_off(60, "two"))
+        .has(delayed(60, "two"))
         .settled()
     )
     assert table.bus.standing == {WAITING: ActualSchedule(seconds(60), "two")}
 
 
 def test_a_write_that_moves_no_time_orders_nothing() -> None:
-    table = SteppedTimers().has(put_off(60)).settled().has(put_off(60))
+    table = SteppedTimers().has(delayed(60)).settled().has(delayed(60))
     assert table.later(5).orders() == []
 
 
 def test_timers_due_soon_are_set_at_once_and_the_rest_is_batched() -> None:
-    table = SteppedTimers().has(put_off(5), "soon").has(put_off(6), "w")
+    table = SteppedTimers().has(delayed(5), "soon").has(delayed(6), "w")
     assert table.follow() == table_order(5, "soon", 1)
     assert table.timers.pending == 1
     assert table.timers.next_order_at() == NOON + SETTLE
@@ -102,37 +106,37 @@ def test_timers_due_soon_are_set_at_once_and_the_rest_is_batched() -> None:
 
 
 def table_order(at: float, name: str, revision: int) -> list[SetTimer]:
-    found = SteppedTimers().has(put_off(at), name).later(1).orders()
+    found = SteppedTimers().has(delayed(at), name).later(1).orders()
     assert isinstance(found[0], SetTimer)
     return [SetTimer(found[0].slot, found[0].want._replace(revision=revision))]
 
 
 def test_a_wait_that_is_over_at_once_never_reaches_the_bus() -> None:
-    table = SteppedTimers().has(evicted(0)).has(calm())
+    table = SteppedTimers().has(evicted(0)).has(idle())
     assert table.later(10).orders() == []
 
 
 def test_a_timer_in_the_past_is_ordered_at_once() -> None:
-    table = SteppedTimers().later(100).has(put_off(60))
+    table = SteppedTimers().later(100).has(delayed(60))
     assert [type(order) for order in table.follow()] == [SetTimer]
 
 
 def test_a_timer_that_is_due_is_not_cancelled() -> None:
-    table = SteppedTimers().has(put_off(5))
+    table = SteppedTimers().has(delayed(5))
     table.follow()
-    table.later(5).has(calm())
+    table.later(5).has(idle())
     assert table.later(10).orders() == []
     assert table.timers.pending == 0
 
 
 def test_a_timer_that_is_not_needed_is_cancelled_before_its_time() -> None:
-    table = SteppedTimers().has(put_off(60)).settled().has(calm())
+    table = SteppedTimers().has(delayed(60)).settled().has(idle())
     assert table.later(1).orders() == [Cancel(WAITING)]
 
 
 def test_a_longer_check_timeout_moves_the_timers_of_its_workloads() -> None:
     table = SteppedTimers().with_check("c", 60).with_check("other", 60)
-    table.has(judged(0, "c"), "a").has(judged(0, "other"), "b").settled()
+    table.has(checked(0, "c"), "a").has(checked(0, "other"), "b").settled()
     table.with_check("c", 90)
     orders = table.later(1).orders()
     assert [
@@ -141,7 +145,7 @@ def test_a_longer_check_timeout_moves_the_timers_of_its_workloads() -> None:
 
 
 def test_a_deleted_check_sets_no_timeouts() -> None:
-    table = SteppedTimers().with_check("c", 60).has(judged(0, "c")).settled()
+    table = SteppedTimers().with_check("c", 60).has(checked(0, "c")).settled()
     table.timers.apply_check("c", None, table.now)
     assert table.settled().standing == {}
     table.with_check("c", 30).settled()
@@ -149,7 +153,7 @@ def test_a_deleted_check_sets_no_timeouts() -> None:
 
 
 def test_an_unchanged_check_timeout_moves_no_timer() -> None:
-    table = SteppedTimers().with_check("c", 60).has(judged(0, "c")).settled().with_check("c", 60)
+    table = SteppedTimers().with_check("c", 60).has(checked(0, "c")).settled().with_check("c", 60)
     assert table.later(5).orders() == []
 
 
@@ -169,18 +173,18 @@ def test_an_unchanged_check_timeout_moves_no_timer() -> None:
 def test_an_unusable_time_does_not_affect_other_timers(
     workload: StoredWorkload,
 ) -> None:
-    table = SteppedTimers().has(workload, "odd").has(put_off(60)).settled()
+    table = SteppedTimers().has(workload, "odd").has(delayed(60)).settled()
     assert table.bus.standing[WAITING] == ActualSchedule(seconds(60), "u")
-    assert table.has(calm(), "odd").settled().timers.wanted.unreadable == {}
+    assert table.has(idle(), "odd").settled().timers.wanted.unreadable == {}
 
 
 # Orders. --------------------------------------------------------------------------------
 
 
 def test_a_slot_has_one_order_under_way() -> None:
-    table = SteppedTimers().has(put_off(5))
+    table = SteppedTimers().has(delayed(5))
     first = table.orders()
-    table.has(put_off(4))
+    table.has(delayed(4))
     assert table.orders() == []
     for order in first:
         table.bus.perform(order)
@@ -191,7 +195,7 @@ def test_a_slot_has_one_order_under_way() -> None:
 
 @pytest.mark.parametrize("took_effect", [True, False])
 def test_an_order_with_an_unknown_outcome_is_repeated(took_effect: bool) -> None:
-    table = SteppedTimers().has(put_off(5))
+    table = SteppedTimers().has(delayed(5))
     (order,) = table.orders()
     if took_effect:
         table.bus.perform(order)
@@ -201,23 +205,23 @@ def test_an_order_with_an_unknown_outcome_is_repeated(took_effect: bool) -> None
 
 
 def test_a_wait_that_ends_while_its_order_is_unknown_is_cancelled() -> None:
-    table = SteppedTimers().has(put_off(60)).later(1)
+    table = SteppedTimers().has(delayed(60)).later(1)
     (order,) = table.orders()
     table.bus.perform(order)
     table.timers.failed(order, table.now)
-    table.has(calm()).settled()
+    table.has(idle()).settled()
     assert table.standing == {}
 
 
 def test_many_orders_are_returned_in_parts() -> None:
     table = SteppedTimers()
     for number in range(25):
-        table.has(put_off(3), f"w{number}")
+        table.has(delayed(3), f"w{number}")
     assert [len(table.timers.orders(table.now, 10)) for _ in range(4)] == [10, 10, 5, 0]
 
 
 def test_a_clock_set_back_does_not_delay_orders() -> None:
-    table = SteppedTimers().has(put_off(7200))
+    table = SteppedTimers().has(delayed(7200))
     table.now -= timedelta(hours=1)
     assert len(table.orders()) == 1
 
@@ -226,7 +230,7 @@ def test_a_clock_set_back_does_not_delay_orders() -> None:
 
 
 def test_nothing_is_ordered_before_the_stream_was_read() -> None:
-    table = SteppedTimers(begun=False).has(put_off(3)).later(9)
+    table = SteppedTimers(begun=False).has(delayed(3)).later(9)
     assert table.orders() == []
     assert table.timers.next_order_at() is None
     table.compare()
@@ -236,7 +240,7 @@ def test_nothing_is_ordered_before_the_stream_was_read() -> None:
 def test_a_new_leader_orders_only_differences() -> None:
     table = SteppedTimers(begun=False)
     for name, at in (("same", 60), ("lost", 60), ("moved", 60)):
-        table.has(put_off(at), name)
+        table.has(delayed(at), name)
     table.bus.standing = {
         TimerSlot("requeue", "ns", "same"): ActualSchedule(seconds(60), "u"),
         TimerSlot("requeue", "ns", "moved"): ActualSchedule(seconds(61), "u"),
@@ -264,7 +268,7 @@ def test_a_new_leader_orders_only_differences() -> None:
     ],
 )
 def test_a_changed_or_deleted_schedule_is_repaired(real: ActualSchedule | None, what: str) -> None:
-    table = SteppedTimers().has(put_off(60)).settled()
+    table = SteppedTimers().has(delayed(60)).settled()
     if real is None:
         del table.bus.standing[WAITING]
     else:
@@ -284,7 +288,7 @@ def test_an_orphaned_schedule_is_cancelled() -> None:
 
 
 def test_a_fired_timer_is_not_missing() -> None:
-    table = SteppedTimers().has(put_off(5))
+    table = SteppedTimers().has(delayed(5))
     table.follow()
     table.later(6)
     assert not table.compare()
@@ -292,7 +296,7 @@ def test_a_fired_timer_is_not_missing() -> None:
 
 
 def test_a_timer_fired_by_the_servers_clock_is_not_missing() -> None:
-    table = SteppedTimers().has(put_off(5))
+    table = SteppedTimers().has(delayed(5))
     table.follow()
     table.later(4)
     table.bus.standing.clear()
@@ -301,13 +305,13 @@ def test_a_timer_fired_by_the_servers_clock_is_not_missing() -> None:
 
 def test_timers_changed_during_the_comparison_are_not_compared() -> None:
     table = (
-        SteppedTimers().has(put_off(60), "a").has(put_off(60), "b").has(put_off(4), "c").settled()
+        SteppedTimers().has(delayed(60), "a").has(delayed(60), "b").has(delayed(4), "c").settled()
     )
-    table.has(put_off(9), "flying").later(1)
+    table.has(delayed(9), "flying").later(1)
     flying = table.orders()
     table.timers.begin_comparison()
     seen = dict(table.bus.standing)
-    table.has(put_off(30), "a").has(None, "b").has(put_off(30), "new").later(1)
+    table.has(delayed(30), "a").has(None, "b").has(delayed(30), "new").later(1)
     for order in [*flying, *table.orders()]:
         table.bus.perform(order)
         table.timers.done(order, table.now)
@@ -324,7 +328,7 @@ def test_timers_changed_during_the_comparison_are_not_compared() -> None:
 
 
 def test_a_timer_without_effect_is_set_again_with_growing_delays() -> None:
-    table = SteppedTimers().has(put_off(5))
+    table = SteppedTimers().has(delayed(5))
     table.follow()
     looks = []
     for _ in range(4):
@@ -341,25 +345,25 @@ def test_a_timer_without_effect_is_set_again_with_growing_delays() -> None:
 
 
 def test_a_time_that_had_its_effect_is_not_looked_at_again() -> None:
-    table = SteppedTimers().has(put_off(5))
+    table = SteppedTimers().has(delayed(5))
     table.follow()
-    table.later(5).has(calm())
+    table.later(5).has(idle())
     assert table.timers.next_overdue_at() is None
     assert table.later(60).timers.take_overdue(table.now) == []
 
 
 def test_a_longer_wait_is_awaited_to_its_own_end() -> None:
-    table = SteppedTimers().has(put_off(3))
+    table = SteppedTimers().has(delayed(3))
     table.follow()
-    table.has(put_off(600)).settled()
+    table.has(delayed(600)).settled()
     assert table.timers.next_overdue_at() == seconds(605)
 
 
 def test_cancelled_timers_do_not_use_memory() -> None:
     table = SteppedTimers()
     for number in range(5000):
-        table.has(put_off(3600 + number)).later(1).follow()
-        table.has(calm())
+        table.has(delayed(3600 + number)).later(1).follow()
+        table.has(idle())
     assert len(table.timers._overdue._heap) < 2000
 
 
