@@ -96,3 +96,21 @@ def test_a_workload_that_is_written_by_hand_counts_for_every_core() -> None:
     system.now += timedelta(seconds=5)
     system.set_timers()
     assert (cell.usage, len(system.schedules)) == (1000, 1)
+
+
+def test_a_fact_after_a_written_workload_is_new_to_the_workload() -> None:
+    written = admitted().stored_workload("ns", "w")
+    system = LocalSystem(NOON)
+    system.write("ns", "w", written)
+    system.hear(facts.Finished(**ME))
+    assert phase_of(system) == "Finished"
+
+
+def test_a_restarted_scheduler_reads_the_whole_bucket() -> None:
+    system = admitted()
+    before = system.scheduler
+    system.restart_scheduler()
+    assert system.scheduler is not before
+    cell = system.scheduler.catalog.tree.queues["cq"].cell(("default", "cpu"))
+    assert cell.usage == 1000
+    assert system.scheduler.owned() == before.owned()

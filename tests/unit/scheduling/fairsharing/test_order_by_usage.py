@@ -11,6 +11,7 @@ import pytest
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.workload import ReclaimablePod
 from admittance.events.facts import Preempted
+from admittance.events.reader import BucketEntry
 from admittance.events.requests import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
 from admittance.replay.decision import DecisionReplay, turns_of, usages_of
@@ -490,6 +491,16 @@ def copied(scheduler: SteppedScheduler, *, records: bool = True) -> SteppedSched
     for one in scheduler.stored.values():
         other.write("ns", one.metadata.name, one)
     return other
+
+
+def test_a_restarted_scheduler_reads_the_stored_usage() -> None:
+    scheduler = a_scheduler()
+    record = ConsumedUsage(consumed_resources={"cpu": "8"}, last_update=scheduler.now)
+    entry = BucketEntry("_usage.ns.a", msgspec.json.encode(record), scheduler.revision + 1)
+    scheduler.load([entry])
+    before = consumed(scheduler, "a")
+    scheduler.restart_scheduler()
+    assert consumed(scheduler, "a") == before == {"cpu": "8"}
 
 
 def test_a_successor_computes_the_same_usage() -> None:
