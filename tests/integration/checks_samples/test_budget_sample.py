@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ SERVERS = (
     ]
 )
 FOLDER = SAMPLES / "budget"
-NAMESPACES = ("default", "research", "turning", "crashing")
+NAMESPACES = ("default", "research", "crashing")
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -115,29 +115,6 @@ async def test_a_namespace_over_its_budget_is_delayed_until_the_next_week(
             assert "Running" in await admit("-n", "research", "get", "workload", "c")
             await start(admit, "e", "research")
             await admit.wait("e", "Running", "research")
-
-
-async def test_a_held_job_starts_in_the_next_week(meter: Meters, tmp_path: Path) -> None:
-    await meter.shows("turning", 0)
-    await meter.spend("turning", 150)
-    async with embedded() as system:
-        admit = Admit(system)
-        login = await admit.add("check", "budget", "--controller", "example.com/budget")
-        await admit("apply", "-f", "-", text=manifests(meter, "turning"))
-        async with check(tmp_path, login):
-            # The turn is chosen once the check runs, so that a slow start does not pass it.
-            turn = clock.now().replace(microsecond=0) + timedelta(seconds=10)
-            week = {"resetWeekday": turn.strftime("%A"), "resetTime": turn.strftime("%H:%M:%S")}
-            await admit("apply", "-f", "-", text=manifests(meter, "turning", **week))
-            await start(admit, "a", "turning")
-            await admit.wait("a", "Running", "turning")
-            # It was told when it came, and started no sooner.
-            story = await admit("-n", "turning", "events", "--workload", "a")
-            assert f"next week begins {turn:%Y-%m-%dT%H:%M:%SZ}" in story
-            status = (await admit.workload("a", "turning"))["status"]
-            [admitted] = [one for one in status["conditions"] if one["type"] == "Admitted"]
-            assert datetime.fromisoformat(admitted["lastTransitionTime"]) >= turn
-            assert status["admissionChecks"][0]["state"] == "Ready"
 
 
 async def test_a_restarted_check_stops_jobs_that_it_admitted_before(
