@@ -157,5 +157,5 @@ class Bench(Core):
 
     def apply_all(self, workloads: Sequence[StoredWorkload]) -> None:
         """Applies all workloads to the scheduler state."""
-        for one in workloads:
-            self.apply(one)
+        for workload in workloads:
+            self.apply(workload)

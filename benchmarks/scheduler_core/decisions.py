@@ -28,7 +28,7 @@ def decision_microseconds(queues: int, count: int) -> tuple[float, float]:
     """Microseconds for a decision if all heads fit: of the cycles alone, and with the changes that
     the decisions cause in the state."""
     bench = Bench(queues)
-    made = {one.metadata.name: one for one in bench.workloads(count)}
+    made = {workload.metadata.name: workload for workload in bench.workloads(count)}
     bench.apply_all(list(made.values()))
     cycling = echoing = 0.0
     decided = 0
@@ -55,7 +55,7 @@ def admission_microseconds(pending: int, *, rounds: int = 3_000) -> float:
     workload finishes, the next is admitted, and the state contains that. The median of all rounds
     after the first quarter."""
     bench = Bench(30, nominal="60", config=Config(preemption=False))
-    made = {one.metadata.name: one for one in bench.workloads(pending)}
+    made = {workload.metadata.name: workload for workload in bench.workloads(pending)}
     bench.apply_all(list(made.values()))
     gc.collect()
     gc.freeze()
@@ -81,8 +81,8 @@ def admission_microseconds(pending: int, *, rounds: int = 3_000) -> float:
         now += timedelta(milliseconds=1)
         while True:
             before = clock()
-            for one in events:
-                bench.apply(one, now)
+            for event in events:
+                bench.apply(event, now)
             decided = bench.core.cycle(now=now) if bench.core.has_work() else []
             spent += clock() - before
             admitted += len(decided)

@@ -85,19 +85,19 @@ class VirtualRun(Core):
             self.put("ClusterQueue", queue.name, spec)
             self.put("LocalQueue", queue.name, {"clusterQueue": queue.name}, queue.namespace)
         self.own_all()
-        for n, one in enumerate(planned.workloads):
-            at = 0.0 if at_once else one.at
+        for n, workload in enumerate(planned.workloads):
+            at = 0.0 if at_once else workload.at
             stored = a_workload(
                 n,
-                planned.queues[one.queue].name,
-                render("cpu", one.request),
-                one.priority,
-                namespace=planned.queues[one.queue].namespace,
+                planned.queues[workload.queue].name,
+                render("cpu", workload.request),
+                workload.priority,
+                namespace=planned.queues[workload.queue].namespace,
                 created=START + timedelta(seconds=at),
                 memory="",
             )
             name = stored.metadata.name
-            self.planned[name] = one
+            self.planned[name] = workload
             self.at(at, partial(self.write, stored))
 
     def run(self) -> CoreTimes:

@@ -152,7 +152,7 @@ def test_three_cycles_give_the_counts_one_two_and_none() -> None:
     assert (cores.phase("w"), cores.counts("w")) == ("Admitted", {"c1": 0})
     assert cores.stored("w").status.requeue_state is None
     assert cores.stored("w").status.check_retry_counts == {}
-    assert [one.retry_count for one in cores.requests("c1")] == [0, 1, 2]
+    assert [request.retry_count for request in cores.requests("c1")] == [0, 1, 2]
 
 
 @scenario("L5")
@@ -258,7 +258,7 @@ def test_a_reactivated_workload_has_no_delays_and_counts() -> None:
     assert cores.stored("w").status.requeue_state is None
     assert cores.states("w") == {"c1": "Pending", "c2": "Pending"}
     assert cores.counts("w") == {"c1": 0, "c2": 0}
-    assert all(one.requeue_after_seconds is None for one in cores.rows("w").values())
+    assert all(row.requeue_after_seconds is None for row in cores.rows("w").values())
     cores.advance(10)
     cores.publish(facts.Activated, "w")
     cores.go()
@@ -349,7 +349,7 @@ def test_a_verdict_of_a_slow_check_counts_after_retries_of_a_fast_one(
     cores.advance(119.9)
     assert cores.phase("w") == "Backoff"
     assert (
-        len([one for one in cores.check_facts[asked:] if isinstance(one, facts.CheckRequested)])
+        len([fact for fact in cores.check_facts[asked:] if isinstance(fact, facts.CheckRequested)])
         == 0
     )
     cores.advance(0.1)

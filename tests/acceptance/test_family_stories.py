@@ -80,7 +80,9 @@ def test_it_starts_where_it_can_and_moves_up_place_by_place(begin: Begin) -> Non
     cores.at(300)
     cores.done("j")
     assert cores.phase("j") == "Finished"
-    assert [cores.phase(one.metadata.name) for one in cores.variants().values()] == ["Finished"] * 3
+    assert [cores.phase(variant.metadata.name) for variant in cores.variants().values()] == [
+        "Finished"
+    ] * 3
     assert cores.used() == "0/0/0"
     assert cores.lived() == [
         ("started", 0), ("stopped", 100), ("started", 100), ("stopped", 200), ("started", 200),

@@ -72,12 +72,12 @@ def submit(cores: TimedCores, name: str, *pods: Mapping[str, str]) -> None:
             "template": {
                 "spec": {
                     "containers": [
-                        {"name": "c", "command": ["true"], "resources": {"requests": dict(one)}}
+                        {"name": "c", "command": ["true"], "resources": {"requests": dict(pod)}}
                     ]
                 }
             },
         }
-        for number, one in enumerate(pods)
+        for number, pod in enumerate(pods)
     ]
     manifest = {
         "apiVersion": VERSION,
@@ -152,8 +152,8 @@ def test_each_flavor_has_its_own_check() -> None:
     cores.go()
     assert (cores.flavor("first"), cores.states("first")) == ("f", {"x": "Pending"})
     assert (cores.flavor("second"), cores.states("second")) == ("g", {"y": "Pending"})
-    assert [one.name for one in cores.requests("x")] == ["first"]
-    assert [one.name for one in cores.requests("y")] == ["second"]
+    assert [request.name for request in cores.requests("x")] == ["first"]
+    assert [request.name for request in cores.requests("y")] == ["second"]
     cores.judge("first", "x", "Ready")
     assert cores.phases("first", "second") == ["Admitted", "QuotaReserved"]
 

@@ -518,9 +518,9 @@ def test_pod_sets_are_merged_in_a_request_by_the_policy(
     cores = cores_with_capacity(**more)
     cores.work("w", pod_sets)
     (asked,) = cores.wanted
-    assert [(one.count, one.names) for one in asked.pod_sets] == wanted
+    assert [(pod_set.count, pod_set.names) for pod_set in asked.pod_sets] == wanted
     cores.provisioned()
-    assert [one["name"] for one in cores.rows("w")[CHECK].pod_set_updates] == ["a", "b"]
+    assert [update["name"] for update in cores.rows("w")[CHECK].pod_set_updates] == ["a", "b"]
     assert cores.phase("w") == "Admitted"
 
 

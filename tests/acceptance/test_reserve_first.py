@@ -37,7 +37,7 @@ def a_town(checks: dict[str, dict[str, Any]], *, nominal: str = "4", low: int = 
 def planned(cores: TimedCores) -> set[str]:
     """The workloads that ``j`` plans to preempt, or waits for."""
     pending = cores.stored("j").status.pending_preemption
-    return {one.name for one in pending.victims} if pending is not None else set()
+    return {victim.name for victim in pending.victims} if pending is not None else set()
 
 
 @scenario("A9")

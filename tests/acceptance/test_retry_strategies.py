@@ -226,6 +226,6 @@ def test_a_check_can_compute_its_delay_from_the_retry_count() -> None:
         assert cores.phase("w") == "QuotaReserved"
         waits.append(cores.seconds() - before)
     assert waits == [30, 60, 120, 240]
-    assert [one.retry_count for one in cores.requests("c1", "w")] == [0, 1, 2, 3, 4]
+    assert [request.retry_count for request in cores.requests("c1", "w")] == [0, 1, 2, 3, 4]
     cores.judge("w", "c1", "Ready")
     assert cores.counts("w") == {"c1": 0}

@@ -51,9 +51,9 @@ def test_a_workload_that_fits_is_reserved_and_waits_for_all_its_checks() -> None
 @scenario("A1")
 def test_there_is_no_revision_with_a_reservation_and_without_the_rows() -> None:
     cores = a_reserved(*BOTH)
-    for one in revisions_of(cores, "w"):
-        if one.status.admission is not None:
-            assert {row.name for row in one.status.admission_checks} == set(BOTH)
+    for revision in revisions_of(cores, "w"):
+        if revision.status.admission is not None:
+            assert {row.name for row in revision.status.admission_checks} == set(BOTH)
 
 
 @scenario("A2")
@@ -136,7 +136,7 @@ def test_a_flavor_that_holds_no_longer_at_the_recheck_is_left_for_another(
     cores.go()
     assert (cores.phase("w"), cores.flavor("w")) == ("QuotaReserved", "g")
     assert cores.states("w") == {"c1": "Pending"}
-    backs = [one for one in revisions_of(cores, "w") if one.status.admission is None]
+    backs = [revision for revision in revisions_of(cores, "w") if revision.status.admission is None]
     assert cores.starts("w") == 0
     assert backs[-1].status.admission_cycle == 1
     assert cores.reason("w", "Requeued") == f"True: {reason}"
@@ -225,9 +225,9 @@ def test_without_checks_it_is_admitted_in_the_write_that_reserves() -> None:
     cores.go()
     assert cores.phase("w") == "Admitted"
     assert cores.reason("w", "QuotaReserved") == "True: QuotaReserved"
-    for one in revisions_of(cores, "w"):
-        reserved = one.status.admission is not None
-        assert reserved == any(c.type == "Admitted" for c in one.status.conditions)
+    for revision in revisions_of(cores, "w"):
+        reserved = revision.status.admission is not None
+        assert reserved == any(c.type == "Admitted" for c in revision.status.conditions)
     assert cores.starts("w") == 1
 
 
@@ -383,9 +383,11 @@ def test_all_checks_of_a_thousand_workloads_are_requested_at_once() -> None:
         cores.submit(f"w-{number}", "cq", "1")
     cores.go()
     for check in BOTH:
-        asked = [one.name for one in cores.requests(check)]
+        asked = [request.name for request in cores.requests(check)]
         assert len(asked) == len(set(asked)) == 1000
-    first, second = ({one.name: one.revision for one in cores.requests(check)} for check in BOTH)
+    first, second = (
+        {request.name: request.revision for request in cores.requests(check)} for check in BOTH
+    )
     assert first == second, "both are asked by the write that reserves"
     # No order: of every second one the other check answers first.
     for number in range(1000):

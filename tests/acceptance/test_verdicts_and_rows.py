@@ -342,21 +342,21 @@ class Budget:
 
     def look(self) -> None:
         """Answers all open requests, and gives new verdicts to the workloads that passed before."""
-        for one in self.cores.check_facts[self.heard :]:
-            if isinstance(one, facts.CheckRequested) and one.check == "budget":
-                self.jobs[one.name] = one
+        for fact in self.cores.check_facts[self.heard :]:
+            if isinstance(fact, facts.CheckRequested) and fact.check == "budget":
+                self.jobs[fact.name] = fact
         self.heard = len(self.cores.check_facts)
-        for one in list(self.jobs.values()):
-            rules = msgspec.json.decode(one.parameters)
-            over = self.spent.get(one.namespace, 0) >= rules["weekly"]
-            self.cores.namespace = one.namespace
+        for job in list(self.jobs.values()):
+            rules = msgspec.json.decode(job.parameters)
+            over = self.spent.get(job.namespace, 0) >= rules["weekly"]
+            self.cores.namespace = job.namespace
             if over:
-                del self.jobs[one.name]
+                del self.jobs[job.name]
                 monday = self.cores.now + timedelta(days=3)
                 said = f"the week's budget is spent, next try {monday.isoformat()}"
-                self.cores.answer(one.name, "budget", "Retry", after=3 * 86_400, message=said)
+                self.cores.answer(job.name, "budget", "Retry", after=3 * 86_400, message=said)
             else:
-                self.cores.answer(one.name, "budget", "Ready", message="within budget")
+                self.cores.answer(job.name, "budget", "Ready", message="within budget")
         self.cores.namespace = "ns"
         self.cores.go()
 
@@ -440,10 +440,13 @@ def test_check_states_are_shown_as_conditions_named_like_their_checks() -> None:
     cores.judge("w", "retry", "Retry", after=60, message="later")
     rows = msgspec.to_builtins(cores.stored("w").status.admission_checks)
     # A rejection clears the rows in the same write, so its row is one as a check asks for it.
-    for one in rows:
-        if one["name"] == "rejected":
-            one["state"] = "Rejected"
-    found = {one["type"]: (one["status"], one["reason"]) for one in check_conditions(rows)}
+    for row in rows:
+        if row["name"] == "rejected":
+            row["state"] = "Rejected"
+    found = {
+        check_condition["type"]: (check_condition["status"], check_condition["reason"])
+        for check_condition in check_conditions(rows)
+    }
     assert found == {
         "pending": ("Unknown", "Pending"),
         "ready": ("True", "Ready"),
@@ -451,6 +454,9 @@ def test_check_states_are_shown_as_conditions_named_like_their_checks() -> None:
         "required": ("Unknown", "PreemptionRequired"),
         "retry": ("False", "Retry"),
     }
-    messages = {one["type"]: one.get("message", "") for one in check_conditions(rows)}
+    messages = {
+        check_condition["type"]: check_condition.get("message", "")
+        for check_condition in check_conditions(rows)
+    }
     assert messages["retry"] == "later"
     assert messages["required"] == "needs room"

@@ -116,8 +116,8 @@ def seen(workload: StoredWorkload) -> dict[str, Any]:
         "active": head(workload).active,
         "admission": workload.status.admission is not None,
         "open": any(
-            one.name == FAMILY_GATE and one.position == "Open"
-            for one in workload.status.preemption_gates
+            gate.name == FAMILY_GATE and gate.position == "Open"
+            for gate in workload.status.preemption_gates
         ),
     }
     for kind in SEEN:
@@ -252,7 +252,7 @@ def as_family(given: Mapping[str, Any]) -> list[StoredWorkload]:
     parent = as_parent({**raws[0], "metadata": metadata, "status": {}})
     offered = _offered(given)
     variants = [as_variant(raw, parent, offered) for raw in raws]
-    admitted = next(one for one in variants if is_true(one, Type.ADMITTED))
+    admitted = next(variant for variant in variants if is_true(variant, Type.ADMITTED))
     assert parent is not None
     parent = _with(_runs_on(parent, admitted), Type.QUOTA_RESERVED, Type.ADMITTED)
     return [parent, *variants]
@@ -261,7 +261,7 @@ def as_family(given: Mapping[str, Any]) -> list[StoredWorkload]:
 def admitted_on(admission: Admission | None) -> list[str]:
     """Its flavors."""
     places = admission.pod_set_assignments if admission is not None else ()
-    return [flavor for one in places for flavor in one.flavors.values()]
+    return [flavor for place in places for flavor in place.flavors.values()]
 
 
 def as_variant(
@@ -273,7 +273,7 @@ def as_variant(
     meta = workload.metadata
     uid = parent.metadata.uid if parent is not None else ""
     owners = tuple(
-        msgspec.structs.replace(one, uid=one.uid or uid) for one in meta.owner_references
+        msgspec.structs.replace(owner, uid=owner.uid or uid) for owner in meta.owner_references
     )
     meta = msgspec.structs.replace(
         meta,
@@ -304,15 +304,15 @@ def _wound_back(
     """The family as it was just before, and what happened then."""
     me: dict[str, Any] = {"namespace": parent.metadata.namespace, "name": _name(parent)}
     parent, variants = _gates(parent, variants)
-    admitted = next((one for one in variants if is_true(one, Type.ADMITTED)), None)
+    admitted = next((variant for variant in variants if is_true(variant, Type.ADMITTED)), None)
     evicted = admitted is not None and is_true(admitted, Type.EVICTED)
     if is_true(parent, Type.FINISHED):
         return _less(parent, Type.FINISHED), variants, [facts.Finished(**me)]
-    if not head(parent).active and any(head(one).active for one in variants):
+    if not head(parent).active and any(head(variant).active for variant in variants):
         return with_spec(parent, active=True), variants, [facts.Deactivated(**me)]
     if admitted is None:
         return parent, variants, []
-    others = [one for one in variants if one is not admitted]
+    others = [variant for variant in variants if variant is not admitted]
     if is_true(parent, Type.ADMITTED):
         parent = _runs_on(parent, admitted)
         if evicted:
@@ -341,9 +341,9 @@ def _gates(
 ) -> tuple[StoredWorkload, list[StoredWorkload]]:
     """The parent records which gate was opened last."""
     opened = [
-        (gate.last_transition_time, _name(one))
-        for one in variants
-        for gate in one.status.preemption_gates
+        (gate.last_transition_time, _name(variant))
+        for variant in variants
+        for gate in variant.status.preemption_gates
         if gate.position == "Open" and gate.last_transition_time is not None
     ]
     if not opened:

@@ -57,17 +57,17 @@ def check_reclaimable(
     pods: Sequence[ReclaimablePod], pod_sets: Sequence[PodSet], field: str
 ) -> list[Problem]:
     """Reclaimable pods belong to a pod set and are no more than it has."""
-    sizes = {one.name: one.count for one in pod_sets}
-    found: list[Problem] = []
+    sizes = {pod_set.name: pod_set.count for pod_set in pod_sets}
+    problems: list[Problem] = []
     for pod in pods:
         path = f"{field}[{pod.name}]"
         if pod.name not in sizes:
             message = f"{shown(pod.name)} is not one of the pod sets {', '.join(sizes)}"
-            found.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
+            problems.append(Problem(f"{path}.name", message, NOT_SUPPORTED))
         elif pod.count > sizes[pod.name]:
             message = f"must not exceed the {sizes[pod.name]} pods of the set"
-            found.append(Problem(f"{path}.count", message))
-    return found
+            problems.append(Problem(f"{path}.count", message))
+    return problems
 
 
 def check_reclaimable_update(
@@ -75,44 +75,44 @@ def check_reclaimable_update(
 ) -> list[Problem]:
     """While quota is reserved, reclaimable pods only become more."""
     counts: Mapping[str, int] = {one.name: one.count for one in new}
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for pod in old:
         path = f"{field}[{pod.name}]"
         if pod.name not in counts:
-            found.append(Problem(path, "may not be removed", REQUIRED))
+            problems.append(Problem(path, "may not be removed", REQUIRED))
         elif counts[pod.name] < pod.count:
-            found.append(Problem(f"{path}.count", f"may not become less than {pod.count}"))
-    return found
+            problems.append(Problem(f"{path}.count", f"may not become less than {pod.count}"))
+    return problems
 
 
 def check_status(workload: Workload, old: Workload | None = None) -> list[Problem]:
     """The problems of a status; ``old``: the workload before the change."""
     status = status_of(workload)
     was = status_of(old) if old is not None else Status()
-    found: list[Problem] = []
+    problems: list[Problem] = []
     reserved = status.is_true("QuotaReserved")
     if reserved and status.admission is None:
         # One that was like this already may pass, or it could never be repaired or removed.
         if not (was.is_true("QuotaReserved") and was.admission is None):
             message = "must be set while quota is reserved"
-            found.append(Problem("status.admission", message, REQUIRED))
+            problems.append(Problem("status.admission", message, REQUIRED))
     elif reserved and status.admission is not None:
-        found += _admission(status.admission, workload)
+        problems += _admission(status.admission, workload)
     pod_sets = workload.spec.pod_sets
     field = "status.reclaimablePods"
-    found += check_reclaimable(status.reclaimable_pods, pod_sets, field)
-    names = [one.name for one in pod_sets]
+    problems += check_reclaimable(status.reclaimable_pods, pod_sets, field)
+    names = [pod_set.name for pod_set in pod_sets]
     for i, row in enumerate(status.admission_checks):
         path = f"status.admissionChecks[{i}].podSetUpdates"
-        found += check_updates(row.pod_set_updates, names, path)
+        problems += check_updates(row.pod_set_updates, names, path)
     if old is None:
-        return found
+        return problems
     if reserved and was.is_true("QuotaReserved"):
-        found += check_reclaimable_update(was.reclaimable_pods, status.reclaimable_pods, field)
+        problems += check_reclaimable_update(was.reclaimable_pods, status.reclaimable_pods, field)
     if None not in (was.admission, status.admission) and was.admission != status.admission:
         message = "is set and cleared as a whole, never changed"
-        found.append(Problem("status.admission", message))
-    return found + _updates_kept(was, status)
+        problems.append(Problem("status.admission", message))
+    return problems + _updates_kept(was, status)
 
 
 def _updates_kept(was: Status, status: Status) -> list[Problem]:
@@ -129,22 +129,22 @@ def _updates_kept(was: Status, status: Status) -> list[Problem]:
 
 
 def _admission(admission: AdmissionRow, workload: Workload) -> list[Problem]:
-    names = {one.name for one in workload.spec.pod_sets}
-    found: list[Problem] = []
-    for i, one in enumerate(admission.pod_set_assignments):
+    names = {pod_set.name for pod_set in workload.spec.pod_sets}
+    problems: list[Problem] = []
+    for i, assignment in enumerate(admission.pod_set_assignments):
         path = f"status.admission.podSetAssignments[{i}]"
-        if one.name not in names:
-            message = f"{shown(one.name)} is not one of the pod sets"
-            found.append(Problem(f"{path}.name", message, NOT_FOUND))
-        if one.count <= 0:
+        if assignment.name not in names:
+            message = f"{shown(assignment.name)} is not one of the pod sets"
+            problems.append(Problem(f"{path}.name", message, NOT_FOUND))
+        if assignment.count <= 0:
             continue
-        for resource, usage in one.resource_usage.items():
+        for resource, usage in assignment.resource_usage.items():
             try:
-                rest = amount(resource, usage) % one.count
+                rest = amount(resource, usage) % assignment.count
             except BadQuantity as error:
-                found.append(Problem(f"{path}.resourceUsage[{resource}]", str(error)))
+                problems.append(Problem(f"{path}.resourceUsage[{resource}]", str(error)))
                 continue
             if rest:
-                message = f"{usage} is not a multiple of the count {one.count}"
-                found.append(Problem(f"{path}.resourceUsage[{resource}]", message))
-    return found
+                message = f"{usage} is not a multiple of the count {assignment.count}"
+                problems.append(Problem(f"{path}.resourceUsage[{resource}]", message))
+    return problems

@@ -85,8 +85,8 @@ class Given:
 
     def use(self, queue: str, amounts: list[Mapping[str, Any]]) -> None:
         """Usage without workloads behind it."""
-        for one in amounts:
-            self.cell(queue, one["flavor"], one["resource"]).charge(one["value"])
+        for amount in amounts:
+            self.cell(queue, amount["flavor"], amount["resource"]).charge(amount["value"])
 
     def usage(self) -> dict[tuple[str, str, str], int]:
         """All that is charged, cohorts included."""

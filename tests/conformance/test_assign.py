@@ -192,9 +192,9 @@ def test_the_reason_of_a_flavor_is_that_of_kueue(case: dict[str, Any]) -> None:
     for flavor, reason in want["flavorAttempts"].items():
         reasons = {
             obstacle.reason
-            for one in verdicts
-            if one.option.flavor == flavor
-            for obstacle in one.obstacles
+            for verdict in verdicts
+            if verdict.option.flavor == flavor
+            for obstacle in verdict.obstacles
         }
         assert reason in reasons if reason else not reasons, flavor
 

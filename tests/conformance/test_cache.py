@@ -52,9 +52,9 @@ def test_available_and_potential_are_as_kueue_has_them(case: dict[str, Any]) -> 
             cell.charge(one["value"])
     for what, number in (("available", available), ("potentiallyAvailable", potential)):
         for queue, amounts in case["want"][what].items():
-            for one in amounts:
-                cell = catalog.tree.queues[queue].cell((one["flavor"], one["resource"]))
-                assert max(0, number(cell)) == one.get("value", 0), f"{what} of {queue}, {cell.fr}"
+            for row in amounts:
+                cell = catalog.tree.queues[queue].cell((row["flavor"], row["resource"]))
+                assert max(0, number(cell)) == row.get("value", 0), f"{what} of {queue}, {cell.fr}"
 
 
 @needs_data

@@ -17,7 +17,7 @@ OUT = RECONCILE | UNPLAYED
 
 @needs_data
 @pytest.mark.scenario("F1", "F2", "F3", "F7", "F8", "F9", "L10", "L11")
-@pytest.mark.parametrize("case", [one for table in CALLS for one in cases(table, OUT)])
+@pytest.mark.parametrize("case", [case for table in CALLS for case in cases(table, OUT)])
 def test_a_reconcile_call_has_the_result_of_kueue(case: dict[str, Any]) -> None:
     played = Reconciled(case)
     assert played.ours() == played.theirs()
@@ -25,7 +25,7 @@ def test_a_reconcile_call_has_the_result_of_kueue(case: dict[str, Any]) -> None:
 
 @needs_data
 @pytest.mark.parametrize(
-    "case", [one for table in CALLS for one in cases(table) if one.id in RECONCILE]
+    "case", [case for table in CALLS for case in cases(table) if case.id in RECONCILE]
 )
 def test_listed_differences_do_differ(case: dict[str, Any]) -> None:
     played = Reconciled(case)

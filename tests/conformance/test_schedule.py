@@ -100,9 +100,9 @@ def told_to_go(case: dict[str, Any]) -> list[tuple[str, str]]:
 
     def rules(workloads: list[dict[str, Any]]) -> dict[str, str]:
         return {
-            f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}": condition["reason"]
-            for one in workloads
-            for condition in one.get("status", {}).get("conditions", ())
+            f"{raw['metadata'].get('namespace', '')}/{raw['metadata']['name']}": condition["reason"]
+            for raw in workloads
+            for condition in raw.get("status", {}).get("conditions", ())
             if condition["type"] == "Preempted" and condition["status"] == "True"
         }
 

@@ -26,7 +26,9 @@ def services(files: tuple[str, ...]) -> dict[str, dict[str, Any]]:
 
 
 def profiles(files: tuple[str, ...]) -> list[str]:
-    return sorted({profile for one in services(files).values() for profile in one["profiles"]})
+    return sorted(
+        {profile for service in services(files).values() for profile in service["profiles"]}
+    )
 
 
 def config(files: tuple[str, ...], *profiles: str) -> subprocess.CompletedProcess[str]:

@@ -190,7 +190,7 @@ async def test_a_job_waits_for_room_and_one_that_no_machine_holds_is_rejected(
     async def waits() -> bool:
         found = await workload(testbed.bus, "b")
         rows = found.status.admission_checks if found is not None else ()
-        return any("are needed" in one.message for one in rows)
+        return any("are needed" in row.message for row in rows)
 
     await eventually(waits)
     await testbed.begin("c", pods=1, cpu="4000", limit=9)
@@ -207,7 +207,7 @@ async def test_workers_that_end_at_once_fail_with_their_last_output(testbed: Doc
     await testbed.until_phase(Phase.REJECTED)
 
     await testbed.until_workers(0)
-    assert any("no licence" in one.log for one in testbed.cluster.processes)
+    assert any("no licence" in process.log for process in testbed.cluster.processes)
 
 
 async def test_orphaned_workers_are_removed_and_foreign_containers_stay(

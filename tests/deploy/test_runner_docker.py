@@ -104,7 +104,7 @@ async def test_a_container_runs_as_the_unix_user_of_the_rules_and_of_allowed_ima
         await testbed.admit("train", "", containers=a_container(image, script))
         assert (await testbed.wait_for_fact("finished", "train", 60.0)).succeeded
         (output,) = (testbed.tmp / "a/runner/runs").glob("*/out/*.log")
-        status = dict(one.split(" ", 1) for one in output.read_text().splitlines() if " " in one)
+        status = dict(line.split(" ", 1) for line in output.read_text().splitlines() if " " in line)
         assert 5000 <= int(status["Uid:"]) <= 6000
         assert status["Uid:"] == status["Gid:"]
         await testbed.admit("other", "", containers=a_container("busybox:stable", script))

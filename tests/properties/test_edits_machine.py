@@ -55,10 +55,10 @@ edits = st.one_of(
     st.tuples(
         st.just("delete"),
         st.sampled_from(
-            [("ClusterQueue", one, "") for one in QUEUES]
-            + [("LocalQueue", one, NS) for one in QUEUES]
-            + [("Cohort", one, "") for one in COHORTS]
-            + [("ResourceFlavor", one, "") for one in FLAVORS]
+            [("ClusterQueue", queue, "") for queue in QUEUES]
+            + [("LocalQueue", queue, NS) for queue in QUEUES]
+            + [("Cohort", cohort, "") for cohort in COHORTS]
+            + [("ResourceFlavor", flavor, "") for flavor in FLAVORS]
             + [("AdmissionCheck", "c", "")]
         ),
     ),

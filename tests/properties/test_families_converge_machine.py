@@ -292,7 +292,7 @@ class FamiliesMachine(RuleBasedStateMachine):
 
     def _is_open(self, variant: StoredWorkload) -> bool:
         gates = variant.status.preemption_gates
-        return any((one.name, one.position) == (FAMILY_GATE, "Open") for one in gates)
+        return any((gate.name, gate.position) == (FAMILY_GATE, "Open") for gate in gates)
 
     def _has_room(self, name: str, tag: str) -> bool:
         return f"{name}-variant-{tag}" not in self.table.stored

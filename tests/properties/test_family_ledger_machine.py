@@ -138,7 +138,11 @@ class Ledger(RuleBasedStateMachine):
     def is_gone(self, name: str, finishes: bool) -> None:
         if name not in self.scheduler.stored:
             return
-        of = [one for one in VARIANTS if one in self.scheduler.stored and one.split("-")[0] == name]
+        of = [
+            variant
+            for variant in VARIANTS
+            if variant in self.scheduler.stored and variant.split("-")[0] == name
+        ]
         for one in (name, *of):
             if finishes:
                 self.scheduler.finish(one)

@@ -225,7 +225,7 @@ class Families(RuleBasedStateMachine):
     @rule(steps=st.lists(step, min_size=1, max_size=4), seconds=st.sampled_from([0, 0, 1, 7, 50]))
     def facts_come(self, steps: list[tuple[str, str, str, int]], seconds: int) -> None:
         self.house.later(seconds)
-        found = [fact for one in steps for fact in self.facts_of(*one)]
+        found = [fact for step in steps for fact in self.facts_of(*step)]
         if found:
             self.house.happens(*found)
 
@@ -236,7 +236,7 @@ class Families(RuleBasedStateMachine):
     def it_crashes_between_two_writes(
         self, steps: list[tuple[str, str, str, int]], through: list[bool]
     ) -> None:
-        found = [fact for one in steps for fact in self.facts_of(*one)]
+        found = [fact for step in steps for fact in self.facts_of(*step)]
         if found:
             self.house.crashes([self.house.logged_fact(fact) for fact in found], through)
 
@@ -259,9 +259,9 @@ class Families(RuleBasedStateMachine):
     @invariant()
     def no_variant_holds_quota_without_its_parent(self) -> None:
         house = self.house
-        for one in house.workloads():
-            if head(one).role == "variant" and holds_quota(one):
-                name, uid = owner_of(one)
+        for workload in house.workloads():
+            if head(workload).role == "variant" and holds_quota(workload):
+                name, uid = owner_of(workload)
                 assert house.is_there(name) and house.get(name).metadata.uid == uid
 
     def teardown(self) -> None:
@@ -277,7 +277,11 @@ class Families(RuleBasedStateMachine):
             else:
                 raise AssertionError(f"{name} is stuck: {house.get(name)}")
             house.happens(facts.Finished(namespace="ns", name=name))
-            left = [one for one in house.workloads() if one.metadata.name.startswith(name)]
+            left = [
+                workload
+                for workload in house.workloads()
+                if workload.metadata.name.startswith(name)
+            ]
             assert left == []
 
     def goes_on(self, name: str) -> bool:
@@ -294,9 +298,9 @@ class Families(RuleBasedStateMachine):
         if not head(parent).active:
             house.happens(facts.Activated(namespace="ns", name=name))
         house.happens(facts.Released(namespace="ns", name=name))
-        for one in house.variants(name):
-            if one.status.stopped_by:
-                house.happens(facts.Activated(namespace="ns", name=one.metadata.name))
+        for variant in house.variants(name):
+            if variant.status.stopped_by:
+                house.happens(facts.Activated(namespace="ns", name=variant.metadata.name))
         parent = house.get(name)
         if head(parent).role != "parent":
             # It was admitted before its queue had families.

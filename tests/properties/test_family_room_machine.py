@@ -199,7 +199,9 @@ class Room(RuleBasedStateMachine):
                     self._end(name)
                 elif self._awaits_checks(name):
                     self.scheduler.passes(name)
-            if not any(self.scheduler.holds(one) for one in NAMES if one in self.scheduler.stored):
+            if not any(
+                self.scheduler.holds(name) for name in NAMES if name in self.scheduler.stored
+            ):
                 break
         else:
             raise AssertionError("it does not come to an end")
@@ -213,19 +215,19 @@ class Room(RuleBasedStateMachine):
 
     def _cycle(self) -> None:
         admitted = {
-            one: self.scheduler.stored[one].status.admitted_variant
-            for one in FAMILIES
-            if one in self.scheduler.stored
+            family: self.scheduler.stored[family].status.admitted_variant
+            for family in FAMILIES
+            if family in self.scheduler.stored
         }
         self.scheduler.cycle(confirm=False)
-        for one in self.scheduler.decisions:
-            if isinstance(one, Preempted):
-                self._is_fair_game(one.by.partition("/")[2], one.name)
-            elif isinstance(one, Assigned):
-                for giver in one.preempts:
-                    self._is_fair_game(one.name, giver.name)
-        for one in self.scheduler.decisions:
-            self.scheduler.apply(one)
+        for decision in self.scheduler.decisions:
+            if isinstance(decision, Preempted):
+                self._is_fair_game(decision.by.partition("/")[2], decision.name)
+            elif isinstance(decision, Assigned):
+                for giver in decision.preempts:
+                    self._is_fair_game(decision.name, giver.name)
+        for decision in self.scheduler.decisions:
+            self.scheduler.apply(decision)
         for name, before in admitted.items():
             running = [
                 f"{name}-{tag}"
@@ -263,7 +265,7 @@ class Room(RuleBasedStateMachine):
 
     def _awaits_checks(self, name: str) -> bool:
         rows = self.scheduler.stored[name].status.admission_checks
-        return any(one.state != "Ready" for one in rows)
+        return any(row.state != "Ready" for row in rows)
 
     def _plans(self) -> dict[str, list[str]]:
         found = {}
@@ -273,11 +275,11 @@ class Room(RuleBasedStateMachine):
                 continue
             pending = stored.status.pending_preemption
             victims = [
-                one.name
-                for one in (pending.victims if pending is not None else ())
-                if one.name in self.scheduler.stored
-                and self.scheduler.stored[one.name].status.admission is not None
-                and self.scheduler.member(one.name).reserved_at == one.since
+                victim.name
+                for victim in (pending.victims if pending is not None else ())
+                if victim.name in self.scheduler.stored
+                and self.scheduler.stored[victim.name].status.admission is not None
+                and self.scheduler.member(victim.name).reserved_at == victim.since
             ]
             if victims:
                 found[name] = victims

@@ -239,7 +239,9 @@ class SchedulerMachine(RuleBasedStateMachine):
                 for (queue, of), much in _usage(admission).items():
                     if of == flavor:
                         nodes[queue].usage += much
-            roots = [one for one in (*cohorts.values(), *nodes.values()) if one.parent is None]
+            roots = [
+                cohort for cohort in (*cohorts.values(), *nodes.values()) if cohort.parent is None
+            ]
             for root in roots:
                 root.build(is_cohort=root not in nodes.values())
             found[flavor] = nodes, roots

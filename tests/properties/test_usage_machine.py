@@ -76,7 +76,7 @@ def test_reading_usage_does_not_change_it(
         else:
             running -= amount
             moments.append((now, amount, False))
-    for when, change, starts in sorted(moments, key=lambda one: one[0]):
+    for when, change, starts in sorted(moments, key=lambda moment: moment[0]):
         for account in (quiet, watched):
             if change is None:
                 if account is watched:

@@ -210,7 +210,7 @@ class WorkloadMachine(RuleBasedStateMachine):
     def the_next_timer_fires(self) -> None:
         times = due_times(self.tracked.stored, self.tracked.now, self.tracked.around)
         if times:
-            kind, at = min(times.items(), key=lambda one: one[1])
+            kind, at = min(times.items(), key=lambda item: item[1])
             self.tracked.now = max(at, self.tracked.now)
             self.tracked.due(kind)
             assert self.tracked.outcome is FactOutcome.APPLIED, self.tracked.reason

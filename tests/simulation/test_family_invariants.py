@@ -199,7 +199,7 @@ def a_sibling_is_a_victim(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("breach", "message"), [pytest.param(*one, id=one[0].__name__) for one in BREACHES]
+    ("breach", "message"), [pytest.param(*breach, id=breach[0].__name__) for breach in BREACHES]
 )
 def test_a_breach_is_found(breach: Callable[[World], None], message: str) -> None:
     with pytest.raises(Broken, match=message):

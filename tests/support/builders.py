@@ -79,7 +79,7 @@ class Around:
         self.checks = tuple(checks)
         self.stopped = hindrance
         self.limits = limits or Limits()
-        self.rules = {one.name: one for one in rules}
+        self.rules = {rule.name: rule for rule in rules}
         self.flavors: dict[str, FlavorParts] = {}
         self.edited = ""
         self.gone: tuple[str, ...] = ()

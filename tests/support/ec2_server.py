@@ -126,7 +126,11 @@ class Ec2Server:
 
     def alive(self) -> list[dict[str, Any]]:
         """The reservations that cost something."""
-        return [one for one in self.reservations() if one["state"] in ("active", "pending")]
+        return [
+            reservation
+            for reservation in self.reservations()
+            if reservation["state"] in ("active", "pending")
+        ]
 
     def calls(self) -> Counter[str]:
         """How often each action was called."""
@@ -251,7 +255,7 @@ def add_reservations(state: Reservations) -> None:
             if not value:
                 raise EC2ClientError("MissingParameter", f"The request must contain {name}")
         self.ec2_backend.describe_instance_types([wanted["InstanceType"]])
-        zones = {one.name for one in self.ec2_backend.describe_availability_zones()}
+        zones = {zone.name for zone in self.ec2_backend.describe_availability_zones()}
         if wanted["AvailabilityZone"] not in zones:
             raise EC2ClientError("InvalidParameterValue", "Invalid availability zone")
         token, shape = self._get_param("ClientToken"), json.dumps(wanted, default=str)

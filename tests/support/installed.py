@@ -13,7 +13,7 @@ def needed_distributions(requirements: Iterable[str]) -> set[str]:
     """The normalized names of the installed distributions that the requirements name, with all
     that these need."""
     found: set[str] = set()
-    waiting = [Requirement(one) for one in requirements]
+    waiting = [Requirement(requirement) for requirement in requirements]
     while waiting:
         requirement = waiting.pop()
         for extra in ("", *sorted(requirement.extras)):

@@ -55,9 +55,9 @@ class OtlpReceiver:
             request = ExportTraceServiceRequest.FromString(body)
             self.headers.append(headers)
             self.spans += [
-                ReceivedSpan(span, _values(found.resource.attributes), scope.scope.name)
-                for found in request.resource_spans
-                for scope in found.scope_spans
+                ReceivedSpan(span, _values(resource_span.resource.attributes), scope.scope.name)
+                for resource_span in request.resource_spans
+                for scope in resource_span.scope_spans
                 for span in scope.spans
             ]
         return self.status
@@ -92,7 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _values(attributes: Any) -> dict[str, Any]:
-    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in attributes}
+    return {
+        attribute.key: getattr(attribute.value, attribute.value.WhichOneof("value"))
+        for attribute in attributes
+    }
 
 
 @contextmanager

@@ -47,7 +47,7 @@ scrape_configs:
 async def prometheus(folder: Path, scraped: int, *rules: Path) -> AsyncIterator[int]:
     """A Prometheus that scrapes the port, with these files of rules; yields its own port."""
     config, port = folder / "prometheus.yml", a_free_port()
-    config.write_text(CONFIG % (json.dumps([str(one) for one in rules])[1:-1], scraped))
+    config.write_text(CONFIG % (json.dumps([str(rule) for rule in rules])[1:-1], scraped))
     with (folder / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             "prometheus",

@@ -94,10 +94,10 @@ def labels_of_metrics() -> dict[str, set[str]]:
     """The labels of each series that services show, by its name."""
     found = {"up": set(ALWAYS)}
     for definitions in by_service().values():
-        for one in definitions:
-            labels = {*one.labels, *ALWAYS}
-            name = f"{PREFIX}{one.full_name}"
-            if one.kind == "histogram":
+        for definition in definitions:
+            labels = {*definition.labels, *ALWAYS}
+            name = f"{PREFIX}{definition.full_name}"
+            if definition.kind == "histogram":
                 found |= {f"{name}{suffix}": labels | more for suffix, more in _SUFFIXES.items()}
             else:
                 found[name] = labels
@@ -118,7 +118,7 @@ def mistakes(query: str) -> list[str]:
             found.append(f"no service shows {selector.name}")
             continue
         labels |= known
-        wrong = {one.name for one in selector.matchers.matchers} - known
+        wrong = {matcher.name for matcher in selector.matchers.matchers} - known
         found += [f"{selector.name} has no label {one}" for one in sorted(wrong)]
     found += [f"no metric of the query has the label {one}" for one in grouped(expr) - labels]
     return found
@@ -132,27 +132,29 @@ def parsed(query: str) -> promql.Expr:
 def matched(expr: promql.Expr) -> set[str]:
     """The labels that a plain selector keeps: all labels of its metric."""
     return {
-        label for one in _selectors(expr) for label in labels_of_metrics().get(one.name or "", ())
+        label
+        for selector in _selectors(expr)
+        for label in labels_of_metrics().get(selector.name or "", ())
     }
 
 
 def grouped(expr: promql.Expr) -> set[str]:
     """The labels by which the query groups and joins."""
     found: set[str] = set()
-    for one in _parts(expr):
-        modifier = getattr(one, "modifier", None)
-        if isinstance(one, promql.AggregateExpr) and modifier is not None:
+    for part in _parts(expr):
+        modifier = getattr(part, "modifier", None)
+        if isinstance(part, promql.AggregateExpr) and modifier is not None:
             found |= set(modifier.labels)
-        elif isinstance(one, promql.BinaryExpr) and modifier is not None:
+        elif isinstance(part, promql.BinaryExpr) and modifier is not None:
             found |= set(modifier.matching.labels if modifier.matching else ())
             found |= set(modifier.group_labels or ())
     return found
 
 
 def _selectors(expr: promql.Expr) -> Iterator[promql.VectorSelector]:
-    for one in _parts(expr):
-        if isinstance(one, promql.VectorSelector):
-            yield one
+    for part in _parts(expr):
+        if isinstance(part, promql.VectorSelector):
+            yield part
 
 
 def _parts(expr: promql.Expr) -> Iterator[promql.Expr]:

@@ -111,16 +111,16 @@ async def health(bus: Bus, at_least: int = 0) -> list[HealthReply]:
     long they take; else the last one is the one after which none comes for a while."""
     inbox = bus.nc.new_inbox()
     subscription = await bus.nc.subscribe(inbox)
-    found: list[HealthReply] = []
+    replies: list[HealthReply] = []
     await bus.nc.publish("admit.api.health", msgspec.json.encode(Health()), reply=inbox)
     with contextlib.suppress(TimeoutError):
         while True:
-            patience = 0.3 if len(found) >= at_least else LIMIT
+            patience = 0.3 if len(replies) >= at_least else LIMIT
             message = await subscription.next_msg(timeout=patience)
             if message.data:
-                found.append(msgspec.json.decode(message.data, type=HealthReply))
+                replies.append(msgspec.json.decode(message.data, type=HealthReply))
     await subscription.unsubscribe()
-    return found
+    return replies
 
 
 def admission_check(name: str, controller: str = "ctl", **spec: Any) -> dict[str, Any]:

@@ -27,9 +27,9 @@ STATUS = ("active", "inadmissible")
 
 def series(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     return {
-        (one.name, tuple(sorted(one.labels.items()))): one.value
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -103,7 +103,7 @@ async def test_admit_up_is_alive_ready_and_scraped_at_one_port(tmp_path: Path) -
     # test_program_admin_port.py and test_telemetry_live.py show these.
     del pages["check controllers and providers"]
     del pages["telemetry"]
-    documented = {one.full_name for found in pages.values() for one in found}
+    documented = {one.full_name for page in pages.values() for one in page}
     assert shown == {f"admittance_{name}" for name in documented}
     if shutil.which("promtool"):
         assert await asyncio.to_thread(checked, text) == ""

@@ -119,7 +119,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
         assert after == before
         with file.open("rb") as source:
             streams = check("FILE", source).contents.streams
-        (end,) = (one.end for one in streams if one.name == KV_LOG)
+        (end,) = (stream.end for stream in streams if stream.name == KV_LOG)
         # No fact of the restored log names a later revision.
         assert end >= last
         restored = await bucket.get(core, RESTORED)

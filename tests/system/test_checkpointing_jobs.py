@@ -62,9 +62,9 @@ class Up:
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], LIMIT)
         line = self._process.stdout.readline() if ready else ""
-        found = re.fullmatch(r"ready (nats://\S+)\n", line)
-        assert found, f"{line!r}; {(self.folder / 'log').read_text()[-2000:]}"
-        self.url = found.group(1)
+        match = re.fullmatch(r"ready (nats://\S+)\n", line)
+        assert match, f"{line!r}; {(self.folder / 'log').read_text()[-2000:]}"
+        self.url = match.group(1)
 
     def end(self) -> int:
         if self._process is None:

@@ -65,8 +65,8 @@ def test_the_demo_ends_with_all_workloads_finished() -> None:
     ]
     rest = told.stdout
     for step in story:
-        found = re.search(step, rest)
-        assert found is not None, f"{step}\n{told.stdout}"
-        rest = rest[found.end() :]
+        match = re.search(step, rest)
+        assert match is not None, f"{step}\n{told.stdout}"
+        rest = rest[match.end() :]
     assert "1 lost its machines, and ran again on others: burst" in told.stdout
     assert "\033[" not in told.stdout  # no terminal: plain text

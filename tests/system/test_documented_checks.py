@@ -262,7 +262,7 @@ def test_every_field_of_wait_for_pods_ready_has_its_line_and_default() -> None:
         ".requeuingStrategy.backoffLimitCount": RequeuingStrategy().backoff_limit_count,
     }
     fields = set(WaitForPodsReady.__struct_encode_fields__) - {"enable", "requeuingStrategy"}
-    again = {f"requeuingStrategy.{one}" for one in RequeuingStrategy.__struct_encode_fields__}
+    again = {f"requeuingStrategy.{field}" for field in RequeuingStrategy.__struct_encode_fields__}
     assert {name.removeprefix(".") for name in defaults} == fields | again
     for name, default in defaults.items():
         assert told[name] == str(shown.get(default, default)), name
@@ -331,7 +331,7 @@ def test_programs_of_a_page_are_python_and_use_what_there_is(page: Path) -> None
 async def test_the_recommended_pattern_of_the_page_decides_as_documented() -> None:
     from admittance.checks import Ready, Request, Retry
 
-    [code] = [one for one in blocks(FLOW, "python") if "@licenses.check" in one]
+    [code] = [block for block in blocks(FLOW, "python") if "@licenses.check" in block]
     known: dict[str, Any] = {}
     exec(compile(code, str(FLOW), "exec"), known)  # the documentation's own program
     judge = known["licenses"].judge
@@ -343,7 +343,7 @@ async def test_the_recommended_pattern_of_the_page_decides_as_documented() -> No
 
 @pytest.mark.parametrize("count", range(12))
 def test_the_doubling_of_the_page_doubles_up_to_an_hour(count: int) -> None:
-    [code] = [one for one in blocks(FLOW, "python") if "def delay_seconds" in one]
+    [code] = [block for block in blocks(FLOW, "python") if "def delay_seconds" in block]
     known: dict[str, Any] = {}
     exec(compile(code, str(FLOW), "exec"), known)  # the documentation's own program
     base = min(30 * 2**count, 3600)

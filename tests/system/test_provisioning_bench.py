@@ -15,5 +15,5 @@ async def test_the_bench_measures_the_time_to_obtain_and_to_free_capacity() -> N
     assert re.match(r"10 requests in flight .* p50 [\d.]+ ms, p99 [\d.]+ ms", flight)
     assert rest.startswith("the other 5 provisioned at once: all admitted after ")
     assert re.match(r"a workload ends: its booking is gone after p50 \d+ ms", freed)
-    found = re.match(r"3 workloads end .* gone ([\d.]+) s after the ends", killed)
-    assert found is not None
+    match = re.match(r"3 workloads end .* gone ([\d.]+) s after the ends", killed)
+    assert match is not None

@@ -59,8 +59,8 @@ class Machine:
 
         async def listening() -> bool:
             for path in self._folder.glob("*.ports"):
-                if found := re.search(r"nats://[0-9.:]+", path.read_text()):
-                    self.url = found[0]
+                if match := re.search(r"nats://[0-9.:]+", path.read_text()):
+                    self.url = match[0]
             return bool(self.url)
 
         await eventually(listening)

@@ -90,7 +90,7 @@ def eligible(flavor: str, pod_set: PodSet, flavors: Flavors) -> bool:
     tolerations = [*pod_set.tolerations, *spec.get("tolerations", [])]
     for taint in spec.get("nodeTaints", []):
         if taint["effect"] != "PreferNoSchedule" and not any(
-            tolerates(one, taint) for one in tolerations
+            tolerates(toleration, taint) for toleration in tolerations
         ):
             return False
     labels = spec.get("nodeLabels", {})
@@ -232,14 +232,16 @@ def may_preempt_borrowing(node: Node) -> bool:
 def reduced(job: Job, step: int, steps: int) -> list[int]:
     """The counts after so many of the steps from all pods down to the fewest."""
     counts = []
-    for one in job.pod_sets:
-        count = job.count(one)
-        least = count if one.least is None else min(count, one.least)
+    for pod_set in job.pod_sets:
+        count = job.count(pod_set)
+        least = count if pod_set.least is None else min(count, pod_set.least)
         counts.append(count - (count - least) * step // steps)
     return counts
 
 
 def steps_of(job: Job) -> int:
     """How many pods it could do without."""
-    counts = [(job.count(one), one.least) for one in job.pod_sets if one.least is not None]
+    counts = [
+        (job.count(pod_set), pod_set.least) for pod_set in job.pod_sets if pod_set.least is not None
+    ]
     return sum(max(0, count - least) for count, least in counts)

@@ -121,14 +121,14 @@ class Cycle:
 
         def oracle(fr: FR, much: int) -> tuple[str, int]:
             victims = self.search(node, head.job, {fr: much}, {fr})
-            for one in victims:
-                self.tree.remove(one.job)
+            for victim in victims:
+                self.tree.remove(victim.job)
             level, _ = node.borrow_level(fr, much)
-            for one in victims:
-                self.tree.add(one.job)
+            for victim in victims:
+                self.tree.add(victim.job)
             if not victims:
                 return "noCandidates", level
-            own = any(self.tree.holder(one.job) is node for one in victims)
+            own = any(self.tree.holder(victim.job) is node for victim in victims)
             return "preempt" if own else "reclaim", level
 
         made = assign(head.job, counts, node, self.flavors, start, oracle, only)
@@ -146,7 +146,7 @@ class Cycle:
 
     def fits(self, entry: Entry) -> bool:
         """After every evicted workload has stopped, and the victims of this one."""
-        gone = self.claimed | {one.job.name: one.job for one in entry.victims}
+        gone = self.claimed | {victim.job.name: victim.job for victim in entry.victims}
         for job in gone.values():
             self.tree.remove(job)
         enough = entry.node.fits(entry.assignment.usage())
@@ -155,7 +155,7 @@ class Cycle:
         return enough
 
     def overlaps(self, entry: Entry) -> bool:
-        return any(one.job.name in self.claimed for one in entry.victims)
+        return any(victim.job.name in self.claimed for victim in entry.victims)
 
     def process(self, entry: Entry) -> None:
         if self.overlaps(entry):
@@ -175,7 +175,7 @@ class Cycle:
         elif self.overlaps(entry) or not enough:
             entry.status = "skipped"
         else:
-            self.claimed |= {one.job.name: one.job for one in entry.victims}
+            self.claimed |= {victim.job.name: victim.job for victim in entry.victims}
             node.charge(usage)
             if entry.assignment.mode == "Preempt":
                 entry.status, entry.reason = "preempting", "PendingPreemption"

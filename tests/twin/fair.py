@@ -101,14 +101,14 @@ class Targets:
         if not queues and not cohorts:
             self.pruned.add(id(cohort))
             return None
-        shares = {one.name: share(one) for one in queues}
+        shares = {queue.name: share(queue) for queue in queues}
         if cohorts:
-            of_cohorts = [share(one) for one in cohorts]
+            of_cohorts = [share(cohort) for cohort in cohorts]
             highest = max(of_cohorts)
             if not queues or highest >= max(shares.values()):
                 return self.next_of(cohorts[of_cohorts.index(highest)])
         highest = max(shares.values())
-        tied = [one for one in queues if shares[one.name] == highest]
+        tied = [queue for queue in queues if shares[queue.name] == highest]
         return min(tied, key=lambda one: order(self.tree, self.node, self.line[one.name][0]))
 
 

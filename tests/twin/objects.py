@@ -67,7 +67,7 @@ class Place:
     checks: list[tuple[str, list[str]]] = field(default_factory=list)
 
     def group_of(self, resource: str) -> Group | None:
-        return next((one for one in self.groups if resource in one.resources), None)
+        return next((group for group in self.groups if resource in group.resources), None)
 
 
 def place(obj: Mapping[str, Any]) -> Place:
@@ -123,7 +123,7 @@ class PodSet:
 
     def shape(self) -> object:
         """Two pod sets with equal shapes are equal to the scheduler, but for their number."""
-        tolerations = [sorted(one.items()) for one in self.tolerations]
+        tolerations = [sorted(toleration.items()) for toleration in self.tolerations]
         rest = [sorted(self.per_pod.items()), sorted(self.selector.items()), tolerations]
         return repr((self.name, self.least, rest))
 
@@ -172,7 +172,10 @@ class Job:
         return self.created if self.check_evicted_at is None else self.check_evicted_at
 
     def shape(self) -> object:
-        return (self.priority, *((one.shape(), self.count(one)) for one in self.pod_sets))
+        return (
+            self.priority,
+            *((pod_set.shape(), self.count(pod_set)) for pod_set in self.pod_sets),
+        )
 
 
 def job(obj: Mapping[str, Any], created: float) -> Job:

@@ -147,8 +147,8 @@ class Tree:
     ) -> None:
         self.nodes: dict[tuple[bool, str], Node] = {}
         known = set(flavors)
-        for one in places:
-            self.nodes[one.is_queue, one.name] = Node(one)
+        for place in places:
+            self.nodes[place.is_queue, place.name] = Node(place)
         for node in list(self.nodes.values()):
             if node.place.parent:
                 key = (False, node.place.parent)

@@ -61,4 +61,4 @@ def best(node: Node, entries: Sequence[One], values: dict[tuple[int, int], Value
             winners.append((values[id(found), id(child)], found))
     if not winners:
         return None
-    return min(winners, key=lambda one: one[0])[1]
+    return min(winners, key=lambda winner: winner[0])[1]

@@ -115,6 +115,6 @@ def test_the_wheel_names_its_command_extras_and_pythons(wheel: zipfile.ZipFile) 
     for name, requirements in extras.items():
         assert f"Provides-Extra: {name}" in lines
         assert requirements, f"the extra {name} needs no package"
-        assert all(Requirement(one).name for one in requirements)
+        assert all(Requirement(requirement).name for requirement in requirements)
     for version in ("3.11", "3.12", "3.13"):
         assert f"Classifier: Programming Language :: Python :: {version}" in lines

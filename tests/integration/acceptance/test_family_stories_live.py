@@ -107,5 +107,7 @@ async def test_one_variant_runs_after_any_service_is_killed_in_a_swap(
     await stage.is_on(job, better, 2)
     await stage.quiet()
     await stage.is_on(job, better, 2)
-    admitted = [one for one in stage.variants(job).values() if one.status.admission is not None]
+    admitted = [
+        variant for variant in stage.variants(job).values() if variant.status.admission is not None
+    ]
     assert [one.metadata.name for one in admitted] == [f"{job}-variant-{better}"]

@@ -45,14 +45,16 @@ class RawClient:
     async def publish(self, subjects: Iterable[str], mark: str = "") -> set[str]:
         """Publishes a message with this content on each subject; returns the subjects that the
         server refuses."""
-        return await self.refused(f"PUB {one} {len(mark)}\r\n{mark}\r\n" for one in subjects)
+        return await self.refused(
+            f"PUB {subject} {len(mark)}\r\n{mark}\r\n" for subject in subjects
+        )
 
     async def subscribe(self, subjects: Iterable[str]) -> set[str]:
         """Subscribes the subjects; returns those that the server refuses."""
         lines = []
-        for one in subjects:
+        for subject in subjects:
             self._subscriptions += 1
-            lines.append(f"SUB {one} {self._subscriptions}\r\n")
+            lines.append(f"SUB {subject} {self._subscriptions}\r\n")
         return await self.refused(lines)
 
     async def refused(self, lines: Iterable[str]) -> set[str]:

@@ -94,9 +94,9 @@ async def connected(locked: Locked, creds: Path) -> AsyncIterator[Bus]:
 def seed_and_inbox(creds: Path) -> tuple[str, str]:
     """The parts of a credentials file that a program of another language reads."""
     lines = creds.read_text().splitlines()
-    if any("BEGIN NATS USER JWT" in one for one in lines):
-        return "JWT", next(one for one in lines if "inbox prefix" in one).split()[-1]
-    return lines[-1], next(one for one in lines if "inbox prefix" in one).split()[-1]
+    if any("BEGIN NATS USER JWT" in line for line in lines):
+        return "JWT", next(line for line in lines if "inbox prefix" in line).split()[-1]
+    return lines[-1], next(line for line in lines if "inbox prefix" in line).split()[-1]
 
 
 async def plain_client(locked: Locked, creds: Path, closed: asyncio.Event) -> Client:
@@ -155,7 +155,7 @@ async def test_renewed_jwt_has_the_rights_of_its_role_and_ends_the_older_one(
 
     def before(user: User) -> dict[str, Any]:
         claims = now(user)
-        allowed = [one for one in claims["pub"]["allow"] if one != "admit.api.events"]
+        allowed = [claim for claim in claims["pub"]["allow"] if claim != "admit.api.events"]
         return {**claims, "pub": {**claims["pub"], "allow": allowed}}
 
     monkeypatch.setattr(jwt_issuer, "user_claims", before)

@@ -103,7 +103,7 @@ async def test_server_refuses_exactly_what_the_table_does_not_allow(
     client = await connect(locked, role)
     try:
         assert await client.publish(locked.subjects) == {
-            one for one in locked.subjects if not answer_for(permissions, one).allowed
+            subject for subject in locked.subjects if not answer_for(permissions, subject).allowed
         }
         subscribed = (*locked.subjects, *WILDCARDS)
         assert await client.subscribe(subscribed) == {
@@ -140,7 +140,7 @@ async def test_only_listed_subjects_reach_the_services(locked: Locked) -> None:
             client.close()
             for subject in locked.subjects:
                 if answer_for(permissions, subject).allowed:
-                    crossing = [one for one in INWARDS if covers(one.subject, subject)]
+                    crossing = [inward for inward in INWARDS if covers(inward.subject, subject)]
                     assert len(crossing) <= 1, subject
                     arrived = subject
                     if crossing and crossing[0].to:
@@ -187,7 +187,7 @@ async def test_only_listed_subjects_reach_clients_outside(locked: Locked, role: 
             for rule in permissions.subscribe
         )
         # JetStream would answer requests, and another test sees what crosses for them.
-        told = [one for one in locked.subjects if not one.startswith("$JS.")]
+        told = [subject for subject in locked.subjects if not subject.startswith("$JS.")]
         await observer.publish(told, mark="told")
         await listener.listen()
         assert {subject for subject, mark in listener.heard if mark == "told"} == {

@@ -167,9 +167,9 @@ async def test_attempts_at_a_paused_server_leave_no_sockets(
         await until(lambda: len(failures) >= 8)
         port = int(nats_server.url.rpartition(":")[2])
         ours = [
-            one
-            for one in psutil.Process().net_connections("tcp")
-            if one.raddr and one.raddr.port == port
+            connection
+            for connection in psutil.Process().net_connections("tcp")
+            if connection.raddr and connection.raddr.port == port
         ]
         assert len(ours) <= 2
     bare_bus.nc.options["connect_timeout"] = 2

@@ -34,5 +34,5 @@ async def test_waiting_requests_of_a_namespace_leave_room_for_others(bus: Bus) -
     assert not answer.headers
     done.set()
     answers = await within(asyncio.gather(*crowd))
-    assert sum(not one.headers for one in answers) >= micro.CONCURRENT_MAX // 2
+    assert sum(not answer.headers for answer in answers) >= micro.CONCURRENT_MAX // 2
     await serving.stop()

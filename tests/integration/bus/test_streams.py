@@ -96,7 +96,7 @@ async def test_an_operator_s_choice_of_max_age_is_kept(bus: Bus) -> None:
 
 
 async def test_a_log_of_an_earlier_version_gets_the_subjects_that_it_lacks(bare_bus: Bus) -> None:
-    log = next(one for one in streams.all_streams() if one.name == "ADMITTANCE")
+    log = next(stream for stream in streams.all_streams() if stream.name == "ADMITTANCE")
     timers = next(one for one in streams.all_streams() if one.name == "ADMITTANCE_TIMERS")
     for stream in (timers, log):
         earlier = [one for one in stream.required["subjects"] if one != "admit.user.>"]

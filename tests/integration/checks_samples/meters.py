@@ -133,11 +133,11 @@ class StandIn(ThreadingHTTPServer):
 
     def answer(self, query: str) -> float | None:
         """The number that answers the query; None: there is no such number."""
-        found = re.search(r'namespace="(\w+)"\}\[(\d+)(ms|s)\]', query)
-        assert found is not None, query
-        seconds = float(found[2]) / (1000 if found[3] == "ms" else 1)
+        match = re.search(r'namespace="(\w+)"\}\[(\d+)(ms|s)\]', query)
+        assert match is not None, query
+        seconds = float(match[2]) / (1000 if match[3] == "ms" else 1)
         since = clock.monotonic() - seconds
-        seen = [one[found[1]] for at, one in list(self._samples) if at >= since]
+        seen = [one[match[1]] for at, one in list(self._samples) if at >= since]
         if not seen:
             return None
         return min(seen) if query.startswith("min_over_time") else seen[-1] - seen[0]

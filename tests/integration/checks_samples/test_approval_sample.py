@@ -60,7 +60,7 @@ async def test_an_approval_during_downtime_of_the_check_is_kept(
     tmp_path: Path,
 ) -> None:
     documents = list(yaml.safe_load_all((SAMPLES / "approval" / "manifests.yaml").read_text()))
-    [queue] = [one for one in documents if one["kind"] == "ClusterQueue"]
+    [queue] = [document for document in documents if document["kind"] == "ClusterQueue"]
     queue["spec"]["admissionChecks"].append("other")
     other = {
         **documents[0],

@@ -51,12 +51,12 @@ def manifests(meter: Meters, namespace: str = "default", **spec: Any) -> str:
     replaced by this namespace."""
     text = (FOLDER / "manifests.yaml").read_text()
     documents = list(yaml.safe_load_all(text))
-    [budget] = [one["spec"] for one in documents if one["kind"] == "Budget"]
+    [budget] = [document["spec"] for document in documents if document["kind"] == "Budget"]
     budget |= {"prometheus": meter.url, "lookEverySeconds": 0.3, **spec}
     budget["limits"][namespace] = budget["limits"].pop("default")
-    for one in documents:
-        if one["metadata"].get("namespace") == "default":
-            one["metadata"]["namespace"] = namespace
+    for document in documents:
+        if document["metadata"].get("namespace") == "default":
+            document["metadata"]["namespace"] = namespace
     return yaml.safe_dump_all(documents)
 
 

@@ -465,9 +465,9 @@ def validate(kind: str, namespace: str, manifest: Manifest) -> None:
         containers = manifest.get("template", {}).get("spec", {}).get("containers") or []
         if not containers:
             problems.append("template.spec.containers: Required value")
-        for at, one in enumerate(containers):
+        for at, container in enumerate(containers):
             for field in ("name", "image"):
-                if not one.get(field):
+                if not container.get(field):
                     problems.append(f"template.spec.containers[{at}].{field}: Required value")
     else:
         problems += _spec_problems(manifest.get("spec", {}))
@@ -491,10 +491,10 @@ def _spec_problems(spec: Manifest) -> list[str]:
     pod_sets = spec.get("podSets", [])
     if not 1 <= len(pod_sets) <= 32:
         problems.append("spec.podSets: must have 1 to 32 items")
-    for at, one in enumerate(pod_sets):
-        if one.get("count", 0) < 1:
+    for at, pod_set in enumerate(pod_sets):
+        if pod_set.get("count", 0) < 1:
             problems.append(f"spec.podSets[{at}].count: must be at least 1")
-        name = one.get("podTemplateRef", {}).get("name", "")
+        name = pod_set.get("podTemplateRef", {}).get("name", "")
         if not SUBDOMAIN.match(name) or len(name) > 253:
             problems.append(f"spec.podSets[{at}].podTemplateRef.name: Invalid value")
     return problems

@@ -21,7 +21,7 @@ def greedy(provider: Provider, folder: Path) -> None:
 
     @provider.requested
     async def book(request: Request) -> Status:
-        machine = next((one for one in machines if not one.read_text()), None)
+        machine = next((machine for machine in machines if not machine.read_text()), None)
         if machine is None:
             return Failed("every machine is taken", retry_after=60)
         machine.write_text(request.id)

@@ -105,7 +105,9 @@ async def test_an_unexpected_list_is_counted_logged_and_read_again(
     asked = lists.asked
     await until(lambda: lists.asked >= asked + 2)
     assert counted() >= before + 2
-    [finding] = [one for one in own_findings() if one.what.startswith("faults of provider-")]
+    [finding] = [
+        finding for finding in own_findings() if finding.what.startswith("faults of provider-")
+    ]
     assert finding.state == "wrong"
     assert "ValueError: not a number: x" in finding.found
     lists.error = None

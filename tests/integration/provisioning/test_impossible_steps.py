@@ -118,9 +118,9 @@ async def test_an_answer_that_raises_becomes_a_dead_letter(
         reconciler.core.observed.record(("ns", record.metadata.name), record, revision)
     said = [
         Provisioned(
-            namespace="ns", name=one.spec.workload, id=one.spec.id, provisioning_class="class"
+            namespace="ns", name=record.spec.workload, id=record.spec.id, provisioning_class="class"
         )
-        for one in records
+        for record in records
     ]
     heard = reconciler.core.apply_status
 
@@ -135,7 +135,7 @@ async def test_an_answer_that_raises_becomes_a_dead_letter(
 
     first, second = (reconciler.core.observed.records[slot_of(one)].record for one in records)
     assert first.status.state is State.REQUESTED
-    assert [one.text for one in first.status.notes] == [
+    assert [note.text for note in first.status.notes] == [
         "an answer of class class cannot be decoded: it cannot be applied: a bug"
     ]
     assert second.status.state is State.PROVISIONED

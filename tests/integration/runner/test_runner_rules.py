@@ -78,7 +78,7 @@ async def test_jobs_read_neither_the_runner_nor_jobs_of_others(
         await until((run / "scratch" / "main-0" / "file").exists, "the file of the job")
         targets = [creds, root / "secret", run / "spec.json", run / "out" / "main-0.log"]
         targets += [run / "scratch" / "main-0" / "file", run / "journal", root / "id"]
-        script = "".join(f"cat {one}; " for one in targets)
+        script = "".join(f"cat {target}; " for target in targets)
         script += f"ls {root} {root}/runs {run}/scratch/main-0; cat /proc/{os.getpid()}/environ"
         done = await result(testbed, "bob", script, submitted_by="bob")
         assert not done.succeeded

@@ -50,7 +50,9 @@ async def test_a_scheduler_reads_its_predecessor_s_last_decision_first(
 
     controller.resume()
     await eventually(lambda: _refused(bus, "a"))
-    assert [one.metadata.name for one in await workloads(bus) if holds_quota(one)] == ["b"]
+    assert [
+        workload.metadata.name for workload in await workloads(bus) if holds_quota(workload)
+    ] == ["b"]
 
 
 async def test_an_echo_never_goes_back_to_an_earlier_epoch(bus: Bus) -> None:

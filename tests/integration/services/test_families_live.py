@@ -120,7 +120,7 @@ def role(one: StoredWorkload) -> str:
 
 
 def tags(variants: list[StoredWorkload]) -> list[str]:
-    return [head(one).variant for one in variants]
+    return [head(variant).variant for variant in variants]
 
 
 @pytest.fixture
@@ -143,9 +143,9 @@ async def test_with_the_gate_off_there_are_no_families(place: Place, tmp_path: P
     await place.submit("j")
     await place.is_there("j")
     await place.rest()
-    assert [(one.metadata.name, role(one)) for one in await workloads(place.bus)] == [
-        ("j", "regular")
-    ]
+    assert [
+        (workload.metadata.name, role(workload)) for workload in await workloads(place.bus)
+    ] == [("j", "regular")]
 
 
 async def test_a_stale_variant_controller_does_no_harm_after_a_pause(
@@ -166,13 +166,13 @@ async def test_a_stale_variant_controller_does_no_harm_after_a_pause(
 
     async def only_the_other_leads() -> bool:
         answers = [one for one in await health(place.bus) if one.service == "variant-controller"]
-        leads = [one.instance for one in answers if one.leads]
+        leads = [answer.instance for answer in answers if answer.leads]
         return len(answers) == 2 and leads == [other.instance]
 
     await eventually(only_the_other_leads)
     await place.rest()
     families = await place.families()
-    assert {tuple(tags(found)) for found in families.values()} == {FLAVORS}
+    assert {tuple(tags(family)) for family in families.values()} == {FLAVORS}
 
 
 async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place: Place) -> None:
@@ -196,7 +196,7 @@ async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place
     )
     await place.rest()
     families = await place.families()
-    assert {tuple(tags(found)) for found in families.values()} == {FLAVORS}
+    assert {tuple(tags(family)) for family in families.values()} == {FLAVORS}
     before = await last(place.bus, "admit.workload.*.ns.*")
     told = await place.told()
     assert told.families == 150
@@ -217,10 +217,10 @@ async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Plac
 
     async def read(facts: list[LoggedFact]) -> list[Span]:
         traces = OpenTraces(lambda *_: True, reader.history)
-        return [span for one in facts for span in await traces.read(one)]
+        return [span for fact in facts for span in await traces.read(fact)]
 
     family = {address_of(one.subject).name for one in await reader.history(NAME, ())}
-    assert family == {"j", *(f"j-variant-{one}" for one in FLAVORS)}
+    assert family == {"j", *(f"j-variant-{flavor}" for flavor in FLAVORS)}
     (middle,) = (n for n, one in enumerate(log) if ".quota_reserved." in one.subject)
     before = await read(log[:middle])
     finished = facts.Finished(namespace="ns", name="j")
@@ -235,9 +235,9 @@ async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Plac
 
 
 async def facts_of_log(bus: Bus) -> list[LoggedFact]:
-    found: list[LoggedFact] = []
-    while page := await read_messages(bus, ["admit.>"], after=found[-1].sequence if found else 0):
+    logged: list[LoggedFact] = []
+    while page := await read_messages(bus, ["admit.>"], after=logged[-1].sequence if logged else 0):
         for one in page:
             trace = extract(one.headers)
-            found.append(LoggedFact(one.sequence, one.time, one.subject, one.data, trace))
-    return found
+            logged.append(LoggedFact(one.sequence, one.time, one.subject, one.data, trace))
+    return logged

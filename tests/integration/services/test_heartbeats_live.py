@@ -60,7 +60,11 @@ async def active(bus: Bus, name: str) -> tuple[str, str] | None:
 async def why_closed(bus: Bus) -> str:
     """Why the queue admits no workload; "" while it does, or has no leader yet."""
     reply: QueuesReply = await ask(bus, "admit.api.queues", Queues(), QueuesReply)
-    closed = [one for one in reply.cluster_queues if one.name == "cq" and not one.active]
+    closed = [
+        cluster_queue
+        for cluster_queue in reply.cluster_queues
+        if cluster_queue.name == "cq" and not cluster_queue.active
+    ]
     return f"{closed[0].reason}: {closed[0].message}" if closed else ""
 
 

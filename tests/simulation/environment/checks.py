@@ -90,8 +90,8 @@ class Checks(Program):
         replica = CheckReplica(self, bus)
         self.join(replica)
         async with task_group() as tasks:
-            for one in replica.controllers.values():
-                tasks.create_task(one._work(bus, settings, stop), name=one.name)
+            for controller in replica.controllers.values():
+                tasks.create_task(controller._work(bus, settings, stop), name=controller.name)
 
     def beat(self, controller: str, active: bool) -> None:
         """From now on the controller says that it is active, or that it is not."""

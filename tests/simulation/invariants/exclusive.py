@@ -110,15 +110,15 @@ class Exclusive:
 
     def acknowledged(self, through: int) -> None:
         """All facts up to there are in what is written."""
-        for one in self._suspects:
-            if one.fact <= through:
-                since, until = self._ended.get(one.better, (0, 0))
+        for suspect in self._suspects:
+            if suspect.fact <= through:
+                since, until = self._ended.get(suspect.better, (0, 0))
                 # What was decided for the better one before may be written after it, or be void.
-                judged = self._judged.get(one.better, ())
-                first = any(one.since < sequence < one.fact for sequence in judged)
-                if not first and (since != one.since or until > one.fact):
-                    self._sure.append(one)
-        self._suspects = [one for one in self._suspects if one.fact > through]
+                judged = self._judged.get(suspect.better, ())
+                first = any(suspect.since < sequence < suspect.fact for sequence in judged)
+                if not first and (since != suspect.since or until > suspect.fact):
+                    self._sure.append(suspect)
+        self._suspects = [suspect for suspect in self._suspects if suspect.fact > through]
 
     def _has_waited(self, key: str) -> None:
         """Others go for it. That it had no room even so may have been found, and not been said."""
@@ -172,7 +172,9 @@ class Exclusive:
         chosen_before = before.workload is not None and before.workload.status.promised is not None
         assert after.workload is not None
         members = self._families.members(after.family)
-        alive = {name: one.workload for name, one in members.items() if one.workload is not None}
+        alive = {
+            name: member.workload for name, member in members.items() if member.workload is not None
+        }
         if any(is_true(one, Type.ADMITTED) for name, one in alive.items() if name != key):
             return
         mine = head(after.workload).sibling_index or 0

@@ -36,7 +36,7 @@ def _quota(spec: Any, fr: FR) -> Quota:
                 if (flavor.name, resource.name) == fr:
                     limits = (resource.borrowing_limit, resource.lending_limit)
                     borrow, lend = (
-                        None if one is None else amount(resource.name, one) for one in limits
+                        None if limit is None else amount(resource.name, limit) for limit in limits
                     )
                     return Quota(amount(resource.name, resource.nominal_quota), borrow, lend)
     return Quota()

@@ -227,7 +227,7 @@ class Paced:
             for one in [one for one in self._rounds if one[0] == key]:
                 del self._rounds[one]
         for check, verdicts in said.items():
-            if any(not self._is_immediate(one) for one in verdicts):
+            if any(not self._is_immediate(verdict) for verdict in verdicts):
                 del self._rounds[key, check]
         read = self._effects.read(key, since, through)
         spoke = [check for check, verdicts in said.items() if len(verdicts) == 1]

@@ -29,9 +29,9 @@ def place(workload: StoredWorkload) -> tuple[str, str]:
     if role == PARENT:
         return role, workload.metadata.uid
     if role == VARIANT:
-        for one in workload.metadata.owner_references:
-            if one.kind == "Workload":
-                return role, one.uid
+        for owner in workload.metadata.owner_references:
+            if owner.kind == "Workload":
+                return role, owner.uid
         return role, ""
     return "", ""
 
@@ -61,7 +61,10 @@ def _waits(parent: StoredWorkload, offered: Set[str]) -> Iterator[str]:
     if until is None or own_backoff or parent.status.admission is not None:
         return  # Or a backoff of the family's own, which is decided before its job has stopped.
     for row in parent.status.variants:
-        status = next((one.status for one in row.conditions if one.type == Type.REQUEUED), "")
+        status = next(
+            (condition.status for condition in row.conditions if condition.type == Type.REQUEUED),
+            "",
+        )
         if row.active and status != "False" and row.name in offered:
             yield f"it waits until {until}, and {row.name} competes (1.3)"
 
@@ -73,7 +76,11 @@ def between(
 ) -> Iterator[str]:
     """The contradictions between a parent and its variants, a sentence each. None: there is no
     parent. ``offered``: tags of the variants that its queue has."""
-    alive = {one.metadata.name: one for one in variants if not is_true(one, Type.FINISHED)}
+    alive = {
+        variant.metadata.name: variant
+        for variant in variants
+        if not is_true(variant, Type.FINISHED)
+    }
     admitted = [name for name, one in alive.items() if is_true(one, Type.ADMITTED)]
     if len(admitted) > 1:
         yield f"two of one family are admitted: {admitted} (4.5)"
@@ -163,7 +170,9 @@ class Families:
             parent = self._seen[key] if key is not None else None
             about = parent.workload if parent is not None else None
             members = self.members(family)
-            variants = [one.workload for one in members.values() if one.workload is not None]
+            variants = [
+                member.workload for member in members.values() if member.workload is not None
+            ]
             offered = self._offered(about) if about is not None else _NOTHING
             for wrong in between(about, variants, offered):
                 raise Broken(f"{key or family}: {wrong}")

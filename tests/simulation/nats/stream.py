@@ -462,9 +462,9 @@ def _size(message: Message) -> int:
 
 def _seconds(duration: str) -> float:
     """The seconds of a duration as Go writes it, such as 1h0m0s; a number alone is seconds."""
-    found = _DURATION.fullmatch(duration)
-    assert found is not None, "it was checked"
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    match = _DURATION.fullmatch(duration)
+    assert match is not None, "it was checked"
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
 

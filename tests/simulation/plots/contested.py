@@ -48,7 +48,7 @@ def _one_flavor(nominal: int) -> list[Spec]:
 def reconfigured(rng: Random) -> Scenario:
     """The same with quotas that are edited all the time, by leaders that fall."""
     base = contested(rng)
-    queue = next(one for one in base.manifests if one["kind"] == "ClusterQueue")
+    queue = next(manifest for manifest in base.manifests if manifest["kind"] == "ClusterQueue")
     admin_changes = []
     at = 2.0
     for _ in range(12):

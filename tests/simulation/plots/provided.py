@@ -112,7 +112,9 @@ def provided(rng: Random) -> Scenario:
         base = base._replace(admin_changes=base.admin_changes + _shrinking(rng, made[0]))
     services = PROVIDED_SERVICES + (POOLS if pooled else UNRELIABLE)
     found = faults(rng, services)
-    found += [one._replace(target=rng.choice(services[len(SERVICES) :])) for one in faults(rng)[:3]]
+    found += [
+        fault._replace(target=rng.choice(services[len(SERVICES) :])) for fault in faults(rng)[:3]
+    ]
     return base._replace(services=services, faults=found, skews=skews(rng, services))
 
 

@@ -269,13 +269,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         task.__init__(coro, loop=self, name=name, context=context)  # type: ignore[misc]
         self._tasks.append(weakref.ref(task))
         if len(self._tasks) > self._tasks_full:
-            self._tasks = [weakref.ref(one) for one in self.tasks()]
+            self._tasks = [weakref.ref(task) for task in self.tasks()]
             self._tasks_full = 2 * len(self._tasks) + 1000
         return task
 
     def tasks(self) -> list[VirtualTask[Any]]:
         """The tasks that have not ended, in the order in which they were made."""
-        found = (one() for one in self._tasks)
+        found = (task() for task in self._tasks)
         return [task for task in found if task is not None and not task.done()]
 
     def run_in_executor(  # type: ignore[override]

@@ -147,7 +147,7 @@ class FamilyController(LocalSystem):
             what = message.subject.split(".")[2]
             self.published.append((what, fact.name))
             if isinstance(fact, facts.Admitted):
-                flavors = sorted({f for one in fact.pod_sets for f in one.flavors.values()})
+                flavors = sorted({f for pod_set in fact.pod_sets for f in pod_set.flavors.values()})
                 self.starts.append((fact.name, ",".join(flavors)))
         self.look()
         return messages
@@ -167,19 +167,25 @@ class FamilyController(LocalSystem):
         return self.controller.workloads.get(key_of_workload(name)).revision
 
     def workloads(self) -> list[StoredWorkload]:
-        return [one.workload for _, one in self.controller.workloads.items() if one.workload]
+        return [
+            workload.workload
+            for _, workload in self.controller.workloads.items()
+            if workload.workload
+        ]
 
     def variants(self, parent: str = "j") -> list[StoredWorkload]:
         """The best first."""
         found = [
-            one
-            for one in self.workloads()
-            if head(one).role == VARIANT and owner_of(one)[0] == parent
+            workload
+            for workload in self.workloads()
+            if head(workload).role == VARIANT and owner_of(workload)[0] == parent
         ]
         return sorted(found, key=lambda one: head(one).sibling_index or 0)
 
     def active(self, parent: str = "j") -> str:
-        return "".join(head(one).variant for one in self.variants(parent) if head(one).active)
+        return "".join(
+            head(variant).variant for variant in self.variants(parent) if head(variant).active
+        )
 
     def condition(self, kind: str, name: str = "j") -> str:
         found = find(self.get(name), kind)
@@ -204,9 +210,9 @@ class FamilyController(LocalSystem):
         if rules is None:
             return []
         found: list[Fact] = []
-        for one in planned_variants(parent, rules):
-            called = name_of(parent, one.tag.name)
-            manifest = msgspec.Raw(manifest_of(parent, called, one.spec))
+        for plan in planned_variants(parent, rules):
+            called = name_of(parent, plan.tag.name)
+            manifest = msgspec.Raw(manifest_of(parent, called, plan.spec))
             found.append(facts.Submitted(namespace="ns", name=called, workload=manifest))
         return found
 

@@ -157,13 +157,13 @@ class FamilyCores(TimedCores):
         if not self.forgetful:
             return super().cycle(apply=apply, later=later)
         decisions = super().cycle(apply=False, later=later)
-        made = {(type(one), one.name, one.revision) for one in decisions}
+        made = {(type(decision), decision.name, decision.revision) for decision in decisions}
         if made - self._made:
             self._made |= made
             self.restart_scheduler()
             return []
-        for one in decisions:
-            self.apply(one)
+        for decision in decisions:
+            self.apply(decision)
         return decisions
 
     def in_vain(self) -> list[str]:
@@ -248,8 +248,8 @@ class FamilyCores(TimedCores):
         admission = self.stored(name).status.admission
         if admission is None or not is_true(self.stored(name), "Admitted"):
             return ""
-        flavors = [one.flavors for one in admission.pod_set_assignments]
-        return next((one[GPU] for one in flavors if GPU in one), "")
+        flavors = [assignment.flavors for assignment in admission.pod_set_assignments]
+        return next((flavor[GPU] for flavor in flavors if GPU in flavor), "")
 
     def flavors_of(self, name: str) -> set[str]:
         """Every flavor that it holds."""
@@ -260,16 +260,16 @@ class FamilyCores(TimedCores):
     def migrations(self, parent: str = "j") -> int:
         """How often its variants were evicted for a better one."""
         return sum(
-            self.evictions(one.metadata.name).get("FlavorMigration", 0)
-            for one in self.variants(parent).values()
+            self.evictions(variant.metadata.name).get("FlavorMigration", 0)
+            for variant in self.variants(parent).values()
         )
 
     def reserved(self, parent: str = "j") -> str:
         """The tags of its variants that hold a reservation and are not admitted."""
         return " ".join(
             tag
-            for tag, one in self.variants(parent).items()
-            if one.status.admission is not None and not is_true(one, "Admitted")
+            for tag, variant in self.variants(parent).items()
+            if variant.status.admission is not None and not is_true(variant, "Admitted")
         )
 
     def used(self, queue: str = "cq") -> str:

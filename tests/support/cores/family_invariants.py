@@ -62,7 +62,7 @@ class FamilyWatch:
         self.names.add(name)
         siblings = self.variants.setdefault(uid, {})
         siblings[name] = variant
-        admitted = [n for n, one in siblings.items() if runs(one)]
+        admitted = [n for n, sibling in siblings.items() if runs(sibling)]
         assert len(admitted) <= 1, f"two of one family are admitted: {admitted} (4.5)"
 
     def settled(self) -> None:
@@ -83,8 +83,8 @@ class FamilyWatch:
         if parent.metadata.deletion_timestamp is not None:
             return
         if is_true(parent, Type.FINISHED):
-            for name, one in variants.items():
-                if not is_true(one, Type.FINISHED):
+            for name, variant in variants.items():
+                if not is_true(variant, Type.FINISHED):
                     yield f"{name} goes on although the parent has finished"
             return
         if rules is None:
@@ -107,21 +107,25 @@ def _as_wanted(
         parent_state(parent), map(variant_state, variants.values()), rules, now
     )
     # One that is being deleted stays until the job has stopped, and comes back after that.
-    going = {name for name, one in variants.items() if one.metadata.deletion_timestamp is not None}
+    going = {
+        name
+        for name, variant in variants.items()
+        if variant.metadata.deletion_timestamp is not None
+    }
     leaving = {head(variants[name]).variant for name in going}
-    variants = {name: one for name, one in variants.items() if name not in going}
-    there = [head(one).variant for one in variants.values()]
+    variants = {name: variant for name, variant in variants.items() if name not in going}
+    there = [head(variant).variant for variant in variants.values()]
     twice = len(set(there)) < len(there)
     if twice or not set(there) <= set(tags) <= {*there, *leaving}:
         yield f"it has {sorted(there)}, and is to have {sorted(tags)}"
         return
     mine = head(parent)
-    for name, one in variants.items():
-        spec, tag = head(one), tags[head(one).variant]
+    for name, variant in variants.items():
+        spec, tag = head(variant), tags[head(variant).variant]
         wish = wishes[name]
         if spec.active != wish.active:
             yield f"{name} is active {spec.active}, and policy says {wish}"
-        if holds_quota(one) and not wish.active and not is_true(one, Type.EVICTED):
+        if holds_quota(variant) and not wish.active and not is_true(variant, Type.EVICTED):
             yield f"{name} holds quota, and policy says {wish}"
         if (spec.priority or 0) != (mine.priority or 0):
             yield f"{name} has priority {spec.priority}, the parent {mine.priority}"
@@ -129,8 +133,8 @@ def _as_wanted(
             yield f"{name} is in {spec.queue_name}, the parent in {mine.queue_name}"
         if spec.sibling_index != tag.place:
             yield f"{name} has place {spec.sibling_index}, and is to have {tag.place}"
-        if allowed_flavors(one) != frozenset(tag.within(allowed_flavors(parent))):
-            yield f"{name} may have {allowed_flavors(one)}"
+        if allowed_flavors(variant) != frozenset(tag.within(allowed_flavors(parent))):
+            yield f"{name} may have {allowed_flavors(variant)}"
 
 
 def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> Iterator[str]:
@@ -146,7 +150,9 @@ def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> 
         spec = head(variants[name])
         if (row.variant, row.active) != (spec.variant, spec.active):
             yield f"it tells of {name} as {row.variant}, active {row.active}"
-        told = {one.type: (one.status, one.reason) for one in row.conditions}
+        told = {
+            condition.type: (condition.status, condition.reason) for condition in row.conditions
+        }
         has = {
             kind: (found.status, found.reason)
             for kind in MIRRORED

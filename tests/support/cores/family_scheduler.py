@@ -195,7 +195,7 @@ class FamilyScheduler(SteppedScheduler):
     def cycle(self, *, confirm: bool = True) -> list[str]:
         decisions = self.core.cycle(now=self.now)
         self.decisions = [*decisions, *self.core.refusals(now=self.now)]
-        self.decided = [one for one in decisions if isinstance(one, Assigned)]
+        self.decided = [decision for decision in decisions if isinstance(decision, Assigned)]
         self.preempted = [one for one in decisions if isinstance(one, Preempted)]
         self.told += self.preempted
         if confirm:

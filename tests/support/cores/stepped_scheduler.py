@@ -136,7 +136,9 @@ class SteppedScheduler(ConfiguredSystem):
         """Writes these fields of the status; conditions as type to (is true, reason)."""
         stored = self.stored[workload]
         new: Mapping[str, tuple[bool, str]] = status.pop("conditions", {})
-        kept = tuple(one for one in stored.status.conditions if one.type not in new)
+        kept = tuple(
+            condition for condition in stored.status.conditions if condition.type not in new
+        )
         made = tuple(a_condition(kind, on, reason, self.now) for kind, (on, reason) in new.items())
         changed = msgspec.structs.replace(stored.status, conditions=(*kept, *made), **status)
         self.restore(workload, msgspec.structs.replace(stored, status=changed))
@@ -174,13 +176,15 @@ class SteppedScheduler(ConfiguredSystem):
         """Runs a cycle and returns the workloads that got quota. With ``confirm``, the decisions
         are stored and the victims stop at once."""
         decisions = self.core.cycle(now=self.now)
-        self.decided = [one for one in decisions if isinstance(one, Assigned)]
-        self.preempted = [one for one in decisions if isinstance(one, Preempted)]
+        self.decided = [decision for decision in decisions if isinstance(decision, Assigned)]
+        self.preempted = [decision for decision in decisions if isinstance(decision, Preempted)]
         self.told += self.preempted
-        for one in decisions:
-            if isinstance(one, Refused):
-                self.waiting.append(one)
-                self.change(one.name, conditions={"QuotaReserved": (False, one.refusal.reason)})
+        for decision in decisions:
+            if isinstance(decision, Refused):
+                self.waiting.append(decision)
+                self.change(
+                    decision.name, conditions={"QuotaReserved": (False, decision.refusal.reason)}
+                )
         if confirm:
             for one in self.decided:
                 self.confirm(one)

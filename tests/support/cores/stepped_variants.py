@@ -55,8 +55,10 @@ def a_cluster_queue(
 
 def with_conditions(workload: StoredWorkload, *conditions: Condition) -> StoredWorkload:
     """The workload with these in place of those of their types."""
-    types = {one.type for one in conditions}
-    kept = tuple(one for one in workload.status.conditions if one.type not in types)
+    types = {condition.type for condition in conditions}
+    kept = tuple(
+        condition for condition in workload.status.conditions if condition.type not in types
+    )
     return replace(workload, status=replace(workload.status, conditions=(*kept, *conditions)))
 
 
@@ -200,7 +202,7 @@ class SteppedVariants(LocalSystem):
         variants = sorted(
             self.family(parent).values(), key=lambda one: head(one).sibling_index or 0
         )
-        return " ".join(head(one).variant for one in variants if head(one).active)
+        return " ".join(head(variant).variant for variant in variants if head(variant).active)
 
     def decide(self, kind: type[facts.Decision], name: str, **fields: Any) -> None:
         """The workload-controller hears a decision of a scheduler that knows the whole bucket."""

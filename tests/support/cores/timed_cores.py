@@ -260,21 +260,21 @@ class TimedCores(SteppedCores):
     def requests(self, check: str, name: str = "") -> list[facts.CheckRequested]:
         """The requests to the check, about one workload or all."""
         return [
-            one
-            for one in self.check_facts
-            if isinstance(one, facts.CheckRequested)
-            and one.check == check
-            and name in ("", one.name)
+            fact
+            for fact in self.check_facts
+            if isinstance(fact, facts.CheckRequested)
+            and fact.check == check
+            and name in ("", fact.name)
         ]
 
     def withdrawn(self, check: str, name: str = "") -> list[tuple[str, int]]:
         """Why the check was told to stop, and of which cycle."""
         return [
-            (one.reason, one.cycle)
-            for one in self.check_facts
-            if isinstance(one, facts.CheckWithdrawn)
-            and one.check == check
-            and name in ("", one.name)
+            (fact.reason, fact.cycle)
+            for fact in self.check_facts
+            if isinstance(fact, facts.CheckWithdrawn)
+            and fact.check == check
+            and name in ("", fact.name)
         ]
 
     def spec(self, kind: str, name: str, namespace: str = "") -> dict[str, Any]:

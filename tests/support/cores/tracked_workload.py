@@ -90,7 +90,9 @@ class TrackedWorkload:
         return conditions_of(self.stored)
 
     def message(self, kind: str) -> str:
-        return next(one.message for one in self.status.conditions if one.type == kind)
+        return next(
+            condition.message for condition in self.status.conditions if condition.type == kind
+        )
 
     @property
     def states(self) -> dict[str, str]:

@@ -62,7 +62,10 @@ def samples(users: list[User]) -> list[str]:
 
 
 def _facts() -> Iterator[str]:
-    controllers, classes = [token(one) for one in CONTROLLERS], [token(one) for one in CLASSES]
+    controllers, classes = (
+        [token(controller) for controller in CONTROLLERS],
+        [token(one) for one in CLASSES],
+    )
     for space in SPACES:
         yield from (f"admit.workload.{key}.{space}.w" for key in subjects.WORKLOAD_FACTS)
         for key, one in product(subjects.CHECK_FACTS, controllers):
@@ -73,15 +76,15 @@ def _facts() -> Iterator[str]:
             yield f"{subjects.OBJECTS}{what}.{kind}.{space}.x"
         yield f"{subjects.TIMER_AT}requeue.{space}.w"
         yield f"{subjects.TIMER_DUE}requeue.{space}.w"
-    domains = ("cohort-lab", *(f"service-{one}" for one in (*ROLES, "provider-pool")))
+    domains = ("cohort-lab", *(f"service-{role}" for role in (*ROLES, "provider-pool")))
     for domain in domains:
         yield f"{subjects.EPOCH}{domain}"
         yield f"{subjects.BARRIER}{domain}"
-    yield from (f"{subjects.DEADLETTER}{one}" for one in ROLES)
+    yield from (f"{subjects.DEADLETTER}{role}" for role in ROLES)
     yield from (subjects.COMMITS, f"{subjects.CHECKPOINT_MADE}1", f"{subjects.CHECKPOINT_PART}1.2")
-    yield from (f"{subjects.ALIVE_CHECK}{one}" for one in controllers)
+    yield from (f"{subjects.ALIVE_CHECK}{controller}" for controller in controllers)
     yield from (f"{subjects.ALIVE_PROVISIONING}{one}" for one in classes)
-    yield from (f"{subjects.ALIVE_INSTANCE}{one}.first" for one in (*ROLES, "provider-pool"))
+    yield from (f"{subjects.ALIVE_INSTANCE}{role}.first" for role in (*ROLES, "provider-pool"))
 
 
 def _keys() -> Iterator[str]:
@@ -96,7 +99,7 @@ def _keys() -> Iterator[str]:
         for kind in ("workload", "localqueue", subjects.CAPACITY, subjects.USAGE):
             yield f"{bucket}.{kind}.{space}.x"
         yield f"{claims}.{space}.w.7"
-    yield from (f"{claims}._alive.{one}.first" for one in (*ROLES, "provider-pool"))
+    yield from (f"{claims}._alive.{role}.first" for role in (*ROLES, "provider-pool"))
     yield f"{claims}._runner.0a"
     yield from (f"$KV.{subjects.PROVIDERS}.{one}.0a" for one in CLASSES)
     yield f"$KV.{subjects.PROVIDERS}._pool.p.0a"
@@ -109,7 +112,7 @@ def _jetstream(users: list[User]) -> Iterator[str]:
     yield from (f"{js}.META.LEADER.STEPDOWN", f"{js}.SERVER.REMOVE", f"{js}.ACCOUNT.PURGE.OUT")
     durables = (
         *("workload-controller-1-0", "provisioning-check", subjects.TELEMETRY_DURABLE),
-        *(subjects.check_durable(one) for one in CONTROLLERS[:2]),
+        *(subjects.check_durable(controller) for controller in CONTROLLERS[:2]),
         *(subjects.provider_durable(one) for one in CLASSES),
         *(f"{subjects.RUNNER_DURABLE}{one}" for one in (OTHER, *(u.name for u in users))),
     )
@@ -143,7 +146,7 @@ def endpoints() -> list[str]:
 
 
 def _people(users: list[User]) -> Iterator[str]:
-    for name in (OTHER, *(one.name for one in users)):
+    for name in (OTHER, *(user.name for user in users)):
         for start in (
             *(subjects.USER_FACTS, subjects.USER_REQUESTS),
             *(subjects.OWNER_FACTS, subjects.OWNER_REQUESTS),
@@ -158,8 +161,8 @@ def _others(users: list[User]) -> Iterator[str]:
     yield from (f"_INBOX.{one}.a.b" for one in (OTHER, *(user.name for user in users)))
     yield from ("_INBOX.a", "_R_.a.b", "foreign", "admit.unknown.x", "admit.admin.x")
     for verb in ("PING", "INFO", "STATS"):
-        yield from (f"$SRV.{verb}", *(f"$SRV.{verb}.{one}" for one in ROLES))
-        yield from (f"$SRV.{verb}.{one}.instance" for one in ROLES)
+        yield from (f"$SRV.{verb}", *(f"$SRV.{verb}.{role}" for role in ROLES))
+        yield from (f"$SRV.{verb}.{role}.instance" for role in ROLES)
         yield f"$SRV.{verb}.provider-gpu-example-com"
     yield from ("$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.CORE.CONNZ", "$SYS.ACCOUNT.CORE.CONNECT")
     yield "$JS.EVENT.ADVISORY.API"

@@ -103,14 +103,16 @@ def a_job(name: str, queue: str, cpu: int = 1, priority: int = 0) -> dict[str, A
 
 def starts(reply: SimulateReply) -> dict[str, str]:
     """The workloads that would start, with their flavors."""
-    return {one.name: one.admission.pod_set_assignments[0].flavors["cpu"] for one in reply.starts}
+    return {
+        start.name: start.admission.pod_set_assignments[0].flavors["cpu"] for start in reply.starts
+    }
 
 
 def waits(reply: SimulateReply) -> dict[str, str]:
     """The workloads that would wait, with their reasons."""
-    return {one.name: one.reason for one in reply.waits}
+    return {wait.name: wait.reason for wait in reply.waits}
 
 
 def evictions(reply: SimulateReply) -> dict[str, str]:
     """The workloads that would be evicted, with their reasons."""
-    return {one.name: one.reason for one in reply.evictions}
+    return {eviction.name: eviction.reason for eviction in reply.evictions}

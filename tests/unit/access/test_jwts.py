@@ -127,7 +127,9 @@ def test_a_renewed_user_keeps_its_key_and_its_older_jwts_can_end(
         if last == ALWAYS:
             store.remove("ada")
         (out,) = [
-            one for one in map(verified, store.account_jwts().values()) if one["name"] == "OUT"
+            renewed
+            for renewed in map(verified, store.account_jwts().values())
+            if renewed["name"] == "OUT"
         ]
         assert out["nats"]["revocations"] == {added.key: last}
 

@@ -104,10 +104,10 @@ def its_variants(
     and what else their status has."""
     owner = as_stored(parent)
     found = []
-    for one in planned_variants(owner, rules):
-        status = dict((given or {}).get(one.tag.name, {}))
-        name = name_of(owner, one.tag.name)
-        spec = msgspec.json.decode(one.spec)
+    for plan in planned_variants(owner, rules):
+        status = dict((given or {}).get(plan.tag.name, {}))
+        name = name_of(owner, plan.tag.name)
+        spec = msgspec.json.decode(plan.spec)
         spec["active"] = status.pop("active", True)
         rows = conditions(*status.pop("conditions", ()), since=status.pop("since", NOON))
         found.append(
@@ -134,6 +134,7 @@ def a_family(
     """The family as `admit describe` reads it from the bucket."""
     rules = the_rules(queue)
     members = [
-        FamilyMember(as_found(one), as_stored(one)) for one in its_variants(parent, rules, given)
+        FamilyMember(as_found(variant), as_stored(variant))
+        for variant in its_variants(parent, rules, given)
     ]
     return Family(as_found(parent), as_stored(parent), tuple(members), rules)

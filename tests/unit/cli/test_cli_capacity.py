@@ -234,7 +234,8 @@ def a_pool(*bookings: Booking, **spec: Any) -> BucketObject:
 def a_booking(name: str, *numbers: int, boots: int = 0, **more: Any) -> Booking:
     ready = NOON + timedelta(seconds=boots)
     held = (
-        HeldPart(kind="a", number=one, amounts={"cpu": 1500}, ready_at=ready) for one in numbers
+        HeldPart(kind="a", number=number, amounts={"cpu": 1500}, ready_at=ready)
+        for number in numbers
     )
     return Booking(
         id=f"{name}/c/1/1", namespace="ns", name=name, held=tuple(held), ready_at=ready, **more

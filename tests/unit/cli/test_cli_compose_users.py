@@ -37,8 +37,8 @@ def test_each_container_gets_a_file_that_its_unix_user_alone_reads(
     files = list((folder / "containers").iterdir())
     assert {path.stem for path in files} == {user.name for user in users}
     for path in (*files, folder / "server" / "auth.conf"):
-        found = path.stat()
-        assert (stat.S_IMODE(found.st_mode), found.st_uid) == (0o600, compose.CONTAINER_UID)
+        status = path.stat()
+        assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o600, compose.CONTAINER_UID)
     admin = folder / "admin.creds"
     assert admin.stat().st_uid == folder.stat().st_uid
     assert admin.read_text() == (folder / "containers" / "admin.creds").read_text()

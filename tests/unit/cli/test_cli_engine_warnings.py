@@ -56,6 +56,6 @@ def mounting(path: str, volume: dict[str, Any]) -> Workload:
 def test_a_difference_without_an_engine_is_said_once(
     workloads: list[Workload], said: list[str]
 ) -> None:
-    named = [(str(number), one) for number, one in enumerate(workloads, 1)]
+    named = [(str(number), workload) for number, workload in enumerate(workloads, 1)]
     assert engine_warnings(named) == said
     assert any(map(wants_engine, workloads)) == bool(said)

@@ -28,7 +28,7 @@ MINE: dict[str, Any] = {"namespace": "ns", "name": "w"}
 
 
 def preemption_of(*names: str, issued: bool = False) -> PendingPreemption:
-    victims = tuple(PlannedVictim(namespace="team-b", name=one, uid=one) for one in names)
+    victims = tuple(PlannedVictim(namespace="team-b", name=name, uid=name) for name in names)
     return PendingPreemption(victims=victims, issued=issued)
 
 

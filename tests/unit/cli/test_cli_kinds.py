@@ -105,7 +105,9 @@ def names_started(*, runner: bool = True) -> list[str]:
 
 def test_services_that_need_more_than_a_bus_do_not_start_with_up() -> None:
     started = names_started()
-    assert started == [one.name for one in SERVICES.values() if one.with_up is WithUp.ALWAYS]
+    assert started == [
+        service.name for service in SERVICES.values() if service.with_up is WithUp.ALWAYS
+    ]
     assert not {"provider-aws", "provider-kubernetes", "provider-docker"} & set(started)
     assert {"telemetry", "runner"} - set(started) == {"telemetry"}
     assert "runner" not in names_started(runner=False)

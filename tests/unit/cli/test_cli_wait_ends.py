@@ -23,9 +23,9 @@ def deactivated(reason: str) -> StoredWorkload:
     workload = stored.decode(stages()["evicted"][1])
     conditions = tuple(
         Condition(type="Evicted", status="True", reason=reason, message=TOLD)
-        if one.type == "Evicted"
-        else one
-        for one in workload.status.conditions
+        if condition.type == "Evicted"
+        else condition
+        for condition in workload.status.conditions
     )
     return replace(workload, status=replace(workload.status, conditions=conditions))
 

@@ -21,7 +21,7 @@ def chunk(kind: int, data: bytes) -> bytes:
 
 
 def snapshot(*blocks: bytes) -> bytes:
-    return BEGIN + b"".join(chunk(1, one) for one in blocks)
+    return BEGIN + b"".join(chunk(1, block) for block in blocks)
 
 
 def varint(number: int) -> bytes:

@@ -32,7 +32,7 @@ def on_flavors(*flavors: str) -> dict[str, Any]:
 def asked(cores: SteppedCores) -> list[tuple[str, str]]:
     """The messages to checks, and the check of each."""
     kinds = {CheckRequested: "asked", CheckWithdrawn: "withdrawn"}
-    return [(kinds[type(one)], one.check) for one in cores.check_facts]  # type: ignore[attr-defined]
+    return [(kinds[type(fact)], fact.check) for fact in cores.check_facts]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def breaks_for_bad(monkeypatch: pytest.MonkeyPatch, module: Any, function: str) 
     seen: list[str] = []
 
     def broken(*args: Any, **kwargs: Any) -> Any:
-        name = next(one for one in map(name_of, args) if one)
+        name = next(argument for argument in map(name_of, args) if argument)
         seen.append(name)
         assert not name.startswith("bad"), "a bug"
         return works(*args, **kwargs)
@@ -119,7 +119,7 @@ def test_an_entry_of_the_bucket_that_raises_when_loaded_counts_as_unreadable(
         controller.load(put.key, put.value, 7, {})
     assert controller.workloads.get("workload.ns.a").workload is not None
     assert list(controller.unreadable) == ["workload.ns.bad"]
-    assert [one.about for one in controller.errors] == ["workload.ns.bad"]
+    assert [error.about for error in controller.errors] == ["workload.ns.bad"]
 
 
 def loads_no_bad(controller: Controller) -> Any:

@@ -67,7 +67,7 @@ def test_variants_may_come_in_any_order_and_more_than_once() -> None:
     several = house.variant_facts() * 2
     Random(7).shuffle(several)
     house.happens(*several)
-    assert [one.metadata.name for one in house.variants()] == [A, B, C]
+    assert [variant.metadata.name for variant in house.variants()] == [A, B, C]
 
 
 def test_a_finished_family_leaves_memory() -> None:

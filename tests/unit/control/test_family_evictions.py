@@ -142,7 +142,7 @@ def test_a_finished_variant_may_be_deleted_when_it_is_read_again() -> None:
     house = running("b")
     commit = fold(house.controller, [house.logged_fact(facts.Finished(**J))], house.now)
     house.perform(commit)
-    (put,) = [one for one in commit.puts if one.key.endswith(B)]
+    (put,) = [put for put in commit.puts if put.key.endswith(B)]
     assert put.workload is not None
     assert put.workload.status.log.says, "it has something to say of its end"
     key, revision = put.key, put.expected + 100
@@ -154,7 +154,7 @@ def test_a_finished_variant_may_be_deleted_when_it_is_read_again() -> None:
 
 def test_an_eviction_of_the_variant_is_published_for_the_parent() -> None:
     house = running("c").preempt("c")
-    told = [one for one in house.facts if isinstance(one, facts.Evicted)]
+    told = [fact for fact in house.facts if isinstance(fact, facts.Evicted)]
     assert [(one.name, one.reason, one.underlying_cause) for one in told] == [
         ("j", "VariantEvicted", "Preempted")
     ]

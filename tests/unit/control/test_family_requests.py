@@ -65,7 +65,7 @@ def test_a_finished_parent_keeps_the_rows_of_variants_that_are_deleted_with_it()
 
 def test_a_priority_is_that_of_the_whole_family() -> None:
     house = FamilyController().family().happens(facts.Reprioritized(**J, priority=7))
-    assert [head(one).priority for one in house.variants()] == [7, 7, 7]
+    assert [head(variant).priority for variant in house.variants()] == [7, 7, 7]
 
 
 def of_a_family(**spec: Any) -> dict[str, Any]:
@@ -112,7 +112,9 @@ def test_a_repeated_aggregation_does_not_write_the_parent() -> None:
     assert (house.outcome, house.revision_of("j")) == ("ignored", before)
     house.assign("b").preempt("b").happens(facts.Aggregated(**J))
     rows = {row.variant: row for row in house.get().status.variants}
-    assert [one.status for one in rows["b"].conditions if one.type == "Evicted"] == ["True"]
+    assert [
+        condition.status for condition in rows["b"].conditions if condition.type == "Evicted"
+    ] == ["True"]
 
 
 def test_a_second_submission_under_a_parents_name_is_answered() -> None:

@@ -52,7 +52,7 @@ def test_a_submission_has_the_same_answer_when_its_pod_sets_are_known() -> None:
     rng = random.Random(26)
     rests = [a_manifest(), *generated(rng, 60)]
     pods = [[{"template": hostile_template(rng)}] for _ in range(80)]
-    pods += [one["spec"].get("podSets") for one in rests]
+    pods += [part["spec"].get("podSets") for part in rests]
     reader = WorkloadReader()
     known = valid = 0
     for number in range(1200):

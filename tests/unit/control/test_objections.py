@@ -61,7 +61,7 @@ class House:
 
     def apply(self, *manifests: dict[str, Any]) -> list[str]:
         """The objections to the manifests; without any, stores them."""
-        raws = [msgspec.Raw(msgspec.json.encode(one)) for one in manifests]
+        raws = [msgspec.Raw(msgspec.json.encode(manifest)) for manifest in manifests]
         proposed = proposal(enumerate(raws, 1), "")
         assert not proposed.problems, proposed.problems
         planned = list(planned_writes(self.objects, proposed.manifests, now=NOON))
@@ -180,7 +180,7 @@ def test_a_queue_without_families_may_have_as_many_flavors_as_ever() -> None:
 def test_while_the_gate_is_off_the_policy_is_kept_with_a_warning() -> None:
     house = House(Limits(families=False))
     assert house.apply(a_queue_of(2)) == []
-    [warning] = [one for one in house.warnings if "concurrentAdmission" in one]
+    [warning] = [warning for warning in house.warnings if "concurrentAdmission" in warning]
     assert warning.startswith("spec.concurrentAdmission is kept and has no effect")
     assert "ConcurrentAdmission is off" in warning
     assert house.apply(a_queue_of(2, families=False)) == []
@@ -321,7 +321,7 @@ def test_shares_without_their_section_of_the_configuration_are_warned_about() ->
     assert house.warnings == []
     house.sharing = sharing_of(Configuration())
     assert house.apply(*manifests) == []
-    assert [one.split(" has no effect")[0] for one in house.warnings] == [
+    assert [warning.split(" has no effect")[0] for warning in house.warnings] == [
         "spec.fairSharing",
         "spec.admissionScope",
         "spec.fairSharing",

@@ -33,8 +33,8 @@ def configure(cores: SteppedCores, served: str) -> None:
 
 def asked(cores: SteppedCores) -> list[tuple[int, Any]]:
     """The cycles of all requests so far, each with the class that its parameters name."""
-    found = [one for one in cores.check_facts if isinstance(one, CheckRequested)]
-    shown = [(one.cycle, msgspec.json.decode(one.parameters)) for one in found]
+    found = [fact for fact in cores.check_facts if isinstance(fact, CheckRequested)]
+    shown = [(fact.cycle, msgspec.json.decode(fact.parameters)) for fact in found]
     return [(cycle, spec and spec["provisioningClassName"]) for cycle, spec in shown]
 
 

@@ -52,7 +52,7 @@ class TimedBench(Bench):
         return made
 
     def _perform(self, *batch: LogMessage) -> list[QuotaReleased]:
-        found: list[QuotaReleased] = []
+        released: list[QuotaReleased] = []
         rest = list(batch)
         while rest:
             commit = fold(self.controller, rest, self.now)
@@ -62,9 +62,9 @@ class TimedBench(Bench):
                 messages += self.controller.committed(put, self.revision, self.now)
             for message in messages:
                 fact = decode(message.subject, message.data)
-                found += [fact] if isinstance(fact, QuotaReleased) else []
+                released += [fact] if isinstance(fact, QuotaReleased) else []
             rest = commit.rest
-        return found
+        return released
 
 
 FINISHED = (facts.Finished, {"revision": -1})

@@ -39,4 +39,4 @@ def test_requests_without_quota_are_noted_at_the_submission(resources: str, why:
     cores.submit_manifest(a_manifest("w", cores.namespace, requests=requests, queue="cq"))
     notes = [one for one in cores.published if isinstance(one, Noted)]
     expected = [("NotCharged", f"No quota is charged for v.test/gpu: {why}")] if why else []
-    assert [(one.reason, one.message) for one in notes] == expected
+    assert [(note.reason, note.message) for note in notes] == expected

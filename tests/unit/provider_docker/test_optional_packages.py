@@ -27,7 +27,7 @@ def test_provider_docker_names_its_missing_setting() -> None:
 
 
 def test_provider_kubernetes_names_its_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [one for one in sys.modules if one.split(".")[0] == "lightkube"]:
+    for name in [module for module in sys.modules if module.split(".")[0] == "lightkube"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "lightkube", None)
 

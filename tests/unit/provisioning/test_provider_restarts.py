@@ -22,8 +22,8 @@ def test_a_provider_that_restarts_within_three_heartbeats_is_queried() -> None:
 def test_replicas_with_alternating_heartbeats_are_queried_once_each() -> None:
     providing = ProviderHeartbeats(10.0)
     replicas = [ProviderAlive(instance=name, since=NOON) for name in "ab"]
-    assert [providing.record("class", one, 0.0) for one in replicas] == [True, True]
-    assert [providing.record("class", one, 1.0) for one in replicas] == [False, False]
+    assert [providing.record("class", replica, 0.0) for replica in replicas] == [True, True]
+    assert [providing.record("class", replica, 1.0) for replica in replicas] == [False, False]
 
 
 def test_a_provider_without_a_start_time_is_queried_after_silence() -> None:

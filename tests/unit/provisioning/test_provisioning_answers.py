@@ -100,8 +100,11 @@ def test_annotations_of_the_provider_win() -> None:
     found = verdict_of_request(record, config(), admitted=False)
 
     assert found is not None
-    assert [one.annotations[CONSUME] for one in found.updates] == ["train-3f", "train-capacity-1"]
-    assert {one.annotations[CLASS] for one in found.updates} == {"class"}
+    assert [update.annotations[CONSUME] for update in found.updates] == [
+        "train-3f",
+        "train-capacity-1",
+    ]
+    assert {update.annotations[CLASS] for update in found.updates} == {"class"}
 
 
 LONG = {str(number): "x" * 30_000 for number in range(8)}
@@ -135,8 +138,8 @@ def test_updates_that_are_too_long_reject_the_workload() -> None:
     """The details fit into the answer, but each pod set gets a copy of them."""
     details = {"group": "x" * 30_000, "rack": "y" * 30_000}
     wanted = tuple(
-        NodeSelectorUpdate(key=f"{one}-{n}", value_from_provisioning_class_detail=one)
-        for one in details
+        NodeSelectorUpdate(key=f"{detail}-{n}", value_from_provisioning_class_detail=detail)
+        for detail in details
         for n in range(2)
     )
     updates = ProvisioningPodSetUpdates(node_selector=wanted)

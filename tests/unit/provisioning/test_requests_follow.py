@@ -204,7 +204,7 @@ def test_a_request_is_stored_before_it_is_sent_and_sent_once() -> None:
 
     (asked,) = story.asked
     assert (asked.id, asked.attempt, asked.parameters) == ("u/capacity/1/1", 1, {"zone": "a"})
-    assert [(one.name, one.count) for one in asked.pod_sets] == [("main", 2)]
+    assert [(pod_set.name, pod_set.count) for pod_set in asked.pod_sets] == [("main", 2)]
     assert list(story.bucket) == ["train-capacity-1"]
 
 
@@ -232,7 +232,7 @@ def test_provisioned_capacity_makes_the_check_ready() -> None:
     story.apply_status(facts.Provisioned, message="here")
 
     assert [one.verdict.state for one in story.told] == ["Pending", "Ready"]
-    assert [one.name for one in story.told[-1].verdict.updates] == ["main"]
+    assert [update.name for update in story.told[-1].verdict.updates] == ["main"]
 
 
 def test_a_failure_reports_retry_and_cancels_the_request() -> None:
@@ -506,7 +506,7 @@ def test_the_name_of_a_deleted_record_is_used_again() -> None:
 
 def notes(story: Story) -> list[str]:
     (kept,) = story.bucket.values()
-    return [one.text for one in kept[0].status.notes]
+    return [note.text for note in kept[0].status.notes]
 
 
 def test_an_answer_that_does_not_count_is_noted_once() -> None:

@@ -150,7 +150,7 @@ def test_a_class_that_is_not_text_is_undecodable(name: str) -> None:
 
 
 @pytest.mark.parametrize("place", range(3))
-@pytest.mark.parametrize("odd", [token(one) for one in ODD_TEXTS[2:4]])
+@pytest.mark.parametrize("odd", [token(text) for text in ODD_TEXTS[2:4]])
 def test_the_error_about_an_invalid_subject_can_be_encoded(odd: str, place: int) -> None:
     """In a log, and in a dead letter."""
     names = ["class", "ns", "train"]

@@ -274,6 +274,8 @@ def test_a_namespace_without_labels_is_known_by_its_name() -> None:
 def test_missing_flavors_are_named_in_one_sentence(names: list[str], told: str) -> None:
     catalog = a_queue([], {name: [] for name in names})
     [warning] = [
-        one for one in reference_warnings(catalog.cluster_queues["q"], catalog) if told in one
+        warning
+        for warning in reference_warnings(catalog.cluster_queues["q"], catalog)
+        if told in warning
     ]
     assert warning.startswith(told)

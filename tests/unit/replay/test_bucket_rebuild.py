@@ -243,7 +243,7 @@ def ended(entry: BucketEntry) -> bool:
 
 
 def living(entries: Sequence[BucketEntry]) -> dict[str, BucketEntry]:
-    return {one.key: one for one in entries if not ended(one)}
+    return {entry.key: entry for entry in entries if not ended(entry)}
 
 
 def known(entries: Sequence[BucketEntry]) -> dict[str, Any]:

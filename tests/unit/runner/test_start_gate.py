@@ -61,9 +61,9 @@ def test_a_run_that_was_stopped_or_is_gone_holds_up_no_other() -> None:
 def test_no_job_starts_while_the_engine_does_not_answer() -> None:
     gate = StartGate(JobLimits(), lambda: None)
     gate.problem = "the engine does not answer"
-    assert [(one.state, one.what) for one in gate.findings()] == [("wrong", EXECUTOR)]
+    assert [(finding.state, finding.what) for finding in gate.findings()] == [("wrong", EXECUTOR)]
     assert gate.offer(run("first")) == gate.problem
-    assert [(one.state, one.what) for one in gate.findings()] == [("wrong", WAITS)]
+    assert [(finding.state, finding.what) for finding in gate.findings()] == [("wrong", WAITS)]
     gate.problem = ""
     assert gate.offer(run("first")) == ""
     assert gate.findings() == []
@@ -73,7 +73,7 @@ def test_no_job_starts_on_a_disk_that_is_nearly_full() -> None:
     free = [100]
     gate = StartGate(JobLimits(free_space=200, pods=0), lambda: free[0])
     assert "has less than 200 B free, so no job starts (--free-space)" in gate.offer(run("x"))
-    assert [(one.state, one.found[:2]) for one in gate.findings()] == [("wrong", "1:")]
+    assert [(finding.state, finding.found[:2]) for finding in gate.findings()] == [("wrong", "1:")]
     free[0] = 200
     assert gate.offer(run("x")) == ""
     assert gate.findings() == []

@@ -181,4 +181,4 @@ def test_the_sample_s_prometheus_scrapes_the_sample_s_meters() -> None:
     assert any(target.endswith(f":{port}") for target in SERVICES[service]["ports"])
     manifests = (CHECKS / "budget" / "manifests.yaml").read_text()
     [url] = re.findall(r"prometheus: http://(\w+):(\d+)", manifests)
-    assert any(one.endswith(f":{url[1]}") for one in SERVICES[url[0]]["ports"])
+    assert any(service.endswith(f":{url[1]}") for service in SERVICES[url[0]]["ports"])

@@ -86,7 +86,7 @@ async def test_spans_arrive_in_order_with_the_resource_of_the_variables(
     )
     await put(export, *range(1, 21))
     await until(lambda: export.finished == 20)
-    assert [one.span.name for one in receiver.spans] == [f"span {n}" for n in range(1, 21)]
+    assert [span.span.name for span in receiver.spans] == [f"span {n}" for n in range(1, 21)]
     resource = receiver.spans[0].resource
     assert (resource["service.name"], resource["deployment.environment"]) == ("lab", "test")
     assert receiver.headers[0]["x-team"] == "queues"
@@ -114,7 +114,7 @@ async def test_a_refusal_is_counted_and_logged_once_until_spans_are_taken_again(
     receiver.status = 200
     await put(export, 4)
     await until(lambda: export.finished == 4)
-    assert [one.state for one in export.findings()] == [OK]
+    assert [finding.state for finding in export.findings()] == [OK]
     assert (wrong.state, "401" in wrong.found, "3 lost" in wrong.found) == (WRONG, True, True)
     assert dropped(export) == {NOT_TAKEN: 3}
     assert export.metrics.exported.values == {(): 1}
@@ -180,10 +180,10 @@ async def test_a_receiver_that_hangs_delays_no_span_for_long(
     receiver.hang()
     await within(put(export, *range(1, 101)))
     assert (export.queued, dropped(export)) == (4, {QUEUE_FULL: 96})
-    assert [one["event"] for one in lines.entries] == ["spans_not_taken"]
+    assert [entry["event"] for entry in lines.entries] == ["spans_not_taken"]
     receiver.answer()
     await until(lambda: export.finished == 4)
-    assert [one.span.name for one in receiver.spans] == [f"span {n}" for n in range(1, 5)]
+    assert [span.span.name for span in receiver.spans] == [f"span {n}" for n in range(1, 5)]
     assert lines.entries[-1]["event"] == "spans_taken_again"
 
 

@@ -38,11 +38,12 @@ class Log:
         names = {workload.name, *also}
         if self._stored and workload.name.startswith("train"):
             names |= {"train", "train-variant-spot", "train-variant-reserved"}
-        wanted = {(workload.namespace, one) for one in names}
+        wanted = {(workload.namespace, name) for name in names}
         return [
-            one
-            for one in self._facts
-            if not one.subject.startswith("admit.object.") and address_of(one.subject)[2:] in wanted
+            fact
+            for fact in self._facts
+            if not fact.subject.startswith("admit.object.")
+            and address_of(fact.subject)[2:] in wanted
         ]
 
 
@@ -51,7 +52,7 @@ def always(_trace_id: str, _parent: str) -> bool:
 
 
 async def fed(traces: OpenTraces, facts: Iterable[LoggedFact]) -> list[Span]:
-    return [span for one in facts for span in await traces.read(one)]
+    return [span for fact in facts for span in await traces.read(fact)]
 
 
 async def test_a_reader_from_the_beginning_asks_for_no_history(

@@ -47,7 +47,7 @@ def test_a_span_keeps_all_its_parts() -> None:
     assert found.end_time - found.start_time == 40 * 86_400_000_000_000 + 1_000
     assert (found.status.status_code, found.status.description) == (StatusCode.ERROR, "rejected")
     assert found.attributes == {"admittance.flavors": ("cpu=spot",)}
-    assert [(one.name, dict(one.attributes or {})) for one in found.events] == [
+    assert [(event.name, dict(event.attributes or {})) for event in found.events] == [
         ("verdict", {"a": 1})
     ]
     [link] = found.links

@@ -34,7 +34,7 @@ async def test_two_checks_a_retry_a_preemption_and_an_upgrade_arrive_as_drawn(
                 await export.put(span)
         await until(lambda: export.finished == len(expected))
         await export.close()
-    got = [one.span for one in receiver.spans]
+    got = [span.span for span in receiver.spans]
     assert [
         (one.name, one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex()) for one in got
     ] == [(one.name, one.trace_id, one.span_id, one.parent_id) for one in expected]

@@ -29,15 +29,15 @@ def spans_of(log: Sequence[LoggedFact]) -> list[Span]:
 def trace_of(spans: Sequence[Span], name: str) -> list[Span]:
     """The spans of the workload's trace, in the order in which they ended."""
     [root] = [
-        one
-        for one in spans
-        if one.name == "workload" and one.attributes["admittance.workload"] == name
+        span
+        for span in spans
+        if span.name == "workload" and span.attributes["admittance.workload"] == name
     ]
-    return [one for one in spans if one.trace_id == root.trace_id]
+    return [span for span in spans if span.trace_id == root.trace_id]
 
 
 def named(spans: Sequence[Span], name: str) -> list[Span]:
-    return [one for one in spans if one.name == name]
+    return [span for span in spans if span.name == name]
 
 
 def seconds(span: Span) -> tuple[float, float]:
@@ -81,10 +81,10 @@ def test_a_preemption_links_to_the_trace_of_the_preemptor(story: LoggedCores) ->
     assert seconds(eviction) == (200, 205)
     assert eviction.attributes["admittance.preempted_by"] == "ns/urgent"
     urgent = trace_of(spans, "urgent")
-    assert [one.span_id for one in eviction.links] == [urgent[-1].span_id]
+    assert [link.span_id for link in eviction.links] == [urgent[-1].span_id]
     assert eviction.links[0].trace_id != eviction.trace_id
     attempt = named(urgent, "attempt")[0]
-    assert [one.workload for one in attempt.links] == ["ns/train-variant-spot"]
+    assert [link.workload for link in attempt.links] == ["ns/train-variant-spot"]
 
 
 def test_a_migration_is_an_eviction_and_another_admission(story: LoggedCores) -> None:
@@ -93,8 +93,8 @@ def test_a_migration_is_an_eviction_and_another_admission(story: LoggedCores) ->
     assert seconds(eviction) == (420, 425)
     assert eviction.attributes["admittance.underlying_cause"] == "FlavorMigration"
     admissions = named(train, "admission")
-    assert [seconds(one) for one in admissions] == [(72, 205), (310, 425), (425, 600)]
-    variants = [one.attributes["admittance.variant"] for one in admissions]
+    assert [seconds(admission) for admission in admissions] == [(72, 205), (310, 425), (425, 600)]
+    variants = [admission.attributes["admittance.variant"] for admission in admissions]
     assert variants == ["spot", "spot", "reserved"]
     assert [seconds(one) for one in named(train, "run")] == [(74, 205), (312, 425), (427, 600)]
 
@@ -115,17 +115,17 @@ def test_facts_that_are_read_again_give_the_same_spans(story: LoggedCores) -> No
 
 def test_requests_carry_the_span_of_the_check_as_the_parent(story: LoggedCores) -> None:
     train = trace_of(spans_of(story.log), "train")
-    checks = [one for one in train if one.name.startswith("check ")]
+    checks = [span for span in train if span.name.startswith("check ")]
     asked = [
-        one.traceparent
-        for one in story.log
-        if one.subject.startswith("admit.check.requested.") and "train" in one.subject
+        span.traceparent
+        for span in story.log
+        if span.subject.startswith("admit.check.requested.") and "train" in span.subject
     ]
     assert len(checks) == 7
-    assert sorted(asked) == sorted(f"00-{one.trace_id}-{one.span_id}-00" for one in checks)
-    runs = {f"00-{one.trace_id}-{one.span_id}-00" for one in named(train, "run")}
+    assert sorted(asked) == sorted(f"00-{span.trace_id}-{span.span_id}-00" for span in checks)
+    runs = {f"00-{span.trace_id}-{span.span_id}-00" for span in named(train, "run")}
     admitted = "admit.workload.admitted.ns.train"
-    assert {one.traceparent for one in story.log if one.subject == admitted} == runs
+    assert {span.traceparent for span in story.log if span.subject == admitted} == runs
 
 
 def test_ids_follow_from_the_uid(story: LoggedCores) -> None:
@@ -265,13 +265,13 @@ def test_any_sequence_of_facts_gives_a_tree(
         spans += builder.feed(LOG[at]._replace(**given))
     for name in ("train-variant-spot", "train-variant-reserved", "train", "early", "urgent"):
         spans += builder.open_spans("ns", name)
-    by_id = {(one.trace_id, one.span_id): one for one in spans}
-    for one in spans:
-        assert one.end is None or one.start <= one.end
+    by_id = {(span.trace_id, span.span_id): span for span in spans}
+    for span in spans:
+        assert span.end is None or span.start <= span.end
         # The history of a variant alone has no facts about its parent.
-        if one.parent_id and not one.remote and "admittance.parent" not in one.attributes:
-            parent = by_id[one.trace_id, one.parent_id]
-            assert parent.start <= one.start
+        if span.parent_id and not span.remote and "admittance.parent" not in span.attributes:
+            parent = by_id[span.trace_id, span.parent_id]
+            assert parent.start <= span.start
             if parent.end is not None:
-                assert one.end is not None
-                assert one.end <= parent.end
+                assert span.end is not None
+                assert span.end <= parent.end

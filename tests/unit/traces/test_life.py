@@ -40,17 +40,17 @@ def place(span: Span) -> tuple[Any, ...]:
 def shown(spans: list[Span], *names: str) -> list[tuple[str, float, float | None]]:
     return [
         (
-            one.name,
-            (one.start - NOON).total_seconds(),
-            None if one.end is None else (one.end - NOON).total_seconds(),
+            span.name,
+            (span.start - NOON).total_seconds(),
+            None if span.end is None else (span.end - NOON).total_seconds(),
         )
-        for one in spans
-        if not names or one.name in names
+        for span in spans
+        if not names or span.name in names
     ]
 
 
 def named(spans: list[Span], name: str) -> Span:
-    return next(one for one in spans if one.name == name)
+    return next(span for span in spans if span.name == name)
 
 
 def test_a_lost_job_is_a_failed_run_and_an_eviction() -> None:
@@ -82,7 +82,7 @@ def test_a_runner_that_is_restarted_starts_the_job_in_the_same_admission() -> No
         *[("admission", 0, None), ("start", 0, 0), ("run", 0, 10)],
         *[("start", 10, 15), ("run", 15, None)],
     ]
-    assert len({one.span_id for one in spans}) == len(spans)
+    assert len({span.span_id for span in spans}) == len(spans)
 
 
 def test_a_deactivated_workload_is_inactive_until_it_is_activated() -> None:
@@ -112,7 +112,7 @@ def test_a_rejected_workload_is_inactive_with_the_reason() -> None:
         *[("reservation", 0, 5), ("inactive", 5, None)],
     ]
     root = named(spans, "workload")
-    assert [one.name for one in root.events] == ["rejected"]
+    assert [event.name for event in root.events] == ["rejected"]
 
 
 def test_a_retry_of_an_admitted_workload_stops_its_job_first() -> None:
@@ -128,7 +128,7 @@ def test_a_retry_of_an_admitted_workload_stops_its_job_first() -> None:
         *[("queue", 0, 0), ("check budget", 0, 0), ("admission", 0, 7), ("eviction", 5, 7)],
         *[("requeue", 7, 15), ("queue", 15, 15), ("check budget", 15, None)],
     ]
-    late = [one for one in named(spans, "admission").events if one.name == "reported"]
+    late = [event for event in named(spans, "admission").events if event.name == "reported"]
     assert [one.attributes["admittance.state"] for one in late] == ["Retry"]
 
 
@@ -142,8 +142,8 @@ def test_a_workload_on_hold_stays_in_its_queue_with_events() -> None:
     cores.go()
     spans = spans_of(cores)
     assert shown(spans, "queue") == [("queue", 0, None)]
-    events = [one.name for one in named(spans, "queue").events]
-    assert [one for one in events if one in ("held", "released", "requeued")] == [
+    events = [event.name for event in named(spans, "queue").events]
+    assert [event for event in events if event in ("held", "released", "requeued")] == [
         *("held", "released", "requeued"),
     ]
 
@@ -180,7 +180,7 @@ def test_a_request_for_capacity_is_inside_its_check() -> None:
     assert capacity.parent_id == check.span_id
     assert shown(spans, "capacity", "check k") == [("capacity", 3, 5), ("check k", 2, 6)]
     assert capacity.attributes["admittance.outcome"] == "Provisioned"
-    assert [one.name for one in capacity.events] == ["Accepted"]
+    assert [event.name for event in capacity.events] == ["Accepted"]
     template = "admit.provisioning.requested.{class}.{namespace}.{name}"
     assert capacity.attributes["messaging.destination.template"] == template
 

@@ -61,7 +61,7 @@ def test_a_settled_system_is_copied_once_and_another_twice(
     town = a_town()
     town.simulate(a_queue("cq", cpu={"spot": 3}))
     assert len(made) == 1
-    entries = [one for one in town.entries() if one.key != "workload.ns.a"]
+    entries = [entry for entry in town.entries() if entry.key != "workload.ns.a"]
     request = Simulate(objects=raws(a_queue("cq", cpu={"spot": 3})))
     reply = simulate(entries, request, town.config, now=town.copy.now)
     assert len(made) == 3
@@ -96,7 +96,7 @@ def test_an_evicted_job_stops_with_and_without_the_change() -> None:
 
 def with_a_long_finished(town: StoredSystem) -> list[BucketEntry]:
     """The bucket after workload a has finished and is only stored, not held by a controller."""
-    [old] = [one for one in town.entries() if one.key == "workload.ns.a"]
+    [old] = [entry for entry in town.entries() if entry.key == "workload.ns.a"]
     town.copy.hear(Finished(namespace="ns", name="a"))
     town.copy.settle()
     # It is in the bucket, though no process holds it.
@@ -112,7 +112,7 @@ def test_a_workload_that_finished_long_ago_may_be_deleted() -> None:
     entries = with_a_long_finished(town)
     request = Simulate(deletes=(Delete(kind="Workload", namespace="ns", name="a"),))
     reply = simulate(entries, request, town.config, now=town.copy.now)
-    assert (reply.error, [one.outcome for one in reply.results]) == ("", ["deleted"])
+    assert (reply.error, [result.outcome for result in reply.results]) == ("", ["deleted"])
 
 
 def test_the_name_of_a_finished_workload_is_used_as_for_apply() -> None:
@@ -121,7 +121,7 @@ def test_the_name_of_a_finished_workload_is_used_as_for_apply() -> None:
     for cpu, outcome in ((1, "unchanged"), (2, "refused")):
         request = Simulate(objects=raws(a_job("a", "cq", cpu=cpu)))
         reply = simulate(entries, request, town.config, now=town.copy.now)
-        assert [one.outcome for one in reply.results] == [outcome]
+        assert [result.outcome for result in reply.results] == [outcome]
 
 
 def test_a_simulation_that_does_not_settle_is_cut_off_with_a_warning(
@@ -130,7 +130,7 @@ def test_a_simulation_that_does_not_settle_is_cut_off_with_a_warning(
     monkeypatch.setattr(copies, "WAVES_MAX", 0)
     reply = a_town().simulate(a_queue("cq", cpu={"spot": 2}, stopPolicy="HoldAndDrain"))
     assert not reply.settled
-    assert any("reached its limit before it settled" in one for one in reply.warnings)
+    assert any("reached its limit before it settled" in warning for warning in reply.warnings)
 
 
 def test_unreadable_values_are_left_out_with_a_warning() -> None:
@@ -140,7 +140,9 @@ def test_unreadable_values_are_left_out_with_a_warning() -> None:
     request = Simulate(objects=raws(a_queue("cq", cpu={"spot": 3})))
     reply = simulate(entries, request, town.config, now=town.copy.now)
     assert starts(reply) == {"c": "spot"}
-    assert any("2 keys of the bucket have unreadable values" in one for one in reply.warnings)
+    assert any(
+        "2 keys of the bucket have unreadable values" in warning for warning in reply.warnings
+    )
 
 
 def test_a_workload_that_waits_for_a_time_keeps_waiting() -> None:
@@ -148,7 +150,7 @@ def test_a_workload_that_waits_for_a_time_keeps_waiting() -> None:
     town.queue("cq", cpu={"spot": 1})
     town.submit("a", "cq")
     entries = town.entries()
-    [kept] = [one for one in entries if one.key == "workload.ns.a"]
+    [kept] = [entry for entry in entries if entry.key == "workload.ns.a"]
     assert kept.value is not None
     held = msgspec.json.decode(kept.value)
     held["status"] = {"requeueState": {"requeueAt": (NOON + timedelta(hours=1)).isoformat()}}
@@ -187,7 +189,7 @@ def test_a_cycle_of_cohorts_is_a_warning() -> None:
     town = StoredSystem(a_cohort("top", "left"))
     town.queue("cq", "left", cpu={"spot": 1})
     reply = town.simulate(a_cohort("left", "top"))
-    assert any("its cohorts form a cycle" in one for one in reply.warnings)
+    assert any("its cohorts form a cycle" in warning for warning in reply.warnings)
 
 
 def test_problems_that_existed_before_are_no_warnings() -> None:
@@ -201,7 +203,7 @@ def test_problems_that_existed_before_are_no_warnings() -> None:
 
 def test_a_local_queue_without_a_cluster_queue_is_a_warning() -> None:
     reply = a_town().simulate(a_local("new", "no-such-queue"))
-    assert any("no-such-queue doesn't exist" in one for one in reply.warnings)
+    assert any("no-such-queue doesn't exist" in warning for warning in reply.warnings)
 
 
 def test_a_warning_names_a_cohort_above_its_limit() -> None:
@@ -222,8 +224,8 @@ def test_a_long_reply_is_joined_from_its_parts_in_any_order() -> None:
     reply = SimulateReply(revision=7, waits=rows, warnings=("careful",))
     parts = in_parts(reply, size=1_000)
     assert len(parts) > 4
-    assert {one.parts for one in parts} == {len(parts)}
-    assert all(len(msgspec.json.encode(one.waits)) <= 1_000 for one in parts)
+    assert {part.parts for part in parts} == {len(parts)}
+    assert all(len(msgspec.json.encode(part.waits)) <= 1_000 for part in parts)
     assert joined_reply(parts[::-1]) == reply
 
 

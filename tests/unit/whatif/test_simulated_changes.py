@@ -44,14 +44,14 @@ def test_raising_a_quota_starts_pending_workloads_in_order() -> None:
     assert (start.otherwise.phase, start.otherwise.position) == ("Pending", 1)
     assert start.otherwise.reason == "WaitingForQuota"
     assert (reply.counts.run, reply.counts.pending) == (2, 1)
-    assert [(one.name, one.outcome) for one in reply.results] == [("cq", "changed")]
+    assert [(result.name, result.outcome) for result in reply.results] == [("cq", "changed")]
 
 
 def test_a_manifest_that_changes_nothing_makes_no_difference() -> None:
     town = a_town()
     reply = town.simulate(a_queue("cq", cpu={"spot": 2}), a_local("cq"))
     assert (reply.starts, reply.waits, reply.evictions) == ((), (), ())
-    assert {one.outcome for one in reply.results} == {"unchanged"}
+    assert {result.outcome for result in reply.results} == {"unchanged"}
     assert (reply.counts.run, reply.counts.pending) == (2, 2)
 
 
@@ -164,7 +164,7 @@ def test_a_preemptor_starts_when_its_victim_has_stopped() -> None:
     assert (start.name, start.after, start.preempts) == ("high", 1, ("ns/new",))
     assert start.otherwise is None
     assert waits(reply) == {"new": "WaitingForQuota"}
-    assert [(one.name, one.outcome) for one in reply.results] == [("high", "created")]
+    assert [(result.name, result.outcome) for result in reply.results] == [("high", "created")]
 
 
 def test_a_victim_starts_again_in_another_flavor() -> None:
@@ -180,7 +180,7 @@ def test_a_victim_starts_again_in_another_flavor() -> None:
     reply = town.simulate(wider, a_job("high", "cq", cpu=2, priority=1))
     assert evictions(reply) == {"low": "Preempted"}
     assert starts(reply) == {"high": "spot", "low": "steady"}
-    again = {one.name: one.again for one in reply.starts}
+    again = {start.name: start.again for start in reply.starts}
     assert again == {"high": False, "low": True}
     [eviction] = reply.evictions
     assert eviction.then is not None and eviction.then.admission is not None
@@ -279,7 +279,9 @@ def test_deleting_a_workload_starts_the_next() -> None:
 def test_deleting_a_local_queue_leaves_its_workloads_waiting_for_it() -> None:
     reply = a_town().simulate(deletes=(Delete(kind="LocalQueue", namespace="ns", name="cq"),))
     assert set(waits(reply)) == {"c", "d"}
-    assert [(one.kind, one.outcome) for one in reply.results] == [("LocalQueue", "deleted")]
+    assert [(result.kind, result.outcome) for result in reply.results] == [
+        ("LocalQueue", "deleted")
+    ]
 
 
 def test_an_object_in_use_would_be_deleted_later() -> None:
@@ -296,7 +298,7 @@ def test_a_terminating_queue_admits_no_workload() -> None:
     reply = a_town().simulate(
         a_queue("cq", cpu={"spot": 100}), deletes=(Delete(kind="ClusterQueue", name="cq"),)
     )
-    assert [one.outcome for one in reply.results][-1] == "terminating"
+    assert [result.outcome for result in reply.results][-1] == "terminating"
     assert starts(reply) == {}
     assert reply.evictions == ()
 
@@ -340,7 +342,7 @@ def test_events_without_the_change_are_not_listed() -> None:
     # Quota has been freed, and no scheduler has decided yet.
     quiet = StoredSystem()
     quiet.copy = town.copy
-    entries = [one for one in town.entries() if not one.key.startswith("workload.ns.a")]
+    entries = [entry for entry in town.entries() if not entry.key.startswith("workload.ns.a")]
     quiet.entries = lambda: entries  # type: ignore[method-assign]
     reply = quiet.simulate(a_queue("cq", cpu={"spot": 3}))
     assert starts(reply) == {"d": "spot"}

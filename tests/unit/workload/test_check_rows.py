@@ -11,7 +11,7 @@ from support.cores.tracked_workload import TrackedWorkload
 
 
 def row(tracked: TrackedWorkload, name: str) -> bytes:
-    return next(encode(one) for one in tracked.status.admission_checks if one.name == name)
+    return next(encode(check) for check in tracked.status.admission_checks if check.name == name)
 
 
 @pytest.mark.scenario("A17")

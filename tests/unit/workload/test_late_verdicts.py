@@ -142,7 +142,7 @@ def test_a_delay_of_the_last_cycle_always_counts(how: str, when: str) -> None:
     assert tracked.stops(None).phase is Phase.BACKOFF
     evictions = tracked.status.scheduling_stats
     assert evictions is not None
-    assert sum(one.count for one in evictions.evictions) == 1
+    assert sum(eviction.count for eviction in evictions.evictions) == 1
     assert tracked.later(50).due().phase is Phase.PENDING
     assert tracked.counts == {"c1": 1}
 

@@ -16,7 +16,7 @@ from support.cores.tracked_workload import TrackedWorkload
 
 
 def asked(cores: SteppedCores) -> list[str]:
-    return [one.check for one in cores.check_facts if isinstance(one, CheckRequested)]
+    return [fact.check for fact in cores.check_facts if isinstance(fact, CheckRequested)]
 
 
 def message(cores: SteppedCores, check: str) -> str:

@@ -29,7 +29,10 @@ def test_preemptions_are_counted_per_preemptor() -> None:
     counts: tuple[PreemptionCount, ...] = ()
     for n, name in enumerate(("a", "b", "a", "b", "a")):
         counts = with_preemption(counts, by(name, seen=n), NOON + timedelta(seconds=n))
-    assert [(one.by, one.count, one.seen) for one in counts] == [("ns/b", 2, 3), ("ns/a", 3, 4)]
+    assert [(count.by, count.count, count.seen) for count in counts] == [
+        ("ns/b", 2, 3),
+        ("ns/a", 3, 4),
+    ]
     assert counts[-1].last == NOON + timedelta(seconds=4)
 
 
@@ -45,7 +48,7 @@ def test_only_the_newest_preemptors_are_kept() -> None:
     for n in range(2 * KEPT_MAX):
         counts = with_preemption(counts, by(f"p{n}"), NOON)
         assert len(counts) <= KEPT_MAX
-    assert [one.by for one in counts] == [f"ns/p{n}" for n in range(KEPT_MAX, 2 * KEPT_MAX)]
+    assert [count.by for count in counts] == [f"ns/p{n}" for n in range(KEPT_MAX, 2 * KEPT_MAX)]
 
 
 def test_a_preemption_without_a_preemptor_is_not_counted() -> None:

@@ -212,9 +212,9 @@ def test_a_rejection_names_the_check_and_counts_as_deactivation() -> None:
     assert "DeactivationTarget" not in tracked.conditions
     stats = tracked.status.scheduling_stats
     assert stats is not None
-    assert [(one.reason, one.underlying_cause, one.count) for one in stats.evictions] == [
-        ("Deactivated", "AdmissionCheck", 1)
-    ]
+    assert [
+        (eviction.reason, eviction.underlying_cause, eviction.count) for eviction in stats.evictions
+    ] == [("Deactivated", "AdmissionCheck", 1)]
 
 
 @pytest.mark.scenario("A22")

@@ -157,4 +157,4 @@ def test_counters_of_rare_events_begin_with_zero() -> None:
     assert counted.forced.values == {("cq",): 0}
     assert counted.stale.values[("budget", "BadDelay")] == 0
     reasons = ("Undecodable", "Invalid", "LeadsToNothing")
-    assert counted.dead.values == dict.fromkeys(((one,) for one in reasons), 0)
+    assert counted.dead.values == dict.fromkeys(((reason,) for reason in reasons), 0)

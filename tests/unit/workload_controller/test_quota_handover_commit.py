@@ -45,7 +45,7 @@ class Stage(Bench):
             "seen": self.revision,
             "domain": "queue-cq",
             "admission": an_admission(),
-            "preempts": tuple(self.giver(one) for one in givers),
+            "preempts": tuple(self.giver(giver) for giver in givers),
         }
         return facts.Assigned(**(made | fields))
 

@@ -56,7 +56,7 @@ def test_a_strict_head_is_refused_again_after_a_status_change() -> None:
     scheduler.change("w", conditions={"QuotaReserved": (False, "PendingEvaluation")})
     scheduler.settle()
     scheduler.now += timedelta(seconds=1)
-    assert [one.name for one in scheduler.core.refusals(now=scheduler.now)] == ["w"]
+    assert [refusal.name for refusal in scheduler.core.refusals(now=scheduler.now)] == ["w"]
 
 
 def test_a_head_that_blocks_is_listed_with_the_reason() -> None:

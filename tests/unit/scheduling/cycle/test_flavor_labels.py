@@ -75,7 +75,7 @@ def test_the_reason_names_the_label_and_both_flavors() -> None:
     assert scheduler.settle() == []
     why = scheduler.why("w")
     assert (why.reason, why.message) == ("NoMatchingFlavor", CLASH)
-    assert [(one.flavor, one.outcome) for one in why.flavors] == [
+    assert [(flavor.flavor, flavor.outcome) for flavor in why.flavors] == [
         ("cpu-a", "Fits"),
         ("gpu-b", "Ineligible"),
     ]
@@ -107,6 +107,6 @@ def test_a_pod_set_is_admitted_wherever_some_of_its_flavors_agree(cpu: str, gpu:
     scheduler.settle()
     agree = any("-" in (one, other) or one == other for one, other in product(cpu, gpu))
     assert bool(scheduler.flavors("w")) == agree == fit(scheduler, BOTH).fits
-    for found in scheduler.flavors("w"):
-        values = {name.partition("-")[2] for name in found.values()} - {""}
+    for flavor in scheduler.flavors("w"):
+        values = {name.partition("-")[2] for name in flavor.values()} - {""}
         assert len(values) <= 1

@@ -30,7 +30,7 @@ def move(cores: SteppedCores, name: str, position: str, gate: str = "gate") -> N
     known = cores.controller.workloads.get(key)
     workload = known.workload
     assert workload is not None
-    others = [one for one in workload.status.preemption_gates if one.name != gate]
+    others = [gate_row for gate_row in workload.status.preemption_gates if gate_row.name != gate]
     moved = GatePosition(name=gate, position=position, last_transition_time=cores.now)
     status = msgspec.structs.replace(workload.status, preemption_gates=(*others, moved))
     changed: StoredWorkload = msgspec.structs.replace(workload, status=status)

@@ -57,7 +57,7 @@ def test_a_workload_with_min_count_0_starts_without_pods() -> None:
     admitted = {name: scheduler.admission(name) for name in ("all", "some", "any")}
     assert admitted["all"] is admitted["some"] is None
     assert admitted["any"] is not None
-    assert [one.count for one in admitted["any"].pod_set_assignments] == [0]
+    assert [assignment.count for assignment in admitted["any"].pod_set_assignments] == [0]
 
 
 def test_all_pods_by_preemption_come_before_fewer_without() -> None:

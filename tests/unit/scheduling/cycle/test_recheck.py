@@ -35,7 +35,7 @@ def reserved(cores: SteppedCores, *names: str, cpu: str = "1", ready: tuple[str,
 
 
 def confirmed(decisions: list[facts.Decision]) -> list[str]:
-    return [one.name for one in decisions if isinstance(one, facts.Confirmed)]
+    return [decision.name for decision in decisions if isinstance(decision, facts.Confirmed)]
 
 
 @pytest.mark.scenario("A2")
@@ -57,7 +57,9 @@ def test_many_reservations_are_confirmed_in_one_batch() -> None:
     cores.submit("head", "cq", "1")
     decisions = cores.cycle(apply=False)
     assert confirmed(decisions) == names
-    assert [one.name for one in decisions if isinstance(one, facts.Assigned)] == ["head"]
+    assert [decision.name for decision in decisions if isinstance(decision, facts.Assigned)] == [
+        "head"
+    ]
 
 
 def test_a_decision_in_flight_is_not_published_again() -> None:

@@ -29,7 +29,7 @@ def raising(step: Step, name: str = "bad") -> Step:
 
     def broken(*args: Any, **options: Any) -> Any:
         found = step(*args, **options)
-        if any(name_of(one) == name for one in args):
+        if any(name_of(argument) == name for argument in args):
             raise KeyError("a bug")
         return found
 
@@ -52,12 +52,12 @@ def scheduler(cpu: str = "3", **spec: Any) -> tuple[SteppedScheduler, list[Objec
     return found, errors
 
 
-def used(one: SteppedScheduler) -> int:
-    return one.core.catalog.tree.queues["cq"].cell(("default", "cpu")).usage // 1000
+def used(scheduler: SteppedScheduler) -> int:
+    return scheduler.core.catalog.tree.queues["cq"].cell(("default", "cpu")).usage // 1000
 
 
-def settled(one: SteppedScheduler) -> list[str]:
-    return [name for _ in range(6) for name in one.cycle()]
+def settled(scheduler: SteppedScheduler) -> list[str]:
+    return [name for _ in range(6) for name in scheduler.cycle()]
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,10 @@ def test_a_workload_that_changes_its_local_queue_leaves_the_others_there() -> No
         scheduler.submit(name, "cq", "9")
     scheduler.respec("a", queueName="second")
     scheduler.gone("b")
-    counted = {one.name: one.pending for one in scheduler.core.queues(Queues(), "ns").local_queues}
+    counted = {
+        local_queue.name: local_queue.pending
+        for local_queue in scheduler.core.queues(Queues(), "ns").local_queues
+    }
     assert counted == {"cq": 1, "second": 1}
 
 
@@ -221,7 +224,10 @@ def test_a_local_queue_counts_what_its_own_workloads_hold() -> None:
     scheduler.change(
         "b", conditions={"QuotaReserved": (True, "QuotaReserved")}, admission=said.admission
     )
-    locals_ = {one.name: one for one in scheduler.core.queues(Queues(), "ns").local_queues}
+    locals_ = {
+        local_queue.name: local_queue
+        for local_queue in scheduler.core.queues(Queues(), "ns").local_queues
+    }
     (first,), (second,) = locals_["cq"].usage, locals_["second"].usage
     assert (first.reserved, first.admitted) == (1000, 1000)
     assert (second.reserved, second.admitted) == (2000, 0)

@@ -65,7 +65,11 @@ def had_used(
 
 def status(scheduler: SteppedScheduler, name: str) -> QueueStatus:
     """The answer about a LocalQueue."""
-    (found,) = (one for one in scheduler.core.queues(Queues()).local_queues if one.name == name)
+    (found,) = (
+        local_queue
+        for local_queue in scheduler.core.queues(Queues()).local_queues
+        if local_queue.name == name
+    )
     return found
 
 
@@ -438,7 +442,9 @@ def test_the_share_of_a_queue_is_shown_with_fair_sharing() -> None:
         scheduler.submit("w", "borrower", "4")
         scheduler.settle()
         (found,) = (
-            one for one in scheduler.core.queues(Queues()).cluster_queues if one.name == "borrower"
+            cluster_queue
+            for cluster_queue in scheduler.core.queues(Queues()).cluster_queues
+            if cluster_queue.name == "borrower"
         )
         assert found.weighted_share == want
 

@@ -110,4 +110,4 @@ def test_a_variant_that_lost_its_gate_preempts_no_workload() -> None:
     scheduler.passes("a-best")
     scheduler.cycle()
     assert scheduler.told == []
-    assert [type(one).__name__ for one in scheduler.decisions] == ["Revoked"]
+    assert [type(decision).__name__ for decision in scheduler.decisions] == ["Revoked"]

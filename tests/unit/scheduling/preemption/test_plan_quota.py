@@ -32,7 +32,7 @@ def most_held(amounts: dict[str, int], plans: Plans) -> int:
 
 def counted_twice(amounts: dict[str, int], plans: Plans) -> int:
     return shared_by_plans(
-        {one: amounts[one] for one in plans},
+        {plan: amounts[plan] for plan in plans},
         {one: {victim: amounts[victim] for victim in victims} for one, victims in plans.items()},
     )
 
@@ -115,7 +115,7 @@ def test_hundreds_of_common_victims_are_counted() -> None:
 def test_hundreds_of_plans_with_one_victim_are_counted() -> None:
     planners = [f"p{number}" for number in range(600)]
     amounts = dict.fromkeys(planners, 1) | {"v": 400}
-    assert counted_twice(amounts, {one: ["v"] for one in planners}) == 400
+    assert counted_twice(amounts, {planner: ["v"] for planner in planners}) == 400
 
 
 amounts = st.integers(0, 4)

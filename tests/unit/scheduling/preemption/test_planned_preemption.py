@@ -59,7 +59,7 @@ def two_victims(wants: str = "10", **checks: Any) -> SteppedCores:
 
 def victims(cores: SteppedCores, name: str = "j") -> list[str]:
     pending = cores.stored(name).status.pending_preemption
-    return sorted(one.name for one in pending.victims) if pending is not None else []
+    return sorted(victim.name for victim in pending.victims) if pending is not None else []
 
 
 def used(cores: SteppedCores, queue: str = "cq") -> int:
@@ -518,13 +518,13 @@ def test_as_kueue_victims_are_evicted_first() -> None:
 def test_a_planner_is_explained_with_its_checks_and_victims() -> None:
     cores = two_victims(c=DEFERS)
     why = cores.scheduler.explain("ns", "j", now=cores.now)
-    assert (why.phase, [one.name for one in why.checks]) == ("QuotaReserved", ["c"])
+    assert (why.phase, [check.name for check in why.checks]) == ("QuotaReserved", ["c"])
     assert "it will then preempt 2 workloads: ns/v" in why.message
     assert why.waits_for == ()
     cores.verdict("j", "c", "Ready")
     cores.settle()
     why = cores.scheduler.explain("ns", "j", now=cores.now)
-    assert sorted(one.name for one in why.waits_for) == ["v1", "v2"]
+    assert sorted(wait.name for wait in why.waits_for) == ["v1", "v2"]
     for name in ("v1", "v2"):
         cores.finish(name)
     assert "waits for the recheck" in cores.scheduler.explain("ns", "j", now=cores.now).message

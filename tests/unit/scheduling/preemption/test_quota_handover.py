@@ -172,7 +172,7 @@ def test_a_preemptor_that_is_deleted_meanwhile_gets_nothing() -> None:
 
 def planned(scheduler: SteppedScheduler) -> list[str]:
     pending = scheduler.decided[0].pending_preemption
-    return sorted(one.name for one in pending.victims) if pending is not None else []
+    return sorted(victim.name for victim in pending.victims) if pending is not None else []
 
 
 def test_no_quota_is_handed_over_if_a_victim_runs() -> None:
