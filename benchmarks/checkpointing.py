@@ -57,7 +57,6 @@ GOALS: Final = (5, 60)
 """Steps of a job, at least and at most."""
 ALIVE: Final = 30
 """Jobs that are submitted and not finished."""
-FAULT_SECONDS: Final = (1.0, 4.0)
 PATIENCE_SECONDS: Final = 300.0
 PREEMPTED, MIGRATED = "preempted", "migrated"
 

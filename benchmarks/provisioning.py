@@ -27,7 +27,7 @@ from admittance.events.provisioning import Provisioned
 from admittance.events.subjects import PROVIDERS, subject_of
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
-from benchmarks.harness.load import FREE_ROOM, Load, own_system, publishing
+from benchmarks.harness.load import FREE_ROOM, Load, load_over, own_system
 from benchmarks.harness.program import Option, run_program
 from benchmarks.harness.waits import PATIENCE_SECONDS, News, until_right
 
@@ -190,7 +190,7 @@ async def measured(*, requests: int, rate: float, bookings: int) -> list[str]:
     """The figures, one line each. Raises SetupError when something does not come."""
     half = bookings // 2
     async with own_system() as system:
-        async with connected(await system.start()) as link, publishing(link) as load:
+        async with connected(await system.start()) as link, load_over(link) as load:
             await generator.apply(link, manifests_of(bookings))
             lines = await _in_flight(load, requests, rate)
             names = [f"kept-{n}" for n in range(bookings)]

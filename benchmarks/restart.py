@@ -21,7 +21,7 @@ from admittance.events.requests import PendingQuery
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
-from benchmarks.harness.load import own_system, publishing
+from benchmarks.harness.load import load_over, own_system
 from benchmarks.harness.program import Option, run_program
 from benchmarks.harness.waits import until_right
 
@@ -71,7 +71,7 @@ async def measured(*, pending: int) -> list[str]:
 
 async def _fill(link: Link, what: BenchPlan) -> None:
     await generator.create(link, what)
-    async with publishing(link) as load:
+    async with load_over(link) as load:
         await load.submit(what)
         await load.settled(PATIENCE)
         await _known(link, len(what.workloads))

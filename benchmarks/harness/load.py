@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -15,12 +14,12 @@ import psutil
 
 from admittance.bench.connection import until_settled
 from admittance.bench.generator import BenchPlan
-from admittance.bench.load import IN_FLIGHT_MAX, Publisher, submission
+from admittance.bench.load import IN_FLIGHT_MAX, Publisher, publishing, submission
 from admittance.bench.run import Find, measured_system
 from admittance.bench.system import READY_SECONDS, Child, family, start
 from admittance.client.requests.link import Link
 from admittance.runtime import clock
-from admittance.runtime.errors import PASSING, SetupError
+from admittance.runtime.errors import SetupError
 from benchmarks.harness.jobs import NAMESPACE
 from benchmarks.harness.waits import News
 
@@ -29,10 +28,10 @@ class Load:
     """Publishes what people and runners publish, all at once or as a benchmark says. ``find``: the
     processes of the system."""
 
-    def __init__(self, link: Link, find: Find = lambda: ()) -> None:
+    def __init__(self, link: Link, publisher: Publisher, find: Find) -> None:
         self.link = link
         self.find = find
-        self.publisher = Publisher(link.bus)
+        self.publisher = publisher
 
     async def submit(self, plan: BenchPlan, begin: int = 0, end: int | None = None) -> None:
         """Submits these workloads of the plan as fast as the server acknowledges them. Raises
@@ -58,22 +57,16 @@ class Load:
 
 
 @asynccontextmanager
-async def publishing(link: Link, find: Find = lambda: ()) -> AsyncIterator[Load]:
+async def load_over(link: Link, find: Find = lambda: ()) -> AsyncIterator[Load]:
     """A load over a connection."""
-    load = Load(link, find)
-    task = asyncio.create_task(load.publisher.run())
-    try:
-        yield load
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError, *PASSING):
-            await task
+    async with publishing(link.bus) as publisher:
+        yield Load(link, publisher, find)
 
 
 @asynccontextmanager
 async def load_on(nats: str | None) -> AsyncIterator[Load]:
     """A load on the system at a URL; None: on an embedded one."""
-    async with measured_system(nats) as (link, find), publishing(link, find) as load:
+    async with measured_system(nats) as (link, find), load_over(link, find) as load:
         yield load
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
 import msgspec
@@ -60,37 +61,29 @@ async def execute(link: Link, plan: BenchPlan, steps: Steps = NO_STEPS) -> Outco
     finished. Wall time ends when the system has applied the last fact. ``steps``: for the number of
     finished workloads."""
     steps.begin("workloads", len(plan.workloads))
-    bus = link.bus
-    publisher = Publisher(bus)
-    publishing = asyncio.create_task(publisher.run())
-    jobs = SimulatedRunner(plan, publisher)
-    subscriptions = [
-        await bus.nc.listen(f"admit.workload.{what}.>", jobs.hear)
-        for what in ("admitted", "evicted")
-    ]
-    if generator.checks_of(plan):
-        controller = SimulatedController(publisher)
-        subscriptions.append(await bus.nc.listen("admit.check.requested.>", controller.hear))
     created = [0.0] * len(plan.workloads)
     usage: list[dict[str, float]] = []
-    started = clock.monotonic()
-    sampling = asyncio.create_task(_sample(link, plan, usage))
     trouble = ""
-    try:
-        submitting = asyncio.create_task(_submit(plan, publisher, created, started))
-        await _watch(jobs, publisher, submitting, steps)
-        await publisher.until_acknowledged()
-        await until_settled(link, publisher.sequence)
-    except (AdmittanceError, ClientError, TimeoutError) as error:
-        trouble = str(error)
-    finally:
-        wall = clock.monotonic() - started
-        for task in (sampling, publishing):
-            task.cancel()
-            with suppress(asyncio.CancelledError, RequestFailed, *PASSING):
-                await task
-        for subscription in subscriptions:
-            await bus.nc.unlisten(subscription)
+    async with publishing(link.bus) as publisher, AsyncExitStack() as stack:
+        jobs = SimulatedRunner(plan, publisher)
+        heard = {f"admit.workload.{what}.>": jobs.hear for what in ("admitted", "evicted")}
+        if generator.checks_of(plan):
+            heard["admit.check.requested.>"] = SimulatedController(publisher).hear
+        for subject, hear in heard.items():
+            subscription = await link.bus.nc.listen(subject, hear)
+            stack.push_async_callback(link.bus.nc.unlisten, subscription)
+        started = clock.monotonic()
+        sampling = asyncio.create_task(_sample(link, plan, usage))
+        try:
+            submitting = asyncio.create_task(_submit(plan, publisher, created, started))
+            await _watch(jobs, publisher, submitting, steps)
+            await publisher.until_acknowledged()
+            await until_settled(link, publisher.sequence)
+        except (AdmittanceError, ClientError, TimeoutError) as error:
+            trouble = str(error)
+        finally:
+            wall = clock.monotonic() - started
+            await _end(sampling)
     if publisher.refused:
         trouble = trouble or f"{len(publisher.refused)} facts were refused: {publisher.refused[0]}"
     return Outcome(
@@ -371,3 +364,21 @@ class Publisher:
             self.refused.append(ack.error.description)
         elif ack.seq > self.sequence:
             self.sequence = ack.seq
+
+
+@asynccontextmanager
+async def publishing(bus: Bus) -> AsyncIterator[Publisher]:
+    """A publisher that sends what it gets, until the end."""
+    publisher = Publisher(bus)
+    sending = asyncio.create_task(publisher.run())
+    try:
+        yield publisher
+    finally:
+        await _end(sending)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancels a task. Raises an error that it had, unless the system was away."""
+    task.cancel()
+    with suppress(asyncio.CancelledError, RequestFailed, *PASSING):
+        await task

@@ -242,7 +242,8 @@ def run(
     server. Raises SetupError if the file is wrong or the system or the server does not work.
     """
     what = bench_plan(read(generator), scale=scale)
-    report = measured(what, nats_url, access)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        report, _ = runner.run(outcome_of(what, nats_url, access))
     if json_path is not None:
         write(report, json_path)
     if as_json:
@@ -251,16 +252,6 @@ def run(
         lines = lines_of(report)
     sys.stdout.write("\n".join([*lines, ""]))
     return 0 if report.finished == report.workloads and not report.trouble else 1
-
-
-def measured(
-    what: BenchPlan, nats_url: str | None, access: ConnectionOptions = NO_OPTIONS
-) -> Report:
-    """The figures of one plan, measured on the system at nats_url, or on an embedded system without
-    nats_url.
-    """
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(outcome_of(what, nats_url, access))[0]
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
