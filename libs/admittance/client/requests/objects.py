@@ -265,6 +265,12 @@ async def not_found(link: Link, kind: ObjectKind, name: str, space: str) -> NotF
     return NotFound(f'{kind.qualified} "{name}" not found{where} at {link.shown_url}{hint}')
 
 
+async def is_stored(link: Link, namespace: str, name: str) -> bool:
+    """Whether the workload exists, as far as another reading says; False for a login that may not
+    look into all namespaces."""
+    return namespace in await _namespaces_with(link, kinds.WORKLOAD, name)
+
+
 async def _namespaces_with(link: Link, kind: ObjectKind, name: str) -> list[str]:
     """The first namespaces that have an object of this kind and name; empty for a login that may
     not look into all namespaces."""

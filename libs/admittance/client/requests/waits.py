@@ -13,10 +13,11 @@ from typing import Final, TypeAlias
 from admittance.client.errors import BadInput, JobFailed, NotFound, Refused, TimedOut, Unavailable
 from admittance.client.kinds import WORKLOAD
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, follow, not_found
+from admittance.client.requests.objects import BucketObject, follow, is_stored, not_found
 from admittance.events import reasons
 from admittance.phases import End as End
 from admittance.runtime import clock
+from admittance.runtime.bus.bucket import LAG_SECONDS
 from admittance.runtime.tasks import end_tasks
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import Phase, phase
@@ -68,6 +69,8 @@ async def reach(
     seconds, and Refused if ``wanted`` can no longer be reached.
     """
     last = "not there"
+    # The replica that is read may lag, for example behind a submission.
+    lags_until = clock.monotonic() + LAG_SECONDS
     try:
         async with asyncio.timeout(timeout), AsyncExitStack() as stack:
             existed = False
@@ -76,6 +79,8 @@ async def reach(
                 if stored is None:
                     if existed:
                         raise NotFound(f'workload "{name}" was deleted')
+                    if clock.monotonic() < lags_until and await is_stored(link, namespace, name):
+                        continue
                     raise await not_found(link, WORKLOAD, name, namespace)
                 existed = True
                 workload = stored.workload()
