@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ FOUND_MAX: Final = 20_000
 """With so many lookups remembered, no name is remembered that no object has: users choose them."""
 _UNKNOWN: Final = object()
 
+_Kind = TypeVar("_Kind")
 POD_CLASSES: Final = KINDS["PriorityClass"].token
 
 
@@ -107,7 +108,7 @@ class Objects:
         kept = self._kept.get(key)
         return kept.revision if kept is not None else self._gone.get(key, 0)
 
-    def _object(self, prefix: str, namespace: str, name: str) -> Any:
+    def _object(self, kind: type[_Kind], prefix: str, namespace: str, name: str) -> _Kind | None:
         if not name:
             return None
         parts = prefix, namespace, name
@@ -118,27 +119,22 @@ class Objects:
             short = len(namespace) + len(name) <= LONGEST
             if kept is not None or (short and len(self._found) < FOUND_MAX):
                 self._found[parts] = known
-        return known
+        return known if isinstance(known, kind) else None
 
     def local_queue(self, namespace: str, name: str) -> LocalQueue | None:
-        kept: LocalQueue | None = self._object("localqueue", namespace, name)
-        return kept
+        return self._object(LocalQueue, "localqueue", namespace, name)
 
     def cluster_queue(self, name: str) -> ClusterQueue | None:
-        kept: ClusterQueue | None = self._object("clusterqueue", "", name)
-        return kept
+        return self._object(ClusterQueue, "clusterqueue", "", name)
 
     def flavor(self, name: str) -> ResourceFlavor | None:
-        kept: ResourceFlavor | None = self._object("flavor", "", name)
-        return kept
+        return self._object(ResourceFlavor, "flavor", "", name)
 
     def check(self, name: str) -> AdmissionCheck | None:
-        kept: AdmissionCheck | None = self._object("admissioncheck", "", name)
-        return kept
+        return self._object(AdmissionCheck, "admissioncheck", "", name)
 
     def priority_class(self, name: str) -> WorkloadPriorityClass | None:
-        kept: WorkloadPriorityClass | None = self._object("workloadpriorityclass", "", name)
-        return kept
+        return self._object(WorkloadPriorityClass, "workloadpriorityclass", "", name)
 
     # The priority classes, as `PriorityClasses` names them.
 
@@ -147,7 +143,7 @@ class Objects:
         return kept.value if kept is not None else None
 
     def pod_class(self, name: str) -> int | None:
-        kept: PriorityClass | None = self._object(POD_CLASSES, "", name)
+        kept = self._object(PriorityClass, POD_CLASSES, "", name)
         return kept.value if kept is not None else None
 
     def global_default(self) -> tuple[str, int] | None:
