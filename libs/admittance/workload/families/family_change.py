@@ -5,7 +5,6 @@ far. All changes of the family become one commit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from admittance.events.shapes import Admission
@@ -76,8 +75,8 @@ class FamilyChange(NamedTuple):
 
 class FamilyTransition:
     """The members of a family with their changes so far. ``context``: the transition context for
-    variants; ``parent_context``: the transition context for the parent.
-    """
+    variants; ``parent_context``: the transition context for the parent. ``now``: the time of the
+    fact. ``rules``: the family rules of the queue; None: the queue has no family rules."""
 
     def __init__(self, members: FamilyMembers, context: TransitionContext) -> None:
         self.parent = members.parent
@@ -88,20 +87,11 @@ class FamilyTransition:
         self._outboxes: dict[str, list[OutboxEntry]] = {}
         self._desired: dict[str, DesiredState] | None = None
         self.parent_name = members.parent.metadata.name if members.parent is not None else ""
-        self._rules: FamilyRules | None = None
+        self.now = context.now
+        self.rules: FamilyRules | None = None
         if members.parent is not None:
             namespace, queue = members.parent.metadata.namespace, head(members.parent).queue_name
-            self._rules = context.queues.family_rules(namespace, queue)
-
-    @property
-    def now(self) -> datetime:
-        """The time of the fact, from the transition context."""
-        return self.context.now
-
-    @property
-    def rules(self) -> FamilyRules | None:
-        """The family rules of the queue; None: the queue has no family rules."""
-        return self._rules
+            self.rules = context.queues.family_rules(namespace, queue)
 
     # Members. ----------------------------------------------------------------------------
 
@@ -125,7 +115,7 @@ class FamilyTransition:
         if self._desired is None:
             states = [variant_state(variant) for variant in self.variants.values()]
             self._desired = desired_variants(
-                parent_state(self.parent), states, self._rules, self.now
+                parent_state(self.parent), states, self.rules, self.now
             )
         return self._desired
 
