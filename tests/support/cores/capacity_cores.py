@@ -1,5 +1,5 @@
-"""The cores by the clock with the provisioning check's, and a provider of capacity that answers by
-hand. What the check orders is done at once; between any two steps it may start anew.
+"""The cores with a clock, the provisioning check's core, and a provider that the test answers for.
+The check's steps are performed at once; between any two steps the check may start anew.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ CLASS = "class"
 
 
 class CapacityCores(TimedCores):
-    """``wanted``: what providers were asked; ``freed``: what was taken back, each time that it was
-    said. ``booked``: what providers have booked. ``told``: verdicts of the check, in order.
-    ``ignored``: answers of providers that counted for nothing, and why. ``patience``: seconds that
-    a provider gets. ``restless``: the check starts anew between any two of its steps."""
+    """``wanted``: the published requests; ``freed``: the ids of cancelled requests, once for each
+    message. ``booked``: the ids of provisioned requests. ``told``: verdicts of the check, in order.
+    ``ignored``: ids of answers without an effect, with the reason. ``patience``: seconds that a
+    provider gets. ``restless``: the check starts anew between any two of its steps."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class CapacityCores(TimedCores):
             steps = list(self.capacity.steps(self.now))
             if not steps:
                 return
-            for one in steps:
-                self._perform(one)
-                if self.restless and one != self._last:
+            for step in steps:
+                self._perform(step)
+                if self.restless and step != self._last:
                     # Once: each new leader publishes open statuses again.
-                    self._last = one
+                    self._last = step
                     self.restart_check()
                     break
         raise AssertionError("the check does not come to rest")
@@ -102,9 +102,9 @@ class CapacityCores(TimedCores):
             key = step.slot.namespace, step.write.name
             _, stands = self.bucket.get(key, (None, 0))
             if stands != step.write.expected:
-                found, _ = self.bucket[key]
-                if found is not None:
-                    self.capacity.observed.record(key, found, stands)
+                record, _ = self.bucket[key]
+                if record is not None:
+                    self.capacity.observed.record(key, record, stands)
                 else:
                     self.capacity.observed.marked(step.slot, key[1], stands)
                 self.capacity.failed(step)
@@ -171,12 +171,12 @@ class CapacityCores(TimedCores):
             self.booked.discard(fact.id)
 
     def ids(self, name: str = "") -> list[str]:
-        """The ids that providers were asked for, each once, in order."""
+        """The ids of the published requests, each once, in order."""
         return list(dict.fromkeys(one.id for one in self.wanted if name in ("", one.name)))
 
     def provider(self, kind: type[ProvisioningStatus], id: str = "", **fields: Any) -> str:
-        """The provider answers, the newest request unless said: why it counts for nothing, or ""
-        when it did. Whatever follows happens at once."""
+        """The provider answers the request ``id`` (the newest unless named), and all that follows
+        happens. Returns the reason why the answer has no effect; "": it has one."""
         asked = [one for one in self.wanted if id in ("", one.id)][-1]
         about = {"namespace": asked.namespace, "name": asked.name, "uid": asked.uid}
         fields = {"provisioning_class": asked.provisioning_class, **about, **fields}
@@ -192,21 +192,21 @@ class CapacityCores(TimedCores):
         return why
 
     def provisioned(self, id: str = "", **fields: Any) -> str:
-        """The capacity is there."""
+        """The provider answers that the capacity is provisioned."""
         return self.provider(provisioning.Provisioned, id, **fields)
 
     def fails(self, id: str = "", **fields: Any) -> str:
-        """There is none."""
+        """The provider answers that it has no capacity."""
         return self.provider(provisioning.ProvisioningFailed, id, **fields)
 
     # Looking. -------------------------------------------------------------------------------
 
     def records(self) -> list[str]:
-        """The names of the requests that are kept."""
+        """The names of the stored requests."""
         return sorted(name for (_, name), (one, _) in self.bucket.items() if one is not None)
 
     def record(self, name: str) -> Record:
-        """A request as it is kept."""
+        """The stored request."""
         record, _ = self.bucket[self.namespace, name]
         assert record is not None
         return record
@@ -231,7 +231,7 @@ class CapacityCores(TimedCores):
         self.check(name, CONTROLLER, parameters=reference)
 
     def work(self, name: str, pod_sets: list[dict[str, Any]], **annotations: str) -> None:
-        """A workload of these pod sets is submitted, and heard of."""
+        """Submits a workload of these pod sets, and all that follows happens."""
         given = {f"provreq.kueue.x-k8s.io/{key}": value for key, value in annotations.items()}
         spec = {"queueName": "cq", "podSets": pod_sets}
         meta = {"annotations": given}

@@ -1,5 +1,5 @@
-"""Families by the clock: one ClusterQueue ``cq`` that offers gpus of several flavors, foreigners
-that fill some of them, and what is seen of a family at any moment, in one line.
+"""Families in cores with a clock: one ClusterQueue ``cq`` with gpus of several flavors, regular
+workloads that fill some of them, and the state of a family in one line.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ LOWER = {"withinClusterQueue": "LowerPriority"}
 
 
 class Row(NamedTuple):
-    """A line of a story's table. ``on``: the flavor that the parent is admitted on, "" is none;
-    ``active``: the variants that may try or run, the best first; ``mig``: migrations so far;
-    ``starts``: of its job; ``used``: by flavor in the queue's order, of all workloads, as the
-    scheduler counts it."""
+    """The state of a family. ``on``: the flavor of the admitted parent; "": not admitted.
+    ``active``: the active variants, the best first; ``mig``: migrations so far; ``starts``: of the
+    job; ``used``: the scheduler's count for each flavor in the queue's order."""
 
     on: str
     active: str
@@ -73,7 +72,7 @@ class FamilyCores(TimedCores):
         self.edit_queue(resourceGroups=resource_groups(flavors, GPU, checks), **spec)
 
     def edit_queue(self, **spec: Any) -> None:
-        """``cq`` says this from now on, and the rest as before; None takes a field away."""
+        """Replaces these fields of the spec of ``cq``; None removes a field."""
         whole = {**self.offered, **spec}
         self.offered = {name: value for name, value in whole.items() if value is not None}
         self.queue("cq", **self.offered)
@@ -133,15 +132,14 @@ class FamilyCores(TimedCores):
             self.cycle(later=0)
 
     def foreigner(self, name: str, flavor: str, gpu: int = 4, priority: int = 100) -> None:
-        """A workload that is no family, whatever the queue says: it would do with fewer pods in
-        principle. It may have that flavor only."""
+        """A regular workload on that flavor: a workload with ``minCount`` is never a family."""
         container = {"name": "c", "command": ["true"], "resources": {"requests": {GPU: "1"}}}
         template = {"spec": {"containers": [container]}}
         pods = {"name": "main", "count": gpu, "minCount": gpu, "template": template}
         self.job(name, pods=[pods], allowed=[flavor], priority=priority)
 
     def done(self, name: str) -> None:
-        """The job ends by itself, and what follows at once."""
+        """The job ends by itself, and all that follows happens."""
         self.publish(facts.Finished, name, revision=self.stored(name).status.admitted_revision)
         self.go()
 
@@ -167,7 +165,7 @@ class FamilyCores(TimedCores):
         return decisions
 
     def in_vain(self) -> list[str]:
-        """Of how many decisions nothing came, each told by its name and why."""
+        """The decisions that were not applied, each with its workload and the reason."""
         return [
             f"{name}: {self.settled[sequence].reason}"
             for sequence, name in self._heard_of.items()
@@ -191,11 +189,11 @@ class FamilyCores(TimedCores):
         super().apply(decision)
 
     def attempts(self) -> int:
-        """How many cycles there were so far."""
+        """The number of cycles so far."""
         return self._cycles
 
     def assigned_in(self, name: str) -> int:
-        """In which cycle it was last given quota."""
+        """The number of the cycle that last assigned quota to it."""
         return self._tried[name][-1]
 
     def step(self) -> None:

@@ -1,8 +1,7 @@
-"""The cores by the clock: timers come due just when they should, pods get ready, checks answer
-late, families are kept as policy wants them.
+"""The cores with a clock: timers fire at their time, and families follow their policy.
 
-Time stands still but for `TimedCores.advance`. Every revision is looked at for the invariants of a
-workload's life and of families, and every reservation for being counted once.
+Time changes only in `TimedCores.advance`. The invariants of the lifecycle and of families are
+checked at every revision, and each reservation must be counted once.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from support.cores.stepped_scheduler import groups
 
 
 class TimedCores(SteppedCores):
-    """Both cores with the retry-timer's and the variant-controller's, and a clock.
+    """The cores of scheduler, workload-controller, retry-timer and variant-controller, and a clock.
 
-    ``job_events``: what happened to jobs, as ``(what, name, seconds since noon)``: started, stopped
-    or freed (its quota). ``watch``: looks at every revision. ``belated``: the variant-controller
-    publishes nothing before the others are done.
+    ``job_events``: ``(event, name, seconds since noon)``; the events are started, stopped and freed
+    (the quota of the job). ``watch``: checks every revision. ``belated``: the variant-controller
+    publishes only when the other cores have nothing to do.
     """
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
@@ -115,7 +114,7 @@ class TimedCores(SteppedCores):
 
     def answer(self, name: str, check: str, state: str, **fields: Any) -> SettledReply | None:
         """The check's controller answers; what became of it, None: it was applied. ``after``: the
-        delay of a Retry. ``cycle``: the one that it judged, the present one unless said."""
+        delay of a Retry. ``cycle``: of the verdict, the present one unless given."""
         if "after" in fields:
             fields["requeue_after_seconds"] = fields.pop("after")
         self.verdict(name, check, state, **fields)
@@ -137,7 +136,7 @@ class TimedCores(SteppedCores):
         return (self.now - NOON).total_seconds()
 
     def go(self) -> None:
-        """All that happens now, and takes no time."""
+        """Lets everything happen that is due now, until no core has anything to do."""
         for _ in range(10_000):
             self.step()
             self.scheduler.wake(now=self.now)
@@ -156,14 +155,15 @@ class TimedCores(SteppedCores):
         raise AssertionError("it does not come to rest")
 
     def orders_of_families(self) -> bool:
-        """What the variant-controller orders is heard. True: it did."""
+        """The workload-controller hears the orders of the variant-controller. Returns whether there
+        were any."""
         orders = self.orders()
         for order in orders:
             self.hear(order)
         return bool(orders)
 
     def step(self) -> None:
-        """Between any two things that happen at one moment."""
+        """Called between any two events of one moment, for subclasses."""
 
     def cycle_of_refusals(self) -> bool:
         """Publishes why workloads wait. True: at least one message was published."""
@@ -174,7 +174,7 @@ class TimedCores(SteppedCores):
         return bool(refusals)
 
     def advance(self, seconds: float) -> None:
-        """Time passes; whatever comes due does so at its very moment."""
+        """Lets so many seconds pass. What becomes due happens at its time."""
         end = self.now + timedelta(seconds=seconds)
         self.go()
         while True:
@@ -187,7 +187,7 @@ class TimedCores(SteppedCores):
         self.go()
 
     def at(self, seconds: float) -> None:
-        """Time passes until so many seconds after noon."""
+        """Lets time pass until so many seconds after noon."""
         self.advance(seconds - self.seconds())
 
     def waits_for(self, name: str) -> dict[str, datetime]:
@@ -242,7 +242,7 @@ class TimedCores(SteppedCores):
         return {row.reason: row.count for row in stats.evictions} if stats is not None else {}
 
     def evicted_for(self, name: str) -> list[str]:
-        """Why it was told to stop or to give up what it held, in order."""
+        """The reasons of its evictions, in order."""
         return [
             one.reason
             for one in self.published
@@ -268,7 +268,7 @@ class TimedCores(SteppedCores):
         ]
 
     def withdrawn(self, check: str, name: str = "") -> list[tuple[str, int]]:
-        """Why the check was told to stop, and of which cycle."""
+        """The withdrawn requests to the check: reason and cycle."""
         return [
             (fact.reason, fact.cycle)
             for fact in self.check_facts
@@ -309,7 +309,7 @@ class TimedCores(SteppedCores):
         ]
 
     def check_families(self) -> None:
-        """Every family is as policy wants it, and tells so."""
+        """Checks that every family follows its policy, and that its parent shows this."""
         for parent in self.family_watch.parents.values():
             meta, around = parent.metadata, self.controller.queues
             queue = head(parent).queue_name
@@ -319,7 +319,7 @@ class TimedCores(SteppedCores):
                 assert not wrong, f"{meta.name}: {'; '.join(wrong)}"
 
     def check_usage(self) -> None:
-        """(ii): every reservation is counted, and once."""
+        """Checks that every reservation is counted, and once."""
         told = {}
         for status in self.scheduler.queues(Queues(local_queues=False)).cluster_queues:
             usage = {(one.flavor, one.resource): one.reserved for one in status.usage}
