@@ -219,8 +219,7 @@ class DecisionReplay(Scheduler):
         elif isinstance(decision, Confirmed):
             assumption.assume_confirmed(state, domain, workload)
         else:
-            what = _IN_FLIGHT.get(type(decision), InFlight.NOTHING)
-            state.set_in_flight(workload, domain, what)
+            state.set_in_flight(workload, domain, _IN_FLIGHT[type(decision)])
         return True
 
     def _assume_assigned(self, workload: WorkloadInfo, domain: Domain, decision: Assigned) -> None:

@@ -65,7 +65,13 @@ def assume_assigned(
         assumption.replaced = migrates_from
         state.set_in_flight(migrates_from, domain, InFlight.MIGRATED, assumption)
     else:
-        state.assume_admitted(workload, queue, admission)
+        if (
+            state.config.block_admission
+            and workload.pending_preemption is None
+            and not state.catalog.checks_to_pass(queue.name, admission)
+        ):
+            # Without checks to pass, the workload is admitted together with its reservation.
+            state.pods_ready.assume_admitted(workload, queue.domain)
         state.add_candidate(workload, now)
     state.set_in_flight(workload, domain, InFlight.ASSIGNED, assumption)
 

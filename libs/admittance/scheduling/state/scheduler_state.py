@@ -11,7 +11,7 @@ from typing import Any, Final
 from admittance.api.workload import PreemptionCount
 from admittance.events import reasons
 from admittance.events.object_errors import ObjectError
-from admittance.events.shapes import Admission, ConsumedUsage, PreemptedBy, Refusal
+from admittance.events.shapes import ConsumedUsage, PreemptedBy, Refusal
 from admittance.quota.catalog import Catalog
 from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.config import Config
@@ -323,16 +323,6 @@ class SchedulerState:
         if (self.config.preemption or not self.config.as_kueue) and workload.charge is not None:
             workload.charge.queue.add_candidate(workload, reserved_at)
             self.bump_version(workload.charge.queue.domain)
-
-    def assume_admitted(self, workload: WorkloadInfo, queue: Queue, admission: Admission) -> None:
-        """Records that the workload is assumed to be admitted: its assignment needs no admission
-        check, so it is admitted together with its reservation."""
-        if (
-            self.config.block_admission
-            and workload.pending_preemption is None
-            and not self.catalog.checks_to_pass(queue.name, admission)
-        ):
-            self.pods_ready.assume_admitted(workload, queue.domain)
 
     def note_pods_ready(self, workload: WorkloadInfo, starting: bool) -> None:
         """Records whether the workload is admitted with pods that are not ready. Flushes all
