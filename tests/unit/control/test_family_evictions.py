@@ -159,3 +159,16 @@ def test_an_eviction_of_the_variant_is_published_for_the_parent() -> None:
         ("j", "VariantEvicted", "Preempted")
     ]
     assert told[0].preempted_by is not None
+
+
+def test_a_parent_that_is_turned_off_takes_all_its_variants_with_it() -> None:
+    house = running("b").assign("a").happens(facts.Deactivated(**J))
+    assert house.active() == ""
+    assert house.get(A).status.admission is None
+    assert house.condition("Evicted", B) == "True: Deactivated"
+    assert house.get(B).status.admission is not None
+    house.stop()
+    assert where(house) == "Deactivated"
+    house.later(5).happens(facts.Activated(**J))
+    assert house.active() == "abc"
+    assert house.get().status.family_start == house.now

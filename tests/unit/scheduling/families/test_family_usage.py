@@ -307,3 +307,14 @@ def test_two_reservations_of_a_family_are_charged_as_one() -> None:
     scheduler.admit("j-on-demand")
     assert account.pending == {}
     assert account.seen == alone
+
+
+def test_before_an_admission_the_best_reservation_counts_in_shares(fair: FamilyScheduler) -> None:
+    fair.open_family("k", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "2"})])
+    fair.reserve("j-best", "q", {"cpu": "best"})
+    fair.reserve("j-worst", "q", {"cpu": "worst"})
+    overlap = fair.member("j-best").family_quota
+    assert overlap is not None and overlap.counts is fair.member("j-best")
+    assert share(fair) == pytest.approx(200)
+    fair.reserve("k-worst", "q", {"cpu": "worst"})
+    assert share(fair) == pytest.approx(300)
