@@ -410,12 +410,13 @@ def test_the_largest_holders_come_first_with_their_protection() -> None:
 
 def test_of_many_holders_the_largest_are_listed() -> None:
     scheduler = a_scheduler()
-    scheduler.queue("cq", resourceGroups=groups(default="3000"))
-    amounts = [(number * 7) % 61 + 1 for number in range(60)]
+    scheduler.queue("cq", resourceGroups=groups(default="9000"))
+    # More than are looked at once, and then one that is the tenth.
+    amounts = [*range(10, 420, 10), 325]
     for number, amount in enumerate(amounts):
-        scheduler.submit(f"holder-{number}", "cq", str(amount))
+        scheduler.submit(f"holder-{number}", "cq", str(amount), age=100 - number)
     scheduler.settle()
-    scheduler.submit("w", "cq", "2999")
+    scheduler.submit("w", "cq", "8999")
     largest = sorted(amounts, reverse=True)[:10]
     assert [one.amount for one in scheduler.why("w").held_by] == [1000 * one for one in largest]
 
