@@ -343,3 +343,17 @@ def test_37_a_borrowing_limit_is_not_capacity() -> None:
     scheduler.submit("w", "cq", "12")
     assert scheduler.settle() == []
     assert scheduler.why("w").reason == "ExceedsMaxQuota"
+
+
+def test_a_refusal_names_the_equal_workload_that_was_tried_for_it() -> None:
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="4"))
+    for age, name in enumerate(("second", "first", "holds"), 1):
+        scheduler.submit(name, "cq", "4", age=age)
+    assert scheduler.settle() == ["holds"]
+    scheduler.now += timedelta(minutes=1)
+    heads = {
+        one.name: one.scan.head if one.scan is not None else None
+        for one in scheduler.core.refusals(now=scheduler.now)
+    }
+    assert heads == {"first": "", "second": "ns/first"}

@@ -404,6 +404,17 @@ def test_a_queue_without_the_setting_orders_by_priority() -> None:
     assert waiting(scheduler) == ["low", "high"]
 
 
+def test_workloads_that_no_namespace_allows_have_a_place_by_usage() -> None:
+    scheduler = a_scheduler(namespaceSelector={"matchLabels": {"team": "other"}})
+    had_used(scheduler, "a", "2")
+    scheduler.submit("much", "a", "4", age=9)
+    scheduler.submit("young", "b", "4", age=7)
+    scheduler.submit("old", "b", "4", age=8)
+    scheduler.settle()
+    places = {name: scheduler.why(name).position for name in ("old", "young", "much")}
+    assert places == {"old": 1, "young": 2, "much": 3}
+
+
 def test_without_the_configuration_usage_counts_nowhere() -> None:
     scheduler = SteppedScheduler()
     scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
