@@ -38,3 +38,10 @@ def test_any_number_of_instances_needs_little_room() -> None:
     for number in range(3 * INSTANCES_MAX):
         providing.record("class", ProviderAlive(instance=str(number), since=NOON), 0.0)
     assert len(providing._started["class"]) <= INSTANCES_MAX
+
+
+def test_a_class_counts_as_down_three_heartbeats_after_the_last() -> None:
+    providing = ProviderHeartbeats(10.0)
+    providing.record("class", ProviderAlive(), 0.0)
+    assert [providing.next_loss(now) for now in (0.0, 29.0, 30.0)] == [30.0, 30.0, None]
+    assert [providing.trouble("class", now) is None for now in (29.0, 30.0)] == [True, False]
