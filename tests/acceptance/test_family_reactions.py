@@ -244,6 +244,20 @@ def test_a_better_one_that_is_put_off_tries_again_after_its_delay() -> None:
     assert cores.lived() == [("started", 0), ("stopped", 160), ("started", 160)]
 
 
+@scenario("D15")
+def test_a_variant_that_got_ready_during_a_swap_is_next() -> None:
+    flavors = {**TWO, "spot": 4}
+    cores = cores_with_families(flavors, checks=SLOW, foreign={"o1": "on-demand"})
+    cores.job()
+    assert (cores.on(), cores.reserved()) == ("spot", "reservation")
+    cores.slow_jobs.add("j")
+    cores.done("o1")
+    cores.judge(BETTER, "slow", "Ready")
+    assert cores.stored("j").status.migrating_to == WORSE
+    stopped(cores)
+    assert cores.row() == Row("reservation", "reservation", 2, 3, "4/0/0")
+
+
 @scenario("D6", "D15")
 @pytest.mark.parametrize("policy", ["Anytime", "AfterCheckPassedOrOnDemand"])
 def test_a_family_migrates_once_to_a_flavor_freed_by_preemption(policy: str) -> None:

@@ -195,3 +195,13 @@ def test_a_family_in_backoff_is_explained() -> None:
     found = scheduler.why("a")
     assert (found.phase, found.reason) == ("Backoff", "Backoff")
     assert scheduler.why("a-best").message == "The family waits until its backoff ends"
+
+
+def test_a_variant_without_a_known_parent_is_explained() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue()
+    scheduler.family("a")
+    scheduler.gone("a")
+    found = scheduler.why("a-best")
+    assert found.message == "Its parent is not known"
+    assert found.unblocked_by == ("its parent workload, which is not known yet",)
