@@ -13,10 +13,9 @@ from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import INPUTS, OUTPUTS, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, settled, submit, workload
+from support.requests import apply, eventually, is_reserved, queues, settled, submit
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -70,12 +69,7 @@ async def test_a_workload_is_admitted_despite_arbitrary_messages(
     name = f"good-{next(_numbers)}"
     (sequence,) = await submit(system, [a_manifest(name, queue="lq-cq")])
     assert (await settled(system, sequence)).outcome == "applied"
-
-    async def admitted() -> bool:
-        found = await workload(system, name)
-        return found is not None and holds_quota(found)
-
-    await eventually(admitted)
+    await eventually(lambda: is_reserved(system, name))
     done = facts.Finished(namespace="ns", name=name)
     await settled(system, await system.publish(Outgoing(subject_of(done), encode(done))))
 

@@ -15,7 +15,6 @@ from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import check_durables
 from admittance.workload.conditions import Type, find, is_true
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import (
@@ -24,6 +23,8 @@ from support.requests import (
     ask,
     becomes,
     eventually,
+    is_admitted,
+    is_reserved,
     queues,
     settled,
     submit,
@@ -87,24 +88,15 @@ async def test_a_deleted_queue_stays_while_workloads_run_and_admits_no_more(
     await cluster.start("scheduler")
     await apply(bus, *queues("cq", cpu=2))
     await submit(bus, [a_manifest("runs", queue="lq-cq")])
-
-    async def admitted() -> bool:
-        found = await workload(bus, "runs")
-        return found is not None and is_true(found, Type.ADMITTED)
-
-    await eventually(admitted)
+    await eventually(lambda: is_admitted(bus, "runs"))
     await apply(bus, CHECK, *queues("cq", cpu=2, admissionChecks=["c"]))
     await submit(bus, [a_manifest("waits", queue="lq-cq")])
 
-    async def holds(want: bool) -> bool:
-        found = await workload(bus, "waits")
-        return found is not None and holds_quota(found) == want
-
-    await eventually(lambda: holds(True))
+    await eventually(lambda: is_reserved(bus, "waits"))
     reply = await delete(bus, "ClusterQueue", "cq")
     assert reply.outcome == "deferred"
     assert "Workload ns/runs" in reply.error
-    await eventually(lambda: holds(False))
+    await becomes(lambda: is_reserved(bus, "waits"), False)
     waiting = await workload(bus, "waits")
     assert waiting is not None
     condition = find(waiting, Type.QUOTA_RESERVED)

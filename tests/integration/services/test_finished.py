@@ -13,7 +13,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, settled, submit, workload
+from support.requests import apply, eventually, is_reserved, queues, settled, submit, workload
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -44,14 +44,9 @@ async def test_services_log_one_line_about_a_workload_that_runs_once(
     await cluster.start("workload-controller")
     await cluster.start("scheduler")
     await apply(bus, *queues("cq"))
-
-    async def runs() -> bool:
-        found = await workload(bus, "w")
-        return found is not None and holds_quota(found)
-
     with capture_logs() as lines:
         await submit(bus, [a_manifest("w", queue="lq-cq")])
-        await eventually(runs)
+        await eventually(lambda: is_reserved(bus, "w"))
         admission = await get(bus, "workload.ns.w")
         assert admission is not None
         fact = facts.Finished(namespace="ns", name="w", revision=admission.revision)

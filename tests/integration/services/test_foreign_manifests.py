@@ -11,10 +11,9 @@ from admittance.api.kinds import KINDS
 from admittance.events.requests import Delete, DeleteReply
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, ask, eventually, queues, settled, submit, workload
+from support.requests import apply, ask, eventually, is_reserved, queues, settled, submit
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -30,12 +29,7 @@ def a_foreign(kind: str, group: str, namespace: str) -> dict[str, Any]:
 async def _reserves(bus: Bus, name: str) -> None:
     (sequence,) = await submit(bus, [a_manifest(name, queue="lq-cq")])
     assert (await settled(bus, sequence)).outcome == "applied"
-
-    async def reserved() -> bool:
-        found = await workload(bus, name)
-        return found is not None and holds_quota(found)
-
-    await eventually(reserved)
+    await eventually(lambda: is_reserved(bus, name))
 
 
 async def test_all_services_work_and_start_on_a_bucket_with_foreign_kinds_named_like_ours(

@@ -8,10 +8,9 @@ import pytest
 
 from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.requests import apply, eventually, queues, submit, workload
+from support.requests import apply, eventually, is_reserved, queues, submit
 
 pytestmark = pytest.mark.bus
 
@@ -34,9 +33,4 @@ async def test_the_scheduler_retries_a_full_log_at_intervals(cluster: Cluster, b
     await asyncio.sleep(1.0)
     assert scheduler.log.count("maximum messages exceeded") <= 5
     await bus.api(f"STREAM.UPDATE.{STREAM}", info["config"])
-
-    async def admitted() -> bool:
-        found = await workload(bus, "w")
-        return found is not None and holds_quota(found)
-
-    await eventually(admitted)
+    await eventually(lambda: is_reserved(bus, "w"))

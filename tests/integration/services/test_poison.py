@@ -13,7 +13,6 @@ from admittance.events.requests import Apply, ApplyReply
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.conditions import Type, is_true
-from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
 from support.requests import (
@@ -21,6 +20,7 @@ from support.requests import (
     apply,
     ask,
     eventually,
+    is_reserved,
     queues,
     settled,
     submit,
@@ -46,12 +46,7 @@ async def _goes_on(bus: Bus) -> None:
     """Every service still does its work."""
     (sequence,) = await submit(bus, [a_manifest("next", queue="lq-cq")])
     assert (await settled(bus, sequence)).outcome == "applied"
-
-    async def admitted() -> bool:
-        found = await workload(bus, "next")
-        return found is not None and holds_quota(found)
-
-    await eventually(admitted)
+    await eventually(lambda: is_reserved(bus, "next"))
 
 
 def _submission(name: str, manifest: dict[str, object], **more: object) -> bytes:
@@ -106,12 +101,7 @@ async def test_a_verdict_too_large_for_the_workload_becomes_a_dead_letter(
 ) -> None:
     manifest = a_manifest("w", queue="lq-checked")
     await submit(system, [manifest])
-
-    async def reserved() -> bool:
-        found = await workload(system, "w")
-        return found is not None and holds_quota(found)
-
-    await eventually(reserved)
+    await eventually(lambda: is_reserved(system, "w"))
     verdict = facts.CheckReported(
         namespace="ns", name="w", controller="ctl", check="c", cycle=0, state=state,
         message="m" * 700_000,
