@@ -52,7 +52,9 @@ def holder_of(
     longer if workloads were preempted for the reservation of the sibling with the open gate."""
     if held is None:
         return None, False
-    holder = next((one for one in siblings if one.name == held.holder and one.open), None)
+    holder = next(
+        (sibling for sibling in siblings if sibling.name == held.holder and sibling.open), None
+    )
     if holder is None:
         return None, False
     return holder, holder.took or now < held.since + PREEMPTION_TIMEOUT
@@ -67,21 +69,21 @@ def to_open(siblings: Iterable[Sibling], held: GateOpening | None, now: datetime
     because that sibling may need no preemption. When PREEMPTION_TIMEOUT is over for the sibling
     with the open gate, the search continues with the siblings after that one, so that every
     sibling's gate opens in turn."""
-    ordered = sorted(siblings, key=lambda one: one.place)
+    ordered = sorted(siblings, key=lambda sibling: sibling.place)
     holder, keeps = holder_of(ordered, held, now)
     if keeps:
         return ""
     turned = holder.place if holder is not None else -1
     first = ""
-    for one in ordered:
-        if one.open:
+    for sibling in ordered:
+        if sibling.open:
             continue
-        if not one.evaluated:
+        if not sibling.evaluated:
             break
-        if one.blocked and one.place > turned:
-            return one.name
-        if one.blocked:
-            first = first or one.name
+        if sibling.blocked and sibling.place > turned:
+            return sibling.name
+        if sibling.blocked:
+            first = first or sibling.name
     return first
 
 
@@ -93,11 +95,11 @@ def first_choice(siblings: Iterable[Sibling], waits_for_victims: Iterable[str]) 
     stop. ``waits_for_victims``: the names of siblings with victims that are still stopping."""
     known = tuple(siblings)
     stopping = set(waits_for_victims)
-    any_open = any(one.open for one in known)
+    any_open = any(sibling.open for sibling in known)
     ahead = [
-        one.place
-        for one in known
-        if one.name in stopping or (one.blocked and not one.open and not any_open)
+        sibling.place
+        for sibling in known
+        if sibling.name in stopping or (sibling.blocked and not sibling.open and not any_open)
     ]
     return min(ahead, default=None)
 
@@ -209,60 +211,62 @@ def desired_states(
 
     ``family.admitted`` and ``family.floor`` are ignored if they are not the name of one of
     ``variants``."""
-    ordered = sorted(variants, key=lambda one: one.place)
-    by_name = {one.name: one for one in ordered}
+    ordered = sorted(variants, key=lambda variant: variant.place)
+    by_name = {variant.name: variant for variant in ordered}
     admitted = by_name.get(family.admitted)
     floor = by_name.get(family.floor)
-    return {one.name: _desired_state(family, one, admitted, floor, now) for one in ordered}
+    return {
+        variant.name: _desired_state(family, variant, admitted, floor, now) for variant in ordered
+    }
 
 
 def _desired_state(
     family: FamilyState,
-    one: Variant,
+    variant: Variant,
     admitted: Variant | None,
     floor: Variant | None,
     now: datetime,
 ) -> DesiredState:
     if not family.active:
         return DesiredState(False, ActivityReason.PARENT)
-    if one.stopped_by in STOPPED:
-        return DesiredState(False, ActivityReason(one.stopped_by))
+    if variant.stopped_by in STOPPED:
+        return DesiredState(False, ActivityReason(variant.stopped_by))
     # A createDelay of 0 must not count: the local clock can be behind the clock that stamped the
     # parent's ``start``.
-    if one is not admitted and one.create_delay and now < _begins(family, one):
+    if variant is not admitted and variant.create_delay and now < _begins(family, variant):
         return DesiredState(False, ActivityReason.CREATE_DELAY)
     if admitted is None:
         return DesiredState(True, ActivityReason.RACE)
-    if one is admitted:
+    if variant is admitted:
         return DesiredState(True, ActivityReason.ADMITTED)
     if family.mode == "NoMigration":
         return DesiredState(False, ActivityReason.NO_MIGRATION)
-    if one.place > admitted.place:
+    if variant.place > admitted.place:
         return DesiredState(False, ActivityReason.LOWER_THAN_ADMITTED)
     lowest = floor.place if floor is not None else family.floor_place
-    if lowest is not None and one.place > lowest:
+    if lowest is not None and variant.place > lowest:
         return DesiredState(False, ActivityReason.BELOW_MIN)
-    ends = _ends(family, one)
+    ends = _ends(family, variant)
     if ends is not None and now >= ends:
         return DesiredState(False, ActivityReason.DELETE_DELAY)
     return DesiredState(True, ActivityReason.UPGRADE)
 
 
-def _begins(family: FamilyState, one: Variant) -> datetime:
-    return family.start + timedelta(seconds=one.create_delay)
+def _begins(family: FamilyState, variant: Variant) -> datetime:
+    return family.start + timedelta(seconds=variant.create_delay)
 
 
-def _ends(family: FamilyState, one: Variant) -> datetime | None:
-    if one.delete_delay is None or family.first_admitted is None:
+def _ends(family: FamilyState, variant: Variant) -> datetime | None:
+    if variant.delete_delay is None or family.first_admitted is None:
         return None
-    return family.first_admitted + timedelta(seconds=one.delete_delay)
+    return family.first_admitted + timedelta(seconds=variant.delete_delay)
 
 
 def next_change(family: FamilyState, variants: Iterable[Variant], now: datetime) -> datetime | None:
     """Returns when the result of `desired_states` next changes if nothing happens; None: never."""
     known = tuple(variants)
-    moments = {_begins(family, one) for one in known}
-    moments |= {end for one in known if (end := _ends(family, one)) is not None}
+    moments = {_begins(family, variant) for variant in known}
+    moments |= {end for variant in known if (end := _ends(family, variant)) is not None}
     later = sorted(moment for moment in moments if moment > now)
     if not later:
         # Families without a future delay are the most frequent case, and this function runs for
@@ -294,7 +298,7 @@ class Tag(NamedTuple):
         the tag."""
         if allowed is None:
             return self.flavors
-        return tuple(one for one in self.flavors if one in allowed)
+        return tuple(flavor for flavor in self.flavors if flavor in allowed)
 
 
 class FamilyRules(NamedTuple):
@@ -307,11 +311,11 @@ class FamilyRules(NamedTuple):
 
     def tag(self, name: str) -> Tag | None:
         """Returns the tag with the name ``name``; None: the ClusterQueue has no such tag."""
-        return next((one for one in self.tags if one.name == name), None)
+        return next((tag for tag in self.tags if tag.name == name), None)
 
     def tags_within(self, allowed: frozenset[str] | None) -> tuple[Tag, ...]:
         """Returns the tags with at least one flavor in ``allowed``; ``allowed`` None: all tags."""
-        return tuple(one for one in self.tags if one.within(allowed))
+        return tuple(tag for tag in self.tags if tag.within(allowed))
 
 
 def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
@@ -325,13 +329,13 @@ def rules_of(spec: ClusterQueueSpec) -> FamilyRules | None:
     if given.explicit_variants:
         tags = tuple(
             Tag(
-                one.name,
+                explicit.name,
                 place,
-                one.allowed_resource_flavors,
-                one.create_delay_seconds or 0,
-                one.delete_delay_seconds,
+                explicit.allowed_resource_flavors,
+                explicit.create_delay_seconds or 0,
+                explicit.delete_delay_seconds,
             )
-            for place, one in enumerate(given.explicit_variants)
+            for place, explicit in enumerate(given.explicit_variants)
         )
         return FamilyRules(mode, constraints.min_variant or "", tags)
     offered = [flavor.name for group in spec.resource_groups[:1] for flavor in group.flavors]
@@ -409,19 +413,24 @@ def begins(parent: ParentState, rules: FamilyRules | None, tag: str) -> datetime
 
 def in_order(variants: Iterable[VariantState], rules: FamilyRules) -> list[VariantState]:
     """Returns the variants with a tag of the ClusterQueue, ordered from best to worst."""
-    places = {one.name: one.place for one in rules.tags}
-    return sorted((one for one in variants if one.tag in places), key=lambda one: places[one.tag])
+    places = {tag.name: tag.place for tag in rules.tags}
+    return sorted(
+        (variant for variant in variants if variant.tag in places),
+        key=lambda variant: places[variant.tag],
+    )
 
 
 def _rows(variants: Iterable[VariantState], rules: FamilyRules) -> list[Variant]:
-    found = []
-    for one in variants:
-        tag = rules.tag(one.tag)
+    rows = []
+    for variant in variants:
+        tag = rules.tag(variant.tag)
         if tag is not None:
-            found.append(
-                Variant(one.name, tag.place, one.stopped_by, tag.create_delay, tag.delete_delay)
+            rows.append(
+                Variant(
+                    variant.name, tag.place, variant.stopped_by, tag.create_delay, tag.delete_delay
+                )
             )
-    return found
+    return rows
 
 
 def _family_state(parent: ParentState, rules: FamilyRules) -> FamilyState:

@@ -77,7 +77,7 @@ def adopted_families(
     """Returns the adopted workloads of each family, by the key of the parent. ``messages``: facts
     that may already be folded into the adopted workloads, including submissions of variants that
     the controller does not know yet."""
-    found: dict[str, dict[str, Adopted]] = {}
+    families: dict[str, dict[str, Adopted]] = {}
     parents = {}
     for key in adopted:
         ref = controller.workloads.family_of(key)
@@ -91,11 +91,11 @@ def adopted_families(
             if key in adopted:
                 parents[key] = workload_key(fact.namespace, claim.owner[0])
     for key, parent in parents.items():
-        family = found.setdefault(parent, {})
+        family = families.setdefault(parent, {})
         family[key] = adopted[key]
         if parent in adopted:
             family[parent] = adopted[parent]
-    return found
+    return families
 
 
 class FamilyRebuild:
@@ -123,7 +123,7 @@ class FamilyRebuild:
     def fold(self, messages: Iterable[LogMessage]) -> None:
         """Folds the facts that are part of the adopted values of the family's workloads, in the
         order of the log."""
-        last = max(one.fact for one in self._family.values())
+        last = max(adopted.fact for adopted in self._family.values())
         for message in messages:
             if message.sequence > last:
                 return
@@ -141,9 +141,9 @@ class FamilyRebuild:
                 self._use_revision(named_key, revision)
             known = self._controller.workloads.get(key)
             span = RevisionRange(self._since[key], adopted.revision)
-            found = with_named_revision(known, fact, span)
-            if found is not known:
-                self._controller.workloads.keep(key, found)
+            named = with_named_revision(known, fact, span)
+            if named is not known:
+                self._controller.workloads.keep(key, named)
             self._fold_message(message, fact.uid)
 
     def _fold_message(self, message: LogMessage, uid: str = "") -> None:
@@ -196,8 +196,8 @@ def _named(fact: Fact) -> Iterator[tuple[str, int]]:
         yield workload_key(fact.namespace, fact.name), fact.revision
     if isinstance(fact, facts.Assigned):
         others = (*fact.preempts, *((fact.migrates_from,) if fact.migrates_from else ()))
-        for one in others:
-            yield workload_key(one.namespace, one.name), one.revision
+        for other in others:
+            yield workload_key(other.namespace, other.name), other.revision
 
 
 WORKLOAD: Final = "workload."
@@ -249,8 +249,8 @@ class BucketRebuild:
         admitted or evicted."""
         for row in rows:
             self._load(row)
-        written = {one.revision: one for one in map(manifest_of, objects)}
-        self._manifests = deque(one for _, one in sorted(written.items()))
+        written = {manifest.revision: manifest for manifest in map(manifest_of, objects)}
+        self._manifests = deque(manifest for _, manifest in sorted(written.items()))
         while self._manifests and self._manifests[0].revision <= start.revision:
             self._manifests.popleft()
 
@@ -342,9 +342,9 @@ class BucketRebuild:
         if span is None or fact is None:
             return
         known = self._controller.workloads.get(key)
-        found = with_named_revision(known, fact, span)
-        if found is not known:
-            self._controller.workloads.keep(key, found)
+        named = with_named_revision(known, fact, span)
+        if named is not known:
+            self._controller.workloads.keep(key, named)
 
     def _keep(self, put: Put, revision: int) -> None:
         known = VersionedWorkload(put.workload, revision, put.fact, put.trace)
@@ -370,51 +370,51 @@ class BucketRebuild:
 
     def _adopt_all(self, adopted: Iterable[Adopted], now: datetime) -> None:
         new = {
-            key: one
-            for one in adopted
-            if one.revision
+            key: member
+            for member in adopted
+            if member.revision
             > max(
                 self._start.revision,
-                self._controller.workloads.get(key := f"{WORKLOAD}{one.key}").revision,
+                self._controller.workloads.get(key := f"{WORKLOAD}{member.key}").revision,
             )
         }
-        for key, one in new.items():
+        for key, member in new.items():
             self._guessed[key] = RevisionRange(
-                self._controller.workloads.get(key).revision, one.revision
+                self._controller.workloads.get(key).revision, member.revision
             )
         for family in adopted_families(self._controller, new, self._facts).values():
             adoption = FamilyRebuild(self._controller, family, self._finished_workload)
             adoption.fold(self._facts)
-            for key, one in family.items():
+            for key, member in family.items():
                 new.pop(key, None)
                 put = adoption.puts.get(key)
                 if put is None:
                     self.unknown.add(key)
                 else:
-                    self._keep(put, one.revision)
-        for one in new.values():
-            self._adopt(one, now)
+                    self._keep(put, member.revision)
+        for member in new.values():
+            self._adopt(member, now)
 
-    def _adopt(self, one: Adopted, now: datetime) -> None:
+    def _adopt(self, adopted: Adopted, now: datetime) -> None:
         """Rebuilds an adopted workload, which has no recorded commits: folds the facts about the
         workload up to ``one.fact``, at the time of the last of these facts."""
-        key = f"{WORKLOAD}{one.key}"
-        tail = f".{one.key}"
+        key = f"{WORKLOAD}{adopted.key}"
+        tail = f".{adopted.key}"
         own: list[LogMessage] = []
         for message in self._facts:
-            if message.sequence > one.fact:
+            if message.sequence > adopted.fact:
                 break
             if not message.subject.endswith(tail) and not message.subject.startswith(OBJECTS):
                 continue
             fact = fact_of(message)
             before = fact.revision if isinstance(fact, Decision) else 0
-            if own and self._controller.workloads.get(key).revision < before < one.revision:
+            if own and self._controller.workloads.get(key).revision < before < adopted.revision:
                 # The decision names the workload's revision ``before``, so the facts until then
                 # were written at that revision.
                 self._fold(own, own[-1].time, {key: before})
                 own = []
             own.append(message)
-        self._fold(own, own[-1].time if own else now, {key: one.revision})
+        self._fold(own, own[-1].time if own else now, {key: adopted.revision})
 
     # Manifests. -----------------------------------------------------------------------------
 
@@ -442,7 +442,7 @@ def manifest_of(message: LogMessage) -> BucketEntry:
 def _oldest_revision(commit: Committed) -> int:
     """Returns the lowest revision that a commit wrote or adopted; 0: the commit wrote and adopted
     nothing."""
-    return min([*commit.runs[::2], *(one.revision for one in commit.adopted)], default=0)
+    return min([*commit.runs[::2], *(workload.revision for workload in commit.adopted)], default=0)
 
 
 def _uid_in(key: str, batch: Iterable[LogMessage]) -> str:

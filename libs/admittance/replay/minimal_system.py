@@ -93,14 +93,17 @@ class MinimalSystem(LocalSystem):
         """Whether the workload has the condition ``kind`` with status True."""
         stored = self.stored.get(name)
         return stored is not None and any(
-            one.type == kind and one.status == "True" for one in stored.status.conditions
+            condition.type == kind and condition.status == "True"
+            for condition in stored.status.conditions
         )
 
     def change(self, name: str, conditions: Mapping[str, tuple[bool, str]], **status: Any) -> None:
         """Sets conditions of the workload, and other fields of its status. ``conditions``: maps the
         type of a condition to its status and reason."""
         stored = self.stored[name]
-        kept = [one for one in stored.status.conditions if one.type not in conditions]
+        kept = [
+            condition for condition in stored.status.conditions if condition.type not in conditions
+        ]
         new = [
             Condition(
                 type=kind,
@@ -151,23 +154,25 @@ class MinimalSystem(LocalSystem):
             ),
         )
 
-    def reserve(self, one: Assigned) -> None:
+    def reserve(self, decision: Assigned) -> None:
         """Applies a decision that assigns quota to a workload: reserves the quota, and admits the
         workload if it needs no checks."""
-        checks = self.scheduler.catalog.required_checks(one.admission.cluster_queue, one.admission)
+        checks = self.scheduler.catalog.required_checks(
+            decision.admission.cluster_queue, decision.admission
+        )
         rows = tuple(CheckState(name=name) for name in sorted(checks))
-        self._note("reserve", one.name)
+        self._note("reserve", decision.name)
         if not rows:
-            self._note("admit", one.name)
+            self._note("admit", decision.name)
         self.change(
-            one.name,
+            decision.name,
             {
                 "QuotaReserved": (True, reasons.QUOTA_RESERVED),
                 "Evicted": (False, reasons.QUOTA_RESERVED),
                 "Requeued": (True, reasons.QUOTA_RESERVED),
                 "Admitted": (not rows, reasons.ADMITTED),
             },
-            admission=one.admission,
+            admission=decision.admission,
             admission_checks=rows,
         )
 
@@ -194,11 +199,11 @@ def settle_result(system: MinimalSystem, step: int, cycles: int) -> SettleResult
     usage: _Usage = {}
     workloads: dict[str, Any] = {}
     for name in sorted(system.stored):
-        found = _workload(system, name, system.stored[name].status, usage)
+        result = _workload(system, name, system.stored[name].status, usage)
         evictions = system.evictions.pop(name, None)
         if evictions:
-            found["evictions"] = evictions
-        workloads[name] = found
+            result["evictions"] = evictions
+        workloads[name] = result
     system.evictions.clear()
     trace, system.trace = system.trace, []
     system.cycle = 0

@@ -54,11 +54,11 @@ async def decision_at(bus: Bus, sequence: int) -> LoggedDecision:
 
 async def config_of(bus: Bus, target: LoggedDecision) -> Config:
     """The configuration of the scheduler that made the decision, from its epoch."""
-    found = await message_by_direct_get(bus, target.epoch)
-    if found is None:
+    message = await message_by_direct_get(bus, target.epoch)
+    if message is None:
         return Config()
     try:
-        return config_from(_epoch.decode(found.data).config)
+        return config_from(_epoch.decode(message.data).config)
     except BROKEN as error:
         raise NoDecision(f"epoch {target.epoch} has unknown settings: {error}") from None
 
@@ -67,7 +67,7 @@ PAGE: Final = 500
 PATIENCE_SECONDS: Final = 5.0
 """How long the command waits for the workload-controller to record the commit of a new decision."""
 
-_READ: Final = frozenset(tuple(one.split(".")[:3]) for one in subjects.READ_BY_CONTROLLER)
+_READ: Final = frozenset(tuple(pattern.split(".")[:3]) for pattern in subjects.READ_BY_CONTROLLER)
 
 
 class Source(NamedTuple):
@@ -94,7 +94,7 @@ async def gather(
             continue
         snapshots[seen], source, decisions = await _rebuild(bus, target, seen)
         sources.append(source)
-        before |= {one.sequence: one for one in decisions}
+        before |= {decision.sequence: decision for decision in decisions}
     return snapshots, sources, [before[sequence] for sequence in sorted(before)]
 
 
@@ -103,18 +103,18 @@ async def _rebuild(
 ) -> tuple[list[BucketEntry], Source, list[LoggedDecision]]:
     made, rows = await _start(bus, seen)
     records = await _commits(bus, made.told if made is not None else 0, target.sequence)
-    if (made is None and not records[0].begins) or any(one.gap for one in records):
+    if (made is None and not records[0].begins) or any(record.gap for record in records):
         raise CannotRebuild("some commits before the decision were not recorded by their leader")
     through = made.through if made is not None else 0
     start = RebuildStart(made.revision, made.floor) if made is not None else RebuildStart()
-    objects = [one async for one in _messages(bus, ["admit.object.>"], through)]
+    objects = [message async for message in _messages(bus, ["admit.object.>"], through)]
     past = BucketRebuild(start, rows, objects, seen=seen)
-    limits = {epoch: await _limits(bus, epoch) for epoch in {one.epoch for one in records}}
+    limits = {epoch: await _limits(bus, epoch) for epoch in {begun.epoch for begun in records}}
     facts = _messages(bus, ["admit.>"], through)
     decisions: list[LoggedDecision] = []
     heard = folded = 0
     for record, commit in _after(records, through, start.revision):
-        upto = max(commit.through, *(one.fact for one in commit.adopted), 0)
+        upto = max(commit.through, *(adopted.fact for adopted in commit.adopted), 0)
         batch: list[LogMessage] = []
         while heard < upto:
             one = await anext(facts, None)
@@ -123,14 +123,14 @@ async def _rebuild(
             heard = one.sequence
             batch.append(one)
             _note(decisions, one, target)
-        batch = [one for one in batch if _is_read(one.subject)]
+        batch = [logged for logged in batch if _is_read(logged.subject)]
         past.hear(batch)
         folded += len(batch)
         if not past.perform(commit, record.floor, limits[record.epoch]):
             break
         # A decision was no longer in flight when the scheduler had seen its effect in the bucket.
         done = commit.through if not commit.unsure else 0
-        decisions = [one for one in decisions if one.sequence > done]
+        decisions = [decision for decision in decisions if decision.sequence > done]
     while heard < target.sequence and (one := await anext(facts, None)) is not None:
         heard = one.sequence
         _note(decisions, one, target)
@@ -142,11 +142,11 @@ async def _rebuild(
 
 async def _limits(bus: Bus, epoch: int) -> Limits:
     """The limits of the leader of the workload-controller that published ``epoch``."""
-    found = await message_by_direct_get(bus, epoch)
-    if found is None:
+    message = await message_by_direct_get(bus, epoch)
+    if message is None:
         return Limits()
     try:
-        return limits_from(_epoch.decode(found.data).config)
+        return limits_from(_epoch.decode(message.data).config)
     except (KeyError, *BROKEN) as error:
         raise NoDecision(f"epoch {epoch} has unknown limits: {error}") from None
 
@@ -154,9 +154,9 @@ async def _limits(bus: Bus, epoch: int) -> Limits:
 def _note(decisions: list[LoggedDecision], heard: LogMessage, target: LoggedDecision) -> None:
     if heard.sequence >= target.sequence:
         return
-    found = logged_decision(heard)
-    if found is not None and found.decision.domain == target.decision.domain:
-        decisions.append(found)
+    decision = logged_decision(heard)
+    if decision is not None and decision.decision.domain == target.decision.domain:
+        decisions.append(decision)
 
 
 async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[Any]]:
@@ -169,8 +169,8 @@ async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[A
     for made in reversed(await checkpoints(bus)):
         if made.revision <= seen and first <= made.through + 1:
             parts = [
-                one.data
-                async for one in _messages(
+                message.data
+                async for message in _messages(
                     bus, [f"{subjects.CHECKPOINT_PART}{made.id}"], 0, stream=subjects.CHECKPOINTS
                 )
             ]
@@ -193,9 +193,9 @@ async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
         page = await read_messages(
             bus, [subjects.COMMITS], after=after, limit=PAGE, stream=subjects.CHECKPOINTS
         )
-        for one in page:
+        for message in page:
             try:
-                record = read_commits(one.data)
+                record = read_commits(message.data)
             except Unreadable:
                 continue  # No leader wrote this record: a record of a leader is valid.
             records.append(record)
@@ -238,8 +238,10 @@ async def _messages(
         page: list[StoredMessage] = await read_messages(
             bus, filters, after=after, limit=PAGE, stream=stream
         )
-        for one in page:
-            yield log_message(one.sequence, one.subject, one.data, one.headers, one.time)
+        for message in page:
+            yield log_message(
+                message.sequence, message.subject, message.data, message.headers, message.time
+            )
         if len(page) < PAGE:
             return
         after = page[-1].sequence

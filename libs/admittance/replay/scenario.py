@@ -81,7 +81,7 @@ def read(data: bytes) -> Scenario:
 def _unpacked(data: bytes) -> bytes:
     unpacking = zlib.decompressobj(wbits=31)
     try:
-        found = unpacking.decompress(data, SIZE_MAX)
+        unpacked = unpacking.decompress(data, SIZE_MAX)
     except zlib.error as error:
         raise BadScenario(f"the gzip data of the scenario is broken: {error}") from None
     if unpacking.unconsumed_tail:
@@ -94,7 +94,7 @@ def _unpacked(data: bytes) -> bytes:
             return gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
             raise BadScenario(f"the gzip data of the scenario is broken: {error}") from None
-    return found
+    return unpacked
 
 
 def _check(index: int, step: dict[str, Any]) -> None:
@@ -111,18 +111,18 @@ def play(scenario: Scenario) -> list[SettleResult]:
 
     Raises BadScenario if an object or a step of the scenario is not valid."""
     system = MinimalSystem(config_of_kueue(fair_sharing=scenario.fair_sharing))
-    found: list[SettleResult] = []
+    results: list[SettleResult] = []
     for index, obj in enumerate(scenario.objects):
         with _bad_scenario_at(f"object {index}"):
             system.apply_manifest(obj, "default")
     for index, step in enumerate(scenario.steps):
         ((what, value),) = step.items()
         if what == "settle":
-            found.append(settle_result(system, index, settle(system)))
+            results.append(settle_result(system, index, settle(system)))
             continue
         with _bad_scenario_at(f"step {index}"):
             perform_step(system, what, value)
-    return found
+    return results
 
 
 def perform_step(system: MinimalSystem, what: str, value: Any) -> None:
@@ -167,14 +167,14 @@ def settle(
         decided = system.scheduler.cycle(now=system.now)
         if watch is not None:
             watch(decided)
-        for one in decided:
-            if isinstance(one, Preempted):
-                by = one.by.rpartition("/")[2]
-                system.evict(one.name, reasons.PREEMPTED, shown_reason=one.reason, by=by)
-            elif isinstance(one, Assigned):
-                system.reserve(one)
+        for decision in decided:
+            if isinstance(decision, Preempted):
+                by = decision.by.rpartition("/")[2]
+                system.evict(decision.name, reasons.PREEMPTED, shown_reason=decision.reason, by=by)
+            elif isinstance(decision, Assigned):
+                system.reserve(decision)
             else:
-                raise TypeError(f"Kueue makes no decision of the type {type(one).__name__}")
+                raise TypeError(f"Kueue makes no decision of the type {type(decision).__name__}")
         is_idle = not decided and system.scheduler.parked_by_key() == before
         idle = idle + 1 if is_idle else 0
     return system.cycle
@@ -215,8 +215,8 @@ def _update(system: MinimalSystem, obj: Mapping[str, Any]) -> None:
         admission = stored.status.admission
         if policy == "None":
             if any(
-                one.type == "Requeued" and one.reason == reasons.CLUSTER_QUEUE_STOPPED
-                for one in stored.status.conditions
+                condition.type == "Requeued" and condition.reason == reasons.CLUSTER_QUEUE_STOPPED
+                for condition in stored.status.conditions
             ):
                 system.change(name, {"Requeued": (True, reasons.CLUSTER_QUEUE_RESTARTED)})
         elif admission is not None and admission.cluster_queue == queue:

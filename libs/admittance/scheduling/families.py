@@ -257,20 +257,22 @@ def _last_to_try(
 ) -> Tag | None:
     """Returns the worst variant of the family that may be tried now; None: all variants may be
     tried."""
-    if not any(is_blocked(one) or _is_waited_for(state, one) for one in family.variants):
+    if not any(
+        is_blocked(variant) or _is_waited_for(state, variant) for variant in family.variants
+    ):
         return None
     known: list[Sibling] = []
     stopping: list[str] = []
-    for one, info in family.variants.items():
-        name, tag = one.key[1], queue.tags.get(info.tag)
+    for variant, info in family.variants.items():
+        name, tag = variant.key[1], queue.tags.get(info.tag)
         desired = desired_by_name.get(name)
         if tag is None or desired is None or not desired.active or not info.active:
             continue
-        known.append(Sibling(name, tag.place, True, is_blocked(one), info.is_open))
-        if _is_waited_for(state, one):
+        known.append(Sibling(name, tag.place, True, is_blocked(variant), info.is_open))
+        if _is_waited_for(state, variant):
             stopping.append(name)
     place = first_choice(known, stopping)
-    return next((one for one in queue.tags.values() if one.place == place), None)
+    return next((tag for tag in queue.tags.values() if tag.place == place), None)
 
 
 def is_blocked(workload: WorkloadInfo) -> bool:

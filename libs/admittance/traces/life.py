@@ -120,8 +120,10 @@ class Life:
             self.recorder.close(self.stage, status)
         self.stage = self._start = self._run = self._eviction = None
         self._runs = 0
-        self.checks = {name: one for name, one in self.checks.items() if not one.ended}
-        self.requests = {name: one for name, one in self.requests.items() if not one.ended}
+        self.checks = {name: check for name, check in self.checks.items() if not check.ended}
+        self.requests = {
+            name: request for name, request in self.requests.items() if not request.ended
+        }
 
     def end(self, outcome: str, status: Status = Status.UNSET, message: str = "") -> None:
         """Ends the trace of the workload, or of the variant."""
@@ -231,7 +233,7 @@ class Life:
             span = self._attempt(logged, fact, outcome="assigned", message=fact.message)
             span.set(**of_admission(fact.admission), borrowing_level=fact.level or None)
             pending = fact.pending_preemption
-            victims = [(one.namespace, one.name, one.uid) for one in fact.preempts]
+            victims = [(victim.namespace, victim.name, victim.uid) for victim in fact.preempts]
             victims += [(v.namespace, v.name, v.uid) for v in (pending.victims if pending else ())]
             if fact.migrates_from is not None:
                 span.set(migrates_from=fact.migrates_from.name)
@@ -268,7 +270,7 @@ class Life:
                 span.set(message=message)
             case facts.Planned(pending_preemption=plan):
                 span = self._attempt(logged, fact, outcome="preempts" if plan.issued else "planned")
-                victims = [(one.namespace, one.name, one.uid) for one in plan.victims]
+                victims = [(victim.namespace, victim.name, victim.uid) for victim in plan.victims]
                 self._preempts(span, victims, link_to)
         self._over(span, logged, fact)
 
@@ -277,10 +279,10 @@ class Life:
         eviction is published for the variant's parent.
         """
         namespace, _, name = fact.by.partition("/")
-        found = link_to(namespace, name, fact.by_uid)
+        link = link_to(namespace, name, fact.by_uid)
         given = {"by": fact.by, "rule": fact.reason, "message": fact.message}
         self.recorder.event(self.place, "preempted", **given)
-        self.recorder.link(self.place, found)
+        self.recorder.link(self.place, link)
 
     # The workload-controller. ---------------------------------------------------------------
 
@@ -328,7 +330,7 @@ class Life:
         self._lose(logged)
         span = self.enter(ADMISSION, logged)
         assert span is not None, "a variant is not admitted itself"
-        flavors = (one.flavors for one in fact.pod_sets)
+        flavors = (pod_set.flavors for pod_set in fact.pod_sets)
         span.set(
             cluster_queue=fact.cluster_queue,
             flavors=flavors_of(flavors),
@@ -342,12 +344,12 @@ class Life:
         """The variant whose quota the parent uses: the one that the message names, or the last one
         with a reservation."""
         reserved = [
-            (name, one)
-            for name, one in self.variants.items()
-            if one.stage is not None and one.stage.name == RESERVATION
+            (name, variant)
+            for name, variant in self.variants.items()
+            if variant.stage is not None and variant.stage.name == RESERVATION
         ]
         words = fact.message.split()
-        named = [one for name, one in reserved if name in words]
+        named = [variant for name, variant in reserved if name in words]
         return next(iter(named), reserved[-1][1] if reserved else None)
 
     def _on_evicted(self, logged: LoggedFact, fact: facts.Evicted, link_to: LinkTo) -> None:
@@ -438,11 +440,11 @@ def stage_after(reason: str) -> str:
 
 def of_admission(admission: Admission) -> dict[str, Attribute]:
     """The attributes that say where the quota is."""
-    flavors = (one.flavors for one in admission.pod_set_assignments)
+    flavors = (assignment.flavors for assignment in admission.pod_set_assignments)
     return {"cluster_queue": admission.cluster_queue, "flavors": flavors_of(flavors)}
 
 
 def flavors_of(pod_sets: Iterable[dict[str, str]]) -> tuple[str, ...]:
     """The flavor of each resource as ``resource=flavor``."""
-    pairs = (f"{resource}={flavor}" for one in pod_sets for resource, flavor in one.items())
+    pairs = (f"{resource}={flavor}" for pod_set in pod_sets for resource, flavor in pod_set.items())
     return tuple(dict.fromkeys(pairs))

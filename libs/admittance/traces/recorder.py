@@ -61,9 +61,9 @@ class OpenSpan:
 
     def set(self, **given: Attribute | None) -> OpenSpan:
         """Sets attributes ``admittance.<name>`` of the span; leaves out empty values."""
-        for name, one in given.items():
-            if one not in (None, "", ()):
-                self.attributes[f"admittance.{name}"] = clipped(one)
+        for name, attribute in given.items():
+            if attribute not in (None, "", ()):
+                self.attributes[f"admittance.{name}"] = clipped(attribute)
         return self
 
 
@@ -80,8 +80,8 @@ class Recorder:
 
     def fetch(self) -> list[Span]:
         """The spans that ended since the last call."""
-        found, self._finished = self._finished, []
-        return found
+        finished, self._finished = self._finished, []
+        return finished
 
     def open(
         self, name: str, span_id: str, parent: OpenSpan | None, kind: Kind = Kind.INTERNAL
@@ -123,9 +123,9 @@ class Recorder:
             span.dropped += 1
             return
         attributes = {
-            f"admittance.{key}": clipped(one)
-            for key, one in given.items()
-            if one not in (None, "", ())
+            f"admittance.{key}": clipped(attribute)
+            for key, attribute in given.items()
+            if attribute not in (None, "", ())
         }
         span.events.append(SpanEvent(name=name, time=self.now, attributes=attributes))
 
@@ -152,14 +152,14 @@ class Recorder:
         )
 
 
-def clipped(one: Attribute) -> Attribute:
+def clipped(attribute: Attribute) -> Attribute:
     """The attribute with texts and lists of limited length. A number of more than 64 bits becomes a
     text, since exporters cannot send it."""
-    if isinstance(one, tuple):
-        return tuple([text[:TEXT_MAX] for text in one[:LIST_MAX]])
-    if isinstance(one, int) and not -(2**63) <= one < 2**63:
-        one = str(one)
-    return one[:TEXT_MAX] if isinstance(one, str) else one
+    if isinstance(attribute, tuple):
+        return tuple([text[:TEXT_MAX] for text in attribute[:LIST_MAX]])
+    if isinstance(attribute, int) and not -(2**63) <= attribute < 2**63:
+        attribute = str(attribute)
+    return attribute[:TEXT_MAX] if isinstance(attribute, str) else attribute
 
 
 def messaging(fact: LoggedFact, kind: Kind) -> Mapping[str, Attribute]:

@@ -40,7 +40,7 @@ async def apply(call: Call, file: Sequence[str]) -> int:
     ]
     submissions = [submission_of(run) for run in runs]
     async with link(call) as bus:
-        sizes = [len(one.raw) for one in objects]
+        sizes = [len(manifest.raw) for manifest in objects]
         foreign = [await _apply_part(bus, part) for part in requests.applying.parts(objects, sizes)]
         if any(foreign):
             output.note(
@@ -54,10 +54,10 @@ async def _apply_part(bus: Link, part: Sequence[Document]) -> bool:
     """Applies one part and prints each outcome. Returns whether the part created or changed an
     object of a foreign kind that `admit` does not know.
     """
-    reply = await requests.applying.apply(bus, [one.raw for one in part])
-    unknown = {_qualified(one) for one in part if _is_unknown(one)}
+    reply = await requests.applying.apply(bus, [manifest.raw for manifest in part])
+    unknown = {_qualified(manifest) for manifest in part if _is_unknown(manifest)}
     foreign = False
-    told = {warning for one in part for warning in one.warnings}
+    told = {warning for manifest in part for warning in manifest.warnings}
     # Results have the order of the objects; a result does not say whether its kind is foreign.
     for document, result in zip(part, reply.results, strict=True):
         kind = _qualified(document)

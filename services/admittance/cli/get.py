@@ -148,14 +148,14 @@ async def _show_one(
 ) -> None:
     from admittance.cli.show import lists
 
-    found = [await requests.objects.find(bus, kind, name)]
-    counters = await lists.live_counters(bus, kind, found)
-    reasons = await lists.waiting_reasons(call, bus, kind, found, call.namespace)
+    objects = [await requests.objects.find(bus, kind, name)]
+    counters = await lists.live_counters(bus, kind, objects)
+    reasons = await lists.waiting_reasons(call, bus, kind, objects, call.namespace)
     if kind is kinds.WORKLOAD and call.output in TABLES:
-        found += await lists.variants_of(bus, found[0])
-    found = await lists.with_bookings(bus, kind, found)
+        objects += await lists.variants_of(bus, objects[0])
+    objects = await lists.with_bookings(bus, kind, objects)
     lists.show(
-        call, kind, found, counters, single=True, all_namespaces=all_namespaces, reasons=reasons
+        call, kind, objects, counters, single=True, all_namespaces=all_namespaces, reasons=reasons
     )
 
 
@@ -176,12 +176,12 @@ async def _show_list(
         queues = await requests.questions.queues_named(bus, queue, within)
         chosen = chosen._replace(queues=queues)
     everything = await lists.find_all(bus, kind, within)
-    found, more = requests.selection.select(kind, everything, chosen, clock.now())
-    counters = await lists.live_counters(bus, kind, found)
-    reasons = await lists.waiting_reasons(call, bus, kind, found, within)
-    found = await lists.with_bookings(bus, kind, found)
+    chosen_objects, more = requests.selection.select(kind, everything, chosen, clock.now())
+    counters = await lists.live_counters(bus, kind, chosen_objects)
+    reasons = await lists.waiting_reasons(call, bus, kind, chosen_objects, within)
+    chosen_objects = await lists.with_bookings(bus, kind, chosen_objects)
     lists.show(
-        *(call, kind, found, counters),
+        *(call, kind, chosen_objects, counters),
         single=False,
         all_namespaces=within is None,
         reasons=reasons,
@@ -220,11 +220,13 @@ async def _watch(
         async with aclosing(requests.objects.changes(bus, kind, wanted, within)) as batches:
             async for batch in batches:
                 written = (entry for entry in batch if entry.value is not None)
-                found = lists.readable(kind, [requests.objects.object_of(one) for one in written])
-                counters = await lists.live_counters(bus, kind, found)
-                found = await lists.with_bookings(bus, kind, found)
+                changed = lists.readable(
+                    kind, [requests.objects.object_of(entry) for entry in written]
+                )
+                counters = await lists.live_counters(bus, kind, changed)
+                changed = await lists.with_bookings(bus, kind, changed)
                 lists.show_deletions(kind, batch, shown=bool(widths))
                 lists.show_changes(
-                    call, kind, found, counters, widths, all_namespaces=within is None
+                    call, kind, changed, counters, widths, all_namespaces=within is None
                 )
                 output.flush()

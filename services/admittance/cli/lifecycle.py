@@ -112,17 +112,17 @@ async def _change(
     """
     instead = f"`{' '.join(filter(None, (f'admit {command} workload {{}}', words)))}`"
     async with link(call) as bus:
-        found, reply = await requests.changes.change(
+        stored, reply = await requests.changes.change(
             bus, change, name, spelled=f"`admit {command}`", instead=instead, **fields
         )
     ignored = reply.outcome == "ignored"
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", "unchanged" if ignored else done)
     if ignored and reply.message:
         output.note(f'workload "{name}": {reply.message}')
-    elif requests.families.is_variant(found.workload()):
+    elif requests.families.is_variant(stored.workload()):
         from admittance.workload.stored import owner_of
 
-        parent, _ = owner_of(found.workload())
+        parent, _ = owner_of(stored.workload())
         output.note(f'{name} is one variant of workload "{parent}", {follows}')
 
 

@@ -251,7 +251,7 @@ async def submit_all(
             status = 1
             continue
         show_accepted(one, "unchanged" if unchanged else "created", shape)
-    every = [(one.subject, one.workload) for one in accepted]
+    every = [(sent.subject, sent.workload) for sent in accepted]
     files_alone = [(one.subject, one.workload) for one in accepted if one.source != COMMAND_LINE]
     for warnings, told in (
         (requests.warnings.queues, every),

@@ -77,14 +77,14 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
         )
     spans += builder.open_spans(namespace, name)
     of = [span for span in spans if "admittance.uid" in span.attributes]
-    roots = [one for one in of if one.attributes["admittance.workload"] == name]
+    roots = [span for span in of if span.attributes["admittance.workload"] == name]
     if not roots:
         return []
     # A submission that was refused because the workload exists has a trace of its own.
     roots = [
         root for root in roots if root.attributes.get("admittance.reason") != reasons.ALREADY_EXISTS
     ] or roots
-    kept = {max(roots, key=lambda one: one.start).span_id}
+    kept = {max(roots, key=lambda root: root.start).span_id}
     # `spans` has no fixed order: ended spans come before their parents, open spans after them. So
     # the loop below searches for children until none is found.
     pending = [span for span in spans if span.span_id not in kept]

@@ -280,7 +280,11 @@ class ReservationCanceller:
         the reservations; then the caller must call this function again.
         """
         token = token_of(cancellation.id)
-        known = {one.id for one in await self._threads.call(self._ec2.ours, token) if one.costs}
+        known = {
+            reservation.id
+            for reservation in await self._threads.call(self._ec2.ours, token)
+            if reservation.costs
+        }
         if token in self._made:
             known.add(self._made[token])
         for reservation in sorted(known):
@@ -293,7 +297,7 @@ class ReservationCanceller:
         """
         now = clock.monotonic()
         since = now - 10 * self._again_seconds
-        self._cancelled = {one: at for one, at in self._cancelled.items() if at > since}
+        self._cancelled = {identity: at for identity, at in self._cancelled.items() if at > since}
         return now - self._cancelled.get(reservation, float("-inf")) >= self._again_seconds
 
     async def sweep(self, reservation: str) -> None:

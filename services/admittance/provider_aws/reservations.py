@@ -214,7 +214,7 @@ class TrackedReservations:
     def observe(self, listed: Iterable[Reservation], now: float) -> Observation:
         """Compares the bookings with ``listed``, the reservations that EC2 lists; returns what the
         provider must do."""
-        found: dict[str, Reservation] = {}
+        reservations: dict[str, Reservation] = {}
         observation = Observation([], [], [], [])
         for reservation in listed:
             if not reservation.token:
@@ -223,9 +223,9 @@ class TrackedReservations:
                 if reservation.costs:
                     observation.cancel.append(reservation)
                 continue
-            known = found.get(reservation.token)
+            known = reservations.get(reservation.token)
             if known is None or known.phase is ReservationPhase.GONE:
-                found[reservation.token] = reservation
+                reservations[reservation.token] = reservation
             if reservation.token in self._seen_at:
                 self._seen_at[reservation.token] = now
         for step, bookings, compare in (
@@ -234,7 +234,9 @@ class TrackedReservations:
         ):
             for token, booking in bookings.items():
                 try:
-                    compare(observation, booking, found.get(token), self._is_lost(token, now))
+                    compare(
+                        observation, booking, reservations.get(token), self._is_lost(token, now)
+                    )
                 except Exception as error:
                     about = f"request {booking.request_id}"
                     observation.errors.append(ObjectError(step, about, error))

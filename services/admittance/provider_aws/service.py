@@ -315,6 +315,6 @@ async def run(
 
     domain = service_domain(SERVICE, aws.provisioning_class)
     elected = LeaderElectedService(
-        bus, settings, SERVICE, domain, begin, trouble=lambda one: one.trouble
+        bus, settings, SERVICE, domain, begin, trouble=lambda reconciler: reconciler.trouble
     )
     await elected.run(stop)

@@ -177,7 +177,11 @@ class WorkerComparer:
             work = self._compare_with(name, status, booked)
             await STEPS.attempt("compare workers", status.id, work)
         await self._orphans.sweep(
-            [(one.request_id, partial(self._remove, one)) for each in mine.values() for one in each]
+            [
+                (listed_worker.request_id, partial(self._remove, listed_worker))
+                for each in mine.values()
+                for listed_worker in each
+            ]
         )
 
     async def _compare_with(

@@ -77,7 +77,7 @@ class Engine:
         if request_id is not None:
             labels.append(f"{REQUEST}={request_id}")
         listed = await self._call(lambda api: api.containers(all=True, filters={"label": labels}))
-        return [found for container in listed if (found := worker_of(container)) is not None]
+        return [worker for container in listed if (worker := worker_of(container)) is not None]
 
     async def start(self, worker: WorkerSpec, labels: dict[str, str], env: dict[str, str]) -> None:
         """Creates and starts the worker's container; pulls the image if the engine lacks it."""

@@ -142,7 +142,7 @@ class DockerReconciler:
             if lacking is not None:
                 await self._remove(self._of(request.id, listed))
                 return Failed(lacking.message, retryable=lacking.ever)
-            running = {one.name for one in self._of(request.id, listed) if one.runs}
+            running = {worker.name for worker in self._of(request.id, listed) if worker.runs}
             # An interrupted attempt to start the request's workers may have left stopped
             # containers.
             await self._remove([one for one in self._of(request.id, listed) if not one.runs])
@@ -165,7 +165,7 @@ class DockerReconciler:
         gone = missing_containers(details, mine)
         if gone:
             outputs = [await self._engine.last_lines(one.container) for one in mine if not one.runs]
-            output = next((f": {one[-500:]}" for one in outputs if one), "")
+            output = next((f": {output[-500:]}" for output in outputs if output), "")
             await self._remove(mine)
             return Failed(lost_message(gone, mine, room.host) + output)
         return Provisioned(f"{len(workers)} workers run on {room.host}", details)
@@ -211,6 +211,11 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return DockerReconciler(bus, settings, docker, Engine(docker), ours)
 
     elected = LeaderElectedService(
-        bus, settings, SERVICE, service_domain(SERVICE), begin, trouble=lambda one: one.trouble
+        bus,
+        settings,
+        SERVICE,
+        service_domain(SERVICE),
+        begin,
+        trouble=lambda reconciler: reconciler.trouble,
     )
     await elected.run(stop)

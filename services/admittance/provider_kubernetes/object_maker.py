@@ -234,8 +234,8 @@ class ObjectMaker:
         """
         wanted = objects.selector(self._installation, request_id)
         for kind in (REQUESTS, TEMPLATES):
-            found, _ = await self._rights.call(self._cluster.list, kind, namespace, wanted)
-            for manifest in found:
+            present, _ = await self._rights.call(self._cluster.list, kind, namespace, wanted)
+            for manifest in present:
                 metadata = manifest["metadata"]
                 if (metadata.get("annotations") or {}).get(REQUEST) == request_id:
                     name, uid = metadata["name"], metadata["uid"]

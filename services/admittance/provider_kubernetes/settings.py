@@ -206,7 +206,7 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
             if not isinstance(content, dict):
                 raise BadKubeconfig(f"the {kind} {name!r} is not a mapping")
             return content
-    names = ", ".join(str(one.get("name")) for one in known)
+    names = ", ".join(str(entry.get("name")) for entry in known)
     raise BadKubeconfig(
         f"the file has no {kind} {name!r}, only {names}" if names else f"the file has no {kind}s"
     )

@@ -160,9 +160,9 @@ class ObjectSweeper:
 
     async def _log_others(self) -> None:
         wanted = objects.selector_of_others(self._installation)
-        found, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
+        listed, _ = await self._cluster.list(REQUESTS, self._kube.only_namespace, wanted)
         self._others_logged = True
-        self._others.log(manifest["metadata"]["labels"][INSTALLATION] for manifest in found)
+        self._others.log(manifest["metadata"]["labels"][INSTALLATION] for manifest in listed)
 
     async def _find_deleted(self, seen: Collection[Seen], listed: Collection[str]) -> None:
         """Tells the watch which objects were deleted from the cluster without an event. ``seen``:

@@ -79,7 +79,7 @@ class Ledger:
         led = bucket.put_message(LEADER, b"", expected=None, bucket=PROVIDERS)
         self._revision = await self._bus.publish(led)
         self._fence = {EXPECTED: str(self._revision), FENCE: led.subject}
-        found: list[PooledBooking] = []
+        bookings: list[PooledBooking] = []
         for entry in await bucket.read_all(self._bus, pattern_of(), bucket=PROVIDERS):
             assert entry.value is not None, "deleted entries are not read"
             try:
@@ -88,13 +88,13 @@ class Ledger:
                 # Another program wrote this entry of the bucket, so the entry is not a booking.
                 log_set_aside(SetAside(f"KV_{PROVIDERS}", entry.key, entry.revision, str(error)))
                 continue
-            found.append(PooledBooking(pool, booking))
-        classes = {one.booking.provisioning_class for one in found} - {""}
+            bookings.append(PooledBooking(pool, booking))
+        classes = {pooled.booking.provisioning_class for pooled in bookings} - {""}
         orphans = OrphanSweep(self._bus, STEPS, classes, only_cancelled=True)
         stored = await orphans.sweep(
-            [(one.booking.id, partial(self._delete_orphan, one)) for one in found]
+            [(one.booking.id, partial(self._delete_orphan, one)) for one in bookings]
         )
-        for pooled in found:
+        for pooled in bookings:
             request = stored.get(pooled.booking.id)
             status = request.status if request is not None else None
             if not orphans.is_orphan(pooled.booking.id, status):

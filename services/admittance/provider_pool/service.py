@@ -174,7 +174,9 @@ class PoolReconciler:
         await self._loaded.wait()
         while True:
             now = clock.now()
-            for pooled in [one for one in self._ledger.all() if _is_expired(one.booking, now)]:
+            for pooled in [
+                booked for booked in self._ledger.all() if _is_expired(booked.booking, now)
+            ]:
                 self._ledger.release(pooled)
                 message = f"the booking expired after {_seconds(pooled.booking):g} s"
                 self._ender.end(pooled, BookingExpired(message))

@@ -119,9 +119,9 @@ class BucketWatch:
         recovery = DeletedRequestRecovery(deleted)
         namespaces = {token(namespace) for namespace, _ in deleted}
         filters = [
-            f"admit.provisioning.{word}.*.{one}.*"
+            f"admit.provisioning.{word}.*.{namespace}.*"
             for word in sorted(ASKED)
-            for one in (sorted(namespaces) if len(namespaces) <= NAMESPACES_MAX else "*")
+            for namespace in (sorted(namespaces) if len(namespaces) <= NAMESPACES_MAX else "*")
         ]
         after = 0
         newest = await newest_sequence(self._bus, filters)
@@ -144,7 +144,9 @@ class BucketWatch:
             name = record.metadata.namespace, record.metadata.name
             self._observed.recovered(record, deleted[name])
             log.info("recovered", id=record.spec.id, workload=record.spec.workload)
-        settled = deleted.keys() - {(one.metadata.namespace, one.metadata.name) for one in records}
+        settled = deleted.keys() - {
+            (record.metadata.namespace, record.metadata.name) for record in records
+        }
         # The outcome does not matter: if the server refuses a deletion, a new record has been
         # stored at the same key.
         await self._bus.publish_all([deletion(name, deleted[name]) for name in sorted(settled)])

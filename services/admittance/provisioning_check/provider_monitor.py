@@ -186,7 +186,7 @@ class ProviderMonitor:
         subject = f"admit.api.provider.{token(provisioning_class)}"
         for start in range(0, len(records), AT_ONCE):
             part = records[start : start + AT_ONCE]
-            queries = [encode(ProviderQuery(id=one.spec.id)) for one in part]
+            queries = [encode(ProviderQuery(id=record.spec.id)) for record in part]
             replies = await asyncio.gather(
                 *(self._bus.request(subject, query, ANSWER_SECONDS) for query in queries),
                 return_exceptions=True,

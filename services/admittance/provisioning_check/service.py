@@ -167,7 +167,9 @@ class ProvisioningReconciler:
             await self._note_unusable(bad)
             whys = await self.apply_answers([fact for _, fact in good])
             bad += [
-                UnusableDelivery(one, why) for (one, _), why in zip(good, whys, strict=True) if why
+                UnusableDelivery(delivery, why)
+                for (delivery, _), why in zip(good, whys, strict=True)
+                if why
             ]
             self._unusable.add((), len(bad))
             await publish_dead_letters(self._bus, SERVICE, bad)
@@ -179,10 +181,10 @@ class ProvisioningReconciler:
         """Notes each unusable answer on the capacity request that the answer's subject names,
         because users look at the request.
         """
-        for one in bad:
+        for delivery in bad:
             with suppress(BadToken):
-                to = address_of(one.delivery.subject)
-                await self.note_unreadable((to.namespace, to.name), to.detail, one.reason)
+                to = address_of(delivery.delivery.subject)
+                await self.note_unreadable((to.namespace, to.name), to.detail, delivery.reason)
 
     async def note_unreadable(self, workload: Name, provisioning_class: str, why: str) -> None:
         """Notes on the workload's capacity request that an answer of the provider could not be
@@ -287,7 +289,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return ProvisioningReconciler(bus, settings, epoch, unusable)
 
     elected = LeaderElectedService(
-        bus, settings, SERVICE, service_domain(SERVICE), begin, lag=lambda one: one.lag
+        bus, settings, SERVICE, service_domain(SERVICE), begin, lag=lambda service: service.lag
     )
 
     def gauges() -> dict[str, dict[tuple[str, ...], float]]:

@@ -47,8 +47,8 @@ class StatusRelay:
             await asyncio.Event().wait()
         finally:
             await self._bus.nc.unlisten(subscription)
-            for one in self._open:
-                await cancel_and_wait(one)
+            for task in self._open:
+                await cancel_and_wait(task)
 
     def _hear(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         if len(self._open) >= OPEN_MAX:

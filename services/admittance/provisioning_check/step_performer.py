@@ -98,7 +98,7 @@ class StepPerformer:
                 self._repetitions.pop(fact.id, None)
 
     async def _report(self, batch: StepBatch) -> None:
-        todo = {i: one for i, one in batch.left.items() if one.report is not None}
+        todo = {i: step for i, step in batch.left.items() if step.report is not None}
 
         async def one(step: Step) -> None:
             assert step.report is not None

@@ -307,6 +307,11 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return ScheduleReconciler(bus, settings, Schedules(limits))
 
     elected = LeaderElectedService(
-        bus, settings, SERVICE, service_domain(SERVICE), begin, lag=lambda one: one.core.pending
+        bus,
+        settings,
+        SERVICE,
+        service_domain(SERVICE),
+        begin,
+        lag=lambda service: service.core.pending,
     )
     await elected.run(stop)

@@ -43,7 +43,7 @@ def endpoint(env: Mapping[str, str]) -> str:
         if protocol := env.get(name, "").strip():
             _only(name, protocol, "http/protobuf")
             break
-    name = next((one for one in ENDPOINTS if env.get(one)), ENDPOINTS[-1])
+    name = next((endpoint for endpoint in ENDPOINTS if env.get(endpoint)), ENDPOINTS[-1])
     try:
         url = urlsplit(env.get(name) or DEFAULT_ENDPOINT)
         port = f":{url.port}" if url.port else ""

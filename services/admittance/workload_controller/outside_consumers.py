@@ -78,7 +78,7 @@ class OutsideConsumers:
             AnnouncedRunner(runner=runner, consumer=announcement.consumer, since=at)
             for runner, (announcement, at) in (await self._announcements()).items()
         ]
-        return AnnouncedReply(runners=tuple(sorted(runners, key=lambda one: one.runner)))
+        return AnnouncedReply(runners=tuple(sorted(runners, key=lambda runner: runner.runner)))
 
     async def remove_runner(self, name: str, user: str) -> DeleteReply:
         """Deletes the consumer and the announcement of a runner, unless a program reads the

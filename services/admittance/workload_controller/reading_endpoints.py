@@ -107,7 +107,7 @@ async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply | micro.
         part = objects_reply(page)
         page = [entry for entry in page if entry.revision > part.last]
         parts.append(part)
-    return micro.Parts(tuple([replace(one, last=last, parts=len(parts)) for one in parts]))
+    return micro.Parts(tuple([replace(part, last=last, parts=len(parts)) for part in parts]))
 
 
 async def _current_page(

@@ -99,7 +99,7 @@ class CycleDecisions:
             queue,
             admission,
             list(assignment.whole.items()),
-            givers=[one.workload for one in victims] if preempts else [],
+            givers=[victim.workload for victim in victims] if preempts else [],
             plan=pending,
             migrates_from=giver,
             now=self._now,
@@ -126,10 +126,10 @@ class CycleDecisions:
         """Preempts the victims of the entry that are not being preempted yet, and refuses the
         entry's workload until they have stopped. Returns whether the call preempted a victim."""
         workload, victims, assignment = entry.workload, entry.victims, entry.assignment
-        staying = [one for one in victims if not one.workload.is_leaving]
+        staying = [victim for victim in victims if not victim.workload.is_leaving]
         for one in victims:
             one.workload.preemptor_waits = True
-        if any(one.workload.in_flight for one in staying):
+        if any(staying_victim.workload.in_flight for staying_victim in staying):
             # A decision about a victim is not stored yet, so a preemption now would name a revision
             # of the victim that is about to change.
             return False
@@ -203,7 +203,9 @@ class CycleDecisions:
         if cursor is None and not heads and not usages:
             return None
         lost = len(heads) > HEADS_MAX
-        recorded = () if lost else tuple([head(one, cursors.get(one)) for one in heads])
+        recorded = (
+            () if lost else tuple([head(workload, cursors.get(workload)) for workload in heads])
+        )
         heads.clear()
         return Scan(cursor=recorded_cursor(cursor), heads=recorded, lost=lost, usages=usages)
 

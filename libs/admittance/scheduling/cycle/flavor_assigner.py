@@ -101,7 +101,7 @@ def _attempt(
     for index, ps in enumerate(shape.pod_sets):
         amounts = shape.totals[index]
         if plan.covers_pods:
-            amounts = [*(one for one in amounts if one[0] != "pods"), ("pods", ps.count)]
+            amounts = [*(row for row in amounts if row[0] != "pods"), ("pods", ps.count)]
         flavors: dict[str, str] = {}
         result.chosen = flavors
         charges: list[tuple[Cell, int]] = []
@@ -129,9 +129,9 @@ def _attempt(
                 break
             if resource not in flavors:
                 result.failed_from = len(result.obstacles)
-                of_group = [one for one in amounts if one[0] in group.resources]
+                of_group = [row for row in amounts if row[0] in group.resources]
                 flavor = only[index].get(resource) if only is not None else None
-                found = _scan(
+                scanned = _scan(
                     plan,
                     group,
                     shape,
@@ -142,10 +142,10 @@ def _attempt(
                     oracle,
                     flavor,
                 )
-                if found is None:
+                if scanned is None:
                     mode = _NO_FIT
                     break
-                option, got, level, rooms, stop = found
+                option, got, level, rooms, stop = scanned
                 for one, much in of_group:
                     flavors[one] = option.flavor
                     charges.append((option.cells[one], much))
@@ -215,7 +215,7 @@ def examine(
     for index, ps in enumerate(shape.pod_sets):
         totals = shape.totals[index]
         if plan.covers_pods:
-            totals = [*(one for one in totals if one[0] != "pods"), ("pods", ps.count)]
+            totals = [*(row for row in totals if row[0] != "pods"), ("pods", ps.count)]
         groups = {
             group.at: group
             for resource, _ in totals
@@ -223,7 +223,7 @@ def examine(
         }
         taken = before[index] if index < len(before) else {}
         for group in groups.values():
-            amounts = [one for one in totals if one[0] in group.resources]
+            amounts = [row for row in totals if row[0] in group.resources]
             for option in group.options:
                 alone = Assignment(overlap=overlap)
                 alone.usage.update(taken)
@@ -231,7 +231,8 @@ def examine(
                 rooms: list[tuple[int, int]] = []
                 if _is_eligible(option, shape, ps, alone):
                     rooms = [
-                        _room(plan, option, one, much, ps, alone, oracle) for one, much in amounts
+                        _room(plan, option, resource, much, ps, alone, oracle)
+                        for resource, much in amounts
                     ]
                     mode = min((got for got, _ in rooms), default=_FIT)
                     level = max((far for _, far in rooms), default=0)

@@ -160,7 +160,7 @@ def queues_admit(state: SchedulerState, workload: WorkloadInfo) -> bool:
         return False
     if queue.metadata.deletion_timestamp is not None:
         return False
-    if any(one.spec.stop_policy not in ("", "None") for one in (queue, local)):
+    if any(queue_object.spec.stop_policy not in ("", "None") for queue_object in (queue, local)):
         return False
     flavors = {
         name for place in charge.admission.pod_set_assignments for name in place.flavors.values()
@@ -334,15 +334,18 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
     pending = workload.pending_preemption
     if pending is None:
         return []
-    rules = {(one.namespace, one.name): one.reason for one in pending.victims}
-    found = [Victim(one, rules[one.key]) for one in charging.outstanding_victims(state, workload)]
-    if not all(_may_preempt(workload, one.workload) for one in found):
+    rules = {(victim.namespace, victim.name): victim.reason for victim in pending.victims}
+    victims = [
+        Victim(victim, rules[victim.key])
+        for victim in charging.outstanding_victims(state, workload)
+    ]
+    if not all(_may_preempt(workload, victim.workload) for victim in victims):
         return []
     # Until the victims have stopped, usage may exceed quota, so the usage of the victims is
     # subtracted while this function checks whether they are enough.
-    with WithoutUsage(one.workload for one in found):
+    with WithoutUsage(victim.workload for victim in victims):
         enough = exceeded_cell(workload, only_borrowing=False) is None
-    return found if enough else []
+    return victims if enough else []
 
 
 def _may_preempt(workload: WorkloadInfo, victim: WorkloadInfo) -> bool:

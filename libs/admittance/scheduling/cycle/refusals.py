@@ -78,27 +78,27 @@ def refusal_of(assignment: Assignment, among: frozenset[str] | None = None) -> R
     scan the flavor with the least severe reason counts, since that flavor is the closest to
     fitting. For a workload that may start with fewer pods the fewest pods count."""
     if assignment.fewest is not None:
-        found = refusal_of(assignment.fewest, among)
-        return replace(found, message=f"{found.message}{WITH_FEWEST}")
+        refusal = refusal_of(assignment.fewest, among)
+        return replace(refusal, message=f"{refusal.message}{WITH_FEWEST}")
     obstacles = _among(assignment.obstacles, among) or assignment.obstacles
     if assignment.mode != NO_FIT:
         return Refusal(
             reason=reasons.WAITING_FOR_QUOTA,
             message=obstacles_message(obstacles),
-            shortfalls=tuple(shortfall(one) for one in obstacles),
+            shortfalls=tuple(shortfall(obstacle) for obstacle in obstacles),
         )
     every = assignment.obstacles[assignment.failed_from :]
     failed = _among(every, among) or every
     by_flavor: dict[str, str] = {}
-    for one in failed:
-        other = by_flavor.get(one.flavor)
-        if other is None or SEVERITY[one.reason] > SEVERITY[other]:
-            by_flavor[one.flavor] = one.reason
+    for obstacle in failed:
+        other = by_flavor.get(obstacle.flavor)
+        if other is None or SEVERITY[obstacle.reason] > SEVERITY[other]:
+            by_flavor[obstacle.flavor] = obstacle.reason
     reason = min(by_flavor.values(), key=SEVERITY.__getitem__, default=reasons.NO_MATCHING_FLAVOR)
     return Refusal(
         reason=reason,
         message=obstacles_message(failed),
-        shortfalls=tuple(shortfall(one) for one in failed),
+        shortfalls=tuple(shortfall(obstacle) for obstacle in failed),
     )
 
 
@@ -106,7 +106,7 @@ def _among(obstacles: Sequence[Obstacle], flavors: frozenset[str] | None) -> Seq
     """Returns the obstacles that concern the given flavors."""
     if flavors is None:
         return obstacles
-    return [one for one in obstacles if not one.flavor or one.flavor in flavors]
+    return [obstacle for obstacle in obstacles if not obstacle.flavor or obstacle.flavor in flavors]
 
 
 def complete(
@@ -121,7 +121,10 @@ def complete(
 
     ``own``: include only flavors that the shape allows. ``held``: quota that the family of a
     variant holds."""
-    known = {(one.pod_set, one.flavor, one.resource) for one in refusal.shortfalls}
+    known = {
+        (shortfall.pod_set, shortfall.flavor, shortfall.resource)
+        for shortfall in refusal.shortfalls
+    }
     more = [
         shortfall(obstacle)
         for one in examine(plan, shape, overlap=held)
@@ -198,7 +201,7 @@ def shortfall(obstacle: Obstacle) -> Shortfall:
 
 def recorded_cursor(cursor: Cursor | None) -> tuple[dict[int, int], ...]:
     """Returns the cursor of a scan of flavors in the form in which decisions on the log have it."""
-    return tuple([dict(one) for one in cursor]) if cursor is not None else ()
+    return tuple([dict(flavors) for flavors in cursor]) if cursor is not None else ()
 
 
 # The time. ----------------------------------------------------------------------------------
@@ -369,7 +372,7 @@ def _due_blocked_head(
     blocked = workload.queue.blocked_head if workload.queue is not None else None
     if blocked is not None and blocked.workload is workload:
         blocked.is_scheduled = False
-    found = blocked_head_of(workload)
-    if found is None or found.since > latest or workload.status_reason == found.refusal.reason:
+    head = blocked_head_of(workload)
+    if head is None or head.since > latest or workload.status_reason == head.refusal.reason:
         return None
-    return with_all_flavors(workload, found.refusal), found.scan
+    return with_all_flavors(workload, head.refusal), head.scan

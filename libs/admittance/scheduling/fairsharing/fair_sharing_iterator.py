@@ -127,12 +127,12 @@ def in_turn(entries: Iterable[Entry]) -> Iterator[Entry]:
 
 
 def _entries_of(node: Node, cohorts: dict[Node, _CohortEntries[Entry]]) -> _CohortEntries[Entry]:
-    found = cohorts.get(node)
-    if found is None:
-        found = cohorts[node] = _CohortEntries(node)
+    known = cohorts.get(node)
+    if known is None:
+        known = cohorts[node] = _CohortEntries(node)
         if node.parent is not None:
-            _entries_of(node.parent, cohorts).below.append(found)
-    return found
+            _entries_of(node.parent, cohorts).below.append(known)
+    return known
 
 
 def _key(entry: AnyEntry, node: Node) -> Key:

@@ -73,8 +73,8 @@ def penalty_of(config: UsageFairSharing, amounts: Mapping[str, int]) -> Nanos:
     """Returns the entry penalty that the admission of a workload with these amounts adds to its
     LocalQueue's consumption."""
     share = reached_fraction(config, config.usage_sampling_interval.total_seconds())
-    found = {resource: int(share * much) for resource, much in amounts.items()}
-    return {resource: much for resource, much in found.items() if much}
+    penalty = {resource: int(share * much) for resource, much in amounts.items()}
+    return {resource: much for resource, much in penalty.items() if much}
 
 
 def weighted_sum(config: UsageFairSharing, amounts: Mapping[str, int], weight: float) -> float:
@@ -157,9 +157,9 @@ class Account:
             return dict(consumed)
         kept = remaining_fraction(self.config, seconds)
         more = reached_fraction(self.config, seconds)
-        found = {resource: int(kept * much) for resource, much in consumed.items()}
-        add(found, {resource: int(more * much) for resource, much in rate.items()})
-        return {resource: much for resource, much in found.items() if much}
+        decayed = {resource: int(kept * much) for resource, much in consumed.items()}
+        add(decayed, {resource: int(more * much) for resource, much in rate.items()})
+        return {resource: much for resource, much in decayed.items() if much}
 
     def restore(self, consumed: Nanos, since: datetime) -> None:
         """Sets the LocalQueue's consumption at the time ``since``, and removes all running
@@ -237,12 +237,12 @@ def quantity(resource: str, much: int) -> str:
 def consumed_of(record: ConsumedUsage) -> Nanos:
     """Returns the quantities in a stored record of a LocalQueue's consumption as billionths; leaves
     out quantities that cannot be read."""
-    found: Nanos = {}
+    amounts: Nanos = {}
     for resource, text in record.consumed_resources.items():
         try:
             much = int(parse(text) * NANO)
         except BadQuantity:
             continue
         if much > 0:
-            found[resource] = much
-    return found
+            amounts[resource] = much
+    return amounts

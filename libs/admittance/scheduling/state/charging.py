@@ -110,13 +110,13 @@ def pending_preemption_of(victims: Iterable[Victim], *, issued: bool) -> Pending
         victims=tuple(
             [
                 PlannedVictim(
-                    namespace=one.workload.key[0],
-                    name=one.workload.key[1],
-                    uid=one.workload.uid,
-                    since=one.workload.reserved_at,
-                    reason=one.reason,
+                    namespace=victim.workload.key[0],
+                    name=victim.workload.key[1],
+                    uid=victim.workload.uid,
+                    since=victim.workload.reserved_at,
+                    reason=victim.reason,
                 )
-                for one in victims
+                for victim in victims
             ]
         ),
         issued=issued,
@@ -232,7 +232,7 @@ def _measured_plan(
     while here is not None:
         path.append(here)
         here = here.parent
-    met = {one: at for one in victims if (at := _meeting(domain, path, one)) is not None}
+    met = {victim: at for victim in victims if (at := _meeting(domain, path, victim)) is not None}
     if not met:
         return None
     cells = path[min(met.values()) :]
@@ -250,7 +250,7 @@ def _measured_plan(
     mine = _falls(cells, [*others, planner])[planner]
     if not any(mine):
         return None
-    others = dict.fromkeys(one for plan in before for one in plan.victims if one not in own)
+    others = dict.fromkeys(other for plan in before for other in plan.victims if other not in own)
     falls = _falls(cells, [*others, *met])
     levels = [
         PlanLevel(above, mine[at], {victim: falls[victim][at] for victim in met})

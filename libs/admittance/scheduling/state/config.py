@@ -79,8 +79,8 @@ def changed_settings(config: Config) -> dict[str, Any] | None:
     """Returns the settings that differ from their defaults, for the log; None: all settings have
     their defaults."""
     default = msgspec.to_builtins(Config())
-    found = msgspec.to_builtins(config)
-    return {name: value for name, value in found.items() if value != default[name]} or None
+    settings = msgspec.to_builtins(config)
+    return {name: value for name, value in settings.items() if value != default[name]} or None
 
 
 def config_from(differing: dict[str, Any] | None) -> Config:

@@ -95,7 +95,7 @@ class ClassHeap(Generic[W]):
         cls.item = (-cls.key[0], entry[0], entry[1], entry[2], self._number, cls)
         heappush(self.heap, cls.item)
         if len(self.heap) > self._bound:
-            self.heap = [one for one in self.heap if one[5].item is one]
+            self.heap = [entry for entry in self.heap if entry[5].item is entry]
             heapify(self.heap)
             self._bound = 2 * len(self.heap) + 64
         return True
@@ -226,7 +226,7 @@ class Lanes(Generic[W]):
         lane.item = (usage, item, self._number, lane)
         heappush(self._heap, lane.item)
         if len(self._heap) > self._bound:
-            self._heap = [one for one in self._heap if one[3].item is one]
+            self._heap = [entry for entry in self._heap if entry[3].item is entry]
             heapify(self._heap)
             self._bound = 2 * len(self._heap) + 64
 

@@ -145,9 +145,9 @@ def flavor_plan_of(catalog: Catalog, name: str, node: Node, config: Config) -> F
 def _rivals(catalog: Catalog, groups: Sequence[ResourceGroup]) -> dict[str, dict[str, str]]:
     """Returns for each flavor the flavors of other resource groups with another value of a node
     label, each with the label."""
-    found: dict[str, dict[str, str]] = {}
+    rivals: dict[str, dict[str, str]] = {}
     if len(groups) < 2:
-        return found
+        return rivals
     labels = [
         [
             (offered.name, flavor.spec.node_labels)
@@ -156,14 +156,14 @@ def _rivals(catalog: Catalog, groups: Sequence[ResourceGroup]) -> dict[str, dict
         ]
         for group in groups
     ]
-    for one, other in combinations(labels, 2):
-        for name, mine in one:
+    for label, other in combinations(labels, 2):
+        for name, mine in label:
             for rival, theirs in other:
                 lost = next((key for key in mine if theirs.get(key, mine[key]) != mine[key]), None)
                 if lost is not None:
-                    found.setdefault(name, {})[rival] = lost
-                    found.setdefault(rival, {})[name] = lost
-    return found
+                    rivals.setdefault(name, {})[rival] = lost
+                    rivals.setdefault(rival, {})[name] = lost
+    return rivals
 
 
 def _policy(preemption: Preemption) -> Policy:

@@ -141,8 +141,8 @@ class FamilyQuota(Generic[Member]):
 
     def _renew(self, cell: Cell) -> None:
         out, total, largest = self._out, 0, 0
-        for one, much in self._rows.get(cell, {}).items():
-            if one not in out:
+        for variant, much in self._rows.get(cell, {}).items():
+            if variant not in out:
                 total += much
                 largest = max(largest, much)
         was, now = self._offs.get(cell, 0), total - largest
@@ -161,7 +161,7 @@ class FamilyQuota(Generic[Member]):
         row = self._rows.get(cell)
         if row is None:
             return 0
-        return max((much for one, much in row.items() if one not in out), default=0)
+        return max((much for variant, much in row.items() if variant not in out), default=0)
 
     def amounts(self) -> list[tuple[Cell, int]]:
         """Returns the amount that counts for the family at each of its cells, as `largest` does for
@@ -178,7 +178,11 @@ class FamilyQuota(Generic[Member]):
         if row is None:
             return 0
         return max(
-            (much for one, much in row.items() if one not in out and self._is_reliable(one, cell)),
+            (
+                much
+                for variant, much in row.items()
+                if variant not in out and self._is_reliable(variant, cell)
+            ),
             default=0,
         )
 
@@ -188,7 +192,10 @@ class FamilyQuota(Generic[Member]):
         if workload.loses_quota:
             return False
         fr = cell.fr
-        if any(isinstance(one, PlanQuota) and one.fr == fr for one in workload.shared_quotas or ()):
+        if any(
+            isinstance(shared_quota, PlanQuota) and shared_quota.fr == fr
+            for shared_quota in workload.shared_quotas or ()
+        ):
             return False
         # Two siblings that plan to preempt the same victim have no `PlanQuota` with each other.
         # Therefore a sibling's quota of a flavor and resource is not reliable while one of the
@@ -204,30 +211,30 @@ class FamilyQuota(Generic[Member]):
     def missing_for(self, whole: Mapping[Cell, int]) -> dict[Cell, int]:
         """Returns the quota that must be free, in addition to what the family holds, so that a
         further variant can hold the amounts in ``whole``."""
-        found: dict[Cell, int] = {}
+        missing: dict[Cell, int] = {}
         for cell, amount in whole.items():
             held = self.reliable(cell)
             if amount > held or not held:
-                found[cell] = amount - held
-        return found
+                missing[cell] = amount - held
+        return missing
 
     def freed_without(self, workload: Member) -> list[tuple[Cell, int]]:
         """Returns, per cell, by how much the amount that counts for the family would fall without
         the variant. Cells where the amount would not change are left out."""
         assert workload.charge is not None
-        found = []
+        freed = []
         for cell, amount in workload.charge.cells:
             rest = max(
                 (
                     much
-                    for one, much in self._rows[cell].items()
-                    if one is not workload and one not in self._out
+                    for variant, much in self._rows[cell].items()
+                    if variant is not workload and variant not in self._out
                 ),
                 default=0,
             )
             if amount > rest:
-                found.append((cell, amount - rest))
-        return found
+                freed.append((cell, amount - rest))
+        return freed
 
     # Shares. --------------------------------------------------------------------------------
 
@@ -262,7 +269,7 @@ class FamilyQuota(Generic[Member]):
         held = self.largest(cell)
         if cell in self._assumed:
             spare = 0
-        elif any(one.fr[1] == cell.fr[1] for one in self._assumed):
+        elif any(assumed.fr[1] == cell.fr[1] for assumed in self._assumed):
             spare = held
         elif self.counts is None or self.counts in self._out:
             spare = 0
@@ -322,15 +329,15 @@ class WithoutUsage:
 
 def exclude(workload: QuotaHolder) -> None:
     """Excludes the workload from all quota that it shares with other workloads."""
-    for one in workload.shared_quotas or ():
-        one.exclude(workload)
+    for shared_quota in workload.shared_quotas or ():
+        shared_quota.exclude(workload)
 
 
 def include(workload: QuotaHolder) -> None:
     """Undoes `exclude`: the workload counts again in all quota that it shares with other
     workloads."""
-    for one in workload.shared_quotas or ():
-        one.include(workload)
+    for shared_quota in workload.shared_quotas or ():
+        shared_quota.include(workload)
 
 
 def remove_usage(workload: QuotaHolder) -> None:

@@ -282,8 +282,8 @@ class FamilyInfo:
     def variant_states(self) -> list[VariantState]:
         """Returns the variants of the family in the form that the family policy reads."""
         return [
-            VariantState(one.key[1], info.tag, "", self.uid, info.stopped_by, info.active)
-            for one, info in self.variants.items()
+            VariantState(variant.key[1], info.tag, "", self.uid, info.stopped_by, info.active)
+            for variant, info in self.variants.items()
         ]
 
     def tag(self, workload: WorkloadInfo) -> str:
@@ -292,7 +292,7 @@ class FamilyInfo:
 
     def siblings(self, workload: WorkloadInfo) -> Iterator[WorkloadInfo]:
         """Yields the siblings of the variant: the other variants of its family."""
-        return (one for one in self.variants if one is not workload)
+        return (variant for variant in self.variants if variant is not workload)
 
     def admitted(self) -> WorkloadInfo | None:
         """Returns the variant that is stored as admitted, even while its job stops; None: no known
@@ -300,7 +300,7 @@ class FamilyInfo:
         if self.state is None or not self.state.admitted:
             return None
         name = self.state.admitted
-        return next((one for one in self.variants if one.key[1] == name), None)
+        return next((variant for variant in self.variants if variant.key[1] == name), None)
 
 
 def family_quota_of(workload: WorkloadInfo) -> FamilyQuota[WorkloadInfo] | None:
@@ -436,7 +436,7 @@ class Queue:
         for cls in self.classes.values():
             yield from cls.waiting()
         yield from self.parked_workloads
-        yield from (one[4] for one in self.parents)
+        yield from (entry[4] for entry in self.parents)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -66,7 +66,7 @@ async def renew(
     if not revoke_old:
         output.note(OLDER_STAY)
         return
-    store.revoke_older([one.user.name for one in written])
+    store.revoke_older([new.user.name for new in written])
     await tell_servers(call, store)
 
 

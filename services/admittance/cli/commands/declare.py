@@ -382,11 +382,16 @@ class Group(Help, click.Group):
     def sections(self, ctx: click.Context) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         """The names and summaries of the commands, by section."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        yield "Commands", [(name, summary(one)) for name, one in commands if one is not None]
+        yield (
+            "Commands",
+            [(name, summary(command)) for name, command in commands if command is not None],
+        )
 
 
 def group(about: str, *commands: Command) -> Group:
     """A group of commands, each under its own name."""
     return Group(
-        help=about, no_args_is_help=True, commands={str(one.name): one for one in commands}
+        help=about,
+        no_args_is_help=True,
+        commands={str(command.name): command for command in commands},
     )

@@ -21,7 +21,9 @@ LAG_MAX: Final = 10_000
 """A service with more unread facts than this does not keep up; this number is about a second of
 work.
 """
-READERS: Final = tuple(one for one in SERVICES.values() if one.consumers is not LogConsumers.NONE)
+READERS: Final = tuple(
+    service for service in SERVICES.values() if service.consumers is not LogConsumers.NONE
+)
 """The services that have consumers of the log. The name of such a consumer begins with the name of
 its service.
 """
@@ -74,7 +76,7 @@ def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Find
         remove = delete_command(runner_of(info))
         todo = f"start it on its data folder; if it is gone for good, {remove} removes this line"
         return note(what, f"{text}; {away}", f"{todo}: {LAG}")
-    service = next((one for one in READERS if info["name"].startswith(one.name)), None)
+    service = next((reader for reader in READERS if info["name"].startswith(reader.name)), None)
     why, todo = _stuck(info, service) or ("", "")
     if not why and unread > LAG_MAX:
         why, todo = "its reader does not keep up", f"look at its log and at the load: {LAG}"

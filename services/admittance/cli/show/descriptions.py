@@ -201,7 +201,7 @@ async def show_cohort(bus: Link, name: str) -> None:
     """
     tree = await sections.tree_of(bus, name)
     try:
-        found = await find(bus, kinds.COHORT, name)
+        cohort = await find(bus, kinds.COHORT, name)
     except RequestFailed:
         if not tree:
             raise
@@ -211,7 +211,7 @@ async def show_cohort(bus: Link, name: str) -> None:
         return
     if not tree:
         output.warn("no live counters: the scheduler does not answer, or does not know it yet")
-    _show_object(kinds.COHORT, found, {}, clock.now(), tree)
+    _show_object(kinds.COHORT, cohort, {}, clock.now(), tree)
 
 
 async def show_object(bus: Link, kind: kinds.ObjectKind, stored: BucketObject) -> None:

@@ -94,7 +94,9 @@ def _show(
         output.say(f"a variant of workload {reply.parent}: `admit explain workload {reply.parent}`")
     for line in place(reply, now):
         output.say(line)
-    members = {one.found.name: one for one in family.variants} if family is not None else {}
+    members = (
+        {variant.found.name: variant for variant in family.variants} if family is not None else {}
+    )
     _details(
         stored.workload(), reply, now, variants=[member.workload for member in members.values()]
     )

@@ -81,8 +81,8 @@ def narrowed(
 ) -> list[PendingRow]:
     """The rows of the selected workloads, in the order of the queue unless the options sort
     them."""
-    found, _ = select(kinds.WORKLOAD, stored, chosen, now)
-    place = {(each.namespace, each.name): at for at, each in enumerate(found)}
+    chosen_workloads, _ = select(kinds.WORKLOAD, stored, chosen, now)
+    place = {(each.namespace, each.name): at for at, each in enumerate(chosen_workloads)}
     kept = [row for row in rows if (row.namespace, row.name) in place]
     if chosen.sort_by:
         kept.sort(key=lambda row: place[row.namespace, row.name])

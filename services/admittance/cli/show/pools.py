@@ -89,12 +89,12 @@ async def with_bookings(
             pool = pool_of_key(entry.key)
             if pool is not None:
                 booked.setdefault(pool, []).append(booking)
-    return [with_usage(one, booked.get(one.name, ()), now) for one in stored]
+    return [with_usage(pool, booked.get(pool.name, ()), now) for pool in stored]
 
 
 def with_usage(stored: BucketObject, bookings: Sequence[Booking], now: datetime) -> BucketObject:
     """The MachinePool with its usage, computed from its bookings."""
-    ordered = sorted(bookings, key=lambda one: (one.namespace, one.name, one.id))
+    ordered = sorted(bookings, key=lambda booking: (booking.namespace, booking.name, booking.id))
     try:
         pool = _pool(stored)
     except BadPool:
@@ -129,7 +129,9 @@ def row(stored: BucketObject) -> tuple[str, ...]:
     plain = stored.plain()
     written = field(plain, "spec", "machines")
     machines = [
-        one for one in (written if isinstance(written, list) else ()) if isinstance(one, Mapping)
+        machines
+        for machines in (written if isinstance(written, list) else ())
+        if isinstance(machines, Mapping)
     ]
     kept, usage = field(plain, "spec", "bookingSeconds"), _usage(stored)
     return (

@@ -42,7 +42,7 @@ def tree_of(spans: Sequence[Span]) -> list[Placed]:
     for one in spans:
         inside.setdefault(one.parent_id if one.parent_id in known else "", []).append(one)
     for several in inside.values():
-        several.sort(key=lambda one: (one.start, _number(one)))
+        several.sort(key=lambda child: (child.start, _number(child)))
     return [
         placed
         for root in inside.get("", ())

@@ -269,7 +269,9 @@ def variant_facts(
     if family is None:
         yield "Parent", f"{parent or 'none'}, which does not exist: the variant will be deleted"
         return
-    own = next((one for one in family.variants if one.found.name == variant.metadata.name), None)
+    own = next(
+        (member for member in family.variants if member.found.name == variant.metadata.name), None
+    )
     if own is not None:
         place = family.variants.index(own) + 1
         yield "Place", f"{place} of {len(family.variants)}, 1 is the best"

@@ -53,9 +53,9 @@ def warn_about(documents: Iterable[Document]) -> None:
     for document in documents:
         for warning in document.warnings:
             places.setdefault(warning, []).append(f"{document.source}, {document.place}")
-    for warning, found in places.items():
-        others = f" (and {len(found) - 1} more documents)" if len(found) > 1 else ""
-        output.warn(f"{found[0]}{others}: {warning}")
+    for warning, where in places.items():
+        others = f" (and {len(where) - 1} more documents)" if len(where) > 1 else ""
+        output.warn(f"{where[0]}{others}: {warning}")
 
 
 def texts(paths: Sequence[str]) -> Iterable[tuple[str, bytes]]:

@@ -62,8 +62,8 @@ def day_of_text(text: str, option: str, now: datetime) -> date:
     text, also for a part of a day."""
     word = text.strip()
     try:
-        if found := _DAYS.match(word.lower()):
-            return (now.astimezone(UTC) - timedelta(days=int(found[1]))).date()
+        if match := _DAYS.match(word.lower()):
+            return (now.astimezone(UTC) - timedelta(days=int(match[1]))).date()
         if _DATE.match(word):
             return date.fromisoformat(word)
     except OverflowError:

@@ -42,13 +42,13 @@ async def backup(call: Call, file: str) -> int:
     from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 
     shown = "standard output" if file == STANDARD_INPUT else file
-    async with link(call) as one:
+    async with link(call) as bus:
         with open_target(file) as target, Steps("backup") as steps:
             try:
-                written = await write_backup(one.bus, target, steps, output.note)
+                written = await write_backup(bus.bus, target, steps, output.note)
                 await asyncio.to_thread(read_again, target, shown, steps)
             except AccessDenied as error:
-                raise NotAllowed(f"{error}; {_needed(one.bus)}") from None
+                raise NotAllowed(f"{error}; {_needed(bus.bus)}") from None
             except Refused as error:
                 if error.code == NO_STREAM:
                     raise RequestFailed(

@@ -36,7 +36,7 @@ async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> in
     from admittance.events import subjects
     from admittance.runtime.errors import AccessDenied, Refused, Unavailable
 
-    admins = admin or [one for one in [os.environ.get("ADMIT_ADMIN")] if one]
+    admins = admin or [url for url in [os.environ.get("ADMIT_ADMIN")] if url]
     servers.refuse_bad_urls(monitor)
     admin_ports.refuse_bad_addresses(admins)
     async with link(call) as bus:
@@ -52,7 +52,7 @@ async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> in
         options = examination.Options(call.url, bool(call.connection.tls_first), monitor, admins)
         lines = await examination.examine(bus, options, every=every)
     wrong = [line for line in lines if line.state == WRONG]
-    shown = {"healthy": not wrong, "checks": [_shown(one) for one in lines]}
+    shown = {"healthy": not wrong, "checks": [_shown(line) for line in lines]}
     if not output.show_value(shown, call.output):
         columns = columns_of("STATE", "WHAT", "FOUND")
         output.show_table(Table(columns, [(one.state, one.what, one.found) for one in lines]))

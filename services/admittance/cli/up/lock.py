@@ -53,7 +53,7 @@ class Lock:
         self._known = self._store.known_by_servers
 
     def _roles(self) -> list[tuple[str, str]]:
-        services = [one for one in SERVICES.values() if one.with_up is not WithUp.NEVER]
+        services = [service for service in SERVICES.values() if service.with_up is not WithUp.NEVER]
         roles = [(self._user_of(service.name), service.role) for service in services]
         return [*roles, (ADMIN, "admin"), (WATCH, "server-watch")]
 

@@ -53,10 +53,10 @@ def _running_current(env: Mapping[str, str], own: Context) -> Context | None:
     return present if contexts.listens(present) else None
 
 
-def _is_of_same_folder(one: Context, other: Context) -> bool:
-    if one.data_dir is not None and other.data_dir is not None:
-        return os.path.realpath(one.data_dir) == os.path.realpath(other.data_dir)
-    return one.creds is not None and one.creds == other.creds
+def _is_of_same_folder(context: Context, other: Context) -> bool:
+    if context.data_dir is not None and other.data_dir is not None:
+        return os.path.realpath(context.data_dir) == os.path.realpath(other.data_dir)
+    return context.creds is not None and context.creds == other.creds
 
 
 def remove_stale(env: Mapping[str, str], own: Context) -> None:

@@ -238,7 +238,7 @@ async def _prepared(
 
 def started_by(options: Options) -> list[Service]:
     """The services that `admit up` starts. Raises BadInput."""
-    services = [one for one in SERVICES.values() if options.runner or not one.runs_jobs]
+    services = [service for service in SERVICES.values() if options.runner or not service.runs_jobs]
     return [service for service in services if _starts(service)]
 
 

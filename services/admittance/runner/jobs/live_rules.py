@@ -142,10 +142,10 @@ class LiveRules:
             return ()
         file = Path(self._given.file)
         try:
-            found, folder = file.lstat(), file.parent.stat()
+            status, folder = file.lstat(), file.parent.stat()
         except OSError:
             return ()
         return (
-            *(found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns),
+            *(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
             *(folder.st_mode, folder.st_uid),
         )

@@ -81,7 +81,7 @@ def policy_plan(name: str, template: PodTemplate, completions: int) -> PolicyPla
     success = policy.success_policy
     try:
         success_rules = tuple(
-            _success_rule(one, completions) for one in (success.rules if success else ())
+            _success_rule(rule, completions) for rule in (success.rules if success else ())
         )
     except ValueError as error:
         raise CannotRun(f"pod set {name}: successPolicy: {error}") from error

@@ -190,7 +190,7 @@ def _with_groups(
     groups = dict(report.result())
     for group in running:
         groups.setdefault(group, Counts())
-    yield from sorted(groups.items(), key=lambda one: one[0])
+    yield from sorted(groups.items(), key=lambda group: group[0])
 
 
 def _sum(group: Group, counts: Counts, running: int) -> UsageSum:
