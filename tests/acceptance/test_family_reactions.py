@@ -20,6 +20,7 @@ from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_famil
 
 scenario = pytest.mark.scenario
 TWO = {"reservation": 4, "on-demand": 4}
+THREE = {"reservation": 4, "on-demand": 4, "spot": 8}
 BETTER, WORSE = "j-variant-reservation", "j-variant-on-demand"
 SLOW = {"reservation": ["slow"]}
 
@@ -406,3 +407,30 @@ def test_the_time_that_a_job_may_run_goes_on_over_a_move() -> None:
     assert cores.reason("j", "Evicted").endswith("DeactivatedDueToMaximumExecutionTimeExceeded")
     assert cores.used() == "0/0"
     assert not any(head(one).active for one in cores.variants().values())
+
+
+@scenario("D17")
+def test_a_preempted_family_starts_over_with_all_variants() -> None:
+    explicit = [
+        variant("reservation"), variant("on-demand"), variant("spot", createDelaySeconds=300),
+    ]  # fmt: skip
+    checks = {"reservation": ["slow"], "on-demand": ["quick"]}
+    cores = cores_with_families(THREE, explicit=explicit, checks=checks, preemption=LOWER)
+    cores.job()
+    cores.at(10)
+    cores.judge(WORSE, "quick", "Ready")
+    assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4/0")
+    cycle = cores.stored(BETTER).status.admission_cycle
+    cores.at(1000)
+    preempted_by(cores, "on-demand")
+    assert cores.row() == Row("", "reservation on-demand", 0, 1, "4/4/0")
+    assert cores.why()["spot"] == "createDelay"
+    assert cores.stored(BETTER).status.admission_cycle == cycle + 1
+    assert cores.states(BETTER) == {"slow": "Pending"}
+    assert len(cores.requests("slow", BETTER)) == 2
+    assert cores.reason(WORSE, "Evicted") == "True: Preempted"
+    assert cores.reason("j", "Evicted") == "True: VariantEvicted"
+    cores.at(1299)
+    assert cores.row() == Row("", "reservation on-demand", 0, 1, "4/4/0")
+    cores.at(1300)
+    assert cores.row() == Row("spot", "reservation on-demand spot", 0, 2, "4/4/4")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.facts import Refused
+from admittance.events.facts import Preempted, Refused
 from support.cores.family_scheduler import FamilyScheduler, full
 
 EXPLICIT: list[dict[str, Any]] = [
@@ -159,3 +159,45 @@ def test_without_the_feature_gate_no_variant_is_tried() -> None:
     scheduler.family("a")
     scheduler.submit("r", "cq", "1")
     assert scheduler.settle() == ["r"]
+
+
+def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.check("slow")
+    lower = {"withinClusterQueue": "LowerPriority"}
+    flavors = {"best": "4", "mid": "4"}
+    scheduler.family_queue(flavors=flavors, preemption=lower)
+    scheduler.submit("r", "cq", "4", priority=-1)
+    scheduler.settle()
+    scheduler.family_queue(flavors=flavors, preemption=lower, checks={"best": ["slow"]})
+    scheduler.family("a")
+    scheduler.settle()
+    scheduler.opens("a-best")
+    for _ in range(6):
+        scheduler.cycle(confirm=False)
+        for one in scheduler.decisions:
+            if not isinstance(one, Preempted):
+                scheduler.apply(one)
+            else:
+                scheduler.change(one.name, conditions={"Evicted": (True, "Preempted")})
+    assert scheduler.admission("a-best") is not None
+    assert [one.name for one in scheduler.told] == ["r"]
+    assert scheduler.admitted("a") == ""
+    scheduler.stops("r")
+    scheduler.settle()
+    assert scheduler.admitted("a") == "mid", "from now on they race"
+
+
+@pytest.mark.parametrize("told", [{"migrating_to": "a-worst"}, {}])
+def test_the_state_of_the_parent_counts_before_its_variant_follows(
+    told: dict[str, str],
+) -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue()
+    full(scheduler, best="4")
+    scheduler.family("a")
+    scheduler.settle()
+    evicted = {} if told else {"Evicted": (True, "PodsReadyTimeout")}
+    scheduler.change("a", conditions=evicted, **told)
+    scheduler.finish("r-best")
+    assert scheduler.settle() == []
