@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.scheduler_core [--json FILE] [--only NAME ...] [--against TREE]
 
 Figures are medians of several runs, each after a garbage collection. With --against every figure is
-also measured with the code of another checkout, in processes that alternate with those of this
-checkout, so that other load of the machine affects both alike.
+also measured by this benchmark in another checkout, with its code, in processes that alternate with
+those of this checkout, so that other load of the machine affects both alike.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ def median_of(figure: Figure) -> float:
 
 
 def measured_apart(name: str, tree: Path | None) -> float:
-    """The figure, measured by another process with the code of ``tree``; None: of this checkout."""
+    """The figure, measured by another process in the checkout ``tree``; None: in this checkout. The
+    other checkout measures with its own benchmark, because modules move between releases."""
     environment = dict(os.environ)
     if tree is not None:
         environment["PYTHONPATH"] = f"{tree / 'libs'}:{tree / 'services'}"
     command = [sys.executable, "-m", "benchmarks.scheduler_core", "--only", name]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=tree, env=environment, check=True, capture_output=True, text=True
+    )
     return float(json.loads(done.stdout)[name])
 
 
