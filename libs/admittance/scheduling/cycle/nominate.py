@@ -209,7 +209,7 @@ class Search:
         victims = self.victims({cell: amount}, {cell.fr: None})
         if not victims:
             return NO_CANDIDATES, borrow_level(cell, amount)[0]
-        with WithoutUsage(victim.workload for victim in victims):
+        with WithoutUsage([victim.workload for victim in victims]):
             level = borrow_level(cell, amount)[0]
         own = any(
             victim.workload.charge is not None and victim.workload.charge.queue is self._queue
@@ -307,6 +307,6 @@ def still_waits(queue: Queue, workload: WorkloadInfo, saved: SavedSearch) -> Nom
         for victim in saved.victims
         if victim.workload.charge is not None and victim.workload.is_leaving
     ]
-    with WithoutUsage(victim.workload for victim in going):
+    with WithoutUsage([victim.workload for victim in going]):
         enough = fits(usage, borrowing=True)
     return (saved.assignment, going) if enough else None

@@ -236,7 +236,7 @@ class EntryProcessor:
             return True
         self._remove_victims()
         with WithoutUsage(
-            victim.workload for victim in entry.victims if victim.workload not in self._victims
+            [victim.workload for victim in entry.victims if victim.workload not in self._victims]
         ):
             return fits(entry.assignment.added_usage(), borrowing=True)
 
@@ -249,7 +249,7 @@ class EntryProcessor:
         self._restore_victims()
         for cell, amount in self._held:
             cell.charge(-amount)
-        with WithoutUsage(victim.workload for victim in entry.victims):
+        with WithoutUsage([victim.workload for victim in entry.victims]):
             has_room = fits(entry.assignment.added_usage(), borrowing=True)
             if has_room and self._domain.handover is not None:
                 with without_handover(self._domain.handover):

@@ -343,7 +343,7 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
         return []
     # Until the victims have stopped, usage may exceed quota, so the usage of the victims is
     # subtracted while this function checks whether they are enough.
-    with WithoutUsage(victim.workload for victim in victims):
+    with WithoutUsage([victim.workload for victim in victims]):
         enough = exceeded_cell(workload, only_borrowing=False) is None
     return victims if enough else []
 

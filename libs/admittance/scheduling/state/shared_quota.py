@@ -305,12 +305,13 @@ class WithoutUsage:
     __slots__ = ("_sharing", "_total")
 
     def __init__(self, workloads: Iterable[QuotaHolder]) -> None:
-        self._total: dict[Cell, int] = {}
+        total: dict[Cell, int] = {}
+        self._total = total
         self._sharing: list[QuotaHolder] = []
         for workload in workloads:
             assert workload.charge is not None
             for cell, amount in workload.charge.cells:
-                self._total[cell] = self._total.get(cell, 0) + amount
+                total[cell] = total.get(cell, 0) + amount
             if workload.shared_quotas:
                 self._sharing.append(workload)
 
