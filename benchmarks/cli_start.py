@@ -3,8 +3,8 @@
     .venv/bin/python -m benchmarks.cli_start [--rounds 15] [--nats URL] [--against TREE]
 
 Starts `admit up` on a temporary data folder unless a server is named. Commands take turns, so that
-what else the machine does touches all alike; with --against every command also runs with the code
-of another checkout. `wall` is what a person waits, `cpu` what the process computes: the steadier
+other load on the machine affects all alike; with --against every command also runs with the code of
+another checkout. `wall` is what a person waits, `cpu` what the process computes: the steadier
 figure on a busy machine. `libraries` is the import of what the command line is made with (click),
 which --help is held against. The byte code of all modules is written before the first round, as pip
 and `make install` do.

@@ -126,8 +126,8 @@ class LeaseState:
     # Actions. -----------------------------------------------------------------------
 
     def domains_to_take(self, domains: Iterable[str]) -> list[Takeover]:
-        """Returns the domains that this instance should take now: domains without a live leader,
-        for which this instance is the heir.
+        """Returns the domains that this instance should take now: domains without a live leader
+        that this instance is to lead next.
 
         An epoch that has the name of this instance and is not held by this process comes from an
         earlier process of the instance. An epoch of an earlier process is replaced at once, without
@@ -140,7 +140,7 @@ class LeaseState:
             ours_before = owner == self.instance
             if not ours_before and owner in self._alive:
                 continue
-            if not ours_before and self._heir(domain) != self.instance:
+            if not ours_before and self._next_leader(domain) != self.instance:
                 continue
             self._taking.add(domain)
             takeovers.append(Takeover(domain, sequence))
@@ -175,9 +175,9 @@ class LeaseState:
         self._epochs.pop(domain, None)
         self._echoes.pop(domain, None)
 
-    def _heir(self, domain: str) -> str:
-        # Highest random weight: every live instance computes the same heir without messages, and
-        # only the domains of a dead instance move.
+    def _next_leader(self, domain: str) -> str:
+        # Highest random weight: every live instance computes the same next leader without messages,
+        # and only the domains of a dead instance move.
         return max(self._alive, key=lambda instance: _rank(instance, domain))
 
     # State. -------------------------------------------------------------------------

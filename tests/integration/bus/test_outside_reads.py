@@ -214,7 +214,7 @@ async def test_a_history_is_read_in_order_and_in_bounded_pages(
     ) == ([], True)
 
 
-async def test_a_request_for_events_passes_over_few_dead_letters_of_others(
+async def test_a_reply_of_events_covers_a_bounded_number_of_dead_letters_of_others(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoints, "PAGES_MAX", 2)

@@ -44,7 +44,7 @@ async def test_a_scheduler_reads_its_predecessor_s_last_decision_first(
         admission=an_admission(),
     )
     await bus.publish(Outgoing(subject_of(decided), encode(decided), fence(DOMAIN, epoch)))
-    await cluster.start("scheduler", "heir")
+    await cluster.start("scheduler", "successor")
     await eventually(lambda: _barrier_of_the_heir(bus))
     assert len(await read_messages(bus, ["admit.workload.assigned.>"])) == 1
 
@@ -92,7 +92,7 @@ async def _there(bus: Bus, *names: str) -> bool:
 async def _barrier_of_the_heir(bus: Bus) -> bool:
     _, said = await read_epoch(bus, DOMAIN)
     stated = await read_messages(bus, ["admit.lease.barrier.>"])
-    return said is not None and said.owner == "heir" and bool(stated)
+    return said is not None and said.owner == "successor" and bool(stated)
 
 
 async def _refused(bus: Bus, name: str) -> bool:

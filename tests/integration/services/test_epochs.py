@@ -341,7 +341,7 @@ async def test_an_epoch_announced_before_the_log_has_it_is_read_again(
     for number in range(100):
         domain = f"queue-{number}"
         if not await leading.take([domain], barrier=False):
-            break  # the other instance is the heir of this domain
+            break  # the other instance leads this domain next
     reads = 0
 
     async def read(asked: Bus, name: str) -> tuple[int, Epoch | None]:

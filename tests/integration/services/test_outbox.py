@@ -68,7 +68,7 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
         await dying
     await other.close()
 
-    await cluster.start("workload-controller", "heir")
+    await cluster.start("workload-controller", "successor")
     await eventually(lambda: _echoed(bus))
     assert len(await read_messages(bus, ["admit.workload.quota_reserved.>"])) == 1
     assert len(await read_messages(bus, ["admit.workload.admitted.>"])) == 1

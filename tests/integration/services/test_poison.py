@@ -146,5 +146,5 @@ async def test_a_manifest_too_large_for_an_event_is_not_written(
         reply = await ask(system, "admit.api.apply", Apply(objects=(raw,)), ApplyReply)
         assert f"{allowed} are allowed" in reply.error
     await cluster.processes[0].stop()
-    await cluster.start("workload-controller", "heir")
+    await cluster.start("workload-controller", "successor")
     await _goes_on(system)

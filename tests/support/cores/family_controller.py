@@ -118,7 +118,7 @@ class FamilyController(LocalSystem):
         return fold(self.controller, batch, self.now)
 
     def crashes(self, batch: list[LogMessage], through: Sequence[bool]) -> None:
-        """Only some writes of the first commit go through; then its heir reads the batch."""
+        """Only some writes of the first commit go through; then the next leader reads the batch."""
         self.log += batch
         commit = self.fold_once(batch)
         alone, groups = split_groups(commit.puts)

@@ -183,10 +183,10 @@ def test_a_new_leader_publishes_the_outbox_again_under_the_same_ids() -> None:
     commit = bench.fold(bench.heard(bench.assigned()))
     put = commit.puts[0]
     said = bench.controller.committed(put, 99, NOON)
-    heir = Controller(b"secret")
-    heir.load(put.key, put.value, 99, {})
-    assert heir.settle_load(floor=1) == [KEY]
-    again = heir.outbox(KEY, NOON)
+    successor = Controller(b"secret")
+    successor.load(put.key, put.value, 99, {})
+    assert successor.settle_load(floor=1) == [KEY]
+    again = successor.outbox(KEY, NOON)
     assert [m.id for m in again] == [m.id for m in said]
     assert kinds(again) == ["quota_reserved", "admitted"]
 
@@ -195,9 +195,9 @@ def test_outbox_entries_below_the_floor_are_not_published_again() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
     put = bench.fold(bench.heard(bench.assigned())).puts[0]
-    heir = Controller(b"secret")
-    heir.load(put.key, put.value, 99, {})
-    assert heir.settle_load(floor=2) == []
+    successor = Controller(b"secret")
+    successor.load(put.key, put.value, 99, {})
+    assert successor.settle_load(floor=2) == []
 
 
 def test_the_admission_carries_what_a_runner_needs() -> None:
@@ -355,9 +355,9 @@ def test_a_deletion_is_remembered_so_that_nothing_revives() -> None:
     bench.perform(submitted)
     put = bench.fold(deleted).puts[0]
     assert put.value is None
-    heir = Controller(b"secret")
-    heir.load(put.key, None, 50, {"Admit-Fact": str(put.fact)})
-    assert fold(heir, [submitted, deleted], NOON).puts == []
+    successor = Controller(b"secret")
+    successor.load(put.key, None, 50, {"Admit-Fact": str(put.fact)})
+    assert fold(successor, [submitted, deleted], NOON).puts == []
 
 
 def test_a_barrier_is_echoed_after_what_came_before_it() -> None:
@@ -483,9 +483,9 @@ def test_what_was_deleted_can_be_applied_again() -> None:
     bench = Bench()
     manifest = accept(LOCAL).manifest
     key = key_of(manifest)
-    heir = Controller(b"secret")
-    heir.load(key, None, 9, {})
-    for controller in (bench.controller, heir):
+    successor = Controller(b"secret")
+    successor.load(key, None, 9, {})
+    for controller in (bench.controller, successor):
         controller.keep_object(key, None, b"", 9)
         (planned,) = planned_writes(controller.objects, [manifest], now=NOON)
         assert (planned.expected, planned.result.outcome) == (9, "created")

@@ -189,7 +189,7 @@ def _best_first(workloads: Iterable[WorkloadInfo]) -> list[WorkloadInfo]:
 
 
 def exceeds_quota(workload: WorkloadInfo) -> bool:
-    """Returns whether in a cell that the workload uses more quota is used than the limits allow.
+    """Returns whether any cell that the workload uses is over its limit.
     Usage of siblings that are reserved and not admitted does not count, because they are evicted
     once the workload is admitted."""
     reserved: list[WorkloadInfo] = []

@@ -194,7 +194,7 @@ def test_a_ready_reservation_waits_until_the_quota_is_free() -> None:
 
 
 @pytest.mark.scenario("A4")
-def test_a_removed_flavor_is_replaced_with_new_check_rows() -> None:
+def test_a_reservation_on_a_removed_flavor_moves_and_its_checks_begin_anew() -> None:
     cores = configured_cores(resourceGroups=groups(default="5", other="5"))
     cores.put("ResourceFlavor", "other")
     reserved(cores, "w", cpu="5", ready=("c1", "c2"))
