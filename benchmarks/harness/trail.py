@@ -76,8 +76,8 @@ class Replay(NamedTuple):
 
 
 def replay(told: Iterable[Fact], quota: Mapping[str, int], *, resource: str = "cpu") -> Replay:
-    """The bookings that the log tells, in its order, against ``quota`` (per ClusterQueue, in
-    accounting units; no borrowing).
+    """Adds up the bookings on the log, in log order, and compares the sums with ``quota`` (per
+    ClusterQueue, in accounting units; no borrowing).
 
     Quota is booked by `quota_reserved`, and free again from the fact that ends the run: `finished`,
     or `stopped`. Those come before the commit that frees it, and what is booked next comes after

@@ -55,7 +55,7 @@ async def finish_all(player: Player, more: Sequence[str] = ()) -> None:
 
 
 async def _why(player: Player, name: str) -> str:
-    """Why the workload has not finished, and what the log holds of it."""
+    """Says why the workload has not finished, and lists its facts on the log."""
     explained = await player.admit("explain", "workload", name, "-n", NAMESPACE)
     facts = await player.admit("events", "-n", NAMESPACE, "--workload", name)
     return f"{explained}\nrunning as {player.running.get(name)}\n{facts}"

@@ -1,4 +1,4 @@
-"""What plays the programs around the system in a recorded story: runner and check controller.
+"""Plays the programs around the system in a recorded story: the runner and a check controller.
 
 Only the command `admit` and the bus are used, so it serves any version.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from recorded.story import JUDGES, NAMESPACE
+from recorded.story import NAMESPACE, PLAYED_CHECKS
 from support.fork_server import run_admit
 
 ADMIT = Path(sys.executable).with_name("admit")
@@ -25,8 +25,8 @@ Verdict = dict[str, Any]
 
 
 class Player:
-    """Runner of the story, and controller of its checks `JUDGES`. The other checks belong to the
-    system: a second controller would answer beside theirs.
+    """Acts as the runner of a recorded story, and as the controller of the checks `PLAYED_CHECKS`.
+    Controllers of the system answer the other checks.
 
     ``verdicts``: by workload; a workload that is not named gets ``otherwise``, or no verdict.
     ``ignored``: facts that the runner does not act on, as ("admitted", workload). ``creds``: the
@@ -55,7 +55,7 @@ class Player:
         """The revision of the newest fact acted on, by workload."""
 
     async def start(self) -> None:
-        """Listens from now on."""
+        """Subscribes the subjects of facts and check requests."""
         await self.nc.subscribe("admit.workload.*.*.*", cb=self._hear)
         await self.nc.subscribe("admit.check.requested.*.*.*", cb=self._hear)
         await self.nc.flush()
@@ -83,7 +83,7 @@ class Player:
             return
         fact = json.loads(data)
         if what == "requested":
-            if fact["check"] not in JUDGES:
+            if fact["check"] not in PLAYED_CHECKS:
                 return
             verdict = self._verdicts.get(name, self._otherwise)
             if verdict is not None:

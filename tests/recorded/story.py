@@ -7,8 +7,8 @@ from typing import Any
 API = "kueue.x-k8s.io/v1beta2"
 NAMESPACE = "team"
 JUDGE = "recorded.example.com/judge"
-JUDGES = ("judge", "judge-late")
-"""The checks whose controller the story plays."""
+PLAYED_CHECKS = ("judge", "judge-late")
+"""The checks that the story's own controller answers."""
 
 Manifest = dict[str, Any]
 
@@ -80,9 +80,9 @@ OBJECTS: list[Manifest] = [
     },
     *queue("plain", {"on-demand": {"cpu": 5}}, cohortName="lab"),
     *queue("urgent", {"on-demand": {"cpu": 4}}, cohortName="lab", preemption=_LOWER),
-    _check(JUDGES[0], JUDGE),
+    _check(PLAYED_CHECKS[0], JUDGE),
     *queue("checked", {"on-demand": {"cpu": 10}}, admissionChecks=["judge"]),
-    _check(JUDGES[1], JUDGE, preemptionPolicy="AfterCheckPassedOrOnDemand"),
+    _check(PLAYED_CHECKS[1], JUDGE, preemptionPolicy="AfterCheckPassedOrOnDemand"),
     *queue(
         "planning", {"on-demand": {"cpu": 4}}, admissionChecks=["judge-late"], preemption=_LOWER
     ),

@@ -33,7 +33,7 @@ class Faults:
         self._world = world
 
     def plan_for_server(self, rng: Random) -> None:
-        """Some faults will strike the server."""
+        """Schedules one to three faults of the server."""
         world = self._world
         for _ in range(rng.randint(1, 3)):
             strike = rng.choice(

@@ -1,4 +1,5 @@
-"""Check controllers as they come: at once, late, twice, out of order, never, of two minds, dying.
+"""Check controllers that answer at once, late, twice, out of order, never or with changing
+verdicts, and that crash.
 
 They are programs of the helper that ships. Each process runs a replica of every controller. In the
 end, when the program is settled, all of them answer Ready.
@@ -34,15 +35,15 @@ from simulation.environment.programs import Program, Replica
 from simulation.virtual_time.loop import VirtualLoop
 
 DELAYS: Final = (None, None, 0, 1, "5s", 20)
-"""Seconds that a Retry asks for."""
+"""Delays that a Retry may ask for."""
 NEEDS_ROOM: Final = ("PreemptionRequired", "BookQuotaRequired", "BookCapacity")
 LONG: Final = 330.0
 WINDOW_SECONDS: Final = 121.0
-"""After the window of message ids."""
+"""Seconds after which the server has forgotten a message id."""
 
 
 class CheckBehavior(NamedTuple):
-    """How controllers behave: weights of the courses that an answer takes, and chances."""
+    """How controllers behave: weights of the kinds of answers, and probabilities."""
 
     ready: float = 10.0
     retry: float = 3.0
@@ -50,19 +51,20 @@ class CheckBehavior(NamedTuple):
     rejected: float = 0.7
     never: float = 0.3
     turns: float = 1.0
-    """Ready first, and another verdict later."""
+    """The controller reports Ready first, and another verdict later."""
     demands: float = 0.0
-    """Wants others to be preempted before it judges."""
+    """The controller asks to preempt the victims before it gives a verdict."""
     wrong: float = 0.1
-    """Names another cycle, too."""
+    """The controller also sends a verdict for another cycle."""
     foreign: float = 0.0
-    """Speaks of what is not its own, too: another's check, another uid, an unknown state."""
+    """The controller also sends verdicts that it must not send: for another controller's check,
+    with another uid, with an unknown state."""
     updates: float = 0.0
     """Adds something to the pods, which another check may contradict."""
     long: float = 0.0
-    """Takes more than `LONG` seconds."""
+    """The controller takes more than `LONG` seconds to answer."""
     repeats_retry: float = 0.0
-    """Says Retry without a delay, whatever it is asked."""
+    """The controller answers every request with Retry, without a delay."""
 
 
 class Outage(NamedTuple):
@@ -94,7 +96,7 @@ class Checks(Program):
                 tasks.create_task(controller._work(bus, settings, stop), name=controller.name)
 
     def beat(self, controller: str, active: bool) -> None:
-        """From now on the controller says that it is active, or that it is not."""
+        """Makes the controller's heartbeats say that it is active, or not active."""
         (self.inactive.discard if active else self.inactive.add)(controller)
         for process, replica in self.replicas:
             assert isinstance(replica, CheckReplica)

@@ -1,4 +1,5 @@
-"""How jobs go: how long, how well, when their pods are ready, and whether they stop."""
+"""The courses of jobs: duration, result, the time when pods are ready, and whether a job stops when
+asked."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from typing import NamedTuple
 
 class Course(NamedTuple):
     """One job. ``ready``: seconds until its pods are ready; ``flaps``: seconds after which they are
-    not, any more, and ready again. ``ignores_stop``: told to stop, it runs on to its own end.
-    ``hangs``: told to stop, it stops, and its shim hangs."""
+    not, any more, and ready again. ``ignores_stop``: the job ignores a stop and runs to its own
+    end. ``hangs``: the job stops when asked, but its shim hangs."""
 
     seconds: float
     succeeds: bool = True

@@ -32,7 +32,7 @@ class Replica:
         return await set_within(self.settled, seconds)
 
     def later(self, delay: float, speak: Callable[[], Awaitable[object]]) -> None:
-        """Speaks after a delay, settled or not, if it still runs by then."""
+        """Publishes the answer after a delay, if the program still runs then."""
         task = asyncio.ensure_future(_speak(delay, speak))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -50,7 +50,7 @@ class Program(ABC):
         self.replicas: list[tuple[Process, Replica]] = []
 
     def settle(self) -> None:
-        """All replicas are well from now on, and answer what is open."""
+        """Ends the faults of all replicas; the replicas then answer all open requests."""
         self.calm = True
         for process, replica in self.replicas:
             self.loop.post(process, replica.settled.set)

@@ -190,7 +190,8 @@ class Capacity:
         return found
 
     def check_end(self) -> None:
-        """Every booking belongs to a live workload, and no request is kept of one that has gone."""
+        """Every booking belongs to a live workload, and no request of a deleted workload is
+        kept."""
         holders = set()
         for key, stored in self._server.bucket.last.items():
             if key.startswith("workload.") and not stored.gone:

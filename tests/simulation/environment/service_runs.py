@@ -69,18 +69,18 @@ class ServiceRun:
         self.shells: list[Any] = []
 
     def silence(self) -> None:
-        """It is not heard any more: the keys of its hearts expire."""
+        """Stops its heartbeats: the keys of its heartbeats expire."""
         for heart in self.hearts:
             heart.silence()
 
     def disturb(self) -> None:
-        """It can be heard again, and says that it is alive."""
+        """Starts its heartbeats again, and sends one at once."""
         for heart in self.hearts:
             self._world.loop.post(self.process, heart.beat_now.set)
 
     def relax(self) -> None:
-        """Lengthens leases and intervals of heartbeats: nothing goes wrong any more, and they cost
-        more than all else in an idle system."""
+        """Lengthens leases and intervals of heartbeats, for the time without faults: heartbeats
+        cost more than all else in an idle system."""
         for bus in self.buses:
             bus.heartbeat_seconds = IDLE_HEARTBEAT_SECONDS
         for elector in self.electors:

@@ -25,7 +25,7 @@ class Publisher:
         self.acknowledged: list[Fact] = []
 
     def say(self, fact: Fact, at: float) -> None:
-        """Says fact at that time or somewhat later."""
+        """Publishes the fact at that time or somewhat later."""
         self._number += 1
         identity = f"user/{self._number}"
         message = Outgoing(subject_of(fact), encode(fact), {MESSAGE_ID: identity})

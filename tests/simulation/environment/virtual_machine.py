@@ -36,9 +36,9 @@ STARTS: Final = (0.001, 0.05)
 """Seconds until a shim has started: at least, and at most so much more."""
 UP: Final = (0.01, 0.1)
 HANG_SECONDS: Final = 150.0
-"""Longest time after which a runner has killed a shim that hangs."""
+"""Longest time until a runner has killed a shim that hangs."""
 STOP_SECONDS: Final = 3.0
-"""Longest time that a job takes to end when it is told to."""
+"""Longest time that a job takes to end when it is stopped."""
 
 
 class RunnerOfWorld:
@@ -282,7 +282,7 @@ class VirtualMachine:
             disk.shim.start()
 
     def kill_shims(self) -> None:
-        """All shims die; their pods live on."""
+        """Kills all shims; their pods run on."""
         for disk in self.disks.values():
             if disk.shim is not None:
                 disk.shim.die()
@@ -306,9 +306,9 @@ class VirtualMachine:
 
 
 class Shim:
-    """The shim of one start of a run, with its pods. ``over``: its pods have ended. ``dead``: it
-    was killed, and its pods live on until they are swept. ``hangs_since``: its pods ended then, and
-    it does not write that they have."""
+    """The shim of one start of a run, with its pods. ``over``: its pods have ended. ``dead``: the
+    shim was killed, and its pods run on until they are swept. ``hangs_since``: its pods ended then,
+    and it does not write that they have."""
 
     def __init__(self, machine: VirtualMachine, disk: Disk, spec: Spec) -> None:
         self.spec = spec
@@ -394,7 +394,7 @@ class Shim:
                 self._tell_end(kind)
 
     def die(self) -> None:
-        """Its pods live on, and nothing of them is written any more."""
+        """Kills the shim: its pods run on, and nothing more about them is written."""
         self.alive = False
         self.dead = True
 

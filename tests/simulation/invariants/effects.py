@@ -43,7 +43,8 @@ class Heard(NamedTuple):
 
 
 class Effects:
-    """Facts that are not acknowledged yet, and the versions that they may meet."""
+    """Facts that are not acknowledged yet, and the versions of a workload to which they may
+    apply."""
 
     def __init__(self, around: Around) -> None:
         self._around = around
@@ -82,23 +83,24 @@ class Effects:
         self._facts[key].append(Heard(stored.sequence, fact, check))
 
     def read(self, key: str, since: int, through: int) -> list[int]:
-        """The sequences of what the workload-controller read about it after ``since``, up to
-        ``through``."""
+        """The sequences of what the workload-controller read about the workload after ``since``, up
+        to ``through``."""
         found = _between(self._read[key], since, through)
         return found + _between(self._objects, since, through)
 
     def timed(self, key: str, since: int, through: int) -> list[int]:
-        """Timers of it that came due in between."""
+        """The sequences of the workload's timers between the two sequences."""
         return _between(self._timers[key], since, through)
 
     def is_timed(self, key: str, before: StoredWorkload, after: StoredWorkload) -> bool:
-        """A timer alone has led from one version to the other."""
+        """Whether a timer alone led from one version to the other."""
         since, through = before.status.log.fact, after.status.log.fact
         timers = self.timed(key, since, through)
         return timers == [through] and self.read(key, since, through) == timers
 
     def stored(self, key: str, entry: Stored, workload: StoredWorkload | None) -> None:
-        """A version of a workload. Its last fact must have counted, if it met what came before."""
+        """Records a version of a workload. Raises Broken if the version's last fact should have had
+        no effect on the version before."""
         if workload is not None:
             fact = workload.status.log.fact
         else:

@@ -160,7 +160,8 @@ class Ending:
         return evicted is not None and evicted.reason.startswith("DeactivatedDueTo")
 
     def _is_hopeless(self, parent: StoredWorkload) -> bool:
-        """Whether its status says that the queue has no variant for it, and it has none."""
+        """Whether the parent's status says that the queue has no matching variant, and the queue's
+        rules give none."""
         queue = self._inv.queues.get(self._queue_of(parent))
         rules = rules_of(queue.spec) if queue is not None else None
         reserved = find(parent, Type.QUOTA_RESERVED)

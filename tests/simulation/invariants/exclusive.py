@@ -37,23 +37,26 @@ class _Suspect(NamedTuple):
 
 
 class Exclusive:
-    """Knows the preemptors of all evictions."""
+    """Checks that only one sibling of a family preempts at a time, from the preemptors named by
+    evictions."""
 
     def __init__(self, seen: dict[str, Seen], families: Families, around: Manifests) -> None:
         self._seen = seen
         self._around = around
         self._families = families
         self._victims: dict[str, set[str]] = {}
-        """Key of a variant to those that were evicted for its present attempt."""
+        """Key of a variant to the workloads that were evicted for its present attempt."""
         self._blocked: dict[str, int] = {}
-        """Key of a variant that its gate blocks, to the fact since which it does."""
+        """Key of a variant that its gate blocks, to the fact since which the gate blocks it."""
         self._ended: dict[str, tuple[int, int]] = {}
-        """The same of one that it blocks no more, and the fact up to which it did."""
+        """Key of a variant that its gate no longer blocks, to the first and the last fact of the
+        time in which the gate blocked it."""
         self._suspects: list[_Suspect] = []
         self._sure: list[_Suspect] = []
-        """Siblings with a known order of all decisions."""
+        """Suspects of which all earlier decisions are written, so that their order is known."""
         self._judged: dict[str, list[int]] = {}
-        """Key of a workload to the decisions that it is not, or no more, blocked by a gate."""
+        """Key of a workload to the sequences of its decisions, without refusals because of its
+        gate."""
         self._opened: dict[str, datetime] = {}
         self._closed: dict[str, int] = {}
         """Key of a variant to the revision at which its gate was found closed."""
@@ -63,7 +66,7 @@ class Exclusive:
         """Key of a workload to its newest assignment, and the revision its scheduler had seen."""
 
     def saw(self, key: str, before: Seen, after: Seen, now: datetime) -> None:
-        """A version of any workload; ``now``: the true time."""
+        """Checks a new version of any workload; ``now``: the time without clock skew."""
         new = after.workload
         if new is not None and new.status.preempted_by is not None:
             old = before.workload
@@ -109,7 +112,7 @@ class Exclusive:
         self._sure = [one for one in self._sure if one.better != key]
 
     def acknowledged(self, through: int) -> None:
-        """All facts up to there are in what is written."""
+        """The workload-controller has written the effects of all facts up to this sequence."""
         for suspect in self._suspects:
             if suspect.fact <= through:
                 since, until = self._ended.get(suspect.better, (0, 0))
@@ -121,13 +124,15 @@ class Exclusive:
         self._suspects = [suspect for suspect in self._suspects if suspect.fact > through]
 
     def _has_waited(self, key: str) -> None:
-        """Others go for it. That it had no room even so may have been found, and not been said."""
+        """Called when workloads are evicted for the variant at ``key``: raises Broken if a worse
+        sibling got quota first. The scheduler may have found no room for the better sibling without
+        publishing it."""
         for one in self._sure:
             if one.better == key:
                 raise Broken(f"{one.key} got quota, and the better {key} had no chance")
 
     def _taken(self, victim: str, seen: Seen, by: str, by_uid: str, now: datetime) -> None:
-        """A workload lost its quota to ``by``."""
+        """Checks an eviction: the workload lost its quota to ``by``."""
         namespace, _, name = by.partition("/")
         key = workload_key(namespace, name)
         preemptor = self._seen.get(key)
@@ -146,7 +151,7 @@ class Exclusive:
         self._victims.setdefault(key, set()).add(victim)
 
     def _holds(self, key: str, now: datetime) -> bool:
-        """Others have gone for it, and its attempt is not over."""
+        """Whether workloads were evicted for the variant and its attempt to preempt is not over."""
         one = self._seen[key]
         if not self._victims.get(key) or one.workload is None or one.where == "finished":
             return False
@@ -157,7 +162,7 @@ class Exclusive:
         return bool(one.usage) or (in_time and bool(list(self._stopping(key))))
 
     def _stopping(self, key: str) -> Iterator[str]:
-        """The workloads evicted for it that still hold their quota."""
+        """The workloads that were evicted for the variant and still hold their quota."""
         for victim in sorted(self._victims.get(key, ())):
             found = self._seen.get(victim)
             if found is None or found.workload is None or not found.usage:
@@ -167,8 +172,8 @@ class Exclusive:
                 yield victim
 
     def _passed_over(self, key: str, before: Seen, after: Seen) -> Iterator[str]:
-        """Why a better sibling has the first chance, while none of them is admitted. A variant that
-        gets what it was promised was chosen when it was promised."""
+        """Yields why a better sibling should have got quota first, while no sibling is admitted. A
+        variant that gets what it was promised was chosen when it was promised."""
         chosen_before = before.workload is not None and before.workload.status.promised is not None
         assert after.workload is not None
         members = self._families.members(after.family)
@@ -193,14 +198,15 @@ class Exclusive:
                 yield f"{name} is better and its victims have not stopped (4.8)"
 
     def _was_open(self, key: str, after: Seen) -> bool:
-        """When it was chosen, as far as its scheduler had seen, a sibling had an open gate."""
+        """Whether a sibling had an open gate in the state from which the scheduler assigned the
+        variant."""
         assert after.workload is not None
         sequence, seen = self._chosen.get(key, (0, 0))
         lost = self._last_open.get(after.family, 0)
         return sequence == after.workload.status.log.fact and lost > seen
 
     def _is_offered(self, variant: StoredWorkload) -> bool:
-        """Its queue still has a variant of that name."""
+        """Whether the variant's queue still has a variant of that name."""
         where = variant.metadata.namespace, head(variant).queue_name
         local = self._around.locals.get(where)
         queue = self._around.queues.get(local.spec.cluster_queue) if local is not None else None
@@ -209,14 +215,14 @@ class Exclusive:
 
 
 def _decided(victim: Seen, by_uid: str) -> int:
-    """The newest revision that the decision had seen by which the victim lost its quota."""
+    """The newest revision in the scheduler's state when it decided to preempt the victim."""
     assert victim.workload is not None
     rows = victim.workload.status.preemptions
     return max((row.seen for row in rows if row.by_uid == by_uid), default=0)
 
 
 def _gets(before: Seen, after: Seen) -> bool:
-    """Whether the write gives it quota or planned quota."""
+    """Whether the write gives the workload quota or planned quota."""
     if after.usage and not before.usage:
         return True
     now = after.workload.status.promised if after.workload is not None else None
@@ -225,14 +231,15 @@ def _gets(before: Seen, after: Seen) -> bool:
 
 
 def is_blocked(variant: StoredWorkload) -> bool:
-    """Whether it waits because its gate is closed and it would have to preempt."""
+    """Whether the variant waits because its gate is closed and the variant would have to
+    preempt."""
     reserved = find(variant, Type.QUOTA_RESERVED)
     waits = reserved is not None and reserved.reason == GATED
     return waits and is_true(variant, Type.BLOCKED_ON_PREEMPTION_GATES)
 
 
 def is_open(variant: StoredWorkload) -> bool:
-    """Its gate on preemption is."""
+    """Whether the variant's preemption gate is open."""
     return any(
         row.name == FAMILY_GATE and row.position == "Open"
         for row in variant.status.preemption_gates

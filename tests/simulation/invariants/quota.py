@@ -89,33 +89,35 @@ def most(usages: Iterable[Usage]) -> Usage:
 
 
 MOST: Final = 4
-"""So many planners are combined in every way; of more, each alone, and all."""
+"""With up to so many planners every combination is tried; with more, none, each planner alone, and
+all."""
 
 
 class Replans:
-    """Changes of plans that were stated, and which of them were written."""
+    """The changes of plans that the scheduler published, and which of them were written."""
 
     def __init__(self) -> None:
         self._stated: dict[str, list[int]] = {}
         self._written: set[int] = set()
 
     def logged(self, key: str, sequence: int) -> None:
-        """Another plan was stated of the workload."""
+        """Records that the scheduler published another plan for the workload."""
         self._stated.setdefault(key, []).append(sequence)
 
     def stored(self, key: str, fact: int) -> None:
-        """A version of the workload holds that fact."""
+        """Records that a stored version of the workload contains the fact."""
         if fact in self._stated.get(key, ()):
             self._written.add(fact)
 
     def holds(self, key: str, before: int) -> bool:
-        """The newest plan of it that was stated before that fact has come to be."""
+        """Whether the workload's newest plan that was published before that fact was written."""
         stated = [one for one in self._stated.get(key, ()) if one < before]
         return not stated or stated[-1] in self._written
 
 
 def planners(seen: Mapping[str, Seen]) -> dict[str, list[str]]:
-    """Keys of those that plan to preempt, with those of their victims that are still there."""
+    """Keys of the workloads that plan to preempt, each with the keys of its victims that still hold
+    quota."""
     holders = {key: one.workload for key, one in seen.items() if one.usage and one.workload}
     found = {}
     for key, planner in holders.items():
@@ -147,7 +149,7 @@ def outstanding(
 def worlds(
     seen: Mapping[str, Seen], accounts: Accounts, about: str, replans: Replans
 ) -> Iterator[Mapping[str, Usage]]:
-    """What may come to be used, as far as the workload at the key ``about`` holds its quota.
+    """Yields every usage that is possible while the workload at the key ``about`` holds its quota.
 
     A planner whose new plan was assumed and never written is left out: it blocks no workload, since
     the recheck lets it go on only where there is room for it.

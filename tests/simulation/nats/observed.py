@@ -185,7 +185,7 @@ class Server:
             self._admin.ask("admit.api.delete", asked, DeleteReply, answered)
 
     def _beat(self, check: str, active: bool) -> None:
-        """From now on the controller of a check says that it is active, or that it is not."""
+        """Makes the heartbeats of a check's controller say that it is active, or not active."""
         found = self.bucket.last.get(f"admissioncheck.{check}")
         if found is not None and not found.gone:
             controller = msgspec.json.decode(found.data)["spec"]["controllerName"]

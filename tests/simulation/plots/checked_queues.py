@@ -73,7 +73,7 @@ class CheckedQueues(Queues):
         return [self._parameters(name)]
 
     def retry(self) -> Spec:
-        """When to come back where a controller does not say."""
+        """The delay of a Retry for which the controller names no delay."""
         rng = self.rng
         found: Spec = {
             "strategy": rng.choice(("static", "backoff")),

@@ -99,7 +99,7 @@ class ProvidedQueues(CheckedQueues):
 
 
 def provided(rng: Random) -> Scenario:
-    """As where checks judge, with one that asks a provider for capacity."""
+    """A scenario of `checked` with one more check that requests capacity from a provider."""
     made: list[ProvidedQueues] = []
 
     def queues(rng: Random) -> ProvidedQueues:

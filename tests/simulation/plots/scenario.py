@@ -23,14 +23,14 @@ from simulation.environment.courses import Courses
 from simulation.plots.configuration import NAMESPACE, Manifests, Queues, manifest
 
 ACTIVE_SECONDS: Final = 60.0
-"""For so long users act and faults strike."""
+"""Virtual seconds during which users act and faults happen."""
 CALM_SECONDS: Final = 90.0
-"""From here on nothing goes wrong any more."""
+"""Virtual time from which no fault happens."""
 SERVICES: Final = ("wc-a", "wc-b", "s-a", "s-b", "r-a", "r-b", "t-a", "t-b")
 PROVIDED_SERVICES: Final = (*SERVICES, "p-a", "p-b")
-"""With the provisioning check."""
+"""The services with the provisioning check."""
 FAMILY_SERVICES: Final = (*SERVICES, "v-a", "v-b")
-"""With the variant-controller."""
+"""The services with the variant-controller."""
 
 
 class UserFact(NamedTuple):
@@ -82,7 +82,7 @@ class Scenario(NamedTuple):
     interval_factor: float = 1.0
 
     def slack(self) -> timedelta:
-        """By how much any clock may be ahead."""
+        """Largest number of seconds by which any clock may be ahead."""
         return timedelta(seconds=max((0.0, *self.skews.values())))
 
 
@@ -156,7 +156,7 @@ def outages_of(rng: Random, counts: tuple[int, ...]) -> tuple[Outage, ...]:
 
 
 def pods_ready(rng: Random, *, blocks: float = 0.0) -> PodsReadyLimits:
-    """Short timeouts of pods. ``blocks``: how likely others wait for them."""
+    """Draws short timeouts for pods. ``blocks``: how likely others wait for them."""
     return PodsReadyLimits(
         timeout=timedelta(seconds=rng.choice((2.0, 8.0, 40.0))),
         recovery=rng.choice((None, timedelta(seconds=3.0))),

@@ -1,4 +1,5 @@
-"""Time and chance, as all that is no service sees them: users, admins, checks, jobs, invariants."""
+"""Time and random numbers for all that is not a service: users, admins, checks, jobs,
+invariants."""
 
 from __future__ import annotations
 
@@ -31,12 +32,13 @@ class Kernel:
         return self.loop.now
 
     def at(self, when: float, call: Call) -> None:
-        """Has call done at that time; of equal times, in the order of asking."""
+        """Schedules the call for that time; calls for the same time run in the order of
+        scheduling."""
         self.pending += 1
         self.loop.at(when, self._call, call)
 
     def after(self, delay: float, call: Call) -> None:
-        """Has call done after delay seconds."""
+        """Schedules the call after delay seconds."""
         self.at(self.now + delay, call)
 
     def _call(self, call: Call) -> None:
@@ -44,7 +46,8 @@ class Kernel:
         call()
 
     def run(self, until: float) -> bool:
-        """Plays up to that time, or to rest. False: it was not at rest by then."""
+        """Runs events up to that time, or until none is left. Returns False if events were left at
+        that time."""
         steps = self.max_steps - self.loop.steps
         return self.loop.play(until, self.at_rest, max_steps=steps)
 

@@ -29,11 +29,12 @@ T = TypeVar("T")
 START: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 """The wall clock at the virtual time 0."""
 CALLBACK_SECONDS: Final = 0.00001
-"""What each callback costs, so that code which only yields does not stop the clock."""
+"""Virtual time that each callback takes, so that the clock also advances in code that only
+yields."""
 RUN_SECONDS: Final = 3600.0
 """Longest virtual time that `run_until_complete` plays."""
 THREAD_SECONDS: Final = 0.001
-"""After which the result of a thread is there."""
+"""Virtual time until the result of a thread is available."""
 
 
 class NoRest(Exception):
@@ -100,11 +101,11 @@ class Process:
         self.on_kill: list[Callable[[], None]] = []
         self.on_end: Callable[[BaseException | None], None] = lambda _: None
         self.held: list[VirtualHandle] = []
-        """Callbacks that came while it was paused."""
+        """Callbacks that became due while the process was paused."""
         self._loop = loop
 
     def start(self, main: Coroutine[Any, Any, Any]) -> None:
-        """Runs ``main`` as the process. When it ends, so does the process."""
+        """Runs ``main`` as the process. The process ends when this task ends."""
 
         def begin() -> None:
             task = self._loop.create_task(main, name=self.name)
@@ -118,7 +119,7 @@ class Process:
         self._loop.post(self, begin)
 
     def kill(self) -> None:
-        """Ends everything where it is: no callback of it runs any more."""
+        """Kills the process: none of its callbacks runs any more."""
         if not self.alive:
             return
         self.alive = False
@@ -130,11 +131,12 @@ class Process:
             told()
 
     def pause(self) -> None:
-        """Stops it as SIGSTOP does: its timers and messages wait."""
+        """Stops the process as SIGSTOP does: its timers and messages wait."""
         self.paused = True
 
     def resume(self, rng: Random) -> None:
-        """Goes on. What came meanwhile is handled before what was due meanwhile, or after it."""
+        """Goes on. Messages that came during the pause are handled either before or after the
+        timers that were due in it."""
         self.paused = False
         held, self.held = self.held, []
         timers_first = rng.random() < 0.5
@@ -220,7 +222,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Has no effect: there are no threads."""
 
     def run_until_complete(self, future: Any) -> Any:
-        """Plays until a future is done, as `asyncio.Runner` wants it; at most `RUN_SECONDS`."""
+        """Runs the loop until a future is done, as `asyncio.Runner` requires; at most for
+        `RUN_SECONDS`."""
         waited = asyncio.ensure_future(future, loop=self)
         self._play(self.now + RUN_SECONDS, waited.done, 10_000_000)
         if not waited.done():
@@ -281,7 +284,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Calls the function in its turn; the result comes a moment later."""
+        """Calls the function after `THREAD_SECONDS` of virtual time, in the loop itself instead of
+        a thread, and sets the future's result."""
         done = self.create_future()
 
         def work() -> None:

@@ -88,7 +88,7 @@ class Gathered(asyncio.Future[list[Any]]):
         self._all = futures
         self._left = len(futures)
         self._asked = False
-        """To be cancelled, which it is when all its futures have ended."""
+        """A future that was asked to cancel, and is cancelled when all its futures have ended."""
         self._returns = return_exceptions
         if not futures:
             self.set_result([])
