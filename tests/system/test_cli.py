@@ -119,6 +119,18 @@ class Up:
         assert found, f"{line!r}; {(self.folder / 'log').read_text()[-2000:]}"
         self.url = found.group(1)
 
+    def __enter__(self) -> Up:
+        self.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            assert kind is not None or self.end(signal.SIGTERM) == 0
+        finally:
+            if self.process is not None and self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+
     def end(self, number: signal.Signals) -> int:
         assert self.process is not None
         self.process.send_signal(number)
@@ -141,16 +153,9 @@ class Up:
 
 @pytest.fixture(scope="module")
 def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    up = Up(tmp_path_factory.mktemp("up"))
-    up.start()
-    try:
+    with Up(tmp_path_factory.mktemp("up")) as up:
         up.ok("apply", "-f", "-", stdin=QUEUES)
         yield up
-        assert up.end(signal.SIGTERM) == 0
-    finally:
-        if up.process is not None and up.process.poll() is None:
-            up.process.kill()
-            up.process.wait()
 
 
 def test_get_returns_objects_that_apply_has_reported(admit: Up) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,9 +65,7 @@ spec: {clusterQueue: team-b}
 
 @pytest.fixture(scope="module")
 def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    up = Up(tmp_path_factory.mktemp("why"))
-    up.start()
-    try:
+    with Up(tmp_path_factory.mktemp("why")) as up:
         up.ok("apply", "-f", "-", stdin=QUEUES)
         for name, queue, cpu, priority in (
             ("mine", "a", "4", "5"),
@@ -79,11 +76,6 @@ def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
             up.ok("wait", "workload", name, "--for", "Running", "--timeout", "50s")
         submit(up, "waits", "a", "3", "3")
         yield up
-        assert up.end(signal.SIGTERM) == 0
-    finally:
-        if up.process is not None and up.process.poll() is None:
-            up.process.kill()
-            up.process.wait()
 
 
 def submit(up: Up, name: str, queue: str, cpu: str, priority: str) -> None:

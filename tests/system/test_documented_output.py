@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -79,15 +78,8 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    up = Up(tmp_path_factory.mktemp("up"))
-    up.start()
-    try:
+    with Up(tmp_path_factory.mktemp("up")) as up:
         yield Shell(up)
-        assert up.end(signal.SIGTERM) == 0
-    finally:
-        if up.process is not None and up.process.poll() is None:
-            up.process.kill()
-            up.process.wait()
 
 
 def test_a_submission_that_never_fits_is_refused_as_shown(shell: Shell) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -55,20 +54,13 @@ BEST, WORST = "job-variant-reservation", "job-variant-spot"
 @pytest.fixture(scope="module")
 def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """``first`` runs on the reservation; ``job`` waits for a verdict about spot."""
-    up = Up(tmp_path_factory.mktemp("families"))
-    up.start()
-    try:
+    with Up(tmp_path_factory.mktemp("families")) as up:
         up.ok("apply", "-f", "-", stdin=QUEUES)
         submit(up, "first", "--flavor", "reservation")
         up.ok("wait", "workload", "first", "--for", "Running", "--timeout", "50s")
         submit(up, "job")
         answer_with(lambda: phase(up, WORST), lambda found: found == "QuotaReserved")
         yield up
-        assert up.end(signal.SIGTERM) == 0
-    finally:
-        if up.process is not None and up.process.poll() is None:
-            up.process.kill()
-            up.process.wait()
 
 
 def submit(up: Up, name: str, *more: str) -> None:
