@@ -40,8 +40,8 @@ from admittance.events.names import service_name, token
 
 LOG: Final = subjects.STREAM
 USER_VERBS: Final = (
-    *("submitted", "activated", "deactivated", "held", "released", "reprioritized", "deleted"),
-)
+    "submitted", "activated", "deactivated", "held", "released", "reprioritized", "deleted",
+)  # fmt: skip
 """The facts that users may cause for workloads of their namespaces, as words of `USER_FACTS`
 subjects."""
 APPROVER_VERBS: Final = ("approved", "denied")
@@ -52,14 +52,14 @@ RUNNER_FACTS: Final = tuple(
     key for key in subjects.WORKLOAD_FACTS if key in subjects.JOB or key == "finished"
 )
 NAMESPACE_QUESTIONS: Final = (
-    *("events", "explain", "fit", "logs", "objects", "pending", "queues", "runners", "settled"),
-    *("simulate", "usage"),
-)
+    "events", "explain", "fit", "logs", "objects", "pending", "queues", "runners", "settled",
+    "simulate", "usage",
+)  # fmt: skip
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
-    *("events", "families", "health", "objects", "pending", "provider.*", "queues", "runners"),
-    *("settled", "simulate", "timers", "usage"),
-)
+    "events", "families", "health", "objects", "pending", "provider.*", "queues", "runners",
+    "settled", "simulate", "timers", "usage",
+)  # fmt: skip
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
 
 

@@ -190,9 +190,8 @@ def retry_timer(user: User) -> Permissions:
 
 
 VARIANT_FACTS: Final = (
-    *("activated", "aggregated", "deactivated", "deleted"),
-    *("reprioritized", "submitted", "ungated"),
-)
+    "activated", "aggregated", "deactivated", "deleted", "reprioritized", "submitted", "ungated",
+)  # fmt: skip
 
 
 def variant_controller(user: User) -> Permissions:

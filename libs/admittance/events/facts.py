@@ -393,11 +393,11 @@ class TimerDue(Fact, frozen=True, kw_only=True):
 
 
 ABOUT_WORKLOADS: Final[tuple[type[Fact], ...]] = (
-    *(Submitted, Activated, Deactivated, Held, Released, Reprioritized, Deleted, Ungated),
-    *(Aggregated, Started, PodsReady, PodsNotReady, PodsFailed, Finished, Stopped),
-    *(Assigned, Refused, Planned, Confirmed, Revoked, Preempted),
-    *(QuotaReserved, Admitted, Evicted, QuotaReleased, Requeued, Rejected, Pending, Noted),
-)
+    Submitted, Activated, Deactivated, Held, Released, Reprioritized, Deleted, Ungated,
+    Aggregated, Started, PodsReady, PodsNotReady, PodsFailed, Finished, Stopped,
+    Assigned, Refused, Planned, Confirmed, Revoked, Preempted,
+    QuotaReserved, Admitted, Evicted, QuotaReleased, Requeued, Rejected, Pending, Noted,
+)  # fmt: skip
 """The facts on the subjects ``admit.workload.<key>.<ns>.<name>``."""
 
 

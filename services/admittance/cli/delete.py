@@ -214,7 +214,9 @@ async def _delete_request(bus: Link, name: str) -> None:
     before = requests.capacity.record_of(stored)
     subject = f"{kinds.REQUEST.qualified}/{name}"
     outcome = await _ask(
-        *(bus, subject, f'{kinds.REQUEST.qualified} "{name}" not found'),
+        bus,
+        subject,
+        f'{kinds.REQUEST.qualified} "{name}" not found',
         kind=kinds.REQUEST.manifest,
         namespace=stored.namespace,
         name=name,

@@ -46,7 +46,9 @@ async def events(
         if workload and not all_namespaces:
             variants = requests.history.VariantNames(bus, call.namespace, workload)
         entries = requests.history.facts_about(
-            *(bus, namespace, workload),
+            bus,
+            namespace,
+            workload,
             since=moment,
             follow=follow,
             also=variants.names if variants is not None else requests.history.no_names,

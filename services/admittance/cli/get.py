@@ -181,7 +181,10 @@ async def _show_list(
     reasons = await lists.waiting_reasons(call, bus, kind, chosen_objects, within)
     chosen_objects = await lists.with_bookings(bus, kind, chosen_objects)
     lists.show(
-        *(call, kind, chosen_objects, counters),
+        call,
+        kind,
+        chosen_objects,
+        counters,
         single=False,
         all_namespaces=within is None,
         reasons=reasons,

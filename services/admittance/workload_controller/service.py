@@ -215,7 +215,7 @@ class ActiveController:
         async with task_group() as tasks:
             if settings.log_bytes:
                 retention = self.retention = LogRetention(
-                    *(bus, settings.log_bytes, self._usage, lambda: self._puller.floor, controller)
+                    bus, settings.log_bytes, self._usage, lambda: self._puller.floor, controller
                 )
                 tasks.create_task(retention.run(), name="log retention")
             tasks.create_task(following, name="manifests")

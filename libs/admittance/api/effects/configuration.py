@@ -58,7 +58,11 @@ CONFIGURATION: Final[Table] = {
     FairSharing: all_work("enable", "preemptionStrategies"),
     AdmissionFairSharing: all_work("usageHalfLifeTime", "usageSamplingInterval", "resourceWeights"),
     WaitForPodsReady: all_work(
-        *("enable", "timeout", "recoveryTimeout", "maxTimeoutOnWorkload", "blockAdmission"),
+        "enable",
+        "timeout",
+        "recoveryTimeout",
+        "maxTimeoutOnWorkload",
+        "blockAdmission",
         "requeuingStrategy",
     ),
     RequeuingStrategy: all_work(

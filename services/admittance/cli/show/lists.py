@@ -155,9 +155,7 @@ def show(
                 output.note(f"no {matching}{kind.plural}" + ("" if all_namespaces else here))
                 return
             table = tables.table(
-                *(kind, stored, clock.now(), counters),
-                all_namespaces=all_namespaces,
-                waits=reasons,
+                kind, stored, clock.now(), counters, all_namespaces=all_namespaces, waits=reasons
             )
             output.show_table(table, wide=call.output is Output.WIDE)
 
