@@ -76,7 +76,7 @@ def test_the_better_one_is_worth_a_victim_though_the_worse_one_is_free(
     mode: str, slow: bool
 ) -> None:
     cores = cores_with_families(
-        TWO, mode, foreign={"r1": "reservation"}, preemption=LOWER, belated=slow
+        TWO, mode, foreign={"r1": "reservation"}, preemption=LOWER, slow_variants=slow
     )
     cores.slow_jobs.add("r1")
     cores.job(priority=100)

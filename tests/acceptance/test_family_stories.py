@@ -22,10 +22,10 @@ DAY = 86_400
 
 MISHAPS = [
     pytest.param({}, id="calm"),
-    pytest.param({"restless": True}, id="restarted all the time"),
-    pytest.param({"forgetful": True}, id="every decision is lost once"),
-    pytest.param({"belated": True}, id="the variant-controller is slow"),
-    pytest.param({"laggard": True}, id="the workload-controller is slow"),
+    pytest.param({"restarts": True}, id="restarted all the time"),
+    pytest.param({"loses_decisions": True}, id="every decision is lost once"),
+    pytest.param({"slow_variants": True}, id="the variant-controller is slow"),
+    pytest.param({"slow_controller": True}, id="the workload-controller is slow"),
 ]
 
 

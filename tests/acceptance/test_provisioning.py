@@ -18,7 +18,7 @@ from support.cores.stepped_scheduler import groups
 
 scenario = pytest.mark.scenario
 MISHAPS = pytest.mark.parametrize(
-    "restless", [False, True], ids=["calm", "the check starts anew all the time"]
+    "restarts", [False, True], ids=["calm", "the check starts anew all the time"]
 )
 
 
@@ -83,13 +83,13 @@ def test_no_capacity_is_requested_for_zero_pods() -> None:
 @scenario("E2")
 @MISHAPS
 def test_provisioned_capacity_starts_the_job_with_an_update_for_each_pod_set(
-    restless: bool,
+    restarts: bool,
 ) -> None:
     selectors = [
         {"key": "pool", "valueFromProvisioningClassDetail": "pool"},
         {"key": "zone", "valueFromProvisioningClassDetail": "never-told"},
     ]
-    cores = cores_with_capacity(podSetUpdates={"nodeSelector": selectors}, restless=restless)
+    cores = cores_with_capacity(podSetUpdates={"nodeSelector": selectors}, restarts=restarts)
     cores.work("w", [a_pod_set("driver"), a_pod_set("workers", 3)])
     assert cores.phase("w") == "QuotaReserved"
     cores.provider(Accepted, message="in 5 minutes")
@@ -114,9 +114,9 @@ def test_provisioned_capacity_starts_the_job_with_an_update_for_each_pod_set(
 @scenario("E3")
 @MISHAPS
 def test_a_failure_frees_the_quota_and_the_next_attempt_comes_after_its_delay(
-    restless: bool,
+    restarts: bool,
 ) -> None:
-    cores = a_reserved(limit=1, restless=restless)
+    cores = a_reserved(limit=1, restarts=restarts)
     cores.fails(message="none left")
     assert cores.usage("cq") == 0
     assert cores.wait("w") == 60
@@ -135,8 +135,8 @@ def test_a_failure_frees_the_quota_and_the_next_attempt_comes_after_its_delay(
 
 @scenario("E4")
 @MISHAPS
-def test_the_last_failure_turns_the_workload_off(restless: bool) -> None:
-    cores = a_reserved(limit=1, restless=restless)
+def test_the_last_failure_turns_the_workload_off(restarts: bool) -> None:
+    cores = a_reserved(limit=1, restarts=restarts)
     cores.fails(message="none left")
     cores.advance(60)
     cores.fails(message="none left at all")
@@ -231,8 +231,8 @@ def test_a_booking_that_ends_under_a_running_job_is_ignored() -> None:
 @scenario("E7")
 @MISHAPS
 @pytest.mark.parametrize("admitted", [False, True], ids=["reserved", "running"])
-def test_revoked_capacity_rejects(admitted: bool, restless: bool) -> None:
-    cores = cores_with_capacity(limit=9, restless=restless)
+def test_revoked_capacity_rejects(admitted: bool, restarts: bool) -> None:
+    cores = cores_with_capacity(limit=9, restarts=restarts)
     cores.check("other")
     checks = [CHECK] if admitted else [CHECK, "other"]
     cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=checks)
@@ -296,9 +296,9 @@ CHANGES = [
 @pytest.mark.parametrize("accepted", [False, True], ids=["unanswered", "accepted"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_configuration_replaces_the_request_at_the_same_attempt(
-    change: Any, accepted: bool, restless: bool
+    change: Any, accepted: bool, restarts: bool
 ) -> None:
-    cores = a_reserved(restless=restless)
+    cores = a_reserved(restarts=restarts)
     if accepted:
         cores.provider(Accepted)
     change(cores)
@@ -332,8 +332,8 @@ def test_another_configuration_leaves_ready_requests_alone(change: Any) -> None:
 @scenario("E8")
 @MISHAPS
 @pytest.mark.parametrize("what", ["ProvisioningRequestConfig", "AdmissionCheck"])
-def test_without_a_configuration_the_request_is_cancelled(what: str, restless: bool) -> None:
-    cores = a_reserved(restless=restless)
+def test_without_a_configuration_the_request_is_cancelled(what: str, restarts: bool) -> None:
+    cores = a_reserved(restarts=restarts)
     if what == "AdmissionCheck":
         cores.capacity_check(CHECK, "nowhere")
     else:
@@ -410,9 +410,9 @@ def test_a_request_that_is_deleted_while_it_is_waited_for_is_written_again() -> 
 @pytest.mark.parametrize("ready", [False, True], ids=["waiting", "running"])
 @pytest.mark.parametrize("end", ["finished", "deleted", "deactivated", "evicted"])
 def test_each_end_of_the_reservation_frees_the_booking(
-    end: str, ready: bool, restless: bool
+    end: str, ready: bool, restarts: bool
 ) -> None:
-    cores = a_running(restless=restless) if ready else a_reserved(restless=restless)
+    cores = a_running(restarts=restarts) if ready else a_reserved(restarts=restarts)
     match end:
         case "finished":
             cores.finish("w")
@@ -674,10 +674,10 @@ def test_an_answer_to_a_request_of_another_class_changes_nothing() -> None:
 
 @MISHAPS
 def test_spot_is_provisioned_only_when_reserved_machines_are_full(
-    restless: bool,
+    restarts: bool,
 ) -> None:
     cores = cores_with_capacity(
-        per_flavor={"reserved": "8", "spot": "8"}, limit=3, restless=restless
+        per_flavor={"reserved": "8", "spot": "8"}, limit=3, restarts=restarts
     )
     cores.submit("first", "cq", "8")
     cores.go()

@@ -36,7 +36,7 @@ class CapacityCores(TimedCores):
     """``wanted``: the published requests; ``freed``: the ids of cancelled requests, once for each
     message. ``booked``: the ids of provisioned requests. ``told``: verdicts of the check, in order.
     ``ignored``: ids of answers without an effect, with the reason. ``patience``: seconds that a
-    provider gets. ``restless``: the check starts anew between any two of its steps."""
+    provider gets. ``restarts``: the check starts anew between any two of its steps."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class CapacityCores(TimedCores):
         limits: Limits | None = None,
         *,
         patience: float | None = None,
-        restless: bool = False,
+        restarts: bool = False,
     ) -> None:
         self.patience = timedelta(seconds=patience) if patience is not None else None
-        self.restless = restless
+        self.restarts = restarts
         self.bucket: dict[tuple[str, str], tuple[Record | None, int]] = {}
         self.written = 0
         self.wanted: list[ProvisioningRequested] = []
@@ -90,7 +90,7 @@ class CapacityCores(TimedCores):
                 return
             for step in steps:
                 self._perform(step)
-                if self.restless and step != self._last:
+                if self.restarts and step != self._last:
                     # Once: each new leader publishes open statuses again.
                     self._last = step
                     self.restart_check()
@@ -257,7 +257,7 @@ def cores_with_capacity(
     """One queue ``cq`` whose check ``capacity`` asks the class ``class``. ``per_flavor``: what it
     offers of which flavor, the check being that of ``spot`` alone. The rest is for the
     ProvisioningRequestConfig, or for the cores."""
-    mine = {key: spec.pop(key) for key in ("patience", "restless", "limits") if key in spec}
+    mine = {key: spec.pop(key) for key in ("patience", "restarts", "limits") if key in spec}
     cores = CapacityCores(**mine)
     cores.configure(**spec)
     cores.capacity_check()

@@ -37,18 +37,18 @@ class Row(NamedTuple):
 
 
 class FamilyCores(TimedCores):
-    """``levels``: what was held of each flavor and resource, a family counted once, from which
-    second on. ``actives``: of each family, which variants were active, from which second on.
-    ``restless``: everything starts anew between any two steps. ``forgetful``: every decision is
-    lost once, and with it the scheduler that made it. ``laggard``: decisions are written when the
-    scheduler has nothing more to decide."""
+    """``levels``: the quota held of each flavor and resource, with the second since when; a family
+    counts once. ``actives``: the active variants of each family, with the second since when.
+    ``restarts``: all cores start anew between any two steps. ``loses_decisions``: every decision is
+    lost once, and its scheduler starts anew. ``slow_controller``: the workload-controller hears
+    decisions only when the scheduler has nothing more to decide."""
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.levels: list[tuple[float, dict[tuple[str, str], int]]] = []
         self.actives: dict[str, list[tuple[float, str]]] = {}
-        self.restless = False
-        self.forgetful = False
-        self.laggard = False
+        self.restarts = False
+        self.loses_decisions = False
+        self.slow_controller = False
         self._heard_of: dict[int, str] = {}
         self._late: list[facts.Decision] = []
         self.offered: dict[str, Any] = {}
@@ -145,14 +145,14 @@ class FamilyCores(TimedCores):
 
     def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
         self._cycles += 1
-        if self.laggard:
+        if self.slow_controller:
             self._late += super().cycle(apply=False, later=later)
             if not self.scheduler.has_work():
                 late, self._late = self._late, []
                 for one in late:
                     self.apply(one)
             return []
-        if not self.forgetful:
+        if not self.loses_decisions:
             return super().cycle(apply=apply, later=later)
         decisions = super().cycle(apply=False, later=later)
         made = {(type(decision), decision.name, decision.revision) for decision in decisions}
@@ -179,7 +179,9 @@ class FamilyCores(TimedCores):
     @property
     def is_calm(self) -> bool:
         """No message is lost and no service restarts, so that attempts can be counted."""
-        return not (self.restless or self.forgetful or self.belated or self.laggard)
+        return not (
+            self.restarts or self.loses_decisions or self.slow_variants or self.slow_controller
+        )
 
     def apply(self, decision: facts.Decision) -> None:
         if isinstance(decision, facts.Assigned):
@@ -197,7 +199,7 @@ class FamilyCores(TimedCores):
         return self._tried[name][-1]
 
     def step(self) -> None:
-        if self.restless and self._restarted < self.revision:
+        if self.restarts and self._restarted < self.revision:
             self._restarted = self.revision
             self.restart()
 
@@ -315,16 +317,16 @@ def cores_with_families(
     foreign: Mapping[str, str] | None = None,
     config: Config | None = None,
     limits: Limits | None = None,
-    restless: bool = False,
-    forgetful: bool = False,
-    belated: bool = False,
-    laggard: bool = False,
+    restarts: bool = False,
+    loses_decisions: bool = False,
+    slow_variants: bool = False,
+    slow_controller: bool = False,
     **spec: Any,
 ) -> FamilyCores:
     """``foreign``: name to the flavor that it fills, from before there were families."""
     cores = FamilyCores(config, limits)
-    cores.restless, cores.forgetful = restless, forgetful
-    cores.belated, cores.laggard = belated, laggard
+    cores.restarts, cores.loses_decisions = restarts, loses_decisions
+    cores.slow_variants, cores.slow_controller = slow_variants, slow_controller
     cores.offer(flavors, **spec)
     for name, flavor in (foreign or {}).items():
         cores.job(name, int(flavors[flavor]), allowed=[flavor], priority=0)

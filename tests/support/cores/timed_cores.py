@@ -34,14 +34,14 @@ class TimedCores(SteppedCores):
     """The cores of scheduler, workload-controller, retry-timer and variant-controller, and a clock.
 
     ``job_events``: ``(event, name, seconds since noon)``; the events are started, stopped and freed
-    (the quota of the job). ``watch``: checks every revision. ``belated``: the variant-controller
-    publishes only when the other cores have nothing to do.
+    (the quota of the job). ``watch``: checks every revision. ``slow_variants``: the
+    variant-controller publishes only when the other cores have nothing to do.
     """
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
         self.job_events: list[tuple[str, str, float]] = []
         self.revisions: list[tuple[str, StoredWorkload | None]] = []
-        self.belated = False
+        self.slow_variants = False
         self.watch = Watch(self._is_stopped)
         self.family_watch = FamilyWatch()
         super().__init__(config, limits, timers=True)
@@ -144,7 +144,7 @@ class TimedCores(SteppedCores):
             soon = self.next_timer()
             if soon is not None and soon.want.at <= self.now:
                 self.fire(soon)
-            elif not self.belated and self.orders_of_families():
+            elif not self.slow_variants and self.orders_of_families():
                 continue
             elif self.scheduler.has_work():
                 self.cycle(later=0)
