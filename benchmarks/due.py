@@ -250,7 +250,8 @@ async def _calm(link: Link, waiting: int) -> None:
 
 
 def _spent(used: list[ProcessUse], workloads: int) -> str:
-    """Put off (where it is done meanwhile), woken, and given quota again."""
+    """The CPU time of each process for one workload: to delay it (if that happened in the measured
+    time), to wake it, and to give it quota again."""
     told = (f"{use.name} {1000 * use.cpu_seconds / workloads:.2f} ms" for use in used)
     return f"CPU a workload: {', '.join(told)}"
 

@@ -127,7 +127,7 @@ def _complete(shape: dict[str, Any], required: list[str]) -> None:
 
 
 def _close_refused(shape: dict[str, Any], struct: type[msgspec.Struct]) -> None:
-    """Allows nothing but null for each field with which an object is refused."""
+    """For each field that validation refuses, allows only null in the schema."""
     for name, effect in MANIFESTS[struct].items():
         if effect.effect is Effect.REFUSED:
             shape["properties"][name] = {"enum": [None], "description": f"Refused: {effect.about}."}

@@ -47,7 +47,8 @@ class Load:
             raise SetupError(f"a submission was refused: {self.publisher.refused[0]}")
 
     def say(self, what: str, name: str, revision: int = 0) -> None:
-        """States a fact of a runner. Names of a plan need no escape in JSON."""
+        """Publishes a fact as a runner. The names that a plan makes contain no character that JSON
+        escapes."""
         data = f'{{"namespace":"{NAMESPACE}","name":"{name}","revision":{revision}}}'
         self.publisher.publish(f"admit.workload.{what}.{NAMESPACE}.{name}", data.encode())
 
@@ -82,8 +83,7 @@ class Jobs:
     """A runner whose jobs never end by themselves, and stop as soon as they are evicted.
 
     ``admissions``: how often each was admitted, by name. ``last``: the last admitted one, and when,
-    in monotonic seconds. Facts told twice count once.
-    """
+    in monotonic seconds. A fact that arrives twice counts once."""
 
     def __init__(self, load: Load) -> None:
         self._load = load

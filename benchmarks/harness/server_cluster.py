@@ -48,7 +48,8 @@ class ServerCluster:
     def __init__(
         self, folder: Path, size: int = 3, *, locked: bool = False, users: Sequence[User] = ()
     ) -> None:
-        """``users``: of a locked cluster, beside those of a locked `admit up`."""
+        """``users``: further users of a locked cluster, besides the users that a locked `admit up`
+        makes."""
         self.size = size
         self._lock = Lock(folder) if locked else None
         self._users = AuthStore(folder / "auth")

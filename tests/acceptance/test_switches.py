@@ -643,7 +643,8 @@ def admitted() -> TimedCores:
 
 
 def gives_way(cores: TimedCores) -> None:
-    """Whatever it was evicted for is over, and users turn on what is off."""
+    """Ends the cause of every eviction: deletes ``high``, starts the queues and restores the
+    quota."""
     if cores.has("high"):
         cores.publish(facts.Deleted, "high")
     for where in ("ClusterQueue", "LocalQueue"):

@@ -100,7 +100,7 @@ class Reconciled:
 
 
 def wanted(want: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The same of what the case wants."""
+    """What the case expects, in the form of `seen`, by flavor."""
     found = {}
     if want.get("parentWorkload") is not None:
         found[""] = seen(as_stored(want["parentWorkload"]))
@@ -208,7 +208,7 @@ def _flavor(raw: Mapping[str, Any]) -> str:
 
 
 def as_parent(raw: Mapping[str, Any] | None) -> StoredWorkload | None:
-    """A workload of the case as it would be stored here; it is a parent where a label says so."""
+    """A workload of the case as it would be stored here; a label makes it a parent."""
     if raw is None:
         return None
     workload = as_stored(raw)

@@ -36,7 +36,7 @@ MESSAGES: Final[dict[str, str]] = {
     "workload rejects the admission check when is not admitted and receives the provisioning "
     "request's BookingExpired condition": "the request ended as BookingExpired",
 }
-"""A rejection always tells why: what the workload is turned off with says so, too."""
+"""A rejection always has a message, which is also in the reason why the workload is turned off."""
 
 UNANSWERABLE: Final = "with podSetMergePolicy but no PodSetAssignments"
 """There an error that is logged and tried again; here the check's message."""

@@ -35,7 +35,7 @@ def heads(scheduler: SteppedScheduler) -> list[WorkloadInfo]:
 
 
 def trace(scheduler: SteppedScheduler) -> list[Any]:
-    """All that a search could leave behind."""
+    """Everything that a search could fail to clean up."""
     world = scheduler.core._state
     cells = [
         (name, fr, cell.usage)

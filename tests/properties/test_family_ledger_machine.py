@@ -41,7 +41,7 @@ SETS = st.lists(
 
 
 class Ledger(RuleBasedStateMachine):
-    """Random writes instead of decisions."""
+    """Writes admissions at random instead of running the scheduler."""
 
     @initialize(
         fair=st.booleans(),

@@ -2,9 +2,8 @@
 its parent is admitted exactly if one of its variants is, a crash between two writes leaves the old
 one running or the new one, and nothing is ever stuck.
 
-Facts and decisions are drawn without regard to sense; they come in batches, stale and repeated.
-`FamilyController.look` looks after every write at what must be true.
-"""
+Facts and decisions are random, even if they make no sense; they come in batches, late and repeated.
+`FamilyController.look` looks after every write at what must be true."""
 
 from __future__ import annotations
 
@@ -265,7 +264,7 @@ class Families(RuleBasedStateMachine):
                 assert house.is_there(name) and house.get(name).metadata.uid == uid
 
     def teardown(self) -> None:
-        """In the end all is well: then every family runs, and comes to its end."""
+        """Ends all faults: every family must then run and finish."""
         house = self.house
         self.offer(TAGS, UPGRADE)
         for name in "jk":
@@ -285,7 +284,8 @@ class Families(RuleBasedStateMachine):
             assert left == []
 
     def goes_on(self, name: str) -> bool:
-        """One step of each variant towards the best flavor; whether it is reached."""
+        """Moves each variant one step towards the best flavor; returns whether the family runs
+        there."""
         house = self.house
         parent = house.get(name)
         if parent.metadata.deletion_timestamp is not None:

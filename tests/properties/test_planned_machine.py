@@ -140,7 +140,8 @@ class Planned(RuleBasedStateMachine):
 
     @rule()
     def another_leader_takes_over(self) -> None:
-        """Whatever was on its way arrives first, but for the last of it."""
+        """All messages under way arrive before the takeover, except the newest one, which is
+        lost."""
         if self.under_way:
             self.under_way.pop()
         self._arrive_all()

@@ -361,7 +361,7 @@ class ProvisioningModel:
                 self.hear()
 
     def settle(self) -> None:
-        """Nothing new happens, and all that is under way gets there."""
+        """Delivers all messages under way, while nothing new happens."""
         for _ in range(3000):
             if self.coming:
                 self.coming.popleft()()

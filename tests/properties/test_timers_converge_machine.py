@@ -152,7 +152,8 @@ class TimersConverge(RuleBasedStateMachine):
         assert len(self.table.timers.wanted) == len(self._wanted())
 
     def teardown(self) -> None:
-        """However it came about: an end of all trouble, a look, and all is as it should be."""
+        """After any history, once all faults have ended and the service has compared its schedules,
+        the schedules are right."""
         table = self.table
         for order in self.flying:
             table.timers.failed(order, table.now)

@@ -222,7 +222,7 @@ class WorkloadMachine(RuleBasedStateMachine):
         assert encode(decode(written)) == written
 
     def teardown(self) -> None:
-        """However it stands now, it can be brought to run, unless it has ended."""
+        """From every state the workload can be brought to run, unless it has finished."""
         if not hasattr(self, "life") or not self.is_alive:
             return
         tracked = self.tracked

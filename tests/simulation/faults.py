@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LEAVING: Final = 0.3
 LOSING_SHIMS: Final = 0.3
-"""In place of the death of a runner."""
+"""Probability that a kill ends all shims of a runner's machine instead of the runner."""
 
 
 class Faults:

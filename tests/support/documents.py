@@ -29,7 +29,8 @@ _CHANGING: Final = (
     (re.compile(r"\b127\.0\.0\.1:\d+"), "ADDRESS"),
     (re.compile(r" +"), " "),
 )
-"""Differs between two runs: times, spans of time, ports, and with them the widths of columns."""
+"""Matches what differs between two runs: times, durations, ports, and the column widths that
+follow."""
 
 
 class Call(NamedTuple):

@@ -93,7 +93,7 @@ class Ec2Server:
             return json.loads(answer.read())
 
     def reset(self) -> None:
-        """As new: no reservations, no trouble."""
+        """Resets the server: no reservations, no faults."""
         self.control("reset")
 
     def refuse(
@@ -103,7 +103,7 @@ class Ec2Server:
         self.control("refuse", action=action, code=code, status=status, times=times, having=having)
 
     def allow(self) -> None:
-        """Nothing is refused, or held, any more."""
+        """Ends all refusals and delays."""
         self.control("allow")
 
     def hold(self, action: str) -> None:
@@ -120,7 +120,7 @@ class Ec2Server:
         self.control("becomes", id=reservation, **how)
 
     def reservations(self) -> list[dict[str, Any]]:
-        """All that were ever made."""
+        """All reservations that were ever made."""
         found: list[dict[str, Any]] = self.control("reservations")
         return found
 

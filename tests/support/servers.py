@@ -19,8 +19,8 @@ from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.nats_server.server_process import binary, greets
 
 LIMIT = 60.0
-"""Seconds that a test waits for an event before it gives up, on the slowest machine. No promise
-about time: a test that passes never waits so long."""
+"""Seconds that a test waits for an event before it gives up, on the slowest machine. A test that
+passes never waits so long."""
 
 T = TypeVar("T")
 
@@ -86,8 +86,8 @@ async def until(claim: Callable[[], bool], limit: float = LIMIT) -> None:
 def answer_with(
     ask: Callable[[], T], claim: Callable[[T], object], limit: float = LIMIT, pause: float = 0.1
 ) -> T:
-    """The first answer for which claim holds. Asks again until then, as commands and files have no
-    event to wait for; fails with the last answer."""
+    """The first answer for which claim holds. Repeats the question until the answer is accepted,
+    since commands and files have no event to wait for; fails with the last answer."""
     deadline = time.monotonic() + limit
     while not claim(answer := ask()):
         assert time.monotonic() < deadline, answer

@@ -51,7 +51,7 @@ class ServiceProcess:
 
     @property
     def status(self) -> int | None:
-        """How it ended; None: it has not, or was killed."""
+        """The exit status; None if the process still runs or was killed."""
         return self._process.returncode if self._process is not None else None
 
     def _signal(self, number: signal.Signals) -> None:
@@ -72,7 +72,7 @@ class ServiceProcess:
         self._process = None
 
     async def stop(self) -> None:
-        """SIGTERM, and the end awaited."""
+        """Sends SIGTERM and waits for the end."""
         if self._process is None or self._process.returncode is not None:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -27,8 +27,8 @@ async def three_servers(
     folder: Path, *, locked: bool = False, with_streams: bool = True, users: Sequence[User] = ()
 ) -> AsyncIterator[ServerCluster]:
     """A cluster that has a leader, and all streams and buckets with three replicas. ``locked``: the
-    servers demand credentials. ``with_streams`` False: the cluster is empty. ``users``: of a locked
-    cluster, beside those of a locked `admit up`."""
+    servers demand credentials. ``with_streams`` False: the cluster is empty. ``users``: further
+    users of a locked cluster, besides the users that a locked `admit up` makes."""
     cluster = ServerCluster(folder, locked=locked, users=users)
     try:
         await cluster.start()

@@ -162,7 +162,7 @@ POSITIVE = (
     "admittance_cluster_queue_resource_reservation{cluster_queue='team-a'}"
     " - admittance_cluster_queue_nominal_quota",
 )
-"""What the story has made, also the first event of a kind."""
+"""The metrics of the story, including the first event of each kind."""
 
 
 FIRING = (

@@ -37,14 +37,15 @@ class Command:
         return {line.rpartition(GPU)[2] for line in told.splitlines() if GPU in line}
 
     async def moves(self, name: str) -> int:
-        """How often it was stopped for something better."""
+        """How often the job was stopped for a better variant."""
         told = await self("events", "--workload", name)
         return sum(" evicted " in line and "Migrating to" in line for line in told.splitlines())
 
 
 def _with_time_to_move(folder: Path, number: int) -> str:
     """The file of a story. On a busy machine a job may end before it has moved for the second time:
-    here the one that moves twice has more to do. What it notes is no other system's."""
+    here the one that moves twice has more to do. The story writes its notes into ``folder``, so
+    that no other system reads them."""
     text = (FAMILIES / f"story-{number}.yaml").read_text()
     file = folder / f"story-{number}.yaml"
     text = text.replace("-lt 13 ]", "-lt 30 ]").replace("${TMPDIR:-/tmp}", str(folder))

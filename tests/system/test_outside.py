@@ -62,7 +62,8 @@ class Outside(Locked):
         return {"ADMIT_NATS_URL": self.server.url(), "ADMIT_NATS_CREDS": self.creds(user)}
 
     async def answer(self, *words: str, namespace: str = NS, status: int = 0) -> str:
-        """The output of a command of the user, which must end with this status."""
+        """Runs a command as the namespace's user and returns its output. The command must end with
+        the exit status ``status``."""
         at = words.index("--") if "--" in words else len(words)
         command = (*words[:at], "-n", namespace, *words[at:])
         done = await asyncio.to_thread(run_admit, *command, env=self.login("user"))

@@ -1,4 +1,5 @@
-"""People on a locked server: what they cause is done in their name, once, and shown with it."""
+"""Users of a locked server: each of their acts is done once, under their name, and shown with the
+name."""
 
 from __future__ import annotations
 

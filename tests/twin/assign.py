@@ -13,7 +13,7 @@ NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = "noFit", "noCandidates", "preempt
 RANK = {NO_FIT: 0, NO_CANDIDATES: 1, PREEMPT: 2, RECLAIM: 3, FIT: 4}
 
 Mode = tuple[str, int]
-"""How it would get in, and how far up the quota comes from."""
+"""How the workload would fit, and how many cohort levels up the quota comes from."""
 Oracle = Callable[[FR, int], tuple[str, int]]
 """What preemption could do for one flavor and resource alone."""
 Flavors = Mapping[str, Mapping[str, Any]]
@@ -117,7 +117,8 @@ def assign(
     oracle: Oracle,
     only: Only | None = None,
 ) -> Assignment:
-    """Flavors for so many pods of each pod set; ``start``: where earlier searches stopped."""
+    """Assigns flavors to the given number of pods of each pod set; ``start``: where earlier
+    searches stopped."""
     made = Assignment([])
     taken: dict[FR, int] = {}
     for index, (pod_set, count) in enumerate(zip(job.pod_sets, counts, strict=True)):
@@ -240,7 +241,7 @@ def reduced(job: Job, step: int, steps: int) -> list[int]:
 
 
 def steps_of(job: Job) -> int:
-    """How many pods it could do without."""
+    """How many pods the job could do without."""
     counts = [
         (job.count(pod_set), pod_set.least) for pod_set in job.pod_sets if pod_set.least is not None
     ]

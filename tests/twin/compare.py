@@ -43,7 +43,7 @@ def in_shape(settled: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def difference(scenario: Mapping[str, Any]) -> str:
-    """The first difference, in words; empty: there is none."""
+    """The first difference, in words; empty if there is no difference."""
     for index, (twin, core) in enumerate(both(scenario)):
         if twin["trace"] != core["trace"]:
             first = min(set(twin["trace"]) ^ set(core["trace"]), default=())

@@ -44,7 +44,8 @@ class Cycle:
     claimed: dict[str, Job] = field(default_factory=dict)
 
     def run(self) -> list[Entry]:
-        """Decides; the entries in the order in which they were dealt with."""
+        """Decides about all heads, and returns the entries in the order in which they were
+        processed."""
         entries: list[Entry] = []
         rejected: list[tuple[Waiting, Node, str]] = []
         for name, node in self.tree.queue.items():

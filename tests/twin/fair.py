@@ -71,7 +71,7 @@ class Targets:
     pruned: set[int] = field(default_factory=set)
 
     def queues(self) -> Iterator[Node]:
-        """From which to take next, again and again."""
+        """Yields the queue from which to take the next victim, again and again."""
         if self.node.parent is None:
             while self.line.get(self.node.name):
                 yield self.node
@@ -133,7 +133,7 @@ def fair(
     retry: dict[str, list[Job]] = {}
 
     def done(job: Job, reason: str) -> bool:
-        """Takes one; whether it fits then."""
+        """Takes one victim, and returns whether the workload fits then."""
         tree.remove(job)
         taken.append(Victim(job, reason))
         node.charge(need, -1)

@@ -107,7 +107,7 @@ def place(obj: Mapping[str, Any]) -> Place:
 
 
 def quota_amount(resource: str, quantity: str) -> float:
-    """As an amount, but the largest one stands for no limit at all."""
+    """The amount, or infinity for the largest amount, which means no limit."""
     much = amount(resource, quantity)
     return UNLIMITED if much >= MOST else much
 

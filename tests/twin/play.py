@@ -190,7 +190,7 @@ class Play:
     # Settling. ------------------------------------------------------------------------------
 
     def settle(self, most: int = MOST_CYCLES) -> None:
-        """Cycles until nothing changes any more."""
+        """Runs cycles until nothing changes any more."""
         self.cycles = idle = 0
         for _ in range(most):
             tree = self.tree()
@@ -220,7 +220,7 @@ class Play:
         return [(sorted(one.active), sorted(one.parked)) for one in self.lines.values()]
 
     def carry_out(self, dealt: list[Entry]) -> bool:
-        """Everything that follows from a cycle; whether anything does."""
+        """Applies the decisions of a cycle, and returns whether anything changed."""
         acted = False
         for entry in dealt:
             if entry.status == "assumed":

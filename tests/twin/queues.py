@@ -58,14 +58,14 @@ class Line:
             self.active[job.name] = one
 
     def take(self, name: str) -> Waiting | None:
-        """Out of the line, wherever it stands."""
+        """Removes the workload from the queue, whether it is active, parked or in flight."""
         found = self.active.pop(name, None) or self.parked.pop(name, None)
         if found is None and self.inflight is not None and self.inflight.job.name == name:
             found, self.inflight = self.inflight, None
         return found
 
     def leave(self, name: str) -> None:
-        """Out of the line for good."""
+        """Removes the workload from the queue, and ends its claim as a pending preemptor."""
         self.take(name)
         if self.preemptor == name:
             self.preemptor = ""
@@ -97,7 +97,7 @@ class Line:
                     self.parked[other.job.name] = self.active.pop(other.job.name)
 
     def flush(self, place: Place, labels: dict[str, str]) -> None:
-        """Parked workloads compete again, unless they wait for something else."""
+        """Makes parked workloads active, unless they wait for something else."""
         self.blocked.clear()
         self.flushed = self.popped
         if not matches(place, labels):

@@ -21,7 +21,8 @@ class SlowPlay(Play):
     """``going``: evicted workloads that still run."""
 
     def settle(self, most: int = CYCLES) -> None:
-        """So many cycles, or until nothing changes; every victim has stopped at the end."""
+        """Runs at most ``most`` cycles, or until nothing changes; at the end every victim has
+        stopped."""
         self.going: list[Going] = []
         self.cycles = idle = 0
         while self.cycles < most:
@@ -42,7 +43,7 @@ class SlowPlay(Play):
         self.let_go(self.cycles + most)
 
     def let_go(self, cycle: int) -> bool:
-        """Releases the quota of stopped victims; whether there were any."""
+        """Releases the quota of stopped victims, and returns whether there were any."""
         due = sorted(one for one in self.going if one[0] <= cycle)
         for one in due:
             self.going.remove(one)

@@ -109,7 +109,8 @@ class Node:
         return max([min(len(seen), 1), *cohorts])
 
     def borrow_level(self, fr: FR, much: float) -> tuple[int, bool]:
-        """How far up one must go for it, and whether a part of the tree is entitled to it."""
+        """How many cohort levels up the quota comes from, and whether the level is below the
+        root."""
         if not self.over(fr, much) or self.parent is None:
             return 0, self.parent is not None
         rest = much - self.local_free(fr)
@@ -130,12 +131,12 @@ class Node:
 
 
 def minus(left: float, right: float) -> float:
-    """All but all of it leaves nothing."""
+    """Subtracts; unlimited minus unlimited is 0."""
     return 0 if left == right == UNLIMITED else left - right
 
 
 class Tree:
-    """All trees of a moment. ``queue``: the active ClusterQueues by name."""
+    """All cohort trees at one time. ``queue``: the active ClusterQueues by name."""
 
     def __init__(
         self,

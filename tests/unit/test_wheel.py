@@ -1,4 +1,4 @@
-"""The wheel holds the product only, and needs only the packages that it names."""
+"""The wheel contains only the product, and imports only packages that its metadata requires."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ class BucketRebuild:
         seen: int,
     ) -> None:
         """``rows``: the rows of the checkpoint from which the rebuild starts. ``objects``: all
-        ``admit.object.…`` messages about writes after the checkpoint; also messages that were
+        ``admit.object.…`` messages about writes after the checkpoint, including messages that were
         published late. Raises CannotRebuild if a message in ``objects`` cannot be read."""
         self.seen = seen
         self.unknown: set[str] = set()

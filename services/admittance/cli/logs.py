@@ -65,7 +65,8 @@ class Writer:
         self._names: set[str] = set()
 
     def write(self, pods: tuple[PodLog, ...]) -> None:
-        """Writes the new output of the pods. Says on standard error what of it is missing."""
+        """Writes the new output of the pods. Prints to standard error how much of the output is
+        missing."""
         from admittance.runtime.telemetry.findings import size_of
 
         self._names.update(pod.pod for pod in pods)

@@ -373,7 +373,7 @@ class Shims(Protocol):
         journal has grown."""
 
     async def close(self) -> None:
-        """Ends the calls of ``on_change``, and leaves the shims running."""
+        """Stops calling ``on_change``; the shims keep running."""
 
     async def launch(self, run: RunFiles) -> None:
         """Starts a shim for the run when a slot is free. A second call for the same run starts no

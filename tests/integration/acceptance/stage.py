@@ -62,7 +62,7 @@ class Stage:
         self._made: set[str] = set()
 
     async def start(self) -> Stage:
-        """Everything serves."""
+        """Starts the server and all services."""
         await self.server.start()
         self.bus = await Bus.connect(self.server.url, name="stage")
         await streams.ensure(self.bus)
@@ -77,7 +77,7 @@ class Stage:
         return self
 
     async def end_scenario(self) -> None:
-        """Nothing of it runs on."""
+        """Ends the jobs and deletes the workloads of the scenario."""
         for name in self._mine:
             self.hold(name).unlink(missing_ok=True)
             await self.say("deleted", name)
@@ -214,7 +214,7 @@ class Stage:
     # Facts. ---------------------------------------------------------------------------------
 
     def hold(self, name: str) -> Path:
-        """While this file is there, the job does not stop."""
+        """The file that keeps the job from stopping while it exists."""
         return self.folder / f"hold-{name}"
 
     def script(self, name: str) -> str:
@@ -320,7 +320,7 @@ class Stage:
         return self.now(name).status.admission_cycle
 
     def phase(self, name: str) -> str:
-        """ "" when there is no such workload."""
+        """The phase of the workload; "" if the workload does not exist."""
         if not self.has(name):
             return ""
         return str(phase(self.now(name), clock.now()))
@@ -351,7 +351,7 @@ class Stage:
         return admission.pod_set_assignments[0].flavors["cpu"] if admission is not None else ""
 
     def waits_until(self, name: str) -> datetime:
-        """When it may come back."""
+        """The time from which the workload may compete again."""
         state = self.now(name).status.requeue_state
         assert state is not None
         assert state.requeue_at is not None
@@ -398,5 +398,5 @@ class Stage:
         )
 
     async def quiet(self, seconds: float = 0.4) -> None:
-        """So long for what must not happen to happen all the same."""
+        """Waits a while, so that an event that must not happen has time to happen."""
         await asyncio.sleep(seconds)

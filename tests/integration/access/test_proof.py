@@ -155,7 +155,8 @@ async def test_only_listed_subjects_reach_the_services(locked: Locked) -> None:
 
 @pytest.mark.parametrize("role", ("runner", "provider", "telemetry"))
 async def test_programs_of_out_answer_into_inboxes_only(locked: Locked, role: str) -> None:
-    """A user that asks chooses the subject of the answer, and the program publishes there."""
+    """The user who sends a request chooses the subject of the answer, and the program publishes on
+    it."""
     asker, program = await connect(locked, "admin"), await connect(locked, role)
     chosen = "admit.check.reported.budget.team-b.job", "admit.lease.epoch.cohort-lab"
     inbox = "_INBOX.admin.one.two"

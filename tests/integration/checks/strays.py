@@ -150,7 +150,7 @@ class DropsLateRetries(Stray):
 
 
 class EndsAtUnknownFields(Stray):
-    """Dies of unknown parameters and fields."""
+    """Stops working at the first request with unknown parameters or fields."""
 
     dead = False
 

@@ -105,7 +105,7 @@ class NeverAnswers(StrayProvider):
 
 
 class OnlyAccepts(StrayProvider):
-    """Accepts, and that is that."""
+    """Accepts each request, and never provides it."""
 
     async def provide(self, asked: Said) -> None:
         await self.say(asked, "accepted")
@@ -117,7 +117,7 @@ class SendsNoJson(StrayProvider):
 
 
 class LeavesIdOut(StrayProvider):
-    """Leaves the id out."""
+    """Leaves the id out of its statuses."""
 
     async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
         said = {key: asked[key] for key in ("namespace", "name")}
@@ -125,7 +125,7 @@ class LeavesIdOut(StrayProvider):
 
 
 class SendsUnknownWord(StrayProvider):
-    """Says a word that does not exist."""
+    """Publishes a status with an unknown word instead of ``provisioned``."""
 
     async def say(self, asked: Said, word: str = "provisioned", **more: Any) -> None:
         await super().say(asked, "ready" if word == "provisioned" else word, **more)
@@ -138,7 +138,7 @@ class LeavesNamesUnescaped(StrayProvider):
 
 
 class SendsLowerNumbers(StrayProvider):
-    """Its numbers fall."""
+    """Sends statuses with falling sequence numbers."""
 
     async def provide(self, asked: Said) -> None:
         await self.say(asked, "accepted", seq=2)
@@ -146,7 +146,7 @@ class SendsLowerNumbers(StrayProvider):
 
 
 class AcceptsAfterProviding(StrayProvider):
-    """Accepts what it has provided."""
+    """Publishes ``accepted`` after ``provisioned``."""
 
     async def provide(self, asked: Said) -> None:
         await self.say(asked)
@@ -154,7 +154,7 @@ class AcceptsAfterProviding(StrayProvider):
 
 
 class RefusesItsOwnBooking(StrayProvider):
-    """Finds no room for what it has booked itself."""
+    """Fails a repeated request because its own booking takes the room."""
 
     async def provide(self, asked: Said) -> None:
         if asked["id"] in self.booked:
@@ -188,7 +188,7 @@ class BooksAgainSilently(StrayProvider):
 
 
 class KnowsOnlyWorkloads(StrayProvider):
-    """Knows requests by their workload."""
+    """Identifies requests by their workload, and ignores their ids."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
@@ -202,7 +202,7 @@ class KnowsOnlyWorkloads(StrayProvider):
 
 
 class FailsUnknownCancellations(StrayProvider):
-    """Fails what is taken back and unknown."""
+    """Publishes ``failed`` when an unknown request is cancelled."""
 
     async def on_withdrawn(self, asked: Said) -> None:
         if asked["id"] not in self.booked:
@@ -220,14 +220,14 @@ class WorksOnAfterCancellation(StrayProvider):
 
 
 class ForgetsCancellations(StrayProvider):
-    """Forgets what was taken back."""
+    """Frees a cancelled request, and does not remember the cancellation."""
 
     async def on_withdrawn(self, asked: Said) -> None:
         self.booked.pop(asked["id"], None)
 
 
 class FreesNothing(StrayProvider):
-    """Frees nothing."""
+    """Does not free the bookings of cancelled requests."""
 
     async def on_withdrawn(self, asked: Said) -> None:
         if not asked["name"].startswith(("answers", "twice")):
@@ -237,7 +237,7 @@ class FreesNothing(StrayProvider):
 
 
 class RetriesWrongParameters(StrayProvider):
-    """Fails for now what it will never understand."""
+    """Reports unknown parameters as a temporary failure."""
 
     async def provide(self, asked: Said) -> None:
         if "providerTestUnknown" in asked.get("parameters", {}):
@@ -247,7 +247,7 @@ class RetriesWrongParameters(StrayProvider):
 
 
 class EndsAtUnknownFields(StrayProvider):
-    """Dies of fields that it does not know."""
+    """Stops working at the first request with an unknown field."""
 
     dead = False
 
@@ -263,7 +263,7 @@ class IgnoresDeadlines(StrayProvider):
 
 
 class EndsAtGarbage(StrayProvider):
-    """Ends at the first thing that it cannot read."""
+    """Stops working at the first message that it cannot read."""
 
     dead = False
 
@@ -278,7 +278,7 @@ class EndsAtGarbage(StrayProvider):
 
 
 class LosesMoreThanTen(StrayProvider):
-    """Loses what comes while it has ten to do."""
+    """Ignores requests that come while it works on ten."""
 
     under_way = 0
 
@@ -302,7 +302,7 @@ class NeverAcknowledges(StrayProvider):
 
 
 class SendsWrongHeartbeats(StrayProvider):
-    """Its heartbeats are no heartbeats."""
+    """Sends heartbeats that are not valid heartbeats."""
 
     async def provide(self, asked: Said) -> None:
         await self.bus.nc.publish(f"admit.alive.provisioning.{TOKEN}", b"I am well")
@@ -310,7 +310,7 @@ class SendsWrongHeartbeats(StrayProvider):
 
 
 class KnowsEveryRequest(StrayProvider):
-    """Knows every request, and all of them are provisioned."""
+    """Answers every query with ``provisioned``, also for unknown requests."""
 
     async def run(self) -> None:
         async def answer(message: Any) -> None:
@@ -322,7 +322,7 @@ class KnowsEveryRequest(StrayProvider):
 
 
 class OneMessageIdForAll(StrayProvider):
-    """Gives all its statuses the same id."""
+    """Publishes all its statuses with the same message id."""
 
     async def put_word(self, asked: Said, word: str, data: bytes) -> None:
         name = asked["name"].replace(".", "_")

@@ -1,5 +1,5 @@
-"""EC2 capacity reservations against moto's server: obtained, refused, waited for, lost sight of,
-taken away, and kills at the worst moment. With the provider alone; beside all services it is in
+"""EC2 capacity reservations against moto's server: obtained, refused, awaited, missing in lists,
+and revoked; and kills at the worst time. With the provider alone; beside all services it is in
 test_aws_live."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How often the provider of worker containers asks its engine, and what it makes of one that is
-away. The engine is a stand-in that counts; a real one is tried in tests/deploy."""
+"""How often the provider of worker containers asks its engine, and what it does while the engine
+does not answer. The engine is a stand-in that counts; a real one is tried in tests/deploy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is seen of a cluster, and made in it, over real HTTP and whatever happens to that."""
+"""Objects are watched and created in a cluster over real HTTP, also when connections fail."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def no_pool(bus: Bus, name: str = "rack") -> None:
 
 @asynccontextmanager
 async def kept(bus: Bus) -> AsyncIterator[PoolReconciler]:
-    """One that leads, until it dies."""
+    """Runs a leading provider until it is killed."""
     reconciler = PoolReconciler(bus, Settings(service="provider-pool", instance="a", url=""))
     task = asyncio.create_task(reconciler.run())
     await until(lambda: reconciler.ready or task.done())

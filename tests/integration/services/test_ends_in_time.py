@@ -75,7 +75,8 @@ class ServiceTestbed:
         assert self.left() == []
 
     def left(self) -> list[asyncio.Task[Any]]:
-        """Tasks of ours that have not ended. Those of the client end with their subscriptions."""
+        """The tasks of the product's own code that have not ended. Tasks of the NATS client end
+        with their subscriptions."""
         begun = asyncio.all_tasks() - self._before - {asyncio.current_task()}
         return [task for task in begun if "/admittance/" in _file(task)]
 

@@ -218,7 +218,8 @@ class LosesHeartbeats(Bus):
 async def test_an_instance_without_heartbeats_takes_no_domain(
     bus: Bus, nats_server: TestServer
 ) -> None:
-    """After a pause of the server every key has run out, and each would believe the others dead."""
+    """After a pause of the server every heartbeat key has expired, so each instance would take the
+    other instances for dead."""
     lossy = await LosesHeartbeats.connect(nats_server.url, name="lossy")
     assert isinstance(lossy, LosesHeartbeats)
     leader = LeaderElector(lossy, "scheduler", "leader", ttl_seconds=1)

@@ -55,7 +55,7 @@ KNOWN = (
     ("$KV.admittance_claims.ns.w.x", b"junk"),
     ("$KV.admittance_providers._pool.rack.x", b"junk"),
 )
-"""Each of these ended a service at every start, or kept it from its work."""
+"""Each of these messages once ended a service at every start, or stopped its work."""
 NAMED = (
     "workload.ns.broken",
     "workload.ns.deep",
@@ -67,7 +67,7 @@ NAMED = (
     "admit.checkpoint.made.x",
     "workload-controller-999999999-1",
 )
-"""What nothing takes away, so that `admit doctor` has to name it."""
+"""Junk that no service removes, so that `admit doctor` must name it."""
 
 
 async def test_services_start_and_take_over_on_junk_and_doctor_names_it(

@@ -97,7 +97,7 @@ class Ending:
     # Checks. --------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Everything that was promised is kept by now."""
+        """Checks that every promise is kept."""
         self._nothing_lost()
         self._all_said()
         for key, seen in sorted(self._inv.seen.items()):

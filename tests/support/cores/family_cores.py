@@ -96,7 +96,7 @@ class FamilyCores(TimedCores):
         floor: str = "",
         explicit: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Workloads of ``cq`` are families from now on. ``floor``: minFlavor, or minVariant."""
+        """Makes the workloads of ``cq`` families. ``floor``: minFlavor, or minVariant."""
         self.edit_queue(concurrentAdmission=family_policy(mode, floor, explicit))
 
     # What happens. --------------------------------------------------------------------------
@@ -240,11 +240,12 @@ class FamilyCores(TimedCores):
         return " ".join(tag for tag, one in found if head(one).active)
 
     def why(self, parent: str = "j") -> dict[str, str]:
-        """Tag to why it is active, or not, as the parent tells."""
+        """Tag of a variant to the reason in the parent's status why the variant is active or
+        not."""
         return {row.variant: row.why for row in self.stored(parent).status.variants}
 
     def on(self, name: str = "j") -> str:
-        """The flavor of its gpus, or of what its first pod set asks for; "" without admission."""
+        """The flavor of the workload's gpus; "" if it is not admitted or has no gpus."""
         admission = self.stored(name).status.admission
         if admission is None or not is_true(self.stored(name), "Admitted"):
             return ""
@@ -252,7 +253,7 @@ class FamilyCores(TimedCores):
         return next((flavor[GPU] for flavor in flavors if GPU in flavor), "")
 
     def flavors_of(self, name: str) -> set[str]:
-        """Every flavor that it holds."""
+        """Every flavor in the workload's admission."""
         admission = self.stored(name).status.admission
         rows = admission.pod_set_assignments if admission is not None else ()
         return {flavor for row in rows for flavor in row.flavors.values()}
@@ -289,12 +290,11 @@ class FamilyCores(TimedCores):
         )
 
     def lived(self, name: str = "j") -> list[tuple[str, float]]:
-        """When its job started and stopped."""
+        """When the workload's job started and stopped."""
         return [(what, at) for what, job, at in self.job_events if job == name and what != "freed"]
 
     def tallied(self, since: int = 0) -> WorkloadMetrics:
-        """What the workload-controller counts of everything that was written, but for the first
-        so many revisions."""
+        """The workload-controller's metrics of all writes after the first ``since`` revisions."""
         tally = WorkloadMetrics()
         before: dict[str, StoredWorkload | None] = {}
         for number, (name, workload) in enumerate(self.revisions):

@@ -174,12 +174,13 @@ class FamilyScheduler(SteppedScheduler):
         return owners[0].name if owners else ""
 
     def admitted(self, parent: str) -> str:
-        """The tag of the variant that is admitted; "" is none."""
+        """The tag of the admitted variant; "" if none is admitted."""
         name = self.stored[parent].status.admitted_variant
         return name.removeprefix(f"{parent}-")
 
     def follow(self) -> None:
-        """Variants are turned on and off as policy wants it now. Gates open by `opens` only."""
+        """Turns variants on and off as the family policy requires now. Gates open by `opens`
+        only."""
         changes = (facts.Activated, facts.Deactivated)
         for order in self.orders():
             if isinstance(order, changes):
@@ -340,7 +341,7 @@ class FamilyScheduler(SteppedScheduler):
         return Admission(cluster_queue=queue, pod_set_assignments=tuple(rows))
 
     def reclaim(self, name: str, *counts: int) -> None:
-        """So many pods of each set are not needed any more."""
+        """Reports that ``count`` pods of each set are not needed any more."""
         sets = json.loads(bytes(self.stored[name].spec))["podSets"]
         pods = tuple(
             ReclaimablePod(name=one["name"], count=much)
@@ -349,14 +350,14 @@ class FamilyScheduler(SteppedScheduler):
         self.change(name, reclaimable_pods=pods)
 
     def activate(self, name: str) -> None:
-        """Writes the variant as active, whatever the policy wants."""
+        """Writes the variant as active, even against the family policy."""
         self.respec(name, active=True)
         self.change(name, conditions={"Requeued": (True, "Activated")})
 
     # Looking. -------------------------------------------------------------------------------
 
     def holds(self, name: str) -> bool:
-        """Quota is booked for it, or promised."""
+        """Whether quota is booked for the workload, or promised to it."""
         status = self.stored[name].status
         return status.admission is not None or status.promised is not None
 
@@ -378,12 +379,13 @@ class FamilyScheduler(SteppedScheduler):
         return {fr: cell.usage for fr, cell in node.cells.items() if cell.usage}
 
     def should_be_used(self, without: Sequence[str] = ()) -> dict[str, Usage]:
-        """The same of every queue, added up anew from what is written: of a family the largest."""
+        """The usage of every queue, added up anew from the stored workloads; of a family only the
+        largest variant counts."""
         return written_usage(self.stored, without)
 
 
 def full(scheduler: FamilyScheduler, queue: str = "cq", **flavors: str) -> None:
-    """So much of each flavor is taken by workloads that run, ``r-<flavor>``."""
+    """Fills each flavor with the given amount, by a running workload ``r-<flavor>``."""
     for flavor, cpu in (flavors or {"best": "4", "mid": "4", "worst": "4"}).items():
         scheduler.submit(
             f"r-{flavor}",

@@ -118,7 +118,7 @@ class SteppedCores(ConfiguredSystem):
         )
 
     def fold(self, batch: list[LogMessage]) -> dict[int, SettledReply]:
-        """Folds messages; then the jobs stop that were told to."""
+        """Applies messages, then stops the jobs that were told to stop."""
         outcomes = super().fold(batch)
         to_stop, self._to_stop = self._to_stop, []
         for name in to_stop:
@@ -151,12 +151,12 @@ class SteppedCores(ConfiguredSystem):
             self._to_stop.append(fact.name)
 
     def wrote(self) -> None:
-        """All that follows from what was heard is written."""
+        """Hook for subclasses: a commit has been stored."""
 
     # Decisions. -----------------------------------------------------------------------------
 
     def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
-        """One cycle, a second later: what was decided, applied."""
+        """Runs one cycle a second later, and applies its decisions."""
         self.now += timedelta(seconds=later)
         self.scheduler.wake(now=self.now)
         decisions: list[facts.Decision] = []
@@ -174,8 +174,8 @@ class SteppedCores(ConfiguredSystem):
         self.hear(decision)
 
     def settle(self, cycles: int = 100) -> int:
-        """Cycles until nothing is to be done: how many. Raises AssertionError after as many as
-        are given."""
+        """Runs cycles until no work is left, and returns how many. Raises AssertionError after as
+        many as are given."""
         for number in range(cycles):
             wake = self.scheduler.next_wake()
             soon = wake is not None and wake <= self.now + timedelta(seconds=2)
@@ -187,7 +187,7 @@ class SteppedCores(ConfiguredSystem):
     # Looking. -------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """There is such a workload."""
+        """Whether the workload exists."""
         return self.stored_workload(self.namespace, name) is not None
 
     def stored(self, name: str) -> StoredWorkload:

@@ -202,7 +202,8 @@ class SteppedScheduler(ConfiguredSystem):
         self.change(one.name, conditions=conditions, admission=one.admission)
 
     def settle(self) -> list[str]:
-        """Cycles while there is work: the names of those that got quota, in order."""
+        """Runs cycles while there is work, and returns the names of the workloads that got quota,
+        in order."""
         names: list[str] = []
         for _ in range(1_000):
             if not self.core.has_work():
@@ -215,7 +216,7 @@ class SteppedScheduler(ConfiguredSystem):
         return self.stored[workload].status.admission
 
     def flavors(self, workload: str) -> list[dict[str, str]]:
-        """Flavors by resource, per pod set."""
+        """The flavor of each resource, one mapping per pod set."""
         admission = self.admission(workload)
         return [dict(ps.flavors) for ps in admission.pod_set_assignments] if admission else []
 
@@ -230,7 +231,7 @@ class SteppedScheduler(ConfiguredSystem):
         return sorted(row.name for row in rows if row.position and not row.parked)
 
     def why(self, workload: str) -> ExplainReply:
-        """Why it waits."""
+        """Explains why the workload waits."""
         return self.core.explain(self.stored[workload].metadata.namespace, workload, now=self.now)
 
 

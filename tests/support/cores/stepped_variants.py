@@ -217,14 +217,16 @@ class SteppedVariants(LocalSystem):
     # Orders. --------------------------------------------------------------------------------
 
     def ordered_now(self) -> list[str]:
-        """What is ordered now, a line each; the workload-controller does not hear it yet."""
+        """The orders of the variant-controller now, one line each; the workload-controller has not
+        read them."""
         orders = self.orders()
         self.ordered += orders
         self.waiting += orders
         return [line(fact) for fact in orders]
 
     def follow(self) -> list[str]:
-        """What is ordered until nothing more is, each order heard at once."""
+        """Applies each order of the variant-controller at once, until no more orders come; returns
+        all orders."""
         lines: list[str] = []
         for _ in range(100):
             lines += self.ordered_now()

@@ -174,7 +174,7 @@ class TimedCores(SteppedCores):
         return bool(refusals)
 
     def advance(self, seconds: float) -> None:
-        """Lets so many seconds pass. What becomes due happens at its time."""
+        """Lets so many seconds pass. Timers that become due fire at their time."""
         end = self.now + timedelta(seconds=seconds)
         self.go()
         while True:
@@ -220,14 +220,15 @@ class TimedCores(SteppedCores):
         return found.message if found is not None else ""
 
     def wait(self, name: str) -> float | None:
-        """Seconds from now until it may come back; None: it waits for no time."""
+        """Seconds until the workload may compete again; None: the workload does not wait for a
+        time."""
         state = self.stored(name).status.requeue_state
         if state is None or state.requeue_at is None:
             return None
         return (state.requeue_at - self.now).total_seconds()
 
     def count(self, name: str) -> int | None:
-        """How often its pods were not ready in time."""
+        """How often the workload's pods were not ready in time."""
         state = self.stored(name).status.requeue_state
         return state.count if state is not None else None
 
@@ -237,7 +238,7 @@ class TimedCores(SteppedCores):
         return admission.pod_set_assignments[0].flavors["cpu"] if admission is not None else ""
 
     def evictions(self, name: str) -> dict[str, int]:
-        """How often it was evicted, by reason."""
+        """How often the workload was evicted, by reason."""
         stats = self.stored(name).status.scheduling_stats
         return {row.reason: row.count for row in stats.evictions} if stats is not None else {}
 

@@ -111,7 +111,7 @@ class TrackedWorkload:
         return (state.requeue_at - self.now).total_seconds()
 
     def noted(self) -> dict[str, str]:
-        """Reason to message of what the last fact led to that people should know."""
+        """The ``noted`` events that the last fact caused, as reason to message."""
         return {entry.reason: entry.message for entry in self.outbox if entry.what == "noted"}
 
     # What happens. --------------------------------------------------------------------------
@@ -194,14 +194,14 @@ class TrackedWorkload:
         return self.happens(QueueChanged(**ME))
 
     def stops(self, hindrance: InactiveReason | None) -> TrackedWorkload:
-        """Its queue is hindered so from now on; None: it runs."""
+        """Gives the workload's queue a reason not to admit; None: the queue admits again."""
         self.around.stopped = hindrance
         return self.queue_changed()
 
     def lists(
         self, *checks: str, per_flavor: dict[str, tuple[str, ...]] | None = None
     ) -> TrackedWorkload:
-        """Its queue lists these checks from now on."""
+        """Makes the workload's queue list these checks."""
         self.around.checks = checks
         self.around.per_flavor = per_flavor or {}
         return self.queue_changed()

@@ -388,7 +388,7 @@ def a_barrier(
     ],
 )
 def test_a_barrier_without_a_fence_is_a_dead_letter(forged: dict[str, Any]) -> None:
-    """Its echo would let the domain be decided for before the picture is complete."""
+    """Its echo would let the scheduler decide for the domain before its state is complete."""
     bench = Bench()
     bench.perform(bench.submitted())
     commit = bench.fold(a_barrier(bench, **forged))
@@ -507,7 +507,8 @@ def test_what_came_and_went_in_one_batch_leaves_a_marker() -> None:
 
 
 def test_a_submission_named_like_a_workload_being_deleted_is_refused() -> None:
-    """Else it would be taken for the same again, and vanish with it."""
+    """Otherwise it would be taken for a repetition of the first submission, and be deleted with
+    it."""
     bench = Bench()
     bench.perform(bench.submitted())
     bench.perform(bench.heard(bench.assigned()))

@@ -44,7 +44,7 @@ def recovered(story: Story) -> list[str]:
 
 
 def test_a_lost_request_that_was_cancelled_gets_another_id() -> None:
-    """Its provider has the cancellation and books nothing for that id any more."""
+    """The provider has received the cancellation and books nothing more for that id."""
     story = Story()
     story.reserved()
     lose(story)
@@ -128,7 +128,8 @@ def test_an_answer_waits_while_the_record_of_its_request_is_new() -> None:
 
 
 def test_a_lost_request_marked_for_deletion_is_created_again() -> None:
-    """Written again with the mark, it would be deleted and written for as long as it is needed."""
+    """If the record kept its deletion mark, it would be deleted and written again as long as it is
+    needed."""
     story = Story()
     story.reserved()
     ((record, revision),) = story.bucket.values()

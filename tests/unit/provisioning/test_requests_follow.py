@@ -351,7 +351,7 @@ def test_another_config_of_the_check_keeps_a_provisioned_request() -> None:
 
 
 def test_a_missing_config_cancels_the_request_with_a_message() -> None:
-    """E8: and when it comes back, capacity is asked for again."""
+    """E8: when the config is created again, capacity is requested again."""
     story = Story()
     story.reserved()
 

@@ -101,5 +101,5 @@ def test_matches_node(
     assert matches_node({"type": "one", "size": "8"}, selector, terms) is want
 
 
-def test_27_a_flavor_without_labels_matches_any_selector() -> None:
+def test_case_27_a_flavor_without_labels_matches_any_selector() -> None:
     assert matches_node({}, {"type": "two"}, (term(("type", "In", "two")),))

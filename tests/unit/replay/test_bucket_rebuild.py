@@ -258,7 +258,7 @@ def known(entries: Sequence[BucketEntry]) -> dict[str, Any]:
 
 
 def commit_the_rest(house: House) -> None:
-    """Commits all facts, and a last one about a workload that does not exist."""
+    """Commits all facts, then one about a workload that does not exist."""
     house.say(facts.Held(namespace="ns", name="absent"))
     while house.unread:
         house.commit()
@@ -282,7 +282,8 @@ def assert_rebuilt_from_checkpoints(house: House, step: int) -> None:
 
 
 def without_times(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
-    """Revision and content of each entry, of a workload without times."""
+    """The revision and content of each entry; the content of a workload is reduced to values
+    without times."""
     found = {}
     for one in living(entries).values():
         value = json.loads(one.value or b"null")

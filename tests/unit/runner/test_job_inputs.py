@@ -137,7 +137,7 @@ MOUNT = {"name": "data", "mountPath": "/data"}
         ({}, {"nfs": {}}, "volume data: a nfs exists only in a cluster"),
     ],
 )
-def test_what_only_a_cluster_has_is_a_reason_not_to_run(
+def test_a_field_that_only_a_cluster_supports_prevents_the_run(
     container: dict[str, Any], volume: dict[str, Any], says: str
 ) -> None:
     mounts = {"volumeMounts": [MOUNT]} if volume else {}
@@ -304,7 +304,7 @@ def test_a_namespace_reads_only_its_own_values(values: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "says"), [("bytes", "not UTF-8"), ("zero", "zero byte"), ("long", "more than 1048576")]
 )
-def test_a_value_that_no_variable_can_have_is_a_reason_not_to_run(
+def test_a_value_that_no_environment_variable_can_have_prevents_the_run(
     values: Path, key: str, says: str
 ) -> None:
     inputs = MachineInputs(JobRules(env_files=str(values)), "team", exact=False)
@@ -312,7 +312,7 @@ def test_a_value_that_no_variable_can_have_is_a_reason_not_to_run(
         inputs.value(str(values / "team" / "secrets" / ("large" if key == "long" else "db") / key))
 
 
-def test_a_secret_larger_than_in_kubernetes_is_a_reason_not_to_run(values: Path) -> None:
+def test_a_secret_larger_than_in_kubernetes_prevents_the_run(values: Path) -> None:
     inputs = MachineInputs(JobRules(env_files=str(values)), "team", exact=False)
     with pytest.raises(CannotRun, match="Secret large has more than 1,048,576 bytes"):
         inputs.keys("Secret", "large")

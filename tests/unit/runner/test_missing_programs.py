@@ -1,4 +1,4 @@
-"""Programs of the machine that a runner starts beside jobs, and that are away for a moment."""
+"""Programs that a runner starts beside jobs, and that are missing for a short time."""
 
 from __future__ import annotations
 

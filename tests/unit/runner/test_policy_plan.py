@@ -78,6 +78,6 @@ def test_policies_of_a_template(case: str) -> None:
 @pytest.mark.parametrize(
     "policy", ["{", '{"limit": 1}', '{"successPolicy": {"rules": [{"succeededIndexes": "x"}]}}']
 )
-def test_a_policy_that_cannot_be_read_is_a_reason_not_to_run(policy: str) -> None:
+def test_a_policy_that_cannot_be_read_prevents_the_run(policy: str) -> None:
     with pytest.raises(CannotRun, match="pod set main: "):
         policy_plan("main", template(policy), 5)

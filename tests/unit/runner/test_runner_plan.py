@@ -74,7 +74,7 @@ def test_the_grace_is_that_of_the_template() -> None:
 
 
 def test_a_grace_without_end_is_cut() -> None:
-    """To what the shim's clock, a float, can add to."""
+    """A grace is cut to seven days: the shim's clock, a float, cannot add every number."""
     template = b'{"spec":{"containers":[{"name":"c","command":["true"]}],'
     template += b'"terminationGracePeriodSeconds":1' + b"0" * 400 + b"}}"
     pods = PodSetToRun(name="main", count=1, template=msgspec.Raw(template))

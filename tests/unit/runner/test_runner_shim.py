@@ -324,7 +324,7 @@ def test_a_job_that_lost_an_engine_of_its_own_has_failed(bench: Bench) -> None:
 
 
 def test_a_run_ends_only_when_its_containers_are_gone(bench: Bench) -> None:
-    """While the engine does not answer, containers may run that no client waits for."""
+    """While the engine does not answer, containers may run without a client that waits for them."""
     cleanup = ("/bin/sh", "-c", 'echo >> "$0/asked"; test -e "$0/gone"', str(bench.folder.root))
     run = bench.start(sh("exit 3"), cleanup=(cleanup,))
     asked = bench.folder.root / "asked"
@@ -391,7 +391,7 @@ def test_sigterm_stops_everything_a_pod_has_started(bench: Bench) -> None:
 
 @pytest.mark.parametrize("stop", [False, True])
 def test_a_daemon_that_left_its_group_ends_with_its_job(bench: Bench, stop: bool) -> None:
-    """Else it would run on under a quota that others have by then."""
+    """Otherwise the pod would run on while other workloads use its quota."""
     leave = "(setsid sleep 63 & echo $! ; setsid sh -c 'sleep 64 & echo $!; wait' &)"
     run = bench.start(sh(leave + "; sleep 0.2; " + ("sleep 65" if stop else "true")))
     until(lambda: len(bench.output(run).split()) == 2, "the daemons' pids")
@@ -476,7 +476,7 @@ def test_a_job_that_exits_0_because_the_lease_ran_out_is_lost(bench: Bench) -> N
 def test_a_stop_asks_the_probe_whether_a_container_has_ended(
     bench: Bench, probe: str, kind: str
 ) -> None:
-    """The client of a container engine outlives its container by a moment."""
+    """The client of a container engine ends a moment after its container."""
     client = ContainerPlan(
         name="c",
         argv=("/bin/sh", "-c", "trap 'exit 0' TERM; touch ended; echo on; sleep 0.5 & wait; wait"),
@@ -515,7 +515,7 @@ def test_shims_outlive_the_fork_server(bench: Bench) -> None:
 
 
 def test_the_fork_server_ends_whatever_a_killed_shim_leaves(bench: Bench) -> None:
-    """Also what has another session, no mark and children of its own."""
+    """Also processes with another session, without a mark, and with children of their own."""
     script = "setsid env -i /bin/sh -c '/bin/sleep 67 & echo $! $$$$; wait' & wait"
     run = bench.start(sh(script))
     until(lambda: bench.output(run).endswith("\n"), "its start")

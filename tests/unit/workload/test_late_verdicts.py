@@ -14,7 +14,7 @@ SPOT = {"spot": ("s1", "s2"), "other": ()}
 
 
 def a_wait(*checks: str, after: int = 60) -> TrackedWorkload:
-    """Evicted by the Retry of the first one, and waiting."""
+    """A workload that the first check's Retry has evicted, and that waits."""
     tracked = TrackedWorkload(Around(checks)).assigned().verdict(checks[0], "Retry", after)
     assert tracked.phase is Phase.BACKOFF
     return tracked

@@ -24,7 +24,7 @@ def an_update(**parts: Any) -> tuple[PodSetUpdate, ...]:
 
 
 def a_tracked_workload(*checks: str) -> TrackedWorkload:
-    """Reserved on a flavor that has a label and a toleration of its own."""
+    """A workload with a reservation on a flavor that has a label and a toleration of its own."""
     around = Around(checks)
     around.flavors = {"default": FlavorParts({"pool": "spot"}, (SPOT,))}
     return TrackedWorkload(around, labels={"tier": "batch"}).assigned()

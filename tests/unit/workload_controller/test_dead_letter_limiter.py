@@ -1,4 +1,4 @@
-"""Nonsense gets letters, and a flood of it only some."""
+"""Each invalid message gets a dead letter; a flood of invalid messages gets only some."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ def folder_of(env: Mapping[str, str]) -> Path | None:
 
 
 def current_name(env: Mapping[str, str]) -> str | None:
-    """The name of the current context; None if no context is current. Raises BadContext."""
+    """The name of the user's current context of `admit context`; None if no context is current.
+    Raises BadContext."""
     folder = folder_of(env)
     text = None if folder is None else _read(folder / "current")
     if text is None:

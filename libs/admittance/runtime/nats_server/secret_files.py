@@ -32,7 +32,8 @@ def read_own(path: Path) -> bytes:
 
 def check_own(path: Path, status: os.stat_result, mode: str) -> None:
     """Raises SetupError if the file or folder belongs to another Unix user, unless this process is
-    root, or if other Unix users may use it. ``mode``: the mode that it should have."""
+    root, or if other Unix users may use it. ``mode``: the file mode that the error names for
+    ``chmod``."""
     if os.geteuid() not in (status.st_uid, 0):
         raise SetupError(
             f"{path} belongs to another Unix user (uid {status.st_uid}): run this command as that "

@@ -52,7 +52,7 @@ DEPLOYMENT: Final = frozenset(_DEPLOYMENT.split())
 """Variables of the files for compose, which a shell beside them may have."""
 
 TESTS: Final = frozenset({"ADMIT_SCHEMA_MANIFESTS", "ADMIT_SEEDS", "ADMIT_THOROUGH"})
-"""Variables of the tests, which start processes of ours."""
+"""Variables of the tests, which start processes of Admittance."""
 
 KNOWN: Final = SETTINGS | PROVIDERS | DEPLOYMENT | TESTS
 RENAMED: Final = {"ADMIT_METRICS": "ADMIT_ADMIN"}
@@ -65,10 +65,9 @@ variables of its own, it must be more similar."""
 
 
 def unknown_variable(env: Mapping[str, str], *, own: bool = False) -> str:
-    """A sentence about a variable ``ADMIT_…`` that no process of ours reads; "": there is none.
-    ``own``: the program may have variables of its own, so only those that look misspelled are
-    wrong.
-    """
+    """A sentence about a variable ``ADMIT_…`` that no process of Admittance reads; "": there is
+    none. ``own``: the program may have variables of its own, so only those that look misspelled are
+    wrong."""
     for name in sorted(env):
         if not name.startswith(PREFIX) or name in KNOWN:
             continue

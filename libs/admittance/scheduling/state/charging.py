@@ -226,7 +226,8 @@ def _measured_plan(
     domain: Domain, planner: WorkloadInfo, cell: Cell, victims: list[WorkloadInfo]
 ) -> Plan[WorkloadInfo] | None:
     """Measures what planner and victims add to the usage of the cells above them, of one flavor and
-    resource, by subtracting them for a while. None: they share nothing of it."""
+    resource, by subtracting them for a while. Returns None if planner and victims share no quota of
+    that flavor and resource."""
     path: list[Cell] = []
     here: Cell | None = cell
     while here is not None:

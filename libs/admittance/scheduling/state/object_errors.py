@@ -60,7 +60,7 @@ def _name(workload: WorkloadInfo) -> str:
 def _problem(step: str, error: Exception) -> Inadmissible:
     return Inadmissible(
         reasons.INTERNAL_ERROR,
-        f"The scheduler has a bug and cannot {step} it: {type(error).__name__}: "
+        f"The scheduler has a bug and cannot {step} this workload: {type(error).__name__}: "
         f"{reason_of(error)}; other workloads do not wait for it",
     )
 

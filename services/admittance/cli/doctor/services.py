@@ -18,8 +18,7 @@ from admittance.services import SERVICES
 DOWN = "docs/operations.md#a-service-is-down"
 AGAIN_SECONDS = 1.0
 """Two leaders of one domain are reported only if both still lead after this time: during a takeover
-the earlier leader learns a moment later that it leads no more.
-"""
+the earlier leader learns a moment later that it does not lead any more."""
 
 
 def service_findings(replies: Sequence[HealthReply]) -> list[Finding]:

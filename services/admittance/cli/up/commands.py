@@ -60,7 +60,8 @@ job_options = stacked(
     ),
     option(
         "--job-image PATTERN",
-        "Containers may run such images only; repeatable. Default: $ADMIT_JOB_IMAGES, or all",
+        "Containers may run only images that match PATTERN; repeatable. "
+        "Default: $ADMIT_JOB_IMAGES, or all",
         name="images",
         many=True,
     ),

@@ -110,7 +110,7 @@ def case_4() -> SteppedScheduler:
         pytest.param(case_4, {"a": 35, "b": 15, "c": 50}, {}, id="4"),
     ],
 )
-def test_01_to_04_available_quota_is_exact(
+def test_cases_01_to_04_available_quota_is_exact(
     build: Any, now: Mapping[str, int], most: Mapping[str, int]
 ) -> None:
     scheduler = build()
@@ -127,7 +127,7 @@ def test_01_to_04_available_quota_is_exact(
             scheduler.finish(f"all-{queue}")
 
 
-def test_06_usage_above_a_reduced_quota_can_be_reclaimed() -> None:
+def test_case_06_usage_above_a_reduced_quota_can_be_reclaimed() -> None:
     cores = SteppedCores()
     cores.queue("a", "co", resourceGroups=groups(default="10"))
     cores.queue("b", "co", resourceGroups=groups(default="0"), preemption=ANY)

@@ -77,8 +77,8 @@ def rows(**quotas: str) -> list[dict[str, str]]:
 
 
 def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> SteppedScheduler:
-    """Its cpu is taken by "low"; memory beyond 1 can be borrowed only. With ``gpu`` that is taken,
-    too, and of a resource group of its own."""
+    """A queue whose cpu is taken by "low", and whose memory beyond 1 must be borrowed. With ``gpu``
+    the queue also has a resource group for gpus, all of which are taken."""
     scheduler = SteppedScheduler(Config(**config))
     scheduler.flavor("default-gpu")
 

@@ -13,7 +13,7 @@ from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quot
 HUGE = str(2**62)
 
 
-def test_05_a_lending_limit_bounds_what_a_borrower_may_be_given() -> None:
+def test_case_05_a_lending_limit_bounds_what_a_borrower_may_be_given() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("lender", "co", resourceGroups=groups(default=quota("10", lend="3")))
     scheduler.queue("borrower", "co", resourceGroups=groups(default="5"))
@@ -26,7 +26,7 @@ def test_05_a_lending_limit_bounds_what_a_borrower_may_be_given() -> None:
     assert scheduler.settle() == ["five"]
 
 
-def test_06_a_quota_below_usage_evicts_and_admits_no_workload() -> None:
+def test_case_06_a_quota_below_usage_evicts_and_admits_no_workload() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("runs", "cq", "8")
@@ -39,7 +39,7 @@ def test_06_a_quota_below_usage_evicts_and_admits_no_workload() -> None:
     assert scheduler.settle() == ["next"]
 
 
-def test_07_an_unlisted_resource_fits_only_with_amount_zero() -> None:
+def test_case_07_an_unlisted_resource_fits_only_with_amount_zero() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("asks", "cq", pods=[{"requests": {"cpu": "1", "gpu": "1"}}], age=1)
@@ -49,7 +49,7 @@ def test_07_an_unlisted_resource_fits_only_with_amount_zero() -> None:
     assert scheduler.why("asks").reason == "NoMatchingFlavor"
 
 
-def test_08_requests_beyond_64_bits_saturate() -> None:
+def test_case_08_requests_beyond_64_bits_saturate() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default=HUGE))
     pods = [{"requests": {"cpu": HUGE}, "count": 2}, {"requests": {"cpu": HUGE}, "count": 2}]
@@ -59,7 +59,7 @@ def test_08_requests_beyond_64_bits_saturate() -> None:
     assert scheduler.why("w").reason == "ExceedsMaxQuota"
 
 
-def test_09_a_strict_head_that_does_not_fit_blocks_all_flavors() -> None:
+def test_case_09_a_strict_head_that_does_not_fit_blocks_all_flavors() -> None:
     scheduler = SteppedScheduler()
     scheduler.flavor("other")
     two = [
@@ -77,7 +77,7 @@ def test_09_a_strict_head_that_does_not_fit_blocks_all_flavors() -> None:
     assert scheduler.settle() == []
 
 
-def test_10_a_best_effort_head_is_parked_with_all_of_its_shape() -> None:
+def test_case_10_a_best_effort_head_is_parked_with_all_of_its_shape() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("big-1", "cq", "20", age=9)
@@ -90,7 +90,7 @@ def test_10_a_best_effort_head_is_parked_with_all_of_its_shape() -> None:
     assert scheduler.parked() == ["big-1", "big-2", "big-3"]
 
 
-def test_11_a_refused_decision_competes_again_after_a_flush_of_the_tree() -> None:
+def test_case_11_a_refused_decision_competes_again_after_a_flush() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("runs", "cq", "5", age=9)
@@ -118,7 +118,9 @@ def test_11_a_refused_decision_competes_again_after_a_flush_of_the_tree() -> Non
         ),
     ],
 )
-def test_12_a_flush_does_not_wake_workloads_in_backoff(status: dict[str, Any], due: bool) -> None:
+def test_case_12_a_flush_does_not_wake_workloads_in_backoff(
+    status: dict[str, Any], due: bool
+) -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("runs", "cq", "10", age=9)
@@ -138,7 +140,7 @@ def test_12_a_flush_does_not_wake_workloads_in_backoff(status: dict[str, Any], d
         assert scheduler.settle() == ["w"]
 
 
-def test_13_an_update_without_relevant_change_leaves_it_parked() -> None:
+def test_case_13_an_update_without_relevant_change_leaves_it_parked() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "4"}, "count": 3}])
@@ -150,7 +152,7 @@ def test_13_an_update_without_relevant_change_leaves_it_parked() -> None:
     assert scheduler.settle() == ["w"]
 
 
-def test_13_an_update_of_the_spec_lets_it_compete_again() -> None:
+def test_case_13_an_update_of_the_spec_lets_it_compete_again() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("w", "cq", "20")
@@ -159,7 +161,7 @@ def test_13_an_update_of_the_spec_lets_it_compete_again() -> None:
     assert scheduler.active() == ["w"]
 
 
-def test_14_a_workload_of_a_wrong_namespace_is_parked_in_strict_queues() -> None:
+def test_case_14_a_workload_of_a_wrong_namespace_is_parked_when_strict() -> None:
     scheduler = SteppedScheduler()
     selector = {"matchLabels": {"team": "a"}}
     scheduler.queue(
@@ -181,7 +183,7 @@ def test_14_a_workload_of_a_wrong_namespace_is_parked_in_strict_queues() -> None
     assert scheduler.settle() == ["w"]
 
 
-def test_15_of_two_heads_that_fit_only_alone_the_second_is_tried_again() -> None:
+def test_case_15_of_two_heads_that_fit_only_alone_one_is_tried_again() -> None:
     scheduler = SteppedScheduler()
     for name in ("a", "b"):
         scheduler.queue(name, "co", resourceGroups=groups(default="5"))
@@ -193,7 +195,7 @@ def test_15_of_two_heads_that_fit_only_alone_the_second_is_tried_again() -> None
     assert scheduler.parked() == ["second"]
 
 
-def test_17_one_cycle_admits_two_heads_that_borrow_other_resources() -> None:
+def test_case_17_one_cycle_admits_two_heads_that_borrow_other_resources() -> None:
     scheduler = SteppedScheduler()
     for name in ("a", "b", "lender"):
         nominal = "10" if name == "lender" else "0"
@@ -206,7 +208,7 @@ def test_17_one_cycle_admits_two_heads_that_borrow_other_resources() -> None:
     assert sorted(scheduler.cycle()) == ["x", "y"]
 
 
-def test_24_the_entry_that_borrows_at_a_lower_level_goes_first() -> None:
+def test_case_24_the_entry_that_borrows_at_a_lower_level_goes_first() -> None:
     scheduler = SteppedScheduler()
     scheduler.put("Cohort", "root", {"resourceGroups": groups(default="10")})
     scheduler.put("Cohort", "left", {"parentName": "root"})
@@ -220,7 +222,7 @@ def test_24_the_entry_that_borrows_at_a_lower_level_goes_first() -> None:
 
 
 @pytest.mark.parametrize("state", ["Retry", "Rejected"])
-def test_25_a_workload_with_a_check_that_failed_is_not_evaluated(state: str) -> None:
+def test_case_25_a_workload_with_a_check_that_failed_is_not_evaluated(state: str) -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("w", "cq", "1")
@@ -231,7 +233,7 @@ def test_25_a_workload_with_a_check_that_failed_is_not_evaluated(state: str) -> 
     assert scheduler.settle() == ["w"]
 
 
-def test_26_a_reservation_counts_while_its_checks_are_pending() -> None:
+def test_case_26_a_reservation_counts_while_its_checks_are_pending() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="10"))
     scheduler.submit("w", "cq", "7", age=1)
@@ -280,7 +282,7 @@ def _two_flavors(**spec: Any) -> SteppedScheduler:
         ),
     ],
 )  # fmt: skip
-def test_27_28_selectors_speak_of_the_labels_that_a_flavor_has(
+def test_cases_27_and_28_selectors_speak_of_the_labels_that_a_flavor_has(
     pod: dict[str, Any], flavor: str
 ) -> None:
     scheduler = _two_flavors()
@@ -289,7 +291,7 @@ def test_27_28_selectors_speak_of_the_labels_that_a_flavor_has(
     assert scheduler.flavors("w") == [{"cpu": flavor}]
 
 
-def test_29_a_taint_that_the_flavor_tolerates_excludes_no_workload() -> None:
+def test_case_29_a_taint_that_the_flavor_tolerates_excludes_no_workload() -> None:
     scheduler = SteppedScheduler()
     taint = {"key": "spot", "value": "true", "effect": "NoSchedule"}
     scheduler.flavor("kept", nodeTaints=[taint])
@@ -310,7 +312,7 @@ def test_29_a_taint_that_the_flavor_tolerates_excludes_no_workload() -> None:
         pytest.param("TryNextFlavor", "2", "one", id="30 the next flavor cannot hold it"),
     ],
 )
-def test_30_when_can_borrow(policy: str, second: str, flavor: str) -> None:
+def test_case_30_when_can_borrow(policy: str, second: str, flavor: str) -> None:
     scheduler = SteppedScheduler()
     scheduler.flavor("one")
     scheduler.flavor("two")
@@ -326,7 +328,7 @@ def test_30_when_can_borrow(policy: str, second: str, flavor: str) -> None:
     assert scheduler.flavors("w") == [{"cpu": flavor}]
 
 
-def test_34_two_pod_sets_are_too_much_together() -> None:
+def test_case_34_two_pod_sets_are_too_much_together() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="4"))
     scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "2"}}, {"requests": {"cpu": "10"}}])
@@ -336,7 +338,7 @@ def test_34_two_pod_sets_are_too_much_together() -> None:
     assert "previously considered 2 + 10 > 4" in why.message
 
 
-def test_37_a_borrowing_limit_is_not_capacity() -> None:
+def test_case_37_a_borrowing_limit_is_not_capacity() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", "co", resourceGroups=groups(default=quota("0", borrow="12")))
     scheduler.queue("lender", "co", resourceGroups=groups(default="11"))

@@ -39,7 +39,7 @@ def move(cores: SteppedCores, name: str, position: str, gate: str = "gate") -> N
     cores.scheduler.apply_workload("ns", name, changed, cores.revision, now=cores.now)
 
 
-def test_58_a_closed_gate_prevents_preemption() -> None:
+def test_case_58_a_closed_gate_prevents_preemption() -> None:
     cores = configured_cores()
     cores.submit("low", "cq", "6", priority=-1)
     cores.settle()
@@ -51,7 +51,7 @@ def test_58_a_closed_gate_prevents_preemption() -> None:
     assert cores.reason("high", "BlockedOnPreemptionGates") == "True: PreemptionGated"
 
 
-def test_58_a_workload_with_a_closed_gate_is_admitted_where_it_fits() -> None:
+def test_case_58_a_workload_with_a_closed_gate_is_admitted_where_it_fits() -> None:
     cores = configured_cores()
     cores.submit("low", "cq", "4", priority=-1)
     cores.submit("high", "cq", "6", **GATED)
@@ -59,7 +59,7 @@ def test_58_a_workload_with_a_closed_gate_is_admitted_where_it_fits() -> None:
     assert cores.phases("low", "high") == ["Admitted", "Admitted"]
 
 
-def test_58_without_victims_a_gated_workload_waits_for_quota() -> None:
+def test_case_58_without_victims_a_gated_workload_waits_for_quota() -> None:
     cores = configured_cores()
     cores.submit("same", "cq", "6")
     cores.settle()

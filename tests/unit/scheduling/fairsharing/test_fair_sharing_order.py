@@ -20,7 +20,8 @@ from support.cores.stepped_scheduler import SteppedScheduler, groups
     ],
 )
 def test_the_first_entry_of_two_cohorts_depends_on_shares(beside: bool, first: str) -> None:
-    """There is room for one of both. The head without room is the youngest of all."""
+    """The free quota suffices for one of the two workloads ``oldest`` and ``older``. The head
+    without room is the youngest of all."""
     scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=FairSharing()))
     scheduler.put("Cohort", "root", {})
     for side in ("left", "right"):

@@ -1,4 +1,5 @@
-"""One sibling preempts at a time, the best that may; a worse one never starts meanwhile."""
+"""Only the best eligible sibling of a family preempts, and no worse sibling starts before its
+attempt has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ GATED = "AdmissionGated"
 
 
 def contested(mode: str = "UpgradeOnly", *taken: str, **spec: Any) -> FamilyScheduler:
-    """The flavors that are ``taken`` are full of workloads that matter less."""
+    """A queue with a family; workloads of lower priority fill the flavors ``taken``."""
     scheduler = FamilyScheduler()
     scheduler.family_queue(mode=mode, flavors={"best": "4", "mid": "4"}, **LOWER, **spec)
     for flavor in taken:

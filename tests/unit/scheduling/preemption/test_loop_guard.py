@@ -1,4 +1,5 @@
-"""Preemptors and victims that take quota from each other for ever: how that ends."""
+"""Preemptors and victims that take quota from each other again and again: the loop guard ends
+this."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def cores_of(*, fair: bool = False, rule: PreemptionLoops | None = LOOPS) -> Ste
 
 
 def in_a_ring(cores: SteppedCores) -> None:
-    """One takes from the next: by priority in its queue, as its due from a borrower, and by
+    """Each workload preempts the next one: by priority in its queue, to reclaim lent quota, and by
     priority while borrowing."""
     cores.queue("a", "co", resourceGroups=groups(default="2"), preemption={**LOWER, **BORROWS})
     cores.queue("b", "co", resourceGroups=groups(default="1"))

@@ -1,4 +1,4 @@
-"""Reservations that come before their victims have gone (docs/spec/lifecycle.md#2.7)."""
+"""Reservations that are made before their victims have stopped (docs/spec/lifecycle.md#2.7)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ask(cores: SteppedCores, *checks: str, nominal: str = "10") -> None:
 
 
 def two_victims(wants: str = "10", **checks: Any) -> SteppedCores:
-    """Two that run, and one that is reserved in their place once its checks let it."""
+    """Two workloads that run, and one that gets their quota once its checks pass."""
     cores = configured_cores(**checks)
     run(cores, "v1", "5", priority=-1)
     run(cores, "v2", "5", priority=-1)

@@ -1,4 +1,4 @@
-"""Quota that is planned with counts once, and in full as soon as the plan ends
+"""Quota in a planned preemption counts once, and in full as soon as the plan ends
 (docs/spec/lifecycle.md#2.7)."""
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def waits_for_a_check(scheduler: SteppedScheduler) -> None:
 
 
 def a_scheduler(nominal: str = "10", **more: Any) -> SteppedScheduler:
-    """Two workloads merely hold reservations of all there is, and one that matters more waits."""
+    """Two workloads reserve all of the quota without being admitted, and one of higher priority
+    waits."""
     scheduler = SteppedScheduler(Config(**more))
     waits_for_a_check(scheduler)
     scheduler.queue("cq", resourceGroups=groups(default=nominal), preemption=LOWER, **CHECKED)
@@ -245,7 +246,7 @@ def test_the_receiver_of_a_handover_is_no_victim_in_that_cycle() -> None:
 
 
 def test_a_head_that_fits_after_stopping_workloads_waits() -> None:
-    """Kueue measures it as if they were gone, and so admits more than there is."""
+    """Kueue computes usage as if the victims were gone, and so admits more than the quota."""
     scheduler = SteppedScheduler()
     scheduler.queue("p", "co", resourceGroups=groups(default="10"), preemption=LOWER)
     for name in ("f", "g"):

@@ -1,4 +1,5 @@
-"""Quota is cut under what holds it: docs/spec/lifecycle.md#T09, #6, and ``onQuotaCut``."""
+"""Quota is reduced below the quota that workloads hold: docs/spec/lifecycle.md#T09, #6, and
+``onQuotaCut``."""
 
 from __future__ import annotations
 
@@ -230,7 +231,7 @@ def test_a_reservation_on_a_removed_flavor_moves_to_another(announced: bool) -> 
 
 
 def with_check(flavor: str, nominal: str = "10") -> dict[str, Any]:
-    """Quota of one flavor that brings the check along."""
+    """Quota of one flavor that has a check of its own."""
     (group,) = groups(**{flavor: nominal})
     group["flavors"][0]["admissionChecks"] = ["c"]
     return group

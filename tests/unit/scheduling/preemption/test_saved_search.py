@@ -1,4 +1,5 @@
-"""A preemptor that waits costs next to nothing, and misses nothing meanwhile."""
+"""A waiting preemptor costs almost nothing, and is tried again after every change that may help
+it."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def searches(scheduler: SteppedScheduler, monkeypatch: pytest.MonkeyPatch) -> li
 
 
 def events(scheduler: SteppedScheduler) -> None:
-    """Things that make the head be looked at again."""
+    """Changes after which the head is nominated again."""
     for number in range(5):
         scheduler.submit(f"other-{number}", "cq", "1", priority=-number)
         scheduler.gone(f"other-{number}")

@@ -1,4 +1,4 @@
-"""Victims: which workloads are preempted, how often, and which place is kept meanwhile."""
+"""Which workloads are preempted, how often, and which queue position they keep."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def told(scheduler: SteppedScheduler) -> list[tuple[str, str]]:
 
 
 def a_full_queue(scheduler: SteppedScheduler) -> None:
-    """Two workloads hold all of it, and one that matters more waits."""
+    """Two workloads hold all of the quota, and one of higher priority waits."""
     scheduler.submit("low", "cq", "5", priority=-1, age=2)
     scheduler.submit("mid", "cq", "5", priority=0, age=1)
     scheduler.settle()
