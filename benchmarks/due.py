@@ -207,7 +207,8 @@ async def _spread(
 
 
 async def _delays(bus: Bus, names: set[str]) -> Delays:
-    """From the log: when each was due, when the timer fired, when it competed again."""
+    """Reads from the log when each workload was due, when its timer fired, and when it competed
+    again."""
     due: dict[str, datetime] = {}
     fired: list[float] = []
     back: list[float] = []

@@ -17,7 +17,7 @@ WORSE = "j-variant-on-demand"
 
 
 def switch(cores: FamilyCores, *, on: bool = False) -> None:
-    """All start anew with the gate like that."""
+    """Restarts all cores with the feature gate ConcurrentAdmission on or off."""
     configuration = Configuration(feature_gates={"ConcurrentAdmission": on})
     cores.config, cores.limits = config_of(configuration), limits_of(configuration)
     cores.restart()

@@ -20,7 +20,7 @@ LATER = "AfterCheckPassedOrOnDemand"
 
 
 def gates(cores: FamilyCores) -> dict[str, str]:
-    """Tag to where its family gate stands."""
+    """Tag of a variant to the position of its family gate."""
     return {
         tag: next(
             (one.position for one in row.status.preemption_gates if one.name == FAMILY_GATE),

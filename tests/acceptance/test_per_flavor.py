@@ -332,7 +332,7 @@ def test_only_checks_of_all_flavors_are_listed_before_an_assignment() -> None:
 
 
 def refusal(spec: dict[str, Any]) -> str:
-    """Why the ClusterQueue is refused at the door; "" when it is not."""
+    """The error with which validation refuses the ClusterQueue; "" if it is valid."""
     try:
         read(json.dumps(a_manifest(spec)), "queue.json")
     except ManifestError as error:

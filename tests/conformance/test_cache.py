@@ -19,7 +19,7 @@ from conformance.differences import CACHE as CACHE_CASES
 from conformance.tables import Given, cases, needs_data
 
 INACTIVE = {"type": "Active", "status": "False", "reason": "ByTest", "message": ""}
-"""What a controller says of a check that it cannot answer."""
+"""The Active condition that a controller sets on a check that it cannot answer."""
 
 
 def _cases(table: str, without: Mapping[str, object] = {}) -> list[Any]:

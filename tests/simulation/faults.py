@@ -147,7 +147,7 @@ class Faults:
 
     def _silence_when_lost(self, process: Process, seconds: float) -> None:
         """A process that receives nothing takes its connection for lost after a while. From then on
-        its heartbeats do not arrive either."""
+        its heartbeats do not arrive."""
         service = self._world.services[process.name]
         if seconds > STALE_SECONDS[1]:
             self._world.loop.after(STALE_SECONDS[1], service.silence)

@@ -59,17 +59,19 @@ STRICKEN: Final = 5
 SHARING: Final = 2
 """In every second seed runners read the data folders of each other."""
 STRUCK: Final = 0.3
-"""Of the jobs that start in these seeds, those whose runner a fault strikes."""
+"""Probability, for each job that starts in these seeds, that a fault strikes its runner."""
 PAUSED: Final = 0.1
-"""Of the claims in these seeds, those whose runner pauses until others see them expire."""
+"""Probability, for each claim in these seeds, that its runner pauses until the claim has
+expired."""
 LOUD: Final = 8
 """Every eighth seed has real heartbeats, unless its story is long."""
 URL: Final = "nats://127.0.0.1:4222"
 HEARTBEAT_SECONDS: Final = 60.0
-"""Between heartbeats of pull requests, which cost more than all else in an idle system."""
+"""Seconds between heartbeats of pull requests, which cost more than all else in an idle system."""
 COMPARE_SECONDS: Final = 10.0
 BEAT_SECONDS: Final = 30.0
-"""Between heartbeats of check controllers and providers; in seeds with real heartbeats shorter."""
+"""Seconds between heartbeats of check controllers and providers; less in seeds with real
+heartbeats."""
 LOUD_BEAT_SECONDS: Final = 10.0
 REST_SECONDS: Final = 25.0
 """Nothing was stored for so long: two comparisons of schedules, and the end of a lease."""

@@ -1,8 +1,7 @@
 """Starts processes of Admittance by forking a process that has imported the code already.
 
-Importing takes most of a second of CPU; a fork takes some milliseconds. What is started is a real
-process with its own signals, files and exit status. Tests of the start itself use `subprocess`.
-"""
+Importing takes most of a second of CPU; a fork takes some milliseconds. Each fork is a real process
+with its own signals, files and exit status. Tests of the start itself use `subprocess`."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ async def stage(up: Up) -> AsyncIterator[Stage]:
 
 
 class Stage:
-    """What a story does, and what it sees."""
+    """What a test does to the system, and what it reads from it."""
 
     def __init__(self, up: Up, bus: Bus) -> None:
         self.up = up

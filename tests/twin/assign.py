@@ -15,7 +15,7 @@ RANK = {NO_FIT: 0, NO_CANDIDATES: 1, PREEMPT: 2, RECLAIM: 3, FIT: 4}
 Mode = tuple[str, int]
 """How the workload would fit, and how many cohort levels up the quota comes from."""
 Oracle = Callable[[FR, int], tuple[str, int]]
-"""What preemption could do for one flavor and resource alone."""
+"""Returns what preemption could do for one flavor and resource alone."""
 Flavors = Mapping[str, Mapping[str, Any]]
 """The specs of the ResourceFlavors."""
 Only = Mapping[tuple[int, str], str]

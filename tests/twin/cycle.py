@@ -96,7 +96,8 @@ class Cycle:
     def try_all(
         self, head: Waiting, node: Node, only: Only | None = None
     ) -> tuple[Assignment, list[Victim]]:
-        """In full; and if that leads to nothing, with as many pods as possible."""
+        """Tries the workload with all pods; if that gives no admission, with as many pods as
+        possible."""
         full, victims = self.try_counts(head, node, reduced(head.job, 0, 1), only)
         steps = steps_of(head.job)
         if full.mode == "Fit" or victims or not steps:

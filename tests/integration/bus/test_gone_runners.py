@@ -1,4 +1,4 @@
-"""What a runner leaves that is gone for good: its consumer and its announcement."""
+"""What remains of a removed runner: its consumer and its announcement."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Answering(BaseHTTPRequestHandler):
 
 @contextmanager
 def stand_in(scraped: str) -> Iterator[str]:
-    """In place of a Prometheus; its URL."""
+    """Starts a replacement for Prometheus, and yields its URL."""
     server = StandIn(scraped)
     threads = [threading.Thread(target=one) for one in (server.serve_forever, server.scrape)]
     for thread in threads:

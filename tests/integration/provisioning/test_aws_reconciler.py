@@ -1,6 +1,6 @@
 """EC2 capacity reservations against moto's server: obtained, refused, awaited, missing in lists,
-and revoked; and kills at the worst time. With the provider alone; beside all services it is in
-test_aws_live."""
+and revoked; and kills at the worst time. These tests run the provider alone; test_aws_live runs it
+with all services."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The provider for Kubernetes beside all services, against an API server that speaks its REST. By
-itself it is tried in test_kubernetes_reconciler."""
+"""The provider for Kubernetes beside all services, against an API server that speaks its REST.
+test_kubernetes_reconciler tests the provider alone."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def key(name: str) -> str:
 
 
 async def a_pool(bus: Bus, count: int = 1, name: str = "rack", **more: Any) -> None:
-    """As if it had been applied."""
+    """Writes a MachinePool to the bucket, as the workload-controller does after an `apply`."""
     boot = more.pop("boot", 0.0)
     manifest = {
         "apiVersion": "admittance.dev/v1",

@@ -205,7 +205,8 @@ async def test_a_job_is_stopped_when_its_claim_was_removed(testbed: RunnerTestbe
 async def test_a_job_is_stopped_when_its_claim_is_overwritten_with_junk(
     testbed: RunnerTestbed,
 ) -> None:
-    """Its claim is as that of a dead runner: the workload runs again, under another admission."""
+    """The claim is treated like that of a dead runner: the workload runs again, under another
+    admission."""
     async with testbed.runner():
         admitted = await testbed.admit("train", "sleep 60")
         await testbed.wait_for_fact("started", "train")

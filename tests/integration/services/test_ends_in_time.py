@@ -1,6 +1,5 @@
 """Every service ends within the time that a container engine gives, in whatever state it is asked
-to. All of them run in this process, by the function that a process of each runs.
-"""
+to. All services run in this process, by the function that their own processes run."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 async def _forget(bus: Bus, domain: str) -> None:
-    """As the log does with what is older than its age limit."""
+    """Removes messages as the log does above its age limit."""
     await bus.api("STREAM.PURGE.ADMITTANCE", {"filter": epoch_subject(domain)})
 
 

@@ -161,7 +161,7 @@ async def replayed(
 async def same(
     server: TestServer, sequences: list[int], capsys: pytest.CaptureFixture[str]
 ) -> list[dict[str, Any]]:
-    """All of them come out as they did."""
+    """All decisions have the same outcome in the replay."""
     told = [await replayed(server, sequence, capsys) for sequence in sequences]
     wrong = [(one["sequence"], one["kind"], one["differences"]) for one in told if not one["same"]]
     assert not wrong

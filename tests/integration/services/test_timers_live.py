@@ -114,7 +114,7 @@ class TimerTestbed:
         return found[0]
 
     async def stories(self, what: str, name: str = "w") -> list[datetime]:
-        """When the log took facts of that name about the workload."""
+        """The times at which the log stored facts of that name about the workload."""
         puller = Puller(self.bus, f"story-{what}", [f"admit.workload.{what}.ns.{name}"])
         found: list[datetime] = []
         try:

@@ -2,8 +2,8 @@
 whatever provides.
 
 The program answers at once, late, never; it fails, expires, revokes, and dies between booking and
-answering. What it has booked outlives it. In the end, when it is settled, it provides all.
-"""
+answering. Its bookings remain when the program is killed. Once the program is settled, it provides
+every request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WEIGHTS: Final = {
     "expires": 1.0,
     "dies": 2.0,
 }
-"""How it deals with a request."""
+"""The weights of the ways in which the provider handles a request."""
 
 
 class UnreliableProvider(Program):

@@ -33,7 +33,7 @@ from simulation.world import World, collector_off, freeze_modules
 PART: Final = 10
 """Seeds that a process plays at once."""
 NICE: Final = 5
-"""By how much a process with stories yields to others."""
+"""The niceness of the processes that play seeds."""
 LOOK_SECONDS: Final = 0.02
 """How often the first part that waits looks for a core."""
 AHEAD: Final = 4

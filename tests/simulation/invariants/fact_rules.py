@@ -24,7 +24,7 @@ class Counts(Enum):
     YES = "counts"
     NO = "is dropped"
     OPEN = "may do either"
-    """It depends on a clock, or the text leaves it open."""
+    """The result depends on a clock, or the specification leaves it open."""
 
 
 _POLICY = (
@@ -118,8 +118,8 @@ def _delays(said: facts.CheckReported, check: Any) -> bool:
 
 
 def _asks(said: facts.CheckReported) -> float | None:
-    """The delay that a verdict names, in seconds. Of durations only those that check controllers
-    say here."""
+    """The delay that a verdict names, in seconds. Reads only the kinds of durations that the
+    simulated check controllers send."""
     delay = said.requeue_after_seconds
     return int(delay.removesuffix("s")) if isinstance(delay, str) else delay
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 OFTEN: Final = 40
-"""No workload of a run is preempted so often unless two of them take turns forever."""
+"""A workload that is preempted so often in one run means a preemption loop."""
 
 
 def check(

@@ -153,7 +153,7 @@ class Interest:
                 del self._wild[first]
 
     def of(self, subject: str) -> list[Subscription]:
-        """All subscriptions that a message on this subject is for."""
+        """All subscriptions that receive a message on this subject."""
         known = self._found.get(subject)
         if known is not None:
             return known

@@ -55,13 +55,14 @@ class Way:
     def __init__(self, wire: Wire, process: Process | None) -> None:
         self.silent_until = 0.0
         self.waiting: deque[tuple[float, float, list[Call]]] = deque()
-        """When it was sent, when it arrives, and what."""
+        """The messages under way: the time of sending, the time of arrival, and the calls that
+        deliver them."""
         self._wire = wire
         self._process = process
         self._last = 0.0
 
     def send(self, call: Callable[..., None], *args: Any) -> None:
-        """Has the other end call back, in order."""
+        """Makes the other end run the call after the delay of the wire; calls stay in order."""
         loop, waiting = self._wire.loop, self.waiting
         if waiting and waiting[-1][0] >= loop.now - TOGETHER_SECONDS:
             waiting[-1][2].append((call, args))
@@ -247,7 +248,7 @@ class SimulatedConnection(Connection):
         self._disconnected_cb = self._on_disconnected
         self._reconnected_cb = self._on_reconnected
         self._quiet: dict[int, Callable[..., Any]] = {}
-        """What to call for subscriptions that have had no message so far."""
+        """The callbacks of subscriptions that have received no message so far."""
         self.options = {
             "name": name,
             "allow_reconnect": True,

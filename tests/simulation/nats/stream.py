@@ -102,9 +102,9 @@ class Stream:
         self.name: str = config["name"]
         self.full = False
         self.up = True
-        """Its server runs; else nothing is copied, expires or fires."""
+        """Whether the stream's server runs; otherwise no message is copied, expires or fires."""
         self.store_seconds = 0.0
-        """What it takes to store a message."""
+        """Virtual seconds that storing a message takes."""
         self.busy_until = 0.0
         self._replaced: dict[int, Message] = {}
         self.consumers: dict[str, Consumer] = {}
@@ -119,7 +119,7 @@ class Stream:
         self._late = late
         self._messages: list[Message | None] = []
         self._times: list[float] = []
-        """When each of them was stored, also those that are gone."""
+        """The time at which each message was stored, including removed messages."""
         self._newest: Message | None = None
         self._first = 1
         """No message is there before this sequence."""
@@ -130,7 +130,7 @@ class Stream:
         self._expiry: dict[str, float] = {}
         """When the newest message of a subject expires; infinity: never, after all."""
         self._wakes: dict[str, float] = {}
-        """When it is looked whether the message of a subject has expired."""
+        """The time of the next check whether the message of a subject has expired."""
         self._readers: dict[str, tuple[Consumer, ...]] = {}
         self.config: dict[str, Any] = {}
         self.configure(config)

@@ -78,7 +78,8 @@ class FamilyWatch:
     def at_rest(
         self, parent: StoredWorkload, rules: FamilyRules | None, now: datetime
     ) -> Iterator[str]:
-        """What is not as policy wants it now that everything has been said, a sentence each."""
+        """Yields a sentence for each difference from the family policy, once all messages are
+        applied."""
         variants = self.variants.get(parent.metadata.uid, {})
         if parent.metadata.deletion_timestamp is not None:
             return

@@ -31,7 +31,7 @@ from support.cores.stepped_scheduler import SteppedScheduler
 from support.cores.written_usage import written_usage
 
 Pods = Sequence[tuple[int, Mapping[str, str]]]
-"""Per pod set how many, and what one of them asks for."""
+"""For each pod set the number of pods, and the requests of one pod."""
 
 
 class FamilyScheduler(SteppedScheduler):

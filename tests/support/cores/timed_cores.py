@@ -302,7 +302,7 @@ class TimedCores(SteppedCores):
         return "" if status.active else status.reason
 
     def workloads(self) -> list[StoredWorkload]:
-        """All of them."""
+        """All stored workloads."""
         return [
             known.workload
             for _, known in self.controller.workloads.items()

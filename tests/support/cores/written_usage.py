@@ -15,8 +15,8 @@ from simulation.invariants.reference_quota import Usage
 def written_usage(
     stored: Mapping[str, StoredWorkload], without: Sequence[str] = ()
 ) -> dict[str, Usage]:
-    """By ClusterQueue: of a family the most that any of its variants holds or is promised.
-    ``without``: workloads that are left out. Pods that were reclaimed count no more."""
+    """The usage of each ClusterQueue; for a family the most that any of its variants holds or is
+    promised. ``without``: workloads that are left out. Pods that were reclaimed count no more."""
     held: dict[tuple[str, str], list[Usage]] = {}
     for name, one in stored.items():
         admission = one.status.admission or one.status.promised

@@ -78,7 +78,10 @@ def test_a_workload_with_an_error_is_set_aside_and_others_go_on(
     assert [(error.step, error.about) for error in errors] == [(what, "workload ns/bad")]
     assert used(one) == 2
     found = one.core.explain("ns", "bad", now=one.now)
-    assert (found.reason, f"cannot {what} it: KeyError" in found.message) == ("InternalError", True)
+    assert (found.reason, f"cannot {what} this workload: KeyError" in found.message) == (
+        "InternalError",
+        True,
+    )
     # A flush does not try it again, but a change of the workload does.
     one.core.flush("cq")
     assert (settled(one), len(errors)) == ([], 1)
