@@ -60,7 +60,7 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
     """Decodes manifests. Each manifest comes with its number in the request, which the errors about
     the manifest name. ``namespace`` "": any namespace is allowed. Two manifests of one object in a
     request are a problem, as in one file."""
-    valid = Proposal([], [], [])
+    proposed = Proposal([], [], [])
     documents = []
     for number, raw in numbered:
         try:
@@ -73,18 +73,20 @@ def proposal(numbered: Iterable[tuple[int, msgspec.Raw]], namespace: str) -> Pro
                 )
             )
         except ManifestError as error:
-            valid.problems.extend(error.lines())
+            proposed.problems.extend(error.lines())
             continue
         manifest = accepted.manifest
         if our_kind(manifest) in SUBMITTED_KINDS:
-            valid.problems.append(f"object {number}: a {manifest.kind} is submitted, not applied")
+            proposed.problems.append(
+                f"object {number}: a {manifest.kind} is submitted, not applied"
+            )
         elif namespace and manifest.metadata.namespace != namespace:
-            valid.problems.append(f"object {number}: is not in the namespace {namespace}")
-        valid.warnings.append(accepted.warnings)
-        valid.manifests.append(manifest)
+            proposed.problems.append(f"object {number}: is not in the namespace {namespace}")
+        proposed.warnings.append(accepted.warnings)
+        proposed.manifests.append(manifest)
         documents.append(Document("", f"object {number}", manifest, accepted.warnings))
-    valid.problems.extend(line for twice in duplicates(documents) for line in twice.lines())
-    return valid
+    proposed.problems.extend(line for twice in duplicates(documents) for line in twice.lines())
+    return proposed
 
 
 def refusal_reasons(objects: Objects, planned: Iterable[PlannedWrite], limits: Limits) -> list[str]:

@@ -48,7 +48,8 @@ _usage = Reader(ConsumedUsage)
 
 
 def apply_entry(scheduler: Scheduler, entry: BucketEntry, now: datetime) -> None:
-    """Applies an entry of the bucket to a scheduler's core that gets nothing else."""
+    """Applies an entry of the bucket to a scheduler's core: a workload, a manifest or a record of
+    usage. Other entries are not for a scheduler."""
     key, value, revision, _ = entry
     prefix = key.partition(".")[0]
     if prefix == WORKLOAD:

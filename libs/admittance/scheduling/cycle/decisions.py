@@ -129,7 +129,7 @@ class CycleDecisions:
         staying = [victim for victim in victims if not victim.workload.is_leaving]
         for one in victims:
             one.workload.preemptor_waits = True
-        if any(staying_victim.workload.in_flight for staying_victim in staying):
+        if any(victim.workload.in_flight for victim in staying):
             # A decision about a victim is not stored yet, so a preemption now would name a revision
             # of the victim that is about to change.
             return False

@@ -297,11 +297,11 @@ def _make_fit(
                 kept[workload] = None
             if cell is None:
                 continue
-            for gone_now in going:
-                remove_usage(gone_now)
-                taken.append((gone_now, cell))
-                gone.add(gone_now)
-                away.add(gone_now)
+            for loser in going:
+                remove_usage(loser)
+                taken.append((loser, cell))
+                gone.add(loser)
+                away.add(loser)
     # Restore, in reverse order, removed workloads that fit into quota together with the workloads
     # that stay.
     for index in range(len(taken) - 2, -1, -1):

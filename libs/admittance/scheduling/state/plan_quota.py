@@ -243,7 +243,7 @@ class _Cover(Generic[Member]):
             for victim, amount in victims.items():
                 self._held[victim] = max(self._held.get(victim, 0), amount)
                 takers.setdefault(victim, []).append(taker)
-        self._giver = {victim: frozenset(of) for victim, of in takers.items()}
+        self._giver = {victim: frozenset(its_takers) for victim, its_takers in takers.items()}
         self._gives = dict.fromkeys(self._giver.values(), 0)
         self._ways = {
             taker: dict.fromkeys([self._giver[victim] for victim in victims], 0)

@@ -79,10 +79,11 @@ class Assumption:
     """What is assumed of one decision in flight; all workloads that the decision is about share it.
     The module `assumption` begins, ends and undoes assumptions.
 
-    ``workload``: the workload that the decision names. ``seen``: the bucket revision on which the
-    decision is based. ``given``: the victims that hand their quota over to the workload, without
-    those with a new stored state since. ``replaced``: the admitted sibling that the workload
-    replaces. ``replaced_plan``: the plan of preemption that the workload had before."""
+    ``workload``: the workload that the decision names. ``domain``: the domain whose leader made the
+    decision. ``seen``: the bucket revision on which the decision is based. ``given``: the victims
+    that hand their quota over to the workload, without those with a new stored state since.
+    ``replaced``: the admitted sibling that the workload replaces. ``replaced_plan``: the plan of
+    preemption that the workload had before."""
 
     __slots__ = ("domain", "given", "replaced", "replaced_plan", "seen", "workload")
 
@@ -132,8 +133,8 @@ class SavedSearch(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class StoredFields:
-    """What was read from the stored workload, and to which family it belongs. Only its next stored
-    state changes these fields."""
+    """What was read from the stored workload, and to which family it belongs. Only new stored
+    states of the workload and its parent change these fields; a bug sets ``problem``, too."""
 
     key: Key
     uid: str = ""

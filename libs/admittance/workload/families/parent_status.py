@@ -157,9 +157,7 @@ def _reason(
     # Take the reason of the best variant as the family's reason. Take NoMatchingFlavor only if all
     # variants with a reason have this reason.
     held = any(map(_holds, judged))
-    possible = [
-        reason_given for reason_given in given if reason_given != reasons.NO_MATCHING_FLAVOR
-    ]
+    possible = [reason for reason in given if reason != reasons.NO_MATCHING_FLAVOR]
     if not possible and not held:
         possible = given
     otherwise = reasons.UNSATISFIED_ADMISSION_CHECKS if held else reasons.WAITING_FOR_FAMILY
