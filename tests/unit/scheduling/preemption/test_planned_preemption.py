@@ -380,10 +380,13 @@ def test_a_new_leader_continues_a_planned_preemption() -> None:
 def test_a_decision_that_the_log_refused_is_repeated() -> None:
     cores = two_victims(c=DEFERS)
     cores.verdict("j", "c", "Ready")
-    before = used(cores)
-    for one in cores.cycle(apply=False):
+    workload = cores.scheduler._state.workloads["ns", "j"]
+    before = used(cores), workload.pending_preemption
+    decisions = cores.cycle(apply=False)
+    assert workload.pending_preemption != before[1]
+    for one in decisions:
         cores.scheduler.forget(one.namespace, one.name, one.revision)
-    assert used(cores) == before
+    assert (used(cores), workload.pending_preemption) == before
     cores.settle()
     assert cores.phases("v1", "v2") == ["Evicting", "Evicting"]
 
