@@ -1,8 +1,7 @@
 """Random manifests of every kind, and what `apply` must say about each of their fields.
 
-The manifests are drawn from the types by a seeded chance. The oracle walks the plain values with
-the table of effects, and so shares no code with `apply`, which walks Structs.
-"""
+The manifests are made from the types by a random generator with a seed. The oracle walks the plain
+values with the table of effects, and so shares no code with `apply`, which walks Structs."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ DEPTH_MAX: Final = 9
 
 
 class Expected(NamedTuple):
-    """The outcome for a manifest by the table. ``refused``, ``warned``: paths of fields."""
+    """The outcome for a manifest that the table of field effects predicts. ``refused``, ``warned``:
+    paths of fields."""
 
     refused: tuple[str, ...]
     warned: tuple[str, ...]

@@ -1,9 +1,8 @@
 """Messages that no program of ours would publish: junk for every subject and every key of a bucket.
 
-Drawn by a seeded chance, so that a seed repeats them. Half of it is made from nothing, half from
-messages that were really published (the *corpus*): cut short, with another type or an absurd number
-in one place, under another name, with headers of the server.
-"""
+They come from a random generator with a seed, so the same seed gives the same messages. Half of it
+is made from nothing, half from messages that were really published (the *corpus*): cut short, with
+another type or an absurd number in one place, under another name, with headers of the server."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from admittance.events import subjects
 from admittance.events.names import token
 
 SANE: Final = "sane"
-"""Begins the names of what junk must not speak about in words that can be understood."""
+"""Prefix of names for which no understandable junk is made."""
 HUGE: Final = (10**15, 10**18, 2**63, 2**64, 10**30, -1, -(10**15), 1e300, 0)
 
 

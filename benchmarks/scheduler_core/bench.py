@@ -76,7 +76,7 @@ def an_admission(queue: str, usage: dict[str, str], flavor: str = "default") -> 
 
 
 class Core:
-    """A scheduler, and the revision of a bucket that stores nothing."""
+    """A scheduler, with a counter that numbers writes like the revisions of a bucket."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.core = Scheduler(config)

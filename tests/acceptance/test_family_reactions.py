@@ -394,7 +394,7 @@ def test_moving_up_neither_counts_nor_forgives_pods_that_were_not_ready() -> Non
 
 
 @scenario("D23")
-def test_the_time_that_a_job_may_run_goes_on_over_a_move() -> None:
+def test_a_migration_does_not_reset_the_execution_time() -> None:
     cores = cores_with_families(TWO, foreign={"r1": "reservation"})
     cores.job(maximumExecutionTimeSeconds=100)
     cores.at(60)

@@ -409,6 +409,6 @@ def _noting(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]
 
 
 def _controllers(manifests: list[dict[str, Any]]) -> list[str]:
-    """The controllers of checks that are programs of authors."""
+    """The controllers of the checks, without the provisioning check."""
     checks = (manifest["spec"] for manifest in manifests if manifest["kind"] == "AdmissionCheck")
     return sorted({spec["controllerName"] for spec in checks} - {PROVISIONING})

@@ -23,7 +23,7 @@ def test_a_pause_doubles_up_to_its_limit(failures: int, pause: float) -> None:
 
 
 @pytest.mark.parametrize("first", [timedelta(days=1), timedelta(days=30), timedelta(days=60)])
-def test_a_pause_of_days_stays_at_its_limit_however_many_failures(first: timedelta) -> None:
+def test_a_pause_stays_at_its_limit_after_any_number_of_failures(first: timedelta) -> None:
     assert pause_after(10_000, first, timedelta(days=40)) == timedelta(days=40)
 
 

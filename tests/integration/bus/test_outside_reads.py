@@ -60,7 +60,7 @@ async def test_a_follower_reports_what_is_there_and_each_change(bus: Bus) -> Non
     await batches.aclose()
 
 
-async def test_a_refused_write_is_no_change(bus: Bus) -> None:
+async def test_a_refused_write_does_not_count_as_a_change(bus: Bus) -> None:
     revision = await put(bus, "workload.ns.one", "1")
     batches = follower(bus)
     await within(anext(batches))

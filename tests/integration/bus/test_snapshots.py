@@ -178,7 +178,7 @@ async def test_a_stream_of_many_parts_is_restored_as_a_whole(two: tuple[Bus, Bus
 
 
 @pytest.mark.parametrize("lost", ["a part in the middle", "the last part"])
-async def test_a_snapshot_that_lost_a_part_is_no_snapshot(
+async def test_a_snapshot_without_one_of_its_parts_is_refused(
     two: tuple[Bus, Bus], monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     old, _ = two

@@ -113,7 +113,8 @@ class Kubernetes:
         after: bool = False,
         headers: dict[str, str] | None = None,
     ) -> None:
-        """The next calls of that kind fail; ``after``: though they have done what they were to."""
+        """Makes the next ``times`` calls of the method and kind fail; ``after``: the server
+        performs the call before it answers with the error."""
         self.injected.append(
             {
                 "refusal": Refusal(code, reason, message),

@@ -175,8 +175,9 @@ class CapacityCores(TimedCores):
         return list(dict.fromkeys(one.id for one in self.wanted if name in ("", one.name)))
 
     def provider(self, kind: type[ProvisioningStatus], id: str = "", **fields: Any) -> str:
-        """The provider answers the request ``id`` (the newest unless named), and all that follows
-        happens. Returns the reason why the answer has no effect; "": it has one."""
+        """Applies an answer of the provider to the request ``id`` (by default the newest), and runs
+        all cores until they are idle. Returns the reason why the answer has no effect; "": it has
+        one."""
         asked = [one for one in self.wanted if id in ("", one.id)][-1]
         about = {"namespace": asked.namespace, "name": asked.name, "uid": asked.uid}
         fields = {"provisioning_class": asked.provisioning_class, **about, **fields}
@@ -231,7 +232,7 @@ class CapacityCores(TimedCores):
         self.check(name, CONTROLLER, parameters=reference)
 
     def work(self, name: str, pod_sets: list[dict[str, Any]], **annotations: str) -> None:
-        """Submits a workload of these pod sets, and all that follows happens."""
+        """Submits a workload of these pod sets, and runs all cores until they are idle."""
         given = {f"provreq.kueue.x-k8s.io/{key}": value for key, value in annotations.items()}
         spec = {"queueName": "cq", "podSets": pod_sets}
         meta = {"annotations": given}

@@ -139,7 +139,7 @@ class FamilyCores(TimedCores):
         self.job(name, pods=[pods], allowed=[flavor], priority=priority)
 
     def done(self, name: str) -> None:
-        """The job ends by itself, and all that follows happens."""
+        """Reports that the job has finished, and runs all cores until they are idle."""
         self.publish(facts.Finished, name, revision=self.stored(name).status.admitted_revision)
         self.go()
 

@@ -164,7 +164,7 @@ class FamilyScheduler(SteppedScheduler):
         )
 
     def job(self, name: str, queue: str, pods: Pods, **more: Any) -> None:
-        """A workload of these pod sets."""
+        """Submits a workload with these pod sets."""
         sets = [{"count": count, "requests": dict(asked)} for count, asked in pods]
         self.submit(name, queue, pods=sets, **more)
 

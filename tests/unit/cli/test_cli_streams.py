@@ -25,7 +25,9 @@ ADMIT = Path(sys.executable).with_name("admit")
         pytest.param("get pods 2>&-", 2, "", id="errors"),
     ],
 )
-def test_a_closed_stream_is_no_bug(tmp_path: Path, line: str, status: int, said: str) -> None:
+def test_a_closed_stream_is_not_reported_as_a_bug(
+    tmp_path: Path, line: str, status: int, said: str
+) -> None:
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "ADMIT_NATS_URL": "nats://127.0.0.1:1"}
     done = subprocess.run(
         ["sh", "-c", f"{ADMIT} {line}"], env=env, capture_output=True, text=True, check=False
@@ -46,7 +48,7 @@ def test_output_is_utf8_whatever_the_locale_is() -> None:
 
 
 @pytest.mark.parametrize("path", [None, "backup.admit"])
-def test_a_full_disk_is_no_bug(
+def test_a_full_disk_is_not_reported_as_a_bug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], path: str | None
 ) -> None:
     def full(*_: object, **__: object) -> None:

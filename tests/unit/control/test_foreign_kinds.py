@@ -185,7 +185,7 @@ def test_one_foreign_kind_has_one_spelling() -> None:
 @pytest.mark.parametrize(
     "key", ["clusterqueue.ns.cq", "localqueue.lq", "flavor.ns.default", "workload.w", "job.j"]
 )
-def test_a_key_with_another_number_of_names_is_no_key_of_that_kind(key: str) -> None:
+def test_a_key_with_a_wrong_number_of_names_does_not_belong_to_the_kind(key: str) -> None:
     leader = Leader(**CHECKED)
     before = _decided(leader.controller)
     for revision, value in ((98, b"{}"), (99, None)):

@@ -196,7 +196,9 @@ class TestATakeover:
         assert later.look(529.0) == ("True", "Active")
         assert later.look(530.0) == ("False", reasons.CONTROLLER_LOST)
 
-    def test_a_reason_that_was_written_before_stays_until_it_speaks(self, later: Listening) -> None:
+    def test_a_stored_reason_stays_until_the_controller_sends_a_heartbeat(
+        self, later: Listening
+    ) -> None:
         bad = CheckAlive(active=False, reason="BadParametersRef")
         later.hear(0.0, bad)
         later.beats = Heartbeats(10.0)

@@ -173,7 +173,7 @@ def test_a_queue_over_the_flavor_limit_may_stay_or_shrink_but_not_grow() -> None
     assert "at most 18" in house.apply(a_queue_of(20))[0]
 
 
-def test_a_queue_without_families_may_have_as_many_flavors_as_ever() -> None:
+def test_a_queue_without_families_has_the_usual_limit_of_flavors() -> None:
     assert House().apply(a_queue_of(64, families=False)) == []
 
 

@@ -23,7 +23,7 @@ from admittance.runtime.telemetry import object_faults
         "flavor",
     ],
 )
-def test_a_key_of_a_wrong_form_is_set_aside_and_is_no_bug(
+def test_a_key_of_a_wrong_form_is_set_aside_and_not_reported_as_a_bug(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded: list[object] = []

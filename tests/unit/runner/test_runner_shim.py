@@ -301,7 +301,7 @@ def test_the_message_has_what_the_client_of_an_engine_says(case: str, bench: Ben
     ids=["while the container runs", "before it starts", "while it starts"],
 )
 @pytest.mark.parametrize("retries", [None, 3], ids=["without retries", "with retries"])
-def test_a_lost_engine_is_no_result_of_the_job(
+def test_a_lost_engine_does_not_count_as_a_result_of_the_job(
     bench: Bench, said: str, retries: int | None
 ) -> None:
     client = ContainerPlan(

@@ -46,7 +46,7 @@ async def test_services_start_in_order_and_end_in_reverse() -> None:
     assert story == ["one starts", "two starts", "ready", "two ends", "one ends"]
 
 
-async def test_a_connection_lost_inside_the_client_is_no_crash(
+async def test_a_connection_lost_inside_the_client_does_not_count_as_a_crash(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervise, "PAUSE_MIN", 0.001)

@@ -22,7 +22,7 @@ def test_every_story_has_its_example() -> None:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_a_story_brings_all_that_it_needs(path: Path) -> None:
+def test_the_file_of_a_story_contains_all_its_manifests(path: Path) -> None:
     documents = read(path.read_text(), path.name)
     assert all(document.warnings == () for document in documents)
     manifests = [document.manifest for document in documents]

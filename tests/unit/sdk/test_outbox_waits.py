@@ -47,7 +47,7 @@ async def test_an_answer_is_published_again_until_the_log_accepts_it() -> None:
     running.cancel()
 
 
-async def test_a_refusal_after_its_waiter_was_cancelled_is_no_error_of_asyncio() -> None:
+async def test_asyncio_reports_no_error_when_a_cancelled_put_is_refused() -> None:
     reported: list[object] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: reported.append(context["message"]))

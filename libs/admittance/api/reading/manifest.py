@@ -60,9 +60,8 @@ def read(
     """The valid objects of a text, YAML or JSON. Raises one ManifestError with all problems.
 
     Empty documents are skipped, and a ``v1`` List becomes its items. Two documents about one object
-    are a problem. ``flavors_max``: the most flavors of a queue in which each flavor becomes a
-    variant. ``queue``: the LocalQueue of all Workloads and Jobs; None: the one that each names.
-    """
+    are a problem. ``flavors_max``: how many flavors a queue may have if each flavor becomes a
+    variant. ``queue``: the LocalQueue of all Workloads and Jobs; None: the one that each names."""
     errors: list[ManifestError] = []
     documents: list[Document] = []
     for place, value in _objects(parsed(text, source)):

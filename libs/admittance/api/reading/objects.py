@@ -135,9 +135,8 @@ def accept(
     """One valid object with its defaults. Raises ManifestError.
 
     ``classes``: a workload gets the priority of its class before it is validated;
-    ``default_class``: also of the class that applies by itself. ``flavors_max``: the most flavors
-    of a queue in which each flavor becomes a variant.
-    """
+    ``default_class``: also of the class that applies by itself. ``flavors_max``: how many flavors a
+    queue may have if each flavor becomes a variant."""
     accepted = decode_object(raw, namespace=namespace, document=document)
     if classes is not None and isinstance(accepted.manifest, Workload):
         resolved = resolve_priority(accepted.manifest, classes, defaulting=default_class)

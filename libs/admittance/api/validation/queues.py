@@ -48,9 +48,8 @@ _WEIGHT_MIN: Final = Fraction(1, 10**9)
 def check_cluster_queue(
     queue: ClusterQueue, flavors_max: int = FLAVOR_VARIANTS_DEFAULT
 ) -> list[Problem]:
-    """The problems of several fields of a ClusterQueue. ``flavors_max``: the most flavors of a
-    queue in which each flavor becomes a variant.
-    """
+    """The problems of several fields of a ClusterQueue. ``flavors_max``: how many flavors a queue
+    may have if each flavor becomes a variant."""
     spec = queue.spec
     owner = Owner(bool(spec.cohort_name), "cohortName", True)
     return [
@@ -190,8 +189,7 @@ def check_concurrent_admission(
     spec: ClusterQueueSpec, flavors_max: int = FLAVOR_VARIANTS_DEFAULT
 ) -> list[Problem]:
     """The problems of ``concurrentAdmission``, alone and together with other fields of the queue.
-    ``flavors_max``: the most flavors of a queue in which each flavor becomes a variant.
-    """
+    ``flavors_max``: how many flavors a queue may have if each flavor becomes a variant."""
     given = spec.concurrent_admission
     if given is None:
         return []

@@ -210,8 +210,8 @@ def is_of(entry: LogEntry, meta: ObjectMeta) -> bool:
 
 
 class RemovedEvents:
-    """Which events were removed from the log to keep it small. ``until``: those from before this
-    time; None: none were, or that is not known yet."""
+    """Which events were removed from the log to keep it small. ``until``: events from before this
+    time were removed; None: no events were removed, or it is not known yet."""
 
     def __init__(self) -> None:
         self.until: datetime | None = None

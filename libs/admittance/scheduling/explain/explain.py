@@ -343,7 +343,7 @@ def _going(workload: WorkloadInfo) -> PreemptionVictim:
 
 def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, ...]:
     """Returns the first workloads that are ahead of the given workload in its queue. The reasons of
-    workloads of other namespaces are left out, as by `pending`."""
+    workloads of other namespaces are left out, as in the answer of `pending`."""
     if position == 1:
         return ()
     head, mine = _row_of(queue, queue.head()), _row_of(queue, workload)

@@ -241,7 +241,7 @@ def migrations(parent: StoredWorkload) -> int:
 
 
 def next_change(family: Family, now: datetime) -> str:
-    """The family's next change that comes by time alone, and when; "" if there is none."""
+    """The family's next change that happens at a known time, and this time; "" if there is none."""
     states = [variant_state(variant.workload) for variant in family.variants]
     moment = changes_next(family.state, states, family.rules, now)
     if moment is None:

@@ -77,7 +77,7 @@ def test_gauges_sum_over_the_subtree_of_a_cohort() -> None:
         assert read(scheduler, "cohort_subtree_quota")[cohort, "default", "cpu"] == 9
 
 
-def test_a_reservation_that_waits_for_checks_is_no_usage() -> None:
+def test_a_reservation_that_waits_for_checks_does_not_count_as_usage() -> None:
     scheduler = SteppedScheduler()
     scheduler.admits = False
     scheduler.put("AdmissionCheck", "later", {"controllerName": "ctl"})

@@ -38,7 +38,7 @@ def test_an_unneeded_victim_is_not_preempted_for_others() -> None:
     assert used(cores, "cq") == 3
 
 
-def test_several_plans_with_one_victim_leave_room_for_all_of_them() -> None:
+def test_several_plans_with_one_victim_leave_quota_for_every_plan() -> None:
     """Quota that a queue does not lend must not hide the quota that its own planners will take."""
     cores = SteppedCores()
     cores.put(
