@@ -22,13 +22,13 @@ from typing import Final
 from admittance.bench import system
 from admittance.cli.show import event_lines
 from admittance.cli.support import output
-from admittance.client import Client
+from admittance.client import Client, ClientError
 from admittance.events import codec, facts
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.process.child_process import ends_with_parent
-from admittance.runtime.tasks import end_tasks
+from admittance.runtime.tasks import task_group
 
 
 class Tally:
@@ -166,7 +166,7 @@ spec:
       containers:
         - name: main
           image: busybox
-          command: [sh, -c, "echo {word}; sleep {seconds}; echo done"]
+          command: [sh, -c, "echo {word}; {work}; echo done"]
           resources: {{requests: {{cpu: "{cpu}", memory: 256Mi}}}}
 """
 FAMILY: Final = "train-1"
@@ -180,16 +180,12 @@ PATIENCE_SECONDS: Final = 60.0
 """Limit of one wait: two jobs that borrow, capacity that comes at the second attempt."""
 
 
-def _step(name: str) -> str:
-    return JOB.format(name=name, queue="research", word="computing", seconds=2.5, cpu=2)
-
-
 def _sweep(name: str) -> str:
-    return JOB.format(name=name, queue="sweeps", word="sweeping", seconds=0.5, cpu=1)
+    return JOB.format(name=name, queue="sweeps", word="sweeping", work="sleep 0.5", cpu=1)
 
 
 def _audit() -> str:
-    return JOB.format(name="audit", queue="production", word="auditing", seconds=1, cpu=3)
+    return JOB.format(name="audit", queue="production", word="auditing", work="sleep 1", cpu=3)
 
 
 class Demo:
@@ -201,6 +197,9 @@ class Demo:
         self._folder = folder
         self._env = {**os.environ, "ADMIT_NATS_URL": url, "XDG_CONFIG_HOME": str(folder)}
         self._samples = samples
+        self._gate = folder / "steps-may-end"
+        """Once this file exists, the steps end: a step that ended by itself might do so before
+        production wants its quota back."""
         self._began = clock.now()
         self._seen: set[str] = set()
         self.tally = Tally()
@@ -208,8 +207,11 @@ class Demo:
 
     async def run(self) -> bool:
         """Runs the demo; returns whether everything finished."""
-        async with await Client.connect(self._url, environ=self._env) as client:
-            following = asyncio.create_task(self._follow(client))
+        async with (
+            await Client.connect(self._url, environ=self._env) as client,
+            task_group() as tasks,
+        ):
+            following = tasks.create_task(self.follow(client))
             try:
                 await self._act()
                 async with asyncio.timeout(LIMIT_SECONDS):
@@ -220,12 +222,16 @@ class Demo:
                 late = ", ".join(self.tally.open)
                 output.say(f"\nIt took too long; these did not finish: {late}")
             finally:
-                await end_tasks(following)
+                following.cancel()
         return self.tally.all_finished
 
-    async def _follow(self, client: Client) -> None:
-        async for entry in client.events(follow=True, all_namespaces=True):
-            self._hear(entry)
+    async def follow(self, client: Client) -> None:
+        """Hears all facts, until it is cancelled. Raises SetupError if the log cannot be read."""
+        try:
+            async for entry in client.events(follow=True, all_namespaces=True):
+                self._hear(entry)
+        except ClientError as error:
+            raise SetupError(f"the log cannot be followed: {error}") from None
 
     @asynccontextmanager
     async def allowance_check(self) -> AsyncIterator[None]:
@@ -259,8 +265,8 @@ class Demo:
         heading("Two teams, quota for each, one cohort in which they lend to each other")
         await self.admit("apply", "-f", str(self._samples / "queues.yaml"))
         await self._family()
-        await self._capacity()
         await self._budget()
+        await self._capacity()
         await self._revoke()
         heading("Real jobs: two of batch/v1, a workload of two pod sets, and more than fits")
         self.tally.expect("count-words", "nightly-report", "train")
@@ -269,12 +275,14 @@ class Demo:
         names = [f"step-{number}" for number in range(1, JOBS + 1)]
         self.tally.expect(*names)
         # All in one call, so that they come at once however slow the machine is.
-        await self.admit("submit", "-f", "-", text="---".join(map(_step, names)))
-        if names[-1] in self.tally.open:
+        await self.admit("submit", "-f", "-", text="---".join(map(self._step, names)))
+        await self._until(lambda: self.tally.running(*names) >= 2)
+        await self._until(lambda: bool(self._refused(names)))
+        for name in self._refused(names)[-1:]:
             heading("Why does the last one wait?")
-            await self.admit("explain", "workload", names[-1], fails=True)
+            await self.admit("explain", "workload", name, fails=True)
             await self.admit("get", "pending", fails=True)
-        await self._reclaim(names)
+        await self._reclaim()
         heading("The rest starts as quota comes free")
 
     async def _family(self) -> None:
@@ -326,12 +334,20 @@ class Demo:
         self.tally.expect(*names)
         await self.admit("submit", "-f", "-", text="---".join(map(_sweep, names)))
 
-    async def _reclaim(self, names: list[str]) -> None:
+    def _step(self, name: str) -> str:
+        work = f"until [ -e {shlex.quote(str(self._gate))} ]; do sleep 0.1; done; sleep 1"
+        return JOB.format(name=name, queue="research", word="computing", work=work, cpu=2)
+
+    def _refused(self, names: list[str]) -> list[str]:
+        return [name for name in names if self.tally.heard(name, "refused")]
+
+    async def _reclaim(self) -> None:
         """Production reclaims quota while research borrows it."""
-        await self._until(lambda: self.tally.running(*names) >= 2)
         heading("Production wants its quota back: a borrower is stopped, and runs again later")
         self.tally.expect("audit")
         await self.admit("submit", "-f", "-", text=_audit())
+        await self._until(lambda: self.tally.heard("audit", "admitted"))
+        self._gate.touch()
 
     async def close(self) -> None:
         """Prints logs and workloads at the end."""
@@ -448,6 +464,6 @@ if __name__ == "__main__":
         with suppress(asyncio.CancelledError):
             raise SystemExit(asyncio.run(main(Path(sys.argv[1]))))
         raise SystemExit(130)
-    except AdmittanceError as error:
+    except (AdmittanceError, ClientError) as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(1) from None

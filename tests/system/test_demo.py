@@ -45,22 +45,21 @@ def test_the_demo_ends_with_all_workloads_finished() -> None:
     assert "step 1 on nvidia.com/gpu" not in told.stdout
     assert "admitted  train-1-variant" not in told.stdout
     story = [r"asked +burst +attempt 1 of check spot-machines"]
-    asked = re.search(story[0], told.stdout)
-    ended = re.search(r"finished +other-on-spot", told.stdout)
-    assert asked is not None, told.stdout
-    assert ended is not None, told.stdout
-    # On a slow machine the other job has ended, and the pool has room, before burst is submitted.
-    if asked.end() < ended.end():
+    if re.search(r"held +burst", told.stdout):
         story += [
-            r"held +burst +by spot-machines: Retrying after failure: pool spot-rack has no room",
+            r"held +burst +by spot-machines: .*: pool spot-rack has no room",
             r"asked +burst +attempt 2 of check spot-machines",
         ]
+    else:
+        # On a slow machine the other job has ended, and the pool has room, before burst asks.
+        story.insert(0, r"finished +other-on-spot")
     story += [
         r"there +burst +booked in pool spot-rack",
         r"admitted +burst",
         r"revoked +burst +machines of pool spot-rack were taken away",
         r"rejected +burst +Deactivated due to AdmissionCheck in Rejected state",
-        r"there +burst +booked in pool spot-rack",
+        # On a slow machine the reserved machines are free before the job waits again.
+        r"there +burst +booked in pool spot-rack|admitted +burst +in bursting",
         r"finished +burst",
     ]
     rest = told.stdout

@@ -1,8 +1,15 @@
-"""The summary and the exit status of the demo."""
+"""The summary, the exit status and the errors of the demo."""
 
 from __future__ import annotations
 
-from tools.demo import Tally
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from tools.demo import Demo, Tally
+
+from admittance.client import Unavailable
+from admittance.runtime.errors import SetupError
 
 
 def test_every_expected_workload_must_finish() -> None:
@@ -56,3 +63,11 @@ def test_revoked_capacity_is_not_counted_as_a_preemption() -> None:
         tally.hear(what, "burst", float(at), "DeactivatedDueToAdmissionCheck")
     assert "1 lost its machines, and ran again on others: burst" in tally.summary()
     assert not tally.stopped
+
+
+async def test_the_demo_ends_with_one_error_when_it_cannot_read_the_log() -> None:
+    client = Mock()
+    client.events.return_value.__aiter__ = Mock(side_effect=Unavailable("no server answers"))
+    demo = Demo("nats://127.0.0.1:1", Path(), Path())
+    with pytest.raises(SetupError, match="the log cannot be followed: no server answers"):
+        await demo.follow(client)
