@@ -211,7 +211,7 @@ def with_active(check: AdmissionCheck, condition: Condition | None) -> Admission
     """The check with the given Active condition; a condition of None removes the Active
     condition."""
     others = check.status.conditions if check.status is not None else ()
-    kept = tuple(condition for condition in others if condition.type != ACTIVE)
+    kept = tuple(other for other in others if other.type != ACTIVE)
     new = () if condition is None else (condition,)
     return replace(check, status=ObjectStatus(conditions=(*kept, *new)))
 

@@ -66,7 +66,7 @@ def _is_deep(value: Any, left: int) -> bool:
     inner = value.values() if isinstance(value, dict) else value
     if not isinstance(value, dict | list | tuple):
         return False
-    return left < 0 or any(_is_deep(value, left - 1) for value in inner)
+    return left < 0 or any(_is_deep(item, left - 1) for item in inner)
 
 
 def too_long(what: str, value: Any) -> str:

@@ -156,7 +156,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
         """Raises CannotRun if the rules do not allow processes to start in the folder; the path of
         the folder must be free of symbolic links."""
         path = PurePath(folder)
-        if self.folders and not any(path.is_relative_to(folder) for folder in self.folders):
+        if self.folders and not any(path.is_relative_to(allowed) for allowed in self.folders):
             raise CannotRun(
                 f"the runner may not start jobs in the folder {folder}: allowed are "
                 f"{', '.join(self.folders)}"

@@ -64,18 +64,18 @@ def warnings_by(table: Table, value: msgspec.Struct) -> list[str]:
     return sentences(_find(value, _steps(type(value), table, False)))
 
 
-def sentences(fields: Iterable[_Found]) -> list[str]:
+def sentences(places: Iterable[_Found]) -> list[str]:
     """One warning per field, with the number of further places."""
     first: dict[str, _Found] = {}
     more: dict[str, int] = {}
-    for field_effect in fields:
-        field = _INDEX.sub("[]", field_effect.path)
-        if first.setdefault(field, field_effect) is not field_effect:
+    for place in places:
+        field = _INDEX.sub("[]", place.path)
+        if first.setdefault(field, place) is not place:
             more[field] = more.get(field, 0) + 1
     return [
-        fields.effect.sentence(fields.path)
+        place.effect.sentence(place.path)
         + (f" (and in {more[field]} more places)" if field in more else "")
-        for field, fields in first.items()
+        for field, place in first.items()
     ]
 
 

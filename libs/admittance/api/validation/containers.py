@@ -190,7 +190,7 @@ def _entries(pod: PodSpec, path: str) -> list[Problem]:
     for volume in pod.volumes:
         for files in (volume.config_map, volume.secret):
             paths += [item.path for item in files.items] if files is not None else []
-    count = sum(path.count("/") + 1 for path in paths)
+    count = sum(inner_path.count("/") + 1 for inner_path in paths)
     if count <= ENTRIES_MAX:
         return []
     message = f"must have at most {ENTRIES_MAX:,} files and folders in items and subPath"

@@ -74,7 +74,7 @@ async def family_of(link: Link, stored: BucketObject) -> Family:
     present = await asyncio.gather(
         *(lookup(link, kinds.WORKLOAD.object_key(stored.namespace, name)) for name in names)
     )
-    variants = [FamilyMember(stored, stored.workload()) for stored in present if stored is not None]
+    variants = [FamilyMember(member, member.workload()) for member in present if member is not None]
     return Family(stored, parent, _own(parent, variants, rules), rules)
 
 

@@ -124,7 +124,7 @@ def context_of(env: Mapping[str, str], url: str) -> Context | None:
         wanted = _addresses(url)
     except BadUrl:
         return None
-    own = {local_name(url) for url in wanted if url.startswith("nats://127.0.0.1:")}
+    own = {local_name(each) for each in wanted if each.startswith("nats://127.0.0.1:")}
     for name in known:
         try:
             context = context_named(env, name)
@@ -270,7 +270,7 @@ def _parsed(path: Path, name: str, text: str) -> Context:
             "newer `admit`"
         )
     known = {field.name for field in fields(Context)}
-    kinds = {name: bool if name == "tls_first" else str for name in known}
+    kinds = {key: bool if key == "tls_first" else str for key in known}
     values = {key: value for key, value in content.items() if key in known}
     if {"name", "url"} - values.keys() or any(
         not isinstance(value, kinds[key]) for key, value in values.items()

@@ -203,9 +203,7 @@ class CycleDecisions:
         if cursor is None and not heads and not usages:
             return None
         lost = len(heads) > HEADS_MAX
-        recorded = (
-            () if lost else tuple([head(workload, cursors.get(workload)) for workload in heads])
-        )
+        recorded = () if lost else tuple([head(first, cursors.get(first)) for first in heads])
         heads.clear()
         return Scan(cursor=recorded_cursor(cursor), heads=recorded, lost=lost, usages=usages)
 

@@ -1,8 +1,8 @@
 """Runs command lines of `admit`: the global options, exit statuses, and the text of errors.
 
 Exit status: 0 done, 1 the answer is no, 2 the input is wrong. Errors of commands are those of the
-client. An error is one line on standard
-error, without a traceback; with ADMIT_DEBUG set, the error of a bug has a traceback.
+client. An error is one line on standard error, without a traceback; with ADMIT_DEBUG set, the error
+of a bug has a traceback.
 """
 
 from __future__ import annotations
