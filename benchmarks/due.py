@@ -5,9 +5,8 @@
 
 A check puts workloads off: first ``--count`` of them so that all are due within one second, then
 ``--rate`` a second, evenly. At the end all of the first wait for an hour, and the benchmark prints
-what the system uses then. Times are the log's: of ``requeued`` and of the fact that the timer
-became.
-"""
+what the system uses then. All times are those of messages on the log: of ``requeued``, and of the
+timer that fired."""
 
 from __future__ import annotations
 

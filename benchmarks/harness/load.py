@@ -95,7 +95,7 @@ class Jobs:
         self.last: tuple[str, float] = ("", 0.0)
 
     def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
-        """A message on ``admit.workload.{admitted,evicted}.<ns>.<name>``."""
+        """Handles a message on ``admit.workload.{admitted,evicted}.<ns>.<name>``."""
         said = _said.decode(data)
         if subject.startswith(b"admit.workload.admitted."):
             self._admitted(said)

@@ -1,4 +1,4 @@
-"""Delayed retries: the wait that a check asks for, and nothing before its end.
+"""Delayed retries: a workload waits as long as the check asks, and is not tried before.
 docs/spec/lifecycle.md#3, #7.3."""
 
 from __future__ import annotations

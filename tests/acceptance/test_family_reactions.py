@@ -30,7 +30,7 @@ def variant(tag: str, *flavors: str, **delays: int) -> dict[str, Any]:
 
 
 def preempted_by(cores: FamilyCores, flavor: str, gpu: int = 4) -> None:
-    """A workload of higher priority takes the quota of the job."""
+    """Submits a workload of higher priority that takes the quota of the job."""
     cores.foreigner("p", flavor, gpu)
 
 

@@ -89,7 +89,8 @@ def play(delay: int | None, admitted: bool, late: dict[int, list[Late]]) -> None
 
 
 def ends_well(cores: TimedCores) -> None:
-    """All checks report Ready from now on: the workload is admitted in the end, or was rejected."""
+    """Makes all checks report Ready, and checks that the workload is then admitted, unless it was
+    rejected."""
     cores.slow_jobs.clear()
     for _ in range(6):
         cores.stop("w") if cores.phase("w") in ("Evicting", "Rejected", "Deactivated") else None

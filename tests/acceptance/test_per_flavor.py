@@ -64,7 +64,7 @@ def configured_cores(
 
 
 def submit(cores: TimedCores, name: str, *pods: Mapping[str, str]) -> None:
-    """A workload with a pod set for each of these requests."""
+    """Submits a workload with a pod set for each of these requests."""
     sets = [
         {
             "name": f"p{number}",

@@ -356,7 +356,7 @@ def test_the_execution_time_is_that_of_all_admissions() -> None:
 
 
 def stop(cores: TimedCores, where: str, policy: str) -> None:
-    """The ClusterQueue or the LocalQueue is stopped, or runs again."""
+    """Stops the ClusterQueue or the LocalQueue, or starts it again."""
     namespace = "ns" if where == "LocalQueue" else ""
     spec = cores.spec(where, "cq", namespace)
     cores.put(where, "cq", {**spec, "stopPolicy": policy}, namespace)

@@ -24,7 +24,7 @@ scenario = pytest.mark.scenario
 
 
 def with_checks(cores: TimedCores, *checks: str) -> None:
-    """The queue's list is now so."""
+    """Makes the queue list these checks."""
     spec = cores.spec("ClusterQueue", "cq")
     cores.put("ClusterQueue", "cq", {**spec, "admissionChecks": list(checks)})
     cores.go()
@@ -143,7 +143,7 @@ PLACES = [
 
 
 def submit_template(cores: TimedCores, name: str, template: dict[str, Any]) -> None:
-    """A workload of 8 cpu with more in its pod template."""
+    """Submits a workload of 8 cpu with further fields in its pod template."""
     container = {"name": "c", "command": ["true"], "resources": {"requests": {"cpu": "8"}}}
     spec = {"containers": [container], **template.get("spec", {})}
     pods = {"name": "main", "count": 1, "template": {**template, "spec": spec}}

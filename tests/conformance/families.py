@@ -160,7 +160,7 @@ def a_system(
 
 
 def cycle(system: LocalSystem) -> None:
-    """One cycle of the scheduler, which is written down."""
+    """Runs one cycle of the scheduler, and stores its decisions."""
     system.hear(*system.run_cycle())
 
 

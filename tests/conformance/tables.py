@@ -61,7 +61,7 @@ class Given:
                 self.workload(obj)
 
     def put(self, obj: Mapping[str, Any]) -> None:
-        """An object of the configuration."""
+        """Applies an object of the configuration."""
         manifest = decode_object(obj).manifest
         meta = manifest.metadata
         self.revision += 1

@@ -58,7 +58,7 @@ def flavors(why: ExplainReply) -> list[dict[str, str]]:
 def check(
     scheduler: SteppedScheduler, told: dict[str, ExplainReply], looked_at: list[WorkloadInfo]
 ) -> None:
-    """The cycle that just ran decided as the explanations predicted."""
+    """Checks that the last cycle decided as the explanations predicted."""
     for one in scheduler.decided:
         outlook = told[one.name].outlook
         assert outlook is not None

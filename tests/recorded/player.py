@@ -103,7 +103,7 @@ class Player:
             await self.say_of_job(said, name, revision=fact["revision"])
 
     async def finish(self, name: str, *, succeeded: bool = True) -> None:
-        """The job of the workload ends, if it runs."""
+        """Ends the job of the workload, if it runs."""
         revision = self.running.pop(name, None)
         if revision is not None:
             ended = {"succeeded": succeeded, "message": ""}

@@ -96,7 +96,7 @@ class Faults:
                     consumer.redeliver_all()
 
     def strike(self, fault: Fault) -> None:
-        """The fault strikes now, unless its process is dead or has another fault."""
+        """Applies the fault now, unless its process is dead or has another fault."""
         world = self._world
         name = {"leader": self._leader, "decider": self._decider}.get(
             fault.target, lambda: fault.target
@@ -153,7 +153,7 @@ class Faults:
             self._world.loop.after(STALE_SECONDS[1], service.silence)
 
     def die(self) -> None:
-        """The process that runs at the moment dies."""
+        """Kills the process that is running now."""
         world = self._world
         current = world.loop.current
         assert current is not None

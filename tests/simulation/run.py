@@ -50,8 +50,8 @@ def run(
     steps: int = STEPS,
     cpu_seconds: float = CPU_SECONDS,
 ) -> Result:
-    """Plays one seed. ``plot`` makes the scenario; ``keep``: with its story; ``steps`` and
-    ``cpu_seconds``: the most that it may take, or it is broken."""
+    """Plays one seed. ``plot`` makes the scenario; ``keep``: keeps the lines of its story;
+    ``steps`` and ``cpu_seconds``: a run that takes more counts as broken."""
     world = world_of(seed, plot, keep=keep)
     world.kernel.max_steps = steps
     with world.playing(), _limited(cpu_seconds):
@@ -60,7 +60,8 @@ def run(
 
 @contextmanager
 def _limited(cpu_seconds: float) -> Iterator[None]:
-    """Raises `NoEnd` after so much CPU time. Has no effect beside the main thread."""
+    """Raises `NoEnd` after so much CPU time. Has no effect in other threads than the main
+    thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -16,7 +16,7 @@ class Transcript:
         self._clock = clock
 
     def tell(self, source: str, text: str) -> None:
-        """One line."""
+        """Adds one line."""
         if self.keep:
             self.lines.append(f"{self._clock():9.3f}  {source:<8} {text}")
 

@@ -156,7 +156,7 @@ class World:
         return self.seed % LOUD == 0 and self.plan.interval_factor == 1.0
 
     def begin(self) -> None:
-        """Everything starts."""
+        """Starts the services, and schedules the changes, facts and faults of the plan."""
         server, plan, inv = self.server, self.plan, self.invariants
         server.bucket.on_stored.insert(0, self._on_bucket)
         server.bucket.on_whole.append(inv.whole)
@@ -308,7 +308,7 @@ class World:
         return found
 
     def start(self, name: str) -> None:
-        """A new life of the process of that name begins."""
+        """Starts the process of that name anew."""
         letter = name.partition("-")[0]
         kind: Any = {"k": self.checks, "m": self.provider, "r": self.runner, **KINDS}[letter]
         process = Process(self.loop, name, skew=self.plan.skews.get(name, 0.0))

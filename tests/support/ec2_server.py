@@ -99,7 +99,8 @@ class Ec2Server:
     def refuse(
         self, action: str, code: str, *, status: int = 400, times: int = 10**6, having: str = ""
     ) -> None:
-        """The next so many calls of action are refused; ``having``: those that name that."""
+        """Refuses the next ``times`` calls of the action; ``having``: only the calls that contain
+        this text."""
         self.control("refuse", action=action, code=code, status=status, times=times, having=having)
 
     def allow(self) -> None:

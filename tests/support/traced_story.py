@@ -52,7 +52,7 @@ class LoggedCores(FamilyCores):
         super().reads(message)
 
     def hear_traced(self, fact: Fact, traceparent: str) -> None:
-        """The fact is published with that header."""
+        """Publishes the fact with that header."""
         self.fold([self.logged(subject_of(fact), encode(fact), trace=traceparent)])
 
     def orders_of_families(self) -> bool:
@@ -65,7 +65,7 @@ class LoggedCores(FamilyCores):
         return bool(orders)
 
     def started(self, name: str) -> None:
-        """The runner has started the job."""
+        """Reports that the runner has started the job."""
         self.publish(facts.Started, name, revision=self.stored(name).status.admitted_revision)
 
 

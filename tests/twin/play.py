@@ -72,7 +72,7 @@ class Play:
             line.leave(one.name)
 
     def flush(self, queue: str) -> None:
-        """Every workload in the cohort tree of this ClusterQueue may be tried again."""
+        """Lets every workload in the cohort tree of this ClusterQueue be tried again."""
         for name in self.siblings(queue):
             self.lines[name].flush(self.places[True, name], self.labels)
 

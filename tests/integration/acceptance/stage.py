@@ -163,7 +163,7 @@ class Stage:
     # Configuration. -------------------------------------------------------------------------
 
     async def put(self, kind: str, name: str, spec: Any = None, namespace: str = "") -> None:
-        """An object of that kind is now so."""
+        """Applies an object of that kind."""
         await apply(self.bus, self._object(kind, name, spec, namespace))
 
     def _object(self, kind: str, name: str, spec: Any, namespace: str = "") -> dict[str, Any]:
@@ -179,8 +179,8 @@ class Stage:
         cpu: int | dict[str, int] = 10,
         **spec: Any,
     ) -> None:
-        """A ClusterQueue and its LocalQueue, with these flavors and their checks (default: one
-        flavor without a check). The checks are created first."""
+        """Applies a ClusterQueue and its LocalQueue, with these flavors and their checks (default:
+        one flavor without a check). The checks are created first."""
         flavors = flavors if flavors is not None else {f"{name}-f": ()}
         checks = [*spec.get("admissionChecks", ()), *(c for cs in flavors.values() for c in cs)]
         made = [
@@ -206,7 +206,7 @@ class Stage:
         await apply(self.bus, *made)
 
     async def check(self, name: str, controller: str = "", **spec: Any) -> None:
-        """An AdmissionCheck; its controller is ``ctl-<name>`` by default."""
+        """Applies an AdmissionCheck; its controller is ``ctl-<name>`` by default."""
         await self.put(
             "AdmissionCheck", name, {"controllerName": controller or f"ctl-{name}", **spec}
         )
@@ -223,7 +223,7 @@ class Stage:
         return JOB.format(hold=self.hold(name), name=name, trail=self.trail)
 
     async def submit(self, name: str, queue: str, cpu: int = 8, **spec: Any) -> None:
-        """A workload that runs until it is stopped, and leaves a trail."""
+        """Submits a workload that runs until it is stopped, and writes a trail."""
         self.revisions.pop(name, None)
         self._mine[name] = None
         script = self.script(name)
@@ -245,7 +245,7 @@ class Stage:
         await submit(self.bus, [manifest])
 
     async def say(self, what: str, name: str, **fields: Any) -> None:
-        """A user or a runner states a fact."""
+        """Publishes a fact as a user or a runner."""
         said = {"namespace": NS, "name": name, **fields}
         subject = f"admit.workload.{what}.{NS}.{token(name)}"
         await self.bus.publish(Outgoing(subject, msgspec.json.encode(said)))
@@ -261,7 +261,7 @@ class Stage:
         after: int | None = None,
         **fields: Any,
     ) -> None:
-        """The check's controller posts a verdict, as plain JSON."""
+        """Publishes a verdict of the check's controller, as plain JSON."""
         controller = controller or f"ctl-{check}"
         said = {
             "namespace": NS,

@@ -41,7 +41,7 @@ async def fill(stage: Stage, queue: str, flavor: str, cpu: int = 4) -> str:
 
 
 async def done(stage: Stage, name: str) -> None:
-    """The job is at its end."""
+    """Ends the job."""
     await stage.say("finished", name)
     await stage.is_in(name, "Finished")
 

@@ -35,7 +35,7 @@ CASES = ("answers", "new-cycle", "twice", "unknown-parameters", "unknown-fields"
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The programs of the page answer in some milliseconds."""
+    """Makes the programs of the page answer in some milliseconds."""
     monkeypatch.setattr("admittance.conformance.kit.QUIET_SECONDS", 0.5)
 
 

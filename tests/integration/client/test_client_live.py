@@ -171,7 +171,7 @@ async def test_a_submission_says_what_may_not_be_as_meant(client: Client) -> Non
 
 
 async def absent(*_: object) -> None:
-    """No workload is seen."""
+    """Replaces a lookup: finds no workload."""
 
 
 CASES: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClientError], str]] = {

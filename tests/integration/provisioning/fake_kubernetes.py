@@ -147,7 +147,7 @@ class Kubernetes:
             )
 
     def end_watches(self) -> None:
-        """All watches end, as they do every few minutes."""
+        """Ends all watches, as an API server does every few minutes."""
         with self.lock:
             self._era += 1
             self.lock.notify_all()
@@ -194,7 +194,7 @@ class Kubernetes:
         status: str = "True",
         details: dict[str, str] | None = None,
     ) -> None:
-        """The autoscaler sets a condition."""
+        """Sets a condition, as the autoscaler does."""
         with self.lock:
             key = next(key for key in self.objects if key[0] != "podtemplates" and key[2] == name)
             found = json.loads(json.dumps(self.objects[key]))
@@ -449,7 +449,7 @@ def merge(into: Any, patch: Any) -> None:
 
 
 def validate(kind: str, namespace: str, manifest: Manifest) -> None:
-    """As the schema of the two kinds does. Raises Refusal, 422."""
+    """Validates an object as the schema of the two kinds does. Raises Refusal, 422."""
     problems: list[str] = []
     metadata = manifest.get("metadata", {})
     name = metadata.get("name", "")

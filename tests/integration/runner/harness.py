@@ -84,7 +84,7 @@ class RunnerTestbed:
         self.tmp = tmp
 
     async def start_endpoints(self) -> None:
-        """The workload-controller's endpoints answer from now on, until `endpoints` is stopped."""
+        """Starts the workload-controller's endpoints, which answer until `endpoints` is stopped."""
         name = "workload-controller"
         self.endpoints = await micro.serve(self.bus.nc, name, "test", reading_endpoints(self.bus))
 

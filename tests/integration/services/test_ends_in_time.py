@@ -63,7 +63,8 @@ class ServiceTestbed:
             self.tasks[settings.instance] = asyncio.create_task(working)
 
     async def end(self) -> None:
-        """All end in time and without an error, and leave no task behind."""
+        """Stops all services, and checks that they end in time, without an error and without a task
+        left."""
         self.stop.set()
         _, late = await asyncio.wait(self.tasks.values(), timeout=SECONDS)
         assert [name for name, task in self.tasks.items() if task in late] == []

@@ -43,7 +43,7 @@ async def system(cluster: Cluster, bus: Bus) -> Bus:
 
 
 async def _goes_on(bus: Bus) -> None:
-    """Every service still does its work."""
+    """Checks that every service still does its work."""
     (sequence,) = await submit(bus, [a_manifest("next", queue="lq-cq")])
     assert (await settled(bus, sequence)).outcome == "applied"
     await eventually(lambda: is_reserved(bus, "next"))

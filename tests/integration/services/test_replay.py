@@ -108,7 +108,7 @@ class Jobs:
             await asyncio.sleep(0.02)
 
     async def finish(self, name: str) -> None:
-        """The job of the workload ends, after the workload was admitted."""
+        """Waits until the workload is admitted, and ends its job."""
         await eventually(lambda: self._runs(name))
         await self.say(facts.Finished(namespace="ns", name=name, revision=self.running.pop(name)))
 

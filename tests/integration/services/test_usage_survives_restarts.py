@@ -63,7 +63,7 @@ async def used(bus: Bus, name: str) -> LocalUsage | None:
 
 
 async def run_and_finish(bus: Bus, name: str) -> None:
-    """A workload of LocalQueue greedy takes all there is, and ends."""
+    """Submits a workload of LocalQueue greedy that takes all quota, and ends it."""
     await submit(bus, [a_manifest(name, queueName="greedy", requests={"cpu": "4"})])
     await eventually(lambda: is_admitted(bus, name))
     found = await workload(bus, name)

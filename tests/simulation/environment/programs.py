@@ -56,7 +56,7 @@ class Program(ABC):
             self.loop.post(process, replica.settled.set)
 
     def join(self, replica: Replica) -> None:
-        """A replica has started in the current process."""
+        """Records a replica that has started in the current process."""
         assert self.loop.current is not None
         self.replicas.append((self.loop.current, replica))
 

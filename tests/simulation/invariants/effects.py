@@ -59,7 +59,7 @@ class Effects:
         self._timers: dict[str, list[int]] = defaultdict(list)
 
     def logged(self, stored: Stored) -> None:
-        """A message on the log."""
+        """Records a message on the log."""
         _, thing, what, *rest = stored.subject.split(".")
         if thing == "object":
             self._objects.append(stored.sequence)
@@ -119,7 +119,8 @@ class Effects:
             raise Broken(f"{key}: {_name(said.fact)} moved it, and does not count (2.5)")
 
     def acknowledged(self, through: int) -> None:
-        """The workload-controller will not read again up to there."""
+        """Checks and drops the facts up to ``through``, which the workload-controller has
+        acknowledged."""
         for key, heard in self._facts.items():
             if not heard or heard[0].sequence > through:
                 continue

@@ -169,7 +169,8 @@ class Ending:
         return says and rules is not None and not wanted_tags(parent, rules)
 
     def _waits(self, key: str, workload: StoredWorkload) -> None:
-        """Whether the stated reason of its wait holds."""
+        """Raises Broken if the workload could be admitted although its status says that it
+        waits."""
         reserved = find(workload, Type.QUOTA_RESERVED)
         if reserved is not None and reserved.reason == "OnHold":
             return
@@ -229,7 +230,7 @@ class Ending:
                     yield flavor.name
 
     def check_picture(self, name: str, scheduler: Scheduler) -> None:
-        """The usage that a scheduler counts is the usage in the bucket."""
+        """Checks that the usage that a scheduler counts is the usage in the bucket."""
         for queue, node in scheduler.catalog.tree.queues.items():
             held = self._inv.usage.get(queue, {})
             for fr in {*held, *node.cells}:

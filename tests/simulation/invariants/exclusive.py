@@ -101,7 +101,7 @@ class Exclusive:
                 raise Broken(f"{key} plans to preempt, and its gate is closed (4.8)")
 
     def decided(self, key: str, decision: Fact, sequence: int) -> None:
-        """A scheduler has stated it."""
+        """Records a decision that a scheduler has published."""
         if isinstance(decision, Refused) and decision.refusal.reason == GATED:
             return
         self._judged.setdefault(key, []).append(sequence)

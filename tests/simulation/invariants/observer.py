@@ -104,7 +104,7 @@ class Invariants:
     # The bucket. ----------------------------------------------------------------------
 
     def stored(self, entry: Stored) -> None:
-        """A write to the bucket."""
+        """Records and checks a write to the bucket."""
         prefix, _, rest = entry.subject.partition(".")
         if prefix == "workload":
             self._workload(entry)
@@ -180,7 +180,7 @@ class Invariants:
             raise Broken(f"{key}: {'; '.join(found)}")
 
     def _rechecked(self, key: str, after: Seen) -> None:
-        """An admission is within the present quota. docs/spec/lifecycle.md#2.8."""
+        """Checks that an admission is within the present quota. docs/spec/lifecycle.md#2.8."""
         assert after.workload is not None
         assert after.workload.status.admission is not None
         queue = after.workload.status.admission.cluster_queue
@@ -262,7 +262,7 @@ class Invariants:
     # The log. -------------------------------------------------------------------------
 
     def logged(self, stored: Stored) -> None:
-        """A message on the log."""
+        """Records and checks a message on the log."""
         if stored.subject.startswith(DEADLETTER):
             reason = stored.data.decode()
             if not reason.startswith(("BadDelay", "UnknownState")):
@@ -298,7 +298,7 @@ class Invariants:
         self.said.add((fact.uid, fact.revision, what))
 
     def _has_parameters(self, fact: Fact) -> None:
-        """A requested check gets the parameters that its AdmissionCheck names."""
+        """Checks that a requested check gets the parameters that its AdmissionCheck names."""
         assert isinstance(fact, CheckRequested)
         check = self.checks.get(fact.check)
         if (

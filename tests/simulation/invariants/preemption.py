@@ -24,8 +24,8 @@ def check(
     queues: Mapping[str, Any],
     cohorts: Mapping[str, Any],
 ) -> None:
-    """A workload was written. The queues are those that the decision was judged by: manifests are
-    not written while a batch is."""
+    """Checks a write of a workload. The queues are those that the decision was judged by, because
+    no manifest is written during a batch."""
     by = after.status.preempted_by
     if by is None or (before is not None and before.status.preempted_by == by):
         return
@@ -72,8 +72,8 @@ REDUCTIONS: Final = frozenset({"QuotaChanged", "FlavorsChanged"})
 def check_reduction(
     before: StoredWorkload | None, held: Usage, after: StoredWorkload, queues: Mapping[str, Any]
 ) -> None:
-    """A workload that held quota was written. The queues are those that the decision was judged
-    by: manifests are not written while a batch is."""
+    """Checks a write of a workload that held quota. The queues are those that the decision was
+    judged by, because no manifest is written during a batch."""
     if before is None or before.status.admission is None:
         return
     if not _is_allowed(after, held):

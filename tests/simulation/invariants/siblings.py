@@ -137,7 +137,7 @@ class Families:
         """Admission of a parent, as a job is named, to the key of the variant that it runs as."""
 
     def saw(self, key: str, before: Seen, after: Seen) -> None:
-        """A version of any workload."""
+        """Records a version of any workload."""
         for one in (before, after):
             if one.family and one.family not in self._touched:
                 parent = self.parents.get(one.family)
@@ -215,7 +215,7 @@ class Families:
         return found.role != PARENT and bool(found.usage)
 
     def started(self, run: str, running: dict[str, str], abandoned: set[str]) -> None:
-        """A job is started: of no variant, and of no parent that runs already."""
+        """Checks that a started job belongs to no variant, and to no parent that runs already."""
         name = run.rpartition(".")[0]
         found = self._seen.get(f"workload.{name}")
         if found is None or not found.role:
@@ -228,7 +228,7 @@ class Families:
                     raise Broken(f"{run} starts while {other} runs (4.6)")
 
     def at_rest(self, *, heals: bool) -> None:
-        """Nothing is left over, when nothing happens any more."""
+        """Checks that nothing is left over when nothing happens any more."""
         for key, one in sorted(self._seen.items()):
             if one.role != VARIANT or one.workload is None:
                 continue

@@ -87,7 +87,7 @@ class Client:
         self._server.interest.remove(found)
 
     def close(self) -> None:
-        """The connection is gone: the server forgets its subscriptions."""
+        """Removes the subscriptions of a closed connection."""
         for sid in list(self.subscriptions):
             self.unsubscribe(sid)
         self._server.clients.pop(self, None)

@@ -202,14 +202,14 @@ class Wire:
     # Faults. ------------------------------------------------------------------------------
 
     def lose(self) -> None:
-        """The connection breaks, and both ends notice; the client makes it anew."""
+        """Breaks the connection. Both ends notice it, and the client connects again."""
         if self.open:
             self.close()
             self.loop.post(self._process, self._connection.on_broken)
 
     def silence(self, seconds: float, *, out: bool = True, back: bool = True) -> None:
-        """Nothing passes in these directions; it arrives afterwards, or never if the client takes
-        the connection for lost."""
+        """Lets nothing pass in these directions for a time; messages arrive afterwards, or never if
+        the client takes the connection for lost."""
         until = self.loop.now + seconds
         if out:
             self.out.silent_until = until

@@ -138,14 +138,14 @@ class CapacityCores(TimedCores):
         self.bucket[key] = record, self.written
 
     def edit_record(self, name: str, record: Record | None) -> None:
-        """Another client writes or deletes the record, and the check reads the change."""
+        """Writes or deletes the record as another client, and lets the check read the change."""
         key = self.namespace, name
         self.keep(key, record)
         self.capacity.observed.record(key, record, self.written)
         self.go()
 
     def restart_check(self) -> None:
-        """The check starts anew from what is stored."""
+        """Restarts the check from the stored objects."""
         self.capacity = ProvisioningCore(self.patience)
         for object_key, _ in self.controller.objects:
             self._learns(object_key)
@@ -223,7 +223,7 @@ class CapacityCores(TimedCores):
         self.put("ProvisioningRequestConfig", name, spec)
 
     def capacity_check(self, name: str = CHECK, config: str = "config") -> None:
-        """An AdmissionCheck that asks for capacity."""
+        """Applies an AdmissionCheck that requests capacity."""
         reference = {
             "apiGroup": "kueue.x-k8s.io",
             "kind": "ProvisioningRequestConfig",

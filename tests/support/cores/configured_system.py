@@ -29,18 +29,18 @@ class ConfiguredSystem(LocalSystem):
         return self.controller.objects.get(object_key(KINDS[kind].token, namespace, name))
 
     def queue(self, name: str, cohort: str = "", **spec: Any) -> None:
-        """A ClusterQueue that takes every namespace, and a LocalQueue of its name."""
+        """Applies a ClusterQueue that accepts every namespace, and a LocalQueue of its name."""
         self.cluster_queue(name, cohort, **spec)
         if self.object_at("LocalQueue", name, NS) is None:
             self.put("LocalQueue", name, {"clusterQueue": name}, namespace=NS)
 
     def cluster_queue(self, name: str, cohort: str = "", **spec: Any) -> None:
-        """A ClusterQueue that takes every namespace."""
+        """Applies a ClusterQueue that accepts every namespace."""
         spec.setdefault("namespaceSelector", {})
         if cohort:
             spec["cohortName"] = cohort
         self.put("ClusterQueue", name, spec)
 
     def check(self, name: str, controller: str = "", **spec: Any) -> None:
-        """An AdmissionCheck of the controller, which is ``ctl-<name>`` unless named."""
+        """Applies an AdmissionCheck of the controller, by default ``ctl-<name>``."""
         self.put("AdmissionCheck", name, {"controllerName": controller or f"ctl-{name}", **spec})

@@ -132,7 +132,8 @@ class FamilyCores(TimedCores):
             self.cycle(later=0)
 
     def foreigner(self, name: str, flavor: str, gpu: int = 4, priority: int = 100) -> None:
-        """A regular workload on that flavor: a workload with ``minCount`` is never a family."""
+        """Submits a regular workload on that flavor: a workload with ``minCount`` is never a
+        family."""
         container = {"name": "c", "command": ["true"], "resources": {"requests": {GPU: "1"}}}
         template = {"spec": {"containers": [container]}}
         pods = {"name": "main", "count": gpu, "minCount": gpu, "template": template}

@@ -35,7 +35,7 @@ class FamilyWatch:
         return bool(self._keys)
 
     def saw(self, key: str, workload: StoredWorkload | None) -> None:
-        """This is the stored workload from now on; None: it was deleted."""
+        """Records a new version of the workload; None: it was deleted."""
         role = head(workload).role if workload is not None else ""
         uid, name = self._keys.pop(key, ("", ""))
         if uid and name:

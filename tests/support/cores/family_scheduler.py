@@ -54,7 +54,7 @@ class FamilyScheduler(SteppedScheduler):
     # Configuration. -------------------------------------------------------------------------
 
     def restart_in(self, order: Sequence[str]) -> None:
-        """A new scheduler reads the stored workloads in that order."""
+        """Restarts the scheduler, which reads the stored workloads in that order."""
         self.scheduler = Scheduler(self.config)
         for key, kept in self.controller.objects:
             self._object_changed(key, kept.revision)
@@ -205,7 +205,7 @@ class FamilyScheduler(SteppedScheduler):
         return [one.name for one in self.decided]
 
     def apply(self, decision: Decision) -> None:
-        """The workload-controller hears the decision."""
+        """Applies the decision as the workload-controller does."""
         self.hear(decision)
         match decision:
             case facts.Confirmed():
@@ -221,7 +221,7 @@ class FamilyScheduler(SteppedScheduler):
         self.follow()
 
     def evict(self, workload: str, reason: str, *, requeued: bool = True) -> None:
-        """The workload is preempted: it loses its quota at once, or when its job has stopped."""
+        """Preempts the workload, which loses its quota at once or when its job has stopped."""
         member = self.member(workload)
         queue = member.charge.queue if member.charge is not None else member.queue
         assert queue is not None and queue.domain is not None
@@ -252,7 +252,7 @@ class FamilyScheduler(SteppedScheduler):
         return workload
 
     def passes(self, *names: str, state: str = "Ready") -> None:
-        """The controllers of all checks of these workloads report that state."""
+        """Makes all checks of these workloads report that state."""
         for name in names:
             status = self.stored[name].status
             for row in status.admission_checks:
@@ -271,7 +271,7 @@ class FamilyScheduler(SteppedScheduler):
         self.follow()
 
     def opens(self, name: str) -> None:
-        """The variant may preempt, and its siblings may not."""
+        """Publishes ``ungated`` for the variant, whose preemption gate opens."""
         self.hear(facts.Ungated(namespace="ns", name=name))
 
     # What is written by hand. ---------------------------------------------------------------

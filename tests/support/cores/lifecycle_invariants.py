@@ -18,7 +18,7 @@ class Watch:
         self._seconds: dict[str, AdmittedSeconds] = {}
 
     def saw(self, key: str, workload: StoredWorkload | None, now: datetime) -> None:
-        """This is the stored workload from now on; None: it was deleted."""
+        """Checks and records a new version of the workload; None: it was deleted."""
         self.revisions += 1
         old = self._known.pop(key, None)
         found = broken(old, workload, now, self._stopped)

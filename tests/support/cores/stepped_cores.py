@@ -68,7 +68,7 @@ class SteppedCores(ConfiguredSystem):
         self._announce(message_about(self.controller, kept, before=before))
 
     def delete(self, kind: str, name: str, namespace: str = "") -> None:
-        """An object is gone."""
+        """Deletes an object."""
         key = object_key(KINDS[kind].token, namespace, name)
         kept = self.object_at(kind, name, namespace)
         assert kept is not None
@@ -83,34 +83,34 @@ class SteppedCores(ConfiguredSystem):
     # Facts. ---------------------------------------------------------------------------------
 
     def submit(self, name: str, queue: str, cpu: str = "1", *, age: float = 0, **spec: Any) -> None:
-        """A workload of one pod; the older, the larger its age."""
+        """Submits a workload of one pod; a larger ``age`` means an older workload."""
         manifest = a_manifest(name, self.namespace, requests={"cpu": cpu}, queue=queue, **spec)
         self.submit_manifest(manifest, at=self.now - timedelta(seconds=age))
 
     def submit_manifest(self, manifest: Mapping[str, Any], at: datetime | None = None) -> None:
-        """A workload of that manifest."""
+        """Submits a workload with that manifest."""
         raw = msgspec.Raw(msgspec.json.encode(manifest))
         name = manifest["metadata"]["name"]
         fact = facts.Submitted(namespace=self.namespace, name=name, workload=raw)
         self.fold([self.logged_fact(fact, at)])
 
     def publish(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
-        """A fact about the workload is published."""
+        """Publishes a fact about the workload."""
         self.hear(kind(namespace=self.namespace, name=name, **fields))
 
     def verdict(self, name: str, check: str, state: str, **fields: Any) -> None:
-        """The check's controller answers."""
+        """Publishes a verdict of the check's controller."""
         cycle = self.stored(name).status.admission_cycle
         controller = f"ctl-{check}"
         more = {"controller": controller, "check": check, "cycle": cycle, "state": state}
         self.publish(facts.CheckReported, name, **{**more, **fields})
 
     def finish(self, name: str) -> None:
-        """The job has ended."""
+        """Reports that the job has ended."""
         self.publish(facts.Finished, name)
 
     def stop(self, name: str) -> None:
-        """The runner has stopped the job."""
+        """Reports that the runner has stopped the job."""
         self.slow_jobs.discard(name)
         status = self.stored(name).status
         self.publish(
@@ -170,7 +170,7 @@ class SteppedCores(ConfiguredSystem):
         return decisions
 
     def apply(self, decision: facts.Decision) -> None:
-        """The workload-controller hears the decision."""
+        """Lets the workload-controller read the decision."""
         self.hear(decision)
 
     def settle(self, cycles: int = 100) -> int:

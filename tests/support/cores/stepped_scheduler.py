@@ -63,7 +63,7 @@ class SteppedScheduler(ConfiguredSystem):
         self.scheduler = core
 
     def flavor(self, name: str, **spec: Any) -> None:
-        """A ResourceFlavor."""
+        """Applies a ResourceFlavor."""
         self.put("ResourceFlavor", name, spec)
 
     # Workloads. -----------------------------------------------------------------------------
@@ -82,8 +82,8 @@ class SteppedScheduler(ConfiguredSystem):
         spec: Mapping[str, Any] | None = None,
         **meta: Any,
     ) -> None:
-        """A workload of one pod, or of these pod sets; the older, the larger its age. ``pod``: more
-        for the spec of its pods; ``spec``: for its own."""
+        """Submits a workload of one pod, or of these pod sets; a larger ``age`` means an older
+        workload. ``pod``: more for the spec of its pods; ``spec``: for its own."""
         if pods is None:
             pods = [{"requests": {"cpu": cpu}}]
         whole = {
@@ -151,15 +151,15 @@ class SteppedScheduler(ConfiguredSystem):
         self.restore(workload, msgspec.structs.replace(stored, spec=raw))
 
     def finish(self, workload: str) -> None:
-        """The job has ended."""
+        """Reports that the job has ended."""
         self.change(workload, conditions={"Finished": (True, "Succeeded")})
 
     def gone(self, workload: str) -> None:
-        """The workload is deleted."""
+        """Deletes the workload."""
         self.write(self.stored[workload].metadata.namespace, workload, None)
 
     def evict(self, workload: str, reason: str, *, requeued: bool = True) -> None:
-        """The workload has lost its quota."""
+        """Takes the quota from the workload."""
         self.change(
             workload,
             conditions={

@@ -205,7 +205,8 @@ class SteppedVariants(LocalSystem):
         return " ".join(head(variant).variant for variant in variants if head(variant).active)
 
     def decide(self, kind: type[facts.Decision], name: str, **fields: Any) -> None:
-        """The workload-controller hears a decision of a scheduler that knows the whole bucket."""
+        """Lets the workload-controller read a decision of a scheduler that has read the whole
+        bucket."""
         uid, revision = self.stored[name].metadata.uid, self.revision_of(name)
         whole = {"uid": uid, "revision": revision, "seen": self.revision, **fields}
         self.hear(kind(namespace=NS, name=name, domain="queue-cq", **whole))

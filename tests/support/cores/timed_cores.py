@@ -99,17 +99,17 @@ class TimedCores(SteppedCores):
                 self.job_events.append(("started", fact.name, self.seconds()))
 
     def stop(self, name: str) -> None:
-        """The runner has stopped the job, if there was one."""
+        """Reports that the runner has stopped the job, if there was one."""
         if self.has(name) and self.stored(name).status.admission is not None:
             self.job_events.append(("stopped", name, self.seconds()))
             super().stop(name)
 
     def ready(self, name: str) -> None:
-        """All pods of the job are ready."""
+        """Reports that all pods of the job are ready."""
         self.publish(facts.PodsReady, name, revision=self.stored(name).status.admitted_revision)
 
     def not_ready(self, name: str) -> None:
-        """A pod of the job is not ready any more."""
+        """Reports that a pod of the job is not ready any more."""
         self.publish(facts.PodsNotReady, name, revision=self.stored(name).status.admitted_revision)
 
     def answer(self, name: str, check: str, state: str, **fields: Any) -> SettledReply | None:

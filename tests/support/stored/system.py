@@ -45,21 +45,21 @@ class StoredSystem:
         self.apply(*objects)
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Users apply manifests, or submit workloads, one second after what came before."""
+        """Applies manifests or submits workloads, one second after the last change."""
         perform(self.copy, change_of(Simulate(objects=raws(*objects))))
         self.copy.settle()
         self.copy.now += timedelta(seconds=1)
 
     def queue(self, name: str, cohort: str = "", **spec: Any) -> None:
-        """A ClusterQueue and a LocalQueue of its name."""
+        """Applies a ClusterQueue and a LocalQueue of its name."""
         self.apply(a_queue(name, cohort, **spec), a_local(name))
 
     def submit(self, name: str, queue: str, cpu: int = 1, priority: int = 0) -> None:
-        """A workload."""
+        """Submits a workload."""
         self.apply(a_job(name, queue, cpu, priority))
 
     def ready(self, name: str, check: str) -> None:
-        """The check has said so of the workload."""
+        """Reports the check as Ready for the workload."""
         workload = self.copy.workload(("ns", name))
         assert workload is not None
         report = CheckReported(

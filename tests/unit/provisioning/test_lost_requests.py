@@ -28,7 +28,7 @@ def provisioned(story: Story) -> tuple[Step | None, str]:
 
 
 def lose(story: Story) -> None:
-    """The record is deleted in the bucket."""
+    """Deletes the record in the bucket."""
     del story.bucket[NAME]
     story.revision += 1
     story.markers[NAME] = story.revision

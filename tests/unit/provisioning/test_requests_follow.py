@@ -314,7 +314,7 @@ def test_changed_parameters_replace_an_open_request() -> None:
 
 
 def named(story: Story, config: str, **spec: Any) -> None:
-    """The check names another configuration from now on."""
+    """Makes the check name another configuration."""
     more = ProvisioningRequestConfigSpec(**{"provisioning_class_name": "class", **spec})
     other = ProvisioningRequestConfig(metadata=ObjectMeta(name=config), spec=more)
     story.core.observed.config(config, other)

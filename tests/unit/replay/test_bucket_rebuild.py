@@ -200,7 +200,7 @@ class House:
         }
 
     def wrote(self, put: Put) -> None:
-        """The put went through."""
+        """Records a put that was stored."""
 
     def _tell(self, through: int, written: Sequence[tuple[str, int]], *, unsure: bool) -> None:
         adopted, self.lost = tuple(self.lost.values()), {}

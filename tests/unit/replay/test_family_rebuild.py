@@ -72,7 +72,7 @@ class FamilyHouse(House):
         self.families.apply(put.key, put.workload, self.revision, self.now)
 
     def order(self) -> None:
-        """The variant-controller publishes the required acts."""
+        """Publishes the required acts of the variant-controller."""
         for fact in self.families.orders(self.now):
             self.say(fact)
 

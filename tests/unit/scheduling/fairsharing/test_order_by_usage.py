@@ -58,7 +58,7 @@ def a_scheduler(
 def had_used(
     scheduler: SteppedScheduler, name: str, cpu: str, *, ago: timedelta = timedelta(0)
 ) -> None:
-    """The bucket contains the usage of the LocalQueue."""
+    """Stores usage of the LocalQueue in the bucket."""
     record = ConsumedUsage(consumed_resources={"cpu": cpu}, last_update=scheduler.now - ago)
     scheduler.core.apply_usage("ns", name, record)
 

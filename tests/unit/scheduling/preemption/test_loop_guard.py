@@ -215,7 +215,7 @@ def test_a_raised_priority_allows_preemption_again() -> None:
     assert cores.phase("owner") == "Admitted"
 
 
-def test_an_equal_workload_may_preempt_where_it_is_blocked() -> None:
+def test_another_workload_may_preempt_while_the_preemptor_is_paused() -> None:
     cores = a_pair()
     cores.settle()
     cores.submit("equal", "a", "5")
@@ -250,7 +250,7 @@ def test_a_victim_with_lower_priority_waits_for_its_preemptor() -> None:
 
 
 def written(cores: SteppedCores, name: str, **status: Any) -> None:
-    """The status is now so."""
+    """Writes this status."""
     key = f"workload.ns.{name}"
     known = cores.controller.workloads.get(key)
     assert known.workload is not None

@@ -38,7 +38,7 @@ def run(cores: SteppedCores, name: str, cpu: str, *, queue: str = "cq", priority
 
 
 def ask(cores: SteppedCores, *checks: str, nominal: str = "10") -> None:
-    """From now on reservations must pass these checks."""
+    """Makes reservations require these checks."""
     cores.queue(
         "cq", resourceGroups=groups(default=nominal), preemption=LOWER, admissionChecks=list(checks)
     )

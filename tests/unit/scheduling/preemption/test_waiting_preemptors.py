@@ -29,7 +29,7 @@ def a_scheduler(**config: Any) -> SteppedScheduler:
 
 
 def told(scheduler: SteppedScheduler, victim: str, by: str) -> None:
-    """The victim's eviction is stored, with its preemptor."""
+    """Stores the victim's eviction, with its preemptor."""
     scheduler.change(
         victim,
         conditions={"Evicted": (True, "Preempted")},
