@@ -229,7 +229,7 @@ def test_two_that_are_ready_at_once_are_not_both_admitted() -> None:
 
 
 @scenario("D16")
-def test_a_better_one_that_is_put_off_tries_again_after_its_delay() -> None:
+def test_a_better_variant_that_was_delayed_tries_again_after_its_delay() -> None:
     cores = cores_with_families(TWO, checks=SLOW)
     cores.job()
     cores.at(100)

@@ -310,7 +310,7 @@ async def test_wrong_credentials_make_the_class_inactive(
     await until(lambda: not running.trouble)
 
 
-async def test_a_provider_that_may_not_cancel_reserves_no_more(
+async def test_a_provider_that_may_not_cancel_makes_no_more_reservations(
     running: Running, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     await asks(requester)

@@ -175,7 +175,7 @@ def test_the_priority_of_a_job_comes_from(
     assert resolve_priority(workload_of(manifest), URGENT).spec.priority == want
 
 
-def test_a_priority_class_of_pods_is_a_kind_of_ours() -> None:
+def test_a_priority_class_of_pods_is_a_kind_of_admittance() -> None:
     head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     accepted = accept({**head, "metadata": {"name": "n"}, "value": 5, "globalDefault": True})
     assert isinstance(accepted.manifest, PriorityClass)

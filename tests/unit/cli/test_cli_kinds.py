@@ -132,7 +132,7 @@ def test_up_exports_no_traces_if_a_variable_disables_the_export(
     assert "telemetry" not in names_started()
 
 
-def test_up_refuses_a_receiver_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_refuses_a_receiver_that_is_not_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(RECEIVERS[0], "collector:4318")
     with pytest.raises(BadInput, match="is not a URL such as"):
         started_by(Options(data_dir=Path()))

@@ -85,7 +85,7 @@ def test_a_day_is_a_date_or_days_before_now(text: str, want: str) -> None:
 @pytest.mark.parametrize(
     "text", ["yesterday", "10m", "1d2h", "24h", "90", "2026-02-31", "2026-02-07T10:00", "-7d", ""]
 )
-def test_what_is_no_day_is_refused_with_the_forms_of_a_day(text: str) -> None:
+def test_an_invalid_day_is_refused_with_the_valid_forms(text: str) -> None:
     with pytest.raises(BadInput, match="is not a day; write 2026-11-26, or 7d for"):
         day_of_text(text, "--since", NOON)
 

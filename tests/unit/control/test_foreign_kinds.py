@@ -104,7 +104,7 @@ def test_a_foreign_object_decides_nothing_whatever_its_kind_is_named(
 
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("key", ["clusterqueue.cq", "localqueue.ns.lq", "admissioncheck.c"])
-def test_a_foreign_value_at_a_key_of_ours_is_set_aside(key: str, group: str) -> None:
+def test_a_foreign_value_at_a_key_of_admittance_is_set_aside(key: str, group: str) -> None:
     leader = Leader(**CHECKED)
     kind = next(kind for kind in KINDS.values() if kind.token == key.partition(".")[0])
     namespace, name = names_of(key)

@@ -156,7 +156,7 @@ def test_two_programs_under_one_controller_name_are_reported(listening: Listenin
     assert listening.message == "The admission check is active"
 
 
-def test_replicas_of_one_program_are_no_rivals(listening: Listening) -> None:
+def test_replicas_of_one_program_are_not_reported_as_rivals(listening: Listening) -> None:
     listening.hear(0.0, CheckAlive(instance="a", program="budget"))
     listening.hear(0.0, CheckAlive(instance="b", program="budget"))
     listening.hear(0.0, CheckAlive(instance="c"))

@@ -70,7 +70,7 @@ def test_a_reservation_without_parameters_waits_with_a_reason() -> None:
     assert (asked(cores), message(cores)) == ([(0, "late")], "")
 
 
-def test_a_check_without_parameters_has_no_timeout_meanwhile() -> None:
+def test_a_check_has_no_timeout_while_its_parameters_are_missing() -> None:
     cores = SteppedCores()
     spec = {"controllerName": "ctl-c", "parameters": REFERENCE, "checkTimeoutSeconds": 10}
     cores.put("AdmissionCheck", "c", spec)

@@ -178,6 +178,6 @@ def test_a_stream_without_a_leader_says_nothing_of_its_replicas() -> None:
     assert offline_findings({"A": {"cluster": {"leader": "alone"}}, "B": {}}) == []
 
 
-def test_enough_replicas_are_no_finding() -> None:
+def test_the_doctor_reports_nothing_when_there_are_enough_replicas() -> None:
     assert fewer_replicas((3, "scheduler"), {"A": 3, "B": 5}) == []
     assert fewer_replicas((0, ""), {"A": 1}) == []

@@ -354,7 +354,7 @@ async def test_a_function_of_a_provider_that_raises_is_a_fault_and_is_called_aga
     ],
     ids=lambda error: type(error).__name__,
 )
-async def test_an_error_that_a_provider_handles_is_no_fault(
+async def test_an_error_that_a_provider_handles_is_not_counted_as_a_fault(
     steps: ObjectSteps, error: Exception
 ) -> None:
     async def refuse() -> None:

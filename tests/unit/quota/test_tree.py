@@ -212,7 +212,7 @@ def test_amounts_saturate(got: int, want: int) -> None:
     assert got == want
 
 
-def test_unlimited_quota_stays_unlimited_however_much_is_used() -> None:
+def test_unlimited_quota_stays_unlimited_at_any_usage() -> None:
     tree = Tree()
     tree.set_queue("a", "co", one(UNLIMITED))
     tree.set_queue("b", "co", one(5))

@@ -37,7 +37,7 @@ class Stream:
         self.ended += 1
 
 
-async def test_messages_put_meanwhile_go_together_in_the_next_batch() -> None:
+async def test_messages_put_during_a_batch_go_together_in_the_next_one() -> None:
     stream = Stream()
     lane = FenceLane(stream.send, stream.end, most=10)
     first = asyncio.create_task(lane.put([message("a")]))
@@ -52,7 +52,7 @@ async def test_messages_put_meanwhile_go_together_in_the_next_batch() -> None:
     assert stream.ended == 1
 
 
-async def test_a_batch_has_no_more_than_the_most_messages() -> None:
+async def test_a_batch_has_at_most_the_allowed_number_of_messages() -> None:
     stream = Stream()
     stream.free.set()
     lane = FenceLane(stream.send, stream.end, most=2)

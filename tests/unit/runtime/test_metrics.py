@@ -91,7 +91,7 @@ def test_a_gauge_is_read_at_each_scrape() -> None:
     assert parsed(gauges) == {("admittance_open", (("queue", "a"),)): 2}
 
 
-def test_a_gauge_is_read_again_if_its_state_changes_meanwhile() -> None:
+def test_a_gauge_is_read_again_if_its_state_changes_during_the_read() -> None:
     tries: list[int] = []
 
     def read() -> Mapping[str, Mapping[Labels, float]]:

@@ -197,7 +197,7 @@ async def test_delays_grow_with_the_retry_count_of_the_request(
     assert found == delays
 
 
-def test_jitter_only_adds_and_a_huge_count_is_no_trouble(loaded: Any) -> None:
+def test_jitter_only_adds_to_a_delay_and_a_huge_count_works(loaded: Any) -> None:
     module = loaded("backoff", "backoff")
     probe = module.Probe(url="http://x", jitter=0.5)
     assert module.delay_seconds(probe, 0, 0.0) == 30

@@ -38,7 +38,7 @@ FULL = LogSize(bytes=120 * MIB, messages=120_000, first=1, last=120_000)
         pytest.param({"size": LogSize(0, 0, 1, 0)}, Removal(0), id="it is empty"),
     ],
 )
-def test_the_oldest_part_is_removed_that_is_needed_no_more(
+def test_the_oldest_part_that_is_not_needed_is_removed(
     fields: dict[str, Any], found: Removal
 ) -> None:
     given: dict[str, Any] = {

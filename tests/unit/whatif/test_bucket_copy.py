@@ -192,7 +192,7 @@ def test_a_cycle_of_cohorts_is_a_warning() -> None:
     assert any("its cohorts form a cycle" in warning for warning in reply.warnings)
 
 
-def test_problems_that_existed_before_are_no_warnings() -> None:
+def test_problems_that_existed_before_cause_no_warnings() -> None:
     town = StoredSystem()
     town.queue("cq", cpu={"gold": 1})
     assert town.simulate(a_queue("other", cpu={"spot": 1})).warnings == ()

@@ -78,7 +78,7 @@ def test_an_invalid_verdict_is_answered_and_the_others_count(what: str) -> None:
     assert encode(cores.stored("b")) == before
 
 
-def test_the_subject_speaks_for_a_verdict_that_names_no_controller() -> None:
+def test_the_subject_names_the_controller_of_a_verdict_without_one() -> None:
     cores = a_town()
     commit = fold(cores.controller, [a_report(cores, "a")], cores.now)
     (put,) = commit.puts

@@ -34,7 +34,7 @@ def test_a_blocking_head_is_refused_once_after_a_delay() -> None:
     assert scheduler.core.refusals(now=scheduler.now) == []
 
 
-def test_a_strict_head_that_fits_meanwhile_is_not_refused() -> None:
+def test_a_strict_head_that_fits_before_its_refusal_is_not_refused() -> None:
     scheduler = a_strict_scheduler()
     scheduler.submit("runs", "cq", "8", age=9)
     scheduler.submit("w", "cq", "8", age=8)

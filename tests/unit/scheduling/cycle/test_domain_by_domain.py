@@ -20,7 +20,7 @@ def test_each_part_has_the_decisions_of_one_domain() -> None:
     assert [len({one.domain for one in part}) for part in parts] == [1, 1]
 
 
-def test_a_domain_that_is_lost_meanwhile_is_not_decided_about() -> None:
+def test_no_decision_is_made_for_a_domain_that_was_just_lost() -> None:
     scheduler = a_scheduler()
     parts = scheduler.core.by_domain(now=scheduler.now)
     (first,) = next(parts)

@@ -282,7 +282,7 @@ def _two_flavors(**spec: Any) -> SteppedScheduler:
         ),
     ],
 )  # fmt: skip
-def test_cases_27_and_28_selectors_speak_of_the_labels_that_a_flavor_has(
+def test_cases_27_and_28_selectors_use_only_labels_that_a_flavor_has(
     pod: dict[str, Any], flavor: str
 ) -> None:
     scheduler = _two_flavors()
@@ -328,7 +328,7 @@ def test_case_30_when_can_borrow(policy: str, second: str, flavor: str) -> None:
     assert scheduler.flavors("w") == [{"cpu": flavor}]
 
 
-def test_case_34_two_pod_sets_are_too_much_together() -> None:
+def test_case_34_requests_of_two_pod_sets_are_added_up() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default="4"))
     scheduler.submit("w", "cq", pods=[{"requests": {"cpu": "2"}}, {"requests": {"cpu": "10"}}])

@@ -107,7 +107,7 @@ def test_a_standby_confirms_nothing() -> None:
     assert cores.phase("w") == "Admitted"
 
 
-def test_checks_that_the_queue_names_no_more_are_not_waited_for() -> None:
+def test_admission_does_not_wait_for_checks_that_the_queue_removed() -> None:
     cores = configured_cores()
     reserved(cores, "w", ready=("c1",))
     cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c1"])

@@ -152,7 +152,7 @@ def test_givers_get_their_quota_back_when_the_handover_fails() -> None:
 
 
 @pytest.mark.parametrize("how", ["finish", "gone"])
-def test_a_giver_that_ended_meanwhile_gives_its_quota_once(how: str) -> None:
+def test_a_giver_that_ends_during_a_handover_gives_its_quota_once(how: str) -> None:
     scheduler = a_scheduler()
     scheduler.cycle(confirm=False)
     getattr(scheduler, how)("low")
@@ -163,7 +163,7 @@ def test_a_giver_that_ended_meanwhile_gives_its_quota_once(how: str) -> None:
     assert picture(scheduler)["held"] == {"cq": ["high", "mid"]}
 
 
-def test_a_preemptor_that_is_deleted_meanwhile_gets_nothing() -> None:
+def test_a_preemptor_that_is_deleted_before_the_handover_gets_nothing() -> None:
     scheduler = a_scheduler()
     before = picture(scheduler)
     scheduler.cycle(confirm=False)
@@ -226,7 +226,7 @@ def test_left_over_quota_is_free_only_after_the_handover() -> None:
     assert "small" in scheduler.settle()
 
 
-def test_the_receiver_of_a_handover_is_no_victim_in_that_cycle() -> None:
+def test_the_receiver_of_a_handover_is_not_preempted_in_that_cycle() -> None:
     scheduler = SteppedScheduler()
     waits_for_a_check(scheduler)
     scheduler.put("Cohort", "co", {"resourceGroups": groups(default="4")})

@@ -252,7 +252,7 @@ def test_removing_a_flavor_with_its_check_starts_no_job() -> None:
     assert not [one for one in cores.published if isinstance(one, facts.Admitted)]
 
 
-def test_no_verdict_admits_to_a_flavor_that_is_offered_no_more() -> None:
+def test_no_verdict_admits_to_a_flavor_that_the_queue_removed() -> None:
     cores = configured_cores()
     cores.put("ResourceFlavor", "other")
     cores.submit("w", "cq", "8")
