@@ -8,7 +8,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from admittance.control.checkpoint import PART_SIZE, BadCheckpoint, Packer, superfluous, unpack
+from admittance.control.checkpoint import (
+    PART_SIZE,
+    BadCheckpoint,
+    Packer,
+    Snapshot,
+    rows,
+    superfluous,
+    unpack,
+)
+from admittance.control.objects import StoredObject
+from admittance.control.workloads import VersionedWorkload
 from admittance.events.system import CheckpointMade, CheckpointRow, Committed, RowKind, runs_of
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -62,6 +72,24 @@ def test_packed_rows_are_unpacked_unchanged(rows: list[CheckpointRow]) -> None:
     assert all(0 < len(part) <= PART_SIZE for part in parts)
     assert made.size == sum(map(len, parts))
     assert list(unpack(made, parts)) == rows
+
+
+def test_only_rows_of_workloads_name_a_fact() -> None:
+    taken = Snapshot(
+        through=9,
+        revision=9,
+        floor=0,
+        workloads=[("workload.ns.gone", VersionedWorkload(None, 3, 4))],
+        finished=[("workload.ns.gone", 4), ("workload.ns.past", 5)],
+        objects=[("flavor.a", StoredObject(None, b"{}", 6))],
+        markers=[("flavor.b", 7)],
+    )
+    assert list(rows(taken)) == [
+        CheckpointRow("flavor.a", 6, 0, RowKind.VALUE, b"{}"),
+        CheckpointRow("flavor.b", 7, 0, RowKind.GONE),
+        CheckpointRow("workload.ns.gone", 3, 4, RowKind.GONE),
+        CheckpointRow("workload.ns.past", 0, 5, RowKind.FINISHED),
+    ]
 
 
 def test_a_checkpoint_with_a_part_missing_or_changed_is_refused() -> None:

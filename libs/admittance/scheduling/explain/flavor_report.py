@@ -91,7 +91,7 @@ def _holding(queue: Queue, needs: Mapping[FlavorResource, QuotaNeed]) -> Iterato
     if queue.domain is None:
         return
     others = [other for other in queue.domain.queues if other is not queue and other.holding]
-    if 1 < len(others) <= SORTED_MAX:
+    if len(others) <= SORTED_MAX:
         others.sort(key=lambda other: (-_over(other, needs), other.name))
     for other in others:
         yield from other.holding

@@ -126,6 +126,19 @@ def not_enough(scheduler: SteppedScheduler) -> None:
     scheduler.submit("w", "cq", "6", priority=1)
 
 
+def not_enough_to_borrow(scheduler: SteppedScheduler) -> None:
+    """Of both workloads that borrow, one may be preempted for workload w. With fair sharing the
+    share of its queue would forbid that."""
+    policy = {**ANY, "borrowWithinCohort": {"policy": "LowerPriority"}}
+    scheduler.queue("cq", "co", resourceGroups=groups(default="2"), preemption=policy)
+    scheduler.queue("other", "co", resourceGroups=groups(default="4"))
+    scheduler.queue("third", "co", resourceGroups=groups(default="0"))
+    scheduler.submit("theirs", "other", "5", age=10)
+    scheduler.submit("high", "third", "1", age=10, priority=9)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "6", priority=1)
+
+
 @pytest.mark.parametrize(
     ("tell", "want"),
     [
@@ -153,6 +166,11 @@ def not_enough(scheduler: SteppedScheduler) -> None:
             above_nominal, ("AboveNominal", ""), id="it asks for more than its queue may reclaim"
         ),
         pytest.param(not_enough, ("NotEnough", "cq"), id="all candidates together hold too little"),
+        pytest.param(
+            not_enough_to_borrow,
+            ("NotEnough", "other"),
+            id="the candidates of the other queue hold too little",
+        ),
     ],
 )
 def test_protected_workloads_are_explained_with_the_rule(tell: Tell, want: tuple[str, str]) -> None:
@@ -177,6 +195,33 @@ def test_protections_have_a_policy_numbers_and_a_sentence() -> None:
         "ClusterQueue cq has withinClusterQueue: LowerPriority, and workloads in ClusterQueue cq "
         "have priority 3 or higher, not below 1"
     )
+
+
+@pytest.mark.parametrize(
+    ("tell", "rule", "policy"),
+    [
+        pytest.param(while_borrowing, "WhileBorrowing", "borrowWithinCohort: Never", id="never"),
+        pytest.param(
+            not_enough_to_borrow,
+            "PriorityNotLower",
+            "borrowWithinCohort: LowerPriority",
+            id="lower priority",
+        ),
+        pytest.param(
+            above_threshold,
+            "AboveThreshold",
+            "borrowWithinCohort: LowerPriority up to 2",
+            id="threshold",
+        ),
+    ],
+)
+def test_a_protection_from_a_borrower_names_its_borrowing_policy(
+    tell: Tell, rule: str, policy: str
+) -> None:
+    scheduler = a_scheduler()
+    tell(scheduler)
+    barriers = scheduler.why("w").flavors[0].barriers
+    assert [bar.policy for bar in barriers if bar.rule == rule] == [policy]
 
 
 def test_with_fair_sharing_the_shares_are_compared() -> None:
@@ -419,6 +464,21 @@ def test_of_many_holders_the_largest_are_listed() -> None:
     scheduler.submit("w", "cq", "8999")
     largest = sorted(amounts, reverse=True)[:10]
     assert [one.amount for one in scheduler.why("w").held_by] == [1000 * one for one in largest]
+
+
+def test_of_queues_that_can_be_sorted_the_one_that_borrows_most_is_searched_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flavor_report, "LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(flavor_report, "SORTED_MAX", 2)
+    scheduler = a_scheduler()
+    scheduler.queue("cq", "co", resourceGroups=groups(default="3"))
+    for name, used in (("a", "1"), ("b", "2")):
+        scheduler.queue(name, "co", resourceGroups=groups(default="0"))
+        scheduler.submit(f"in-{name}", name, used, age=9)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "3")
+    assert [holder.name for holder in scheduler.why("w").held_by] == ["in-b"]
 
 
 def test_the_queues_that_use_most_come_first() -> None:
