@@ -121,7 +121,6 @@ def runner(user: User) -> Permissions:
     durable = f"{subjects.RUNNER_DURABLE}{user.token}"
     orders = _about_workloads(("admitted", "evicted"), spaces)
     everywhere = "*" in spaces
-    lists = each("admit.api.objects.{}", (subjects.ALL_NAMESPACES,) if everywhere else spaces)
     publish = (
         *CONNECT,
         *stream_info((LOG,)),
@@ -130,7 +129,7 @@ def runner(user: User) -> Permissions:
         *rules("follow claims", f"{JS}.CONSUMER.MSG.NEXT.{KV_CLAIMS}.{durable}"),
         *rules(
             "read what it starts",
-            *lists,
+            *each("admit.api.objects.{}", spaces),
             *each("admit.api.events.{}", spaces),
             *direct_get(KV, *workloads),
             *direct_get(LOG, *orders),

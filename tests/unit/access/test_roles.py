@@ -14,6 +14,7 @@ from admittance.access.server_config import ASKED_OUTSIDE, INWARDS, OUTWARDS
 from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.names import token
+from admittance.runtime.bus.outside_reads import objects_subject
 from admittance.runtime.bus.streams import all_streams
 from support.nats.system_subjects import endpoints, overlaps, sample_user, samples
 
@@ -216,3 +217,13 @@ def test_a_user_that_an_earlier_version_added_stays() -> None:
 def test_user_with_what_its_role_needs_can_be_added() -> None:
     for user in USERS.values():
         assert problems(user) == []
+
+
+@pytest.mark.parametrize("namespaces", [(), ("team-a",), ("team-a", "team-b")])
+def test_a_runner_of_all_namespaces_may_start_with_job_namespace(
+    namespaces: tuple[str, ...],
+) -> None:
+    permissions = permissions_of(User(name="host", role="runner", key=KEY))
+    lists = [objects_subject(namespace) for namespace in namespaces or (None,)]
+    for subject in (*lists, subjects.runner_consumer("host", namespaces)):
+        assert answer_for(permissions, subject, subscribe=False).allowed, subject
