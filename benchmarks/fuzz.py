@@ -1,11 +1,11 @@
 """Publishes junk on every subject and key while workloads run and services are killed.
 
-``python -m benchmarks.fuzz [--messages 100000] [--minutes 25] [--seed 1] [--keep FOLDER]``: a
-nats-server and every service as a process of its own, of the workload-controller and the scheduler
-two. Junk is published all the time (`benchmarks.junk`), workloads are submitted, and now and then a
-service is killed with ``kill -9`` and started again. At the end every submitted workload must be
-finished, no job may have run twice at once, no process may have ended by itself, and after the last
-junk nothing may be published on the log any more.
+``python -m benchmarks.fuzz [--messages 100000] [--minutes 25] [--seed 1] [--keep FOLDER]``: starts
+a nats-server and every service as a process of its own, two of the workload-controller and of the
+scheduler. Junk is published all the time (`benchmarks.junk`), workloads are submitted, and now and
+then a service is killed with ``kill -9`` and started again. At the end every submitted workload
+must be finished, no job may have run twice at once, no process may have ended by itself, and after
+the last junk nothing may be published on the log any more.
 
 Left out, since only permissions prevent their abuse: facts that a program understands about our
 workloads (a foreign ``finished`` finishes), keys of our own workloads and manifests in the bucket,

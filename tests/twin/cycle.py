@@ -186,7 +186,8 @@ class Cycle:
                 entry.status = "assumed"
 
     def look_again(self, entry: Entry) -> None:
-        """Searches again without the victims of others; the flavors that it may have remain."""
+        """Searches again without the victims that other workloads have taken, and only in the
+        flavors that were assigned before."""
         only = entry.assignment.flavors()
         entry.waiting.cursor = None
         for job in self.claimed.values():

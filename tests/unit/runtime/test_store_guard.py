@@ -36,7 +36,7 @@ def test_a_server_is_recognized_by_the_real_path_of_its_folder(
     assert is_command_of(command, config, cwd.format(top=tmp_path)) is expected
 
 
-def test_another_program_with_the_configuration_is_not_taken_for_the_server(tmp_path: Path) -> None:
+def test_another_program_with_the_configuration_is_not_taken_for_a_server(tmp_path: Path) -> None:
     config = tmp_path / "nats.conf"
     for command in ([], ["vi", str(config)], ["tail", "-c", str(config)]):
         assert not is_command_of(command, config)
