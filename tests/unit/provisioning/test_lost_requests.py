@@ -145,6 +145,20 @@ def test_a_lost_request_marked_for_deletion_is_created_again() -> None:
     assert story.bucket[NAME][0].spec.id == second.id
 
 
+def test_a_request_that_another_writer_replaced_is_cancelled() -> None:
+    story = Story()
+    story.reserved()
+    ((record, revision),) = story.bucket.values()
+    other = replace(record, spec=replace(record.spec, id="another"))
+    story.bucket[NAME] = other, revision + 1
+    story.revision += 1
+    story.core.observed.record(("ns", NAME), other, story.revision)
+
+    story.settle()
+
+    assert record.spec.id in story.freed
+
+
 def test_the_log_has_the_requests_that_were_not_cancelled() -> None:
     story = Story()
     story.reserved()

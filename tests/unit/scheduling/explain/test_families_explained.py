@@ -53,6 +53,13 @@ def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
     assert not [one for one in found.unblocked_by if "allowed" in one]
 
 
+def test_a_family_without_a_queue_has_no_position() -> None:
+    scheduler = with_family()
+    scheduler.delete("LocalQueue", "cq", "ns")
+    why = scheduler.why("a")
+    assert (why.cluster_queue, why.position, why.pending, why.variants) == ("", 0, 0, ())
+
+
 def test_a_variant_is_explained_only_with_its_flavors() -> None:
     scheduler = with_family()
     found = scheduler.why("a-mid")

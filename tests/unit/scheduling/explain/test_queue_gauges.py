@@ -156,6 +156,34 @@ def test_unadmitted_workloads_are_counted_by_local_queue_too() -> None:
     assert {name for name, *_ in read(scheduler, "local_queue_unadmitted_workloads")} == {"cq"}
 
 
+def test_equal_workloads_count_with_the_reasons_of_their_status() -> None:
+    """A reason that a refusal in flight will replace is not shown."""
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="1"))
+    for name in ("a", "b"):
+        scheduler.submit(name, "cq", "2")
+    scheduler.settle()
+    scheduler.change("a", conditions={"QuotaReserved": (False, "Pending")})
+    labels = ("cq", "ns", "cq", "NoReservation")
+    by_local = "local_queue_unadmitted_workloads"
+    assert read(scheduler, by_local) == {(*labels, "Pending"): 1, (*labels, ""): 1}
+    assert read(scheduler, "cluster_queue_resource_pending") == {("cq", "cpu"): 4}
+    scheduler.now += timedelta(minutes=1)
+    assert len(scheduler.core.refusals(now=scheduler.now)) == 2
+    assert read(scheduler, by_local) == {(*labels, ""): 2}
+
+
+def test_the_reservation_of_a_variant_counts_with_its_family() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.check("slow")
+    scheduler.family_queue(checks={"best": ["slow"]}, flavors={"best": "4", "mid": "1"})
+    scheduler.family("w")
+    scheduler.settle()
+    assert scheduler.admission("w-best") is not None
+    labels = ("cq", "ns", "cq", "NoReservation", "")
+    assert read(scheduler, "local_queue_unadmitted_workloads") == {labels: 1}
+
+
 def test_a_family_counts_as_one_workload() -> None:
     scheduler = FamilyScheduler()
     for flavor in ("reservation", "on-demand", "cpu-only"):
