@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from acceptance.test_family_stories import pod_set
 from admittance.api.configuration import Configuration, RequeuingStrategy, WaitForPodsReady
 from admittance.events import facts
 from admittance.events.base import Fact
@@ -146,6 +147,24 @@ def test_a_change_during_a_swap_leaves_the_job_with_the_best_that_is_left(
     assert (cores.on(), cores.active(), cores.used()) == (on, active, used)
     again = [("started", 130)] if on else []
     assert cores.lived() == [("started", 0), ("stopped", 130), *again]
+
+
+@scenario("D6", "D17")
+def test_a_job_does_not_move_if_one_of_its_pod_sets_may_not_have_its_flavor() -> None:
+    cores = cores_with_families(
+        {"reservation": 4, "extra": 2, "on-demand": 6},
+        explicit=[variant("top", "reservation", "extra"), variant("low", "on-demand")],
+        foreign={"r1": "reservation"},
+    )
+    cores.job(pods=[pod_set("a", 4, gpu=1), pod_set("b", 2, gpu=1)])
+    cores.slow_jobs.add("j")
+    cores.at(100)
+    cores.done("r1")
+    assert cores.phase("j") == "Evicting"
+    cores.policy(explicit=[variant("top", "extra"), variant("low", "on-demand")])
+    cores.go()
+    stopped(cores)
+    assert (cores.on(), cores.used()) == ("on-demand", "0/0/6")
 
 
 @scenario("D6", "D22")

@@ -53,6 +53,14 @@ def test_two_late_checks_of_one_controller_have_rows_in_the_inactive_queue(
     )
 
 
+def test_a_row_says_that_its_check_is_not_asked_before_the_reservation() -> None:
+    around = Around(["c1"])
+    tracked = TrackedWorkload(around).assigned().preempted()
+    around.rules["c1"] = CheckRules("c1", "ctl-c1", missing="Budget main does not exist")
+    (row,) = tracked.queue_changed().status.admission_checks
+    assert row.message == "AdmissionCheck c1 is not asked: Budget main does not exist"
+
+
 def test_a_ready_that_answers_an_earlier_request_counts_without_the_parameters() -> None:
     around = Around(["c1", "c2"])
     tracked = TrackedWorkload(around).assigned()

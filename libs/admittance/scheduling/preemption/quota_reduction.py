@@ -328,9 +328,7 @@ def _revocation(
 ) -> Revocation:
     assert workload.charge is not None
     held = sum(amount for held_cell, amount in workload.charge.cells if held_cell.fr == cell.fr)
-    overload = overloads.get((cell.node, cell.fr))
-    if overload is None:
-        overload = Overload(cell.node, cell.fr, limit_of(cell) or 0, cell.usage)
+    overload = overloads[cell.node, cell.fr]
     flavor, resource = overload.fr
     kind = "cohort" if overload.node.is_cohort else "ClusterQueue"
     message = (
