@@ -100,6 +100,21 @@ def test_forgetting_a_decision_of_another_revision_changes_nothing() -> None:
     assert reserved(scheduler) == 6_000
 
 
+def test_a_decision_in_flight_moves_with_its_queue_to_another_domain() -> None:
+    """The queue's change is read late: the decision was made from a newer revision."""
+    scheduler = SteppedScheduler()
+    for name in ("other", "cq"):
+        scheduler.queue(name, "co", resourceGroups=groups(default="6"))
+        scheduler.submit(f"in-{name}", name, "6")
+    scheduler.core.seen(10_000)
+    assert sorted(scheduler.cycle(confirm=False)) == ["in-cq", "in-other"]
+    scheduler.queue("cq", resourceGroups=groups(default="6"))
+    scheduler.core.disown("cohort-co")
+    assert (reserved(scheduler), reserved(scheduler, "other")) == (6_000, 0)
+    scheduler.core.disown("queue-cq")
+    assert reserved(scheduler) == 0
+
+
 def test_disowning_drops_assumptions_and_decides_nothing_more() -> None:
     scheduler = a_scheduler()
     scheduler.submit("one", "cq", "6")

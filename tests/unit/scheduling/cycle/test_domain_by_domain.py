@@ -27,3 +27,10 @@ def test_no_decision_is_made_for_a_domain_that_was_just_lost() -> None:
     (other,) = {"queue-one", "queue-two"} - {first.domain}
     scheduler.core.disown(other)
     assert list(parts) == []
+
+
+def test_a_domain_that_its_last_queue_leaves_is_removed() -> None:
+    scheduler = SteppedScheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="6"))
+    scheduler.queue("cq", "co", resourceGroups=groups(default="6"))
+    assert list(scheduler.core._state.domains) == ["cohort-co"]

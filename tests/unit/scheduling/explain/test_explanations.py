@@ -502,6 +502,7 @@ def test_victims_are_named_before_and_after_the_preemption() -> None:
     assert why.outlook is not None
     assert why.outlook.outcome == "Preempts"
     assert [(one.name, one.rule) for one in why.outlook.victims] == [("low", "InClusterQueue")]
+    assert why.flavors[0].victims == why.outlook.victims
     assert "its turn: 1 workload can be preempted for it" in why.unblocked_by
     scheduler.cycle(confirm=False)
     why = scheduler.why("w")
