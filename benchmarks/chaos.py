@@ -383,7 +383,7 @@ if __name__ == "__main__":
         Option("--servers", 1, "more than one: a cluster of them", least=1),
         Option("--kill-every", None, "seconds; 0: services are not killed so often", kind=float),
         Option("--stall-max", 0.0, "allowed seconds after one server's loss", least=0),
-        Option("--only", "", "only faults whose name has this text"),
+        Option("--only", "", "only faults with this text in their name"),
         Option("--times", 1, "how often, with --only", least=1),
         Option("--scale", 1.0, "factor for the length of faults", above=0),
     )

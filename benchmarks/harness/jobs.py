@@ -154,7 +154,7 @@ def broken_promises(
 
 
 async def wrong_sums(link: Link, entries: Iterable[LogEntry]) -> list[str]:
-    """A sentence for each ClusterQueue whose sums of usage differ from the plain sums of the facts
+    """A sentence for each ClusterQueue if its sums of usage differ from the plain sums of the facts
     on the log."""
     runs = _runs(entries)
     plain: dict[str, Counter[str]] = {}

@@ -80,7 +80,7 @@ _said = msgspec.json.Decoder(_Said)
 
 
 class Jobs:
-    """A runner whose jobs never end by themselves, and stop as soon as they are evicted.
+    """A runner with jobs that never end by themselves, and stop as soon as they are evicted.
 
     ``admissions``: how often each was admitted, by name. ``last``: the last admitted one, and when,
     in monotonic seconds. A fact that arrives twice counts once."""

@@ -1,4 +1,4 @@
-"""Waits: until something heard makes a claim true, or until an answer does."""
+"""Waits until a received message, or an answer, makes a claim true."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PATIENCE_SECONDS: Final = 120.0
 
 
 class News:
-    """Something was heard: `note` says so, and `until` looks at its claim again."""
+    """A message was received: `note` reports it, and `until` checks its claim again."""
 
     def __init__(self) -> None:
         self._heard = asyncio.Event()
 
     def note(self) -> None:
-        """Something was heard."""
+        """Reports that a message was received."""
         self._heard.set()
 
     async def holds(self, claim: Callable[[], bool], seconds: float) -> bool:

@@ -167,8 +167,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 
 def _set_aside(error: Suspect) -> Unavailable:
     """Sets a workload aside that made the state of the core wrong. Returns the exception to raise:
-    then the service starts again, with a new state. The service then takes a new lease, whose
-    barrier is on the log after all decisions of the old state."""
+    then the service starts again, with a new state. The service then takes a new lease. The
+    barrier of the new lease is on the log after all decisions of the old state."""
     faults.record_all(SERVICE, [error.error])
     if len(suspects) >= SUSPECTS_MAX:
         del suspects[next(iter(suspects))]

@@ -32,7 +32,7 @@ async def test_a_decision_of_a_deposed_scheduler_from_old_state_is_refused(
     await apply(bus, *queues("cq", cpu=2))
     await eventually(lambda: _leads(leading))
 
-    # From now on it hears nothing, and its heartbeat runs out; but it goes on deciding.
+    # From now on it gets no message, and its heartbeat expires, but it still makes decisions.
     for task in hears:
         await cancel_and_wait(task)
     await cluster.start("scheduler", "new")

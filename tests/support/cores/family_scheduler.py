@@ -35,7 +35,7 @@ Pods = Sequence[tuple[int, Mapping[str, str]]]
 
 
 class FamilyScheduler(SteppedScheduler):
-    """A system in memory whose workload-controller hears every decision at once. Workloads are
+    """A system in memory. The workload-controller applies every decision at once. Workloads are
     written by hand, and variants are named ``<parent>-<tag>``. Checks are Ready by `passes` only,
     and gates open by `opens` only. Jobs of families stop by `stops` only, and other jobs at once,
     unless ``jobs_stop`` is False.

@@ -33,7 +33,7 @@ def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
 
 
 class SteppedScheduler(ConfiguredSystem):
-    """A system in memory whose workloads are written by hand: decisions of the scheduler are stored
+    """A system in memory with workloads written by hand: decisions of the scheduler are stored
     by `cycle` at once, without the workload-controller.
 
     ``stored``: the workloads by name. ``decided`` and ``preempted``: of the last cycle; ``told``:

@@ -63,8 +63,8 @@ def with_conditions(workload: StoredWorkload, *conditions: Condition) -> StoredW
 
 
 class SteppedVariants(LocalSystem):
-    """A system in memory whose workload-controller hears what the variant-controller ordered when a
-    test wants it. ``stored``: all workloads by name. ``ordered``: every fact that was ordered.
+    """A system in memory. A test decides when the workload-controller gets the orders of the
+    variant-controller. ``stored``: all workloads by name. ``ordered``: every fact that was ordered.
     ``waiting``: those that the workload-controller has not heard yet. ``core``: settings of the
     variant-controller's core."""
 

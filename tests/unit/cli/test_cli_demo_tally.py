@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
-from unittest.mock import Mock
+from typing import Any
 
 import pytest
 from tools.demo import Demo, Tally
@@ -65,9 +66,17 @@ def test_revoked_capacity_is_not_counted_as_a_preemption() -> None:
     assert not tally.stopped
 
 
+class ClientWithoutServer:
+    """A client that reads the log when no server answers."""
+
+    async def events(self, **_options: object) -> AsyncIterator[object]:
+        """Raises the error of the lost connection."""
+        raise Unavailable("no server answers")
+        yield
+
+
 async def test_the_demo_ends_with_one_error_when_it_cannot_read_the_log() -> None:
-    client = Mock()
-    client.events.return_value.__aiter__ = Mock(side_effect=Unavailable("no server answers"))
+    client: Any = ClientWithoutServer()
     demo = Demo("nats://127.0.0.1:1", Path(), Path())
     with pytest.raises(SetupError, match="the log cannot be followed: no server answers"):
         await demo.follow(client)
