@@ -25,7 +25,7 @@ from admittance.runtime.telemetry.metrics import (
     text_of,
 )
 from admittance.scheduling.queue_gauges import GAUGES
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.cores.stepped_scheduler import SteppedScheduler
 
@@ -34,7 +34,7 @@ SCRAPES = 5
 
 def a_scheduler(queues: int) -> SteppedScheduler:
     """A scheduler with so many ClusterQueues."""
-    scheduler = SteppedScheduler(Config(fair_sharing=FairSharing()))
+    scheduler = SteppedScheduler(Config(fair_sharing=CohortFairSharing()))
     for number in range(queues):
         resources = [{"name": resource, "nominalQuota": "10"} for resource in ("cpu", "memory")]
         group = {

@@ -29,7 +29,7 @@ from admittance.events.requests import LogEntry
 from admittance.events.subjects import RELEASES, subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.errors import Refused, Unavailable, is_temporary
+from admittance.runtime.errors import BusRefused, BusUnavailable, is_temporary
 from admittance.runtime.tasks import until_returned
 from admittance.usage.runs import Run, run_of
 from admittance.workload.phase import Phase, phase
@@ -86,16 +86,18 @@ def with_trail(name: str, queue: str, trail: Path) -> facts.Submitted:
 
 
 async def publish_surely(bus: Bus, fact: Fact, message_id: str) -> int:
-    """Publishes a fact again and again until the log has it; returns its sequence. Raises Refused
-    for a fact that the log will never take."""
+    """Publishes a fact again and again until the log has it; returns its sequence. Raises
+    BusRefused for a fact that the log will never take."""
     message = Outgoing(subject_of(fact), codec.encode(fact), {MESSAGE_ID: message_id})
 
-    def failed(error: Refused | Unavailable, _pause: float) -> None:
+    def failed(error: BusRefused | BusUnavailable, _pause: float) -> None:
         if not is_temporary(error):
             raise error
 
     publish = partial(bus.publish, message, timeout=2.0)
-    return await until_returned(publish, Backoff(0.05, 0.5), failed, on=(Refused, Unavailable))
+    return await until_returned(
+        publish, Backoff(0.05, 0.5), failed, on=(BusRefused, BusUnavailable)
+    )
 
 
 async def phases(link: Link) -> dict[str, Phase]:

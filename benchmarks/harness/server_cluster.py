@@ -23,7 +23,7 @@ from admittance.bench.system import add_load_user
 from admittance.cli.up.lock import Lock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AdmittanceError, Unavailable, is_temporary
+from admittance.runtime.errors import AdmittanceError, BusUnavailable, is_temporary
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats_server.auth_store import AuthStore
 from admittance.runtime.nats_server.embedded_server import ClusterServer, EmbeddedServer
@@ -133,12 +133,12 @@ class ServerCluster:
         """Waits until JetStream has a leader. Raises TimeoutError."""
         async with asyncio.timeout(timeout):
             bus = await until_returned(
-                self.connect, Backoff(0.1, 0.5), lambda *_: None, on=Unavailable
+                self.connect, Backoff(0.1, 0.5), lambda *_: None, on=BusUnavailable
             )
         await bus.close()
 
     async def connect(self, number: int | None = None) -> Bus:
-        """A connection to one server, or to any that runs. Raises Unavailable."""
+        """A connection to one server, or to any that runs. Raises BusUnavailable."""
         url = self.url if number is None else self.url_of(number)
         return await Bus.connect(url, name="cluster", access=self.access)
 

@@ -62,7 +62,7 @@ async def until_right(
     while clock.monotonic() < deadline:
         try:
             answer = await ask()
-        except (Unavailable, TimedOut, bus_errors.Unavailable):
+        except (Unavailable, TimedOut, bus_errors.BusUnavailable):
             pass
         else:
             if right(answer):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 
 from .decisions import (
     admission_microseconds,
@@ -32,7 +32,7 @@ class Figure(NamedTuple):
 
 
 PREEMPTING: Final = Config(preemption=True)
-SHARES: Final = Config(preemption=True, fair_sharing=FairSharing())
+SHARES: Final = Config(preemption=True, fair_sharing=CohortFairSharing())
 
 FIGURES: Final[dict[str, Figure]] = {
     # The first figure, while the process has no freed memory that it could use again.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 
 from .bench import START, Bench, a_workload, an_admission, clock, condition, with_status
 
@@ -25,7 +25,7 @@ def preemption_milliseconds(
     """Milliseconds for a cycle whose head preempts ``victims`` of the candidates. ``own``: they are
     in the queue of the head, else in ``lenders`` other queues that borrow. ``fair``: with fair
     sharing. ``parents``: cohorts of three queues each, ``parents`` of them below one cohort."""
-    config = Config(preemption=True, fair_sharing=FairSharing() if fair else None)
+    config = Config(preemption=True, fair_sharing=CohortFairSharing() if fair else None)
     per_cohort = 3 if parents else lenders + 1
     queues = 1 + lenders if not parents else 3 * parents * 2
     nominal = candidates // queues

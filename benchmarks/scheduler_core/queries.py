@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from admittance.events.requests import PendingQuery
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 
 from .bench import MIX, START, Bench, a_workload, an_admission, condition, with_status
 
@@ -31,7 +31,7 @@ def explain_preemptor_milliseconds(
 ) -> float:
     """Milliseconds to explain a workload that needs preemption, with ``running`` workloads in its
     cohort and ``pending`` workloads in its queue."""
-    sharing = FairSharing() if fair else None
+    sharing = CohortFairSharing() if fair else None
     queues = lenders + 1
     bench = Bench(
         queues,

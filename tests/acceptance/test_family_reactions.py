@@ -14,7 +14,7 @@ from admittance.api.configuration import Configuration, RequeuingStrategy, WaitF
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.requests import Queues
-from admittance.scheduling.state.config import Config, FairSharing, config_of
+from admittance.scheduling.state.config import CohortFairSharing, Config, config_of
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import head
 from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
@@ -198,7 +198,7 @@ def test_a_family_starts_over_when_the_reserved_variant_is_preempted() -> None:
 
 def fair() -> FamilyCores:
     """``cq`` owns nothing and borrows from ``lender``."""
-    cores = FamilyCores(Config(fair_sharing=FairSharing()))
+    cores = FamilyCores(Config(fair_sharing=CohortFairSharing()))
     cores.offer(TWO, checks=SLOW)
     rows = cores.offered["resourceGroups"]
     cores.queue("lender", cohort="all", resourceGroups=rows)

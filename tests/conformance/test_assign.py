@@ -13,7 +13,7 @@ from admittance.scheduling.cycle.flavor_assigner import _better, assign, examine
 from admittance.scheduling.cycle.nominate import most_of
 from admittance.scheduling.cycle.refusals import refusal_of
 from admittance.scheduling.state.assignment import Assignment, FlavorAssignmentMode
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import WorkloadInfo
@@ -46,7 +46,7 @@ class Scan:
     """The case's workload assigned in the case's queue."""
 
     def __init__(self, given: dict[str, Any]) -> None:
-        fair = FairSharing() if given.get("enableFairSharing") else None
+        fair = CohortFairSharing() if given.get("enableFairSharing") else None
         self.given = Given({}, Config(as_kueue=True, preemption=True, fair_sharing=fair))
         first = given["clusterQueue"]
         self.name = first["metadata"]["name"]

@@ -12,7 +12,7 @@ from admittance.scheduling.preemption import fair_sharing
 from admittance.scheduling.preemption.candidates import allows, leaving_first
 from admittance.scheduling.preemption.classical import search
 from admittance.scheduling.preemption.fair_sharing import Targets
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.workload_info import WorkloadInfo
 from conformance.differences import ORDERING, POLICIES
 from conformance.tables import Given, cases, needs_data, read
@@ -110,8 +110,10 @@ def test_a_policy_allows_the_victims_that_kueue_allows(case: dict[str, Any]) -> 
 @pytest.mark.parametrize("case", cases("preemption/TestFairPreemptions"))
 def test_fair_sharing_selects_the_victims_that_kueue_selects(case: dict[str, Any]) -> None:
     table = case["given"]
-    sharing = FairSharing(strategies=tuple(table["strategies"])) if "strategies" in table else None
-    config = Config(as_kueue=True, preemption=True, fair_sharing=sharing or FairSharing())
+    sharing = (
+        CohortFairSharing(strategies=tuple(table["strategies"])) if "strategies" in table else None
+    )
+    config = Config(as_kueue=True, preemption=True, fair_sharing=sharing or CohortFairSharing())
     given = Given(table, config)
     # One case has an incoming workload that holds quota already; no process knows of that.
     member = given.workload({**table["incoming"], "status": {}})
@@ -139,7 +141,7 @@ def test_fair_sharing_selects_the_victims_that_kueue_selects(case: dict[str, Any
 @pytest.mark.parametrize("case", cases("preemption/TestMakeClusterQueueOrdering"))
 def test_queues_are_taken_from_in_the_order_of_kueue(case: dict[str, Any]) -> None:
     table = case["given"]
-    given = Given(table, Config(as_kueue=True, preemption=True, fair_sharing=FairSharing()))
+    given = Given(table, Config(as_kueue=True, preemption=True, fair_sharing=CohortFairSharing()))
     nodes = given.core.catalog.tree.queues
     candidates = {nodes[name]: list(given.queue(name).candidates) for name in table["candidateCQs"]}
     targets = Targets(nodes[table["preemptorCQ"]], candidates, share_of)

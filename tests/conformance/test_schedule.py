@@ -9,7 +9,7 @@ import pytest
 
 from admittance.events.facts import Preempted
 from admittance.events.requests import PendingQuery
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from conformance.differences import SCHEDULE
 from conformance.tables import Given, needs_data, read
 
@@ -50,7 +50,7 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """One cycle of the case: what came out and what should have."""
     gates = case["given"].get("featureGates", {})
     partial = gates.get("PartialAdmission", True)
-    fair = FairSharing() if case["given"].get("enableFairSharing") else None
+    fair = CohortFairSharing() if case["given"].get("enableFairSharing") else None
     config = Config(as_kueue=True, preemption=True, partial_admission=partial, fair_sharing=fair)
     given = Given(case["given"], config)
     core = given.core

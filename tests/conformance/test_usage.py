@@ -21,7 +21,7 @@ from admittance.scheduling.fairsharing.usage import (
     to_billionths,
     weighted_sum,
 )
-from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config, UsageFairSharing
 from conformance.differences import CONSUMED
 from conformance.tables import START, Given, cases, needs_data, read, time_of
 
@@ -139,7 +139,7 @@ def test_cycles_by_usage_admit_the_workloads_that_kueue_admits(case: dict[str, A
     counts = given["featureGates"]["AdmissionFairSharing"]
     config = Config(
         preemption=True,
-        fair_sharing=FairSharing() if counts else None,
+        fair_sharing=CohortFairSharing() if counts else None,
         admission_fair_sharing=sharing(given["admissionFairSharing"]) if counts else None,
     )
     namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}]

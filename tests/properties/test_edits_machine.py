@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from admittance.api.units import amount
 from admittance.events import facts
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from support.cores.configured_system import NS
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups, quota
@@ -191,7 +191,7 @@ def check(cores: SteppedCores) -> None:
 def test_random_edits_raise_no_error_and_leave_no_workload_stuck(
     played: list[tuple[Any, ...]], fair: bool
 ) -> None:
-    cores = SteppedCores(Config(fair_sharing=FairSharing() if fair else None))
+    cores = SteppedCores(Config(fair_sharing=CohortFairSharing() if fair else None))
     cores.put("ResourceFlavor", "other")
     cores.check("c")
     for name in QUEUES:

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from admittance.quota.cell import Cell, available
 from admittance.quota.tree import Node
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.shared_quota import (
     WithoutUsage,
     remove_usage,
@@ -49,7 +49,7 @@ class Ledger(RuleBasedStateMachine):
         first=st.lists(SETS, min_size=2, max_size=2),
     )
     def begin(self, fair: bool, lend: str | None, first: list[list[tuple[int, int, int]]]) -> None:
-        self.scheduler = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
+        self.scheduler = FamilyScheduler(Config(fair_sharing=CohortFairSharing() if fair else None))
         self.lend = lend
         for name in (*GPUS, "c"):
             self.scheduler.flavor(name)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from admittance.events.facts import Assigned, Preempted
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.workload.conditions import Type, is_true
 from simulation.invariants import reference_quota
 from support.cores.family_queues import both, explicit
@@ -61,7 +61,7 @@ class Room(RuleBasedStateMachine):
         policies: tuple[dict[str, str], dict[str, str]],
         first: list[list[tuple[int, int, int]]],
     ) -> None:
-        self.scheduler = FamilyScheduler(Config(fair_sharing=FairSharing() if fair else None))
+        self.scheduler = FamilyScheduler(Config(fair_sharing=CohortFairSharing() if fair else None))
         self.scheduler.jobs_stop = False
         self.cut = False
         for flavor in ("r", "o", "s", "c"):

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from admittance.events import facts
 from admittance.quota.cell import Cell
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.workload.phase import holds_quota
 from simulation.invariants import reference_quota
@@ -54,7 +54,7 @@ class HandOver(RuleBasedStateMachine):
         first: list[tuple[str, int, int]],
         rivals: list[tuple[str, int, int]],
     ) -> None:
-        self.cores = SteppedCores(Config(fair_sharing=FairSharing() if fair else None))
+        self.cores = SteppedCores(Config(fair_sharing=CohortFairSharing() if fair else None))
         self.cores.check("c")
         self.cores.put("Cohort", "co", {})
         for name, policy, asks, cpu in zip(QUEUES, policies, checked, nominal, strict=True):

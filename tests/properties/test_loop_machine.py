@@ -14,8 +14,8 @@ from admittance.events import facts
 from admittance.scheduling.state.config import (
     FINAL_SHARE,
     INITIAL_SHARE,
+    CohortFairSharing,
     Config,
-    FairSharing,
     PreemptionLoops,
 )
 from support.cores.stepped_cores import SteppedCores
@@ -45,7 +45,7 @@ workloads = st.tuples(st.sampled_from(QUEUES), st.integers(1, 5), st.integers(-1
 def configured_cores(
     specs: list[dict[str, Any]], strategies: tuple[str, ...] | None
 ) -> SteppedCores:
-    fair = FairSharing(strategies=strategies) if strategies else None
+    fair = CohortFairSharing(strategies=strategies) if strategies else None
     cores = SteppedCores(Config(fair_sharing=fair))
     for cohort in ("left", "right"):
         cores.put("Cohort", cohort, {"parentName": "root"})

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from admittance.events import facts
 from admittance.quota.cell import available
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 from simulation.invariants import reference_quota
@@ -71,7 +71,7 @@ class Planned(RuleBasedStateMachine):
         rivals: list[tuple[str, int, int]],
         asks: tuple[tuple[str, ...], tuple[str, ...]],
     ) -> None:
-        self.cores = SteppedCores(Config(fair_sharing=FairSharing() if fair else None))
+        self.cores = SteppedCores(Config(fair_sharing=CohortFairSharing() if fair else None))
         self.under_way: deque[facts.Decision] = deque()
         self.cores.slow_jobs = set(NAMES)
         self.cut = False

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from admittance.api.units import amount
 from admittance.events.facts import Preempted
 from admittance.quota.cell import available
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 from support.examples import examples
 
@@ -35,7 +35,7 @@ workloads = st.tuples(st.sampled_from(QUEUES), st.integers(1, 5), st.integers(-2
 
 def a_scheduler(specs: list[dict[str, Any]], *, fair: bool) -> SteppedScheduler:
     """Queues in two cohorts below one root."""
-    sharing = FairSharing() if fair else None
+    sharing = CohortFairSharing() if fair else None
     scheduler = SteppedScheduler(
         Config(preemption=True, partial_admission=True, fair_sharing=sharing)
     )

@@ -28,7 +28,7 @@ from admittance.provisioning_check import service as provisioning_check
 from admittance.retry_timer import service as retry_timer
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.settings import Settings
 from admittance.scheduler import service as scheduler
@@ -317,7 +317,7 @@ class World:
 
         def ended(error: BaseException | None) -> None:
             self.transcript.tell(name, f"ends by itself: {error!r}")
-            if error is not None and not isinstance(error, Refused | Unavailable):
+            if error is not None and not isinstance(error, BusRefused | BusUnavailable):
                 self.loop.complaints.append(f"{name} ended: {error!r}")
             self.kernel.after(RESTART_SECONDS, lambda: self.start(name))
 

@@ -12,7 +12,7 @@ import pytest
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import all_streams
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from support.cluster import Cluster, Service
 from support.fork_server import run_admit
@@ -99,7 +99,7 @@ class Story:
                     ask = {"seq": after + 1, "next_by_subj": ">"}
                     try:
                         answer = await bus.api(f"STREAM.MSG.GET.{stream.name}", ask)
-                    except Refused:
+                    except BusRefused:
                         break
                     one = answer["message"]
                     after = one["seq"]

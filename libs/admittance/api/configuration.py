@@ -49,7 +49,7 @@ def _check_outputs(outputs: Mapping[str, Any]) -> list[Problem]:
     ]
 
 
-class FairSharing(Strict, frozen=True, kw_only=True):
+class FairSharingSettings(Strict, frozen=True, kw_only=True):
     """Fair sharing within cohorts. ``enable`` (v1beta1): false is the same as a configuration
     without this section. ``preemptionStrategies``: one strategy, or both in the order of the
     default.
@@ -96,7 +96,7 @@ class WaitForPodsReady(Strict, frozen=True, kw_only=True):
     requeuing_strategy: RequeuingStrategy = RequeuingStrategy()
 
 
-class ConcurrentAdmission(Strict, frozen=True, kw_only=True):
+class ConcurrentAdmissionSettings(Strict, frozen=True, kw_only=True):
     """Settings of concurrent admission; not in Kueue. ``maxFlavors``: the most flavors of a
     ClusterQueue without explicit variants, where each flavor is a variant of every workload.
     """
@@ -172,10 +172,10 @@ class Configuration(Strict, frozen=True, kw_only=True):
 
     api_version: str = API_VERSIONS[0]
     kind: str = "Configuration"
-    fair_sharing: FairSharing | None = None
+    fair_sharing: FairSharingSettings | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
     wait_for_pods_ready: WaitForPodsReady | None = None
-    concurrent_admission: ConcurrentAdmission = ConcurrentAdmission()
+    concurrent_admission: ConcurrentAdmissionSettings = ConcurrentAdmissionSettings()
     admission_check_retries: AdmissionCheckRetries = AdmissionCheckRetries()
     user_limits: UserLimits = UserLimits()
     resources: Resources = Resources()

@@ -33,8 +33,8 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import KV_CLAIMS, KV_LOG, KV_PROVIDERS
 from admittance.runtime.errors import (
     AdmittanceError,
+    BusUnavailable,
     Busy,
-    Unavailable,
 )
 from admittance.runtime.nats_server import snapshots
 from admittance.runtime.process.progress import Steps
@@ -113,7 +113,7 @@ async def _stream(
         except (snapshots.SnapshotEnded, Corrupt, Busy) as error:
             why = str(error) if isinstance(error, AdmittanceError) else f"stream {name}: {error}"
             if not left:
-                raise Unavailable(why) from None
+                raise BusUnavailable(why) from None
             note(f"{why}: trying again")
             await asyncio.sleep(PAUSE_SECONDS)
     end = int(state["last_seq"])

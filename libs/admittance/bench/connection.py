@@ -19,7 +19,7 @@ from admittance.events import subjects
 from admittance.events.requests import Settled, SettledReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.tasks import until_returned
 
@@ -83,7 +83,7 @@ async def messages_stored(bus: Bus, streams: Sequence[str] = MEASURED_STREAMS) -
     for stream in streams:
         try:
             info = await bus.api(f"STREAM.INFO.{stream}")
-        except Refused:
+        except BusRefused:
             continue
         count += int(info["state"]["last_seq"])
     return count

@@ -38,7 +38,7 @@ from admittance.checks.judgements import (
 from admittance.checks.request import Request, Withdrawal
 from admittance.checks.verdicts import Pending, Verdict
 from admittance.events import reasons
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 from admittance.runtime.tasks import BackgroundTasks
 from admittance.sdk.requests import Acknowledger
 
@@ -291,14 +291,14 @@ class Judge:
             why = f"the check failed ({type(error).__name__}) and is tried again"
             try:
                 await self._publish(request, Pending(why))
-            except Refused as refused:
+            except BusRefused as refused:
                 log.warning("verdict_refused", reason=str(refused), **names_of(judgement.identity))
 
     async def _report_bad_parameters(self, request: Request, reply: str, why: str) -> None:
         log.error("wrong_parameters", check=request.check, reason=why)
         try:
             await self._publish(request, Pending(f"check {request.check}: {why}"))
-        except Refused as refused:
+        except BusRefused as refused:
             log.warning("verdict_refused", check=request.check, reason=str(refused))
         self._deliveries.ack(reply)
 

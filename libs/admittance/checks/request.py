@@ -177,8 +177,8 @@ class Request:
         when the check changes its verdict. Returns False if the verdict no longer counts, because
         the request was withdrawn.
 
-        Returns when the verdict is on the log. Raises admittance.runtime.errors.Refused if the log
-        refuses the verdict.
+        Returns when the verdict is on the log. Raises admittance.runtime.errors.BusRefused if the
+        log refuses the verdict.
         """
         if self._publish is None:
             self.reported.append(verdict)

@@ -26,7 +26,7 @@ from admittance.events.subjects import STREAM
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import ProgramDurables
-from admittance.runtime.errors import AdmittanceError, Refused, SetupError
+from admittance.runtime.errors import AdmittanceError, BusRefused, SetupError
 from admittance.runtime.nats.protocol import parse_headers
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import tracing
@@ -130,8 +130,8 @@ class Requester(ABC, Generic[A, T]):
             await self._kind.durables.remove(self._bus, self.program)
 
     async def publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
-        """Publishes messages on the log with new message ids. Raises Refused or Unavailable if a
-        message is not stored.
+        """Publishes messages on the log with new message ids. Raises BusRefused or BusUnavailable
+        if a message is not stored.
         """
         outgoing = []
         for subject, data in messages:
@@ -142,7 +142,7 @@ class Requester(ABC, Generic[A, T]):
             }
             outgoing.append(Outgoing(subject, data, headers))
         for outcome in await self._bus.publish_all(outgoing):
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, BusRefused):
                 raise outcome
 
     # Received messages. -------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Requester(ABC, Generic[A, T]):
         name = self._kind.durables.durable(self.program)
         try:
             info = await self._bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
-        except Refused as error:
+        except BusRefused as error:
             if error.code == NO_CONSUMER:
                 return None
             if error.code == NO_STREAM:

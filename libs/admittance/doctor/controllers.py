@@ -21,7 +21,7 @@ from admittance.providers.request_worker import OBTAINING_FAILED
 from admittance.provisioning.records import Record, State
 from admittance.runtime import clock
 from admittance.runtime.bus.durables import check_durables, provider_durables
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 
 CHECK_TODO: Final = (
     "look whether the program of the controller runs, and at its log: "
@@ -52,7 +52,7 @@ async def check_controllers(bus: Link) -> list[Finding]:
     """
     try:
         durables = await check_durables.existing(bus.bus)
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return []
     objects = await _listed(bus, kinds.CHECK)
     if objects is None:
@@ -131,7 +131,7 @@ async def capacity_classes(bus: Link) -> list[Finding]:
     """
     try:
         durables = await provider_durables.existing(bus.bus)
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return []
     objects = await _listed(bus, kinds.PROVISIONING)
     requests = await _listed(bus, kinds.REQUEST)

@@ -16,7 +16,7 @@ from admittance.events.system import DeadLetter, Epoch
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import last_by_direct_get, last_of_each
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.telemetry.findings import size_of
 
 LETTERS: Final = (
@@ -33,7 +33,7 @@ async def domain_findings(bus: Bus) -> list[Finding]:
         info = await bus.api(
             f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.EPOCH}>"}
         )
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return []
 
     async def line(subject: str) -> Finding:
@@ -42,7 +42,7 @@ async def domain_findings(bus: Bus) -> list[Finding]:
             domain = plain(domain)
         owner = "?"
         sequence = 0
-        with suppress(Refused, Unavailable, *BROKEN):
+        with suppress(BusRefused, BusUnavailable, *BROKEN):
             message = await last_by_direct_get(bus, subject)
             if message is not None:
                 sequence = message.sequence
@@ -57,7 +57,7 @@ async def checkpoint_findings(bus: Bus) -> list[Finding]:
     """The finding about the checkpoints from which past decisions can be repeated."""
     try:
         made = await checkpoints(bus)
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return []
     if not made:
         return [ok("checkpoints", "none yet")]
@@ -72,14 +72,14 @@ async def dead_letter_findings(bus: Bus) -> list[Finding]:
         info = await bus.api(
             f"STREAM.INFO.{subjects.STREAM}", {"subjects_filter": f"{subjects.DEADLETTER}>"}
         )
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return []
     counts = info["state"].get("subjects") or {}
     if not counts:
         return [ok("dead letters", "none")]
     each = ", ".join(f"{n:,} of {s.removeprefix(subjects.DEADLETTER)}" for s, n in counts.items())
     lines = [note("dead letters", f"{each}: see `admit events -A`")]
-    with suppress(Refused, Unavailable):
+    with suppress(BusRefused, BusUnavailable):
         for newest in await last_of_each(bus, list(counts)):
             with suppress(*BROKEN):
                 letter = msgspec.json.decode(newest.data, type=DeadLetter)

@@ -14,7 +14,7 @@ from admittance.events import subjects
 from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 
 LATE_MAX: Final = 1_000
 """With more due timers than this missing on the log, the server does not keep up. Thousands of
@@ -40,12 +40,12 @@ async def timers_found(link: Link) -> list[Finding]:
     """Findings about the schedules of the retry-timer. No findings if the streams are missing."""
     try:
         standing, late = await _standing(link.bus)
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return []
     text = f"schedules: {standing:,}; due and not yet on the log: {late:,}"
     lines = [finding(late <= LATE_MAX, "timers", text, todo=LATE_TODO)]
     # If the retry-timer does not answer, the line about that service reports it.
-    with suppress(Refused, Unavailable, RequestFailed):
+    with suppress(BusRefused, BusUnavailable, RequestFailed):
         reply = await link.ask("timers", Timers(), TimersReply)
         if missing_schedules(reply, standing):
             await asyncio.sleep(AGAIN_SECONDS)

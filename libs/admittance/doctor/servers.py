@@ -18,7 +18,7 @@ from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import time_of
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats.opening import WITHOUT_ACCOUNTS, is_open
 from admittance.runtime.nats.server_url import DEFAULT_PORT, is_loopback, read_urls, shown
 from admittance.runtime.telemetry.findings import (
@@ -60,7 +60,7 @@ async def server_findings(
             "sync_interval: always if a power failure must lose nothing"
         )
         findings.append(note(DURABILITY, text, todo))
-    with suppress(Refused, Unavailable):
+    with suppress(BusRefused, BusUnavailable):
         findings += account_findings(await bus.api("INFO"))
     return findings
 
@@ -117,7 +117,7 @@ async def clock_of_server(bus: Bus) -> Offset | None:
     asked = clock.now()
     try:
         info = await bus.api(f"STREAM.INFO.{subjects.STREAM}")
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return None
     return offset(time_of(info["ts"]), asked, clock.now()) if "ts" in info else None
 

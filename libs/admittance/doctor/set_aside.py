@@ -33,7 +33,7 @@ from admittance.runtime.bus.history import StoredMessage, last_of_each
 from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.bus.outside_reads import read_directly
 from admittance.runtime.bus.streams import NO_STREAM
-from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import read_echo
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
@@ -57,8 +57,8 @@ async def set_aside_findings(bus: Bus, readers: Container[str], *, every: bool) 
     """
     try:
         entries, hidden = await set_aside(bus, await list_consumers(bus, subjects.STREAM), readers)
-    except (Refused, Unavailable) as error:
-        if isinstance(error, Refused) and error.code == NO_STREAM:
+    except (BusRefused, BusUnavailable) as error:
+        if isinstance(error, BusRefused) and error.code == NO_STREAM:
             return []  # `stream_findings` reports the missing stream.
         return [wrong("set aside", f"not looked for: {error}", "try again")]
     only = f"; {hidden:,} entries, which only services may read, were not looked at"
@@ -78,8 +78,8 @@ async def set_aside(
     bus: Bus, consumers: Sequence[Mapping[str, Any]], readers: Container[str]
 ) -> tuple[list[SetAside], int]:
     """All unreadable entries, and the number of entries that this login may not read. The order:
-    consumers of the log, entries of buckets, messages of streams. Raises Refused or Unavailable if
-    the server refuses a request or does not answer.
+    consumers of the log, entries of buckets, messages of streams. Raises BusRefused or
+    BusUnavailable if the server refuses a request or does not answer.
     """
     unreadable: list[SetAside] = []
     hidden = 0
@@ -253,7 +253,7 @@ def _judge_message(message: StoredMessage, newest: int) -> None:
 async def _of_commits(bus: Bus) -> list[SetAside]:
     try:
         messages = await last_of_each(bus, [subjects.COMMITS], stream=subjects.CHECKPOINTS)
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return []
     for message in messages:
         try:

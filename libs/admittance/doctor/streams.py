@@ -16,7 +16,7 @@ from admittance.runtime.bus.streams import (
     StreamInfos,
     write_refusals,
 )
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.telemetry.findings import size_of
 
 FULL_DISK: Final = (
@@ -164,21 +164,21 @@ async def write_findings(bus: Bus, *, seconds: float = PROBE_SECONDS) -> list[Fi
             "answers",
             FULL_DISK,
         )
-        if isinstance(error, Unavailable)
+        if isinstance(error, BusUnavailable)
         else wrong(f"stream {name}", f"takes no writes: {error}", "look at the log of nats-server")
         for name, error in refused.items()
     ]
 
 
 def _is_not_permitted(error: AdmittanceError) -> bool:
-    return isinstance(error, Refused) and error.code == NOT_PERMITTED
+    return isinstance(error, BusRefused) and error.code == NOT_PERMITTED
 
 
 async def _is_missing(bus: Bus, name: str) -> bool:
     try:
         await bus.api(f"STREAM.INFO.{name}")
-    except Refused as error:
+    except BusRefused as error:
         return error.code == NO_STREAM
-    except Unavailable:
+    except BusUnavailable:
         return False
     return False

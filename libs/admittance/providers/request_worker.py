@@ -31,7 +31,7 @@ from admittance.providers.answers import Accepted, Failed, Provisioned, Status
 from admittance.providers.request import Cancellation, Request
 from admittance.providers.status_store import CANCELLED, StatusPublisher, StatusStore, StoredStatus
 from admittance.runtime import clock
-from admittance.runtime.errors import AdmittanceError, Refused, StaleRevision, is_temporary
+from admittance.runtime.errors import AdmittanceError, BusRefused, StaleRevision, is_temporary
 from admittance.runtime.tasks import BackgroundTasks, raise_if_cancelled, until_returned
 from admittance.sdk.requests import OpenDeliveries
 from admittance.sdk.threads import author_backoff
@@ -118,7 +118,7 @@ class CapacityReleaser:
         async def store() -> None:
             try:
                 await self._store.cancel(request)
-            except Refused as error:
+            except BusRefused as error:
                 if is_temporary(error):
                     raise
                 log.error("cancellation_not_stored", id=request["id"], reason=str(error))

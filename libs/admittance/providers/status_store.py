@@ -29,7 +29,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused, StaleRevision, TooBig
+from admittance.runtime.errors import BusRefused, StaleRevision, TooBig
 from admittance.runtime.tasks import until_returned
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.sdk.outbox import Outbox
@@ -110,7 +110,7 @@ class StatusStore:
         """Returns the stored status of a request, from any replica of the bucket, which may be old:
         a write then fails, because it expects the revision. ``from_leader``: read from the bucket's
         leader, which always has the newest status, to decide something without a write; needs the
-        account of the services. Raises Unavailable or Refused if the bucket cannot be read.
+        account of the services. Raises BusUnavailable or BusRefused if the bucket cannot be read.
         """
         read = bucket.get if from_leader else bucket.get_directly
         entry = await read(self._bus, self._key(request_id), bucket=PROVIDERS)
@@ -126,7 +126,7 @@ class StatusStore:
 
     async def put(self, status: StoredStatus, expected: int) -> int:
         """Writes the status of a request and returns the key's new revision. Raises StaleRevision
-        if the key's revision was not ``expected``, and Unavailable.
+        if the key's revision was not ``expected``, and BusUnavailable.
         """
         ttl = CANCELLED_SECONDS if status.status == CANCELLED else None
         message = bucket.put_message(
@@ -236,7 +236,7 @@ class StatusPublisher:
         nothing else publishes it.
         """
 
-        def refused(error: Refused, _: float) -> None:
+        def refused(error: BusRefused, _: float) -> None:
             if isinstance(error, TooBig):
                 raise error
             log.warning(
@@ -247,7 +247,7 @@ class StatusPublisher:
             )
 
         backoff = Backoff(REFUSED_PAUSE_MIN, REFUSED_PAUSE_MAX)
-        await until_returned(lambda: self.repeat(stored), backoff, refused, on=Refused)
+        await until_returned(lambda: self.repeat(stored), backoff, refused, on=BusRefused)
 
     async def repeat(self, stored: StoredStatus) -> None:
         """Publishes a stored status, perhaps for the second time: the NATS server drops the

@@ -18,7 +18,7 @@ from admittance.api.units import amount
 from admittance.api.workload import CheckState
 from admittance.events import reasons
 from admittance.events.facts import Assigned
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.system.local_system import LocalSystem
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -33,7 +33,7 @@ def config_of_kueue(*, fair_sharing: bool) -> Config:
         idle_cycles=NEVER,
         preemption=True,
         partial_admission=True,
-        fair_sharing=FairSharing() if fair_sharing else None,
+        fair_sharing=CohortFairSharing() if fair_sharing else None,
         as_kueue=True,
     )
 

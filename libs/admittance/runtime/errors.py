@@ -2,11 +2,11 @@
 
 AdmittanceError
 ├── SetupError        the installation is wrong; the sentence says what to do
-├── Unavailable       the bus did not answer; the outcome of the request is unknown
+├── BusUnavailable    the bus did not answer; the outcome of the request is unknown
 │   ├── NoServer          no server answers at the address
 │   └── AccessDenied      the server refuses our credentials, certificate or permissions
 ├── Superseded        another instance with a newer epoch has taken over; stop
-└── Refused           the bus refused the request and did nothing
+└── BusRefused        the bus refused the request and did nothing
     ├── StaleRevision     another writer was faster: load and decide anew
     ├── Fenced            we no longer lead the domain: stop deciding for it
     ├── Busy              no leader, or too much in flight: retry
@@ -201,27 +201,27 @@ class SetupError(AdmittanceError):
     """
 
 
-class Unavailable(AdmittanceError):
+class BusUnavailable(AdmittanceError):
     """The bus did not answer in time. nats-server may or may not have carried out the unanswered
     request.
     """
 
 
-class NoResponders(Unavailable):
+class NoResponders(BusUnavailable):
     """Nothing subscribes to the subject of a request, so the request was not carried out."""
 
 
-class NoAnswer(Unavailable):
+class NoAnswer(BusUnavailable):
     """A service may have received the request, but no answer came in time."""
 
 
-class NoServer(Unavailable):
+class NoServer(BusUnavailable):
     """No nats-server answers at the address. A service retries the connection: the server may be
     about to start.
     """
 
 
-class AccessDenied(Unavailable):
+class AccessDenied(BusUnavailable):
     """The server refuses the process's credentials, certificate or permissions. A command ends with
     this error; a service logs it and retries, because the server's settings may be corrected.
     """
@@ -231,7 +231,7 @@ class Superseded(AdmittanceError):
     """An instance with a newer epoch has taken over the consumer of this instance."""
 
 
-class Refused(AdmittanceError):
+class BusRefused(AdmittanceError):
     """nats-server refused the request and changed nothing. ``code`` is the server's error code."""
 
     def __init__(self, code: int, description: str, meaning: Meaning = Meaning.WRONG) -> None:
@@ -241,41 +241,41 @@ class Refused(AdmittanceError):
         self.meaning = meaning
 
 
-class StaleRevision(Refused):
+class StaleRevision(BusRefused):
     """The revision that a message expected is no longer the last revision of the message's key."""
 
 
-class Fenced(Refused):
+class Fenced(BusRefused):
     """The epoch in the fence of a message is no longer the domain's last epoch."""
 
 
-class Busy(Refused):
+class Busy(BusRefused):
     """JetStream has no leader, or too many requests are in flight. The request that JetStream
     refused as busy is valid itself.
     """
 
 
-class Full(Refused):
+class Full(BusRefused):
     """The server has no room on the disk, in memory, or within the limits of the account."""
 
 
-class Repeated(Refused):
+class Repeated(BusRefused):
     """A message id of an atomic batch is on the log already, so the whole batch was refused. Most
     likely the same atomic batch is stored already.
     """
 
 
-class TooBig(Refused):
+class TooBig(BusRefused):
     """Message and headers are longer than the server's max_payload."""
 
 
-def refusal(code: int, description: str, *, status: int = 400, fenced: bool = False) -> Refused:
+def refusal(code: int, description: str, *, status: int = 400, fenced: bool = False) -> BusRefused:
     """The exception for an error that the server answered. ``status``: the HTTP-like status of the
     error. ``fenced``: the message had a fence and no expected revision, so a wrong sequence means a
     stale fence.
     """
     meant = meaning(code, status)
-    kind = _CLASSES.get(meant, Refused)
+    kind = _CLASSES.get(meant, BusRefused)
     if meant is Meaning.SEQUENCE and fenced:
         kind = Fenced
     return kind(code, description, meant)
@@ -301,7 +301,7 @@ def is_temporary(error: BaseException) -> bool:
 
 
 PASSING: Final = (
-    Unavailable,
+    BusUnavailable,
     Busy,
     Full,
     # These error classes of nats-py mean that a connection is lost or being re-established.

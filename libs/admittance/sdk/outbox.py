@@ -10,7 +10,7 @@ import structlog
 from admittance.backoff import Backoff
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import AdmittanceError, Busy, Refused
+from admittance.runtime.errors import AdmittanceError, BusRefused, Busy
 from admittance.runtime.telemetry.logger import LogThrottle
 
 PAUSE_MIN: Final = 0.05
@@ -35,7 +35,7 @@ class Outbox:
 
     def put(self, message: Outgoing) -> asyncio.Future[None]:
         """Queues a message. The returned future is done when the message is on the log, or fails
-        with Refused (but never Busy).
+        with BusRefused (but never Busy).
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((message, done))
@@ -74,11 +74,11 @@ class Outbox:
             await asyncio.sleep(backoff.next())
 
     def _settle(
-        self, taken: list[tuple[Outgoing, asyncio.Future[None]]], outcomes: list[int | Refused]
+        self, taken: list[tuple[Outgoing, asyncio.Future[None]]], outcomes: list[int | BusRefused]
     ) -> tuple[list[tuple[Outgoing, asyncio.Future[None]]], AdmittanceError] | None:
         """Returns the messages to publish again and the reason; None if all outcomes are known."""
         again = []
-        reason: Refused | None = None
+        reason: BusRefused | None = None
         for message, outcome in zip(taken, outcomes, strict=True):
             done = message[1]
             if isinstance(outcome, Busy):
@@ -86,7 +86,7 @@ class Outbox:
                 reason = outcome
             elif done.done():
                 continue
-            elif isinstance(outcome, Refused):
+            elif isinstance(outcome, BusRefused):
                 done.set_exception(outcome)
                 # Marks the exception as retrieved: the task that waited may have been cancelled.
                 done.exception()

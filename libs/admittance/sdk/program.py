@@ -22,7 +22,7 @@ from admittance.events.base import clipped_message
 from admittance.events.names import token
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AccessDenied, SetupError, Unavailable, is_temporary
+from admittance.runtime.errors import AccessDenied, BusUnavailable, SetupError, is_temporary
 from admittance.runtime.nats.connection_options import (
     VARIABLES,
     BadOptions,
@@ -344,7 +344,7 @@ class Program(ABC):
                 return await Bus.connect(
                     settings.url, name=f"{self.kind} {self.name}", access=settings.connection
                 )
-            except (SetupError, Unavailable) as error:
+            except (SetupError, BusUnavailable) as error:
                 self._not_connected = " ".join(str(error).split())
                 if isinstance(error, AccessDenied) and not self._has_login:
                     # After the colon comes what a person would do.

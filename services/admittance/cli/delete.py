@@ -121,7 +121,7 @@ async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
     be the reason not to run. Raises RequestFailed."""
     from admittance.doctor.kept_values import why_kept
     from admittance.runtime.bus.bucket import delete_message
-    from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+    from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
 
     entry = await bus.get(key)
     if entry is None:
@@ -135,7 +135,7 @@ async def _delete_directly(bus: Link, key: str, no_answer: NoResponder) -> None:
             f"{no_answer}; without it, only a login of the role workload-controller deletes a key: "
             f"`admit --creds FILE delete --stored {shlex.quote(key)}`"
         ) from None
-    except (Refused, Unavailable) as error:
+    except (BusRefused, BusUnavailable) as error:
         raise RequestFailed(f"{key} was not deleted: {error}") from None
 
 

@@ -27,7 +27,7 @@ from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import PAGE, newest_sequence, read_messages
 from admittance.runtime.bus.messages import with_retries
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.workload.bucket_reader import names_of, read, read_manifest
@@ -113,8 +113,8 @@ class BucketWatch:
     async def _recover(self, deleted: Mapping[Name, int]) -> None:
         """Rebuilds, from the log, the capacity requests of records that were deleted by hand. If a
         deleted record has no request left to cancel, its delete marker gets the header of this
-        service, so that the next leader does not search for a request again. Raises Unavailable if
-        the log cannot be read.
+        service, so that the next leader does not search for a request again. Raises BusUnavailable
+        if the log cannot be read.
         """
         recovery = DeletedRequestRecovery(deleted)
         namespaces = {token(namespace) for namespace, _ in deleted}
@@ -136,7 +136,7 @@ class BucketWatch:
             if len(page) < PAGE and after < newest:
                 # The page ends too early: the replica of the log that answered lags behind the
                 # leader.
-                raise Unavailable(f"a replica of the log lags: it ends before sequence {newest}")
+                raise BusUnavailable(f"a replica of the log lags: it ends before sequence {newest}")
             if len(page) < PAGE:
                 break
         records = recovery.found()
@@ -154,7 +154,7 @@ class BucketWatch:
     async def reread(self, step: Step) -> None:
         """Reads the key of the step's write again after the server refused the write: another
         writer changed the key, or the key has a delete marker that this service does not know.
-        Raises Unavailable or Refused if the read fails.
+        Raises BusUnavailable or BusRefused if the read fails.
         """
         assert step.write is not None, "a write was refused"
         name = step.slot.namespace, step.write.name

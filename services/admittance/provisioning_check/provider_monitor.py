@@ -26,7 +26,7 @@ from admittance.provisioning.records import Record
 from admittance.provisioning.steps import RequestSlot
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import BackgroundTasks, set_within
 
@@ -194,7 +194,7 @@ class ProviderMonitor:
             answers: list[ProvisioningStatus] = []
             is_away, unreadable = False, 0
             for record, message in zip(part, replies, strict=True):
-                if isinstance(message, Unavailable | Refused):
+                if isinstance(message, BusUnavailable | BusRefused):
                     # The provider serves no queries now: it will read the requests from its durable
                     # consumer and answer them.
                     is_away = True

@@ -17,7 +17,7 @@ import msgspec
 from admittance.events.subjects import PROVIDER_STATUSES, PROVIDERS
 from admittance.runtime.bus.bucket import OPERATION, TTL
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats.jetstream import EXPECTED, MESSAGE_ID, Outgoing
 from admittance.runtime.nats.protocol import parse_headers, text_of
 from admittance.runtime.tasks import BackgroundTasks, cancel_and_wait
@@ -64,10 +64,10 @@ class StatusRelay:
         try:
             sequence = await self._bus.publish(message, timeout=ANSWER_SECONDS)
             answer = {"stream": f"KV_{PROVIDERS}", "seq": sequence}
-        except Refused as error:
+        except BusRefused as error:
             about = {"code": 400, "err_code": error.code, "description": error.description}
             answer = {"error": about}
-        except (Unavailable, ValueError):
+        except (BusUnavailable, ValueError):
             return  # The provider gets no answer and writes again.
         if reply:
             await self._bus.publish_unacknowledged((reply, msgspec.json.encode(answer)))

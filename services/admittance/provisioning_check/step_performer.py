@@ -23,7 +23,7 @@ from admittance.provisioning_check.messages import (
     verdict_of,
 )
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import AdmittanceError, Refused, TooBig, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable, TooBig
 from admittance.runtime.telemetry.object_faults import faults
 
 log = structlog.get_logger()
@@ -77,8 +77,8 @@ class StepPerformer:
         for i, step, outcome in await self._publish(batch, message_of):
             if isinstance(outcome, int):
                 batch.revisions[i] = outcome
-            elif isinstance(outcome, Refused):
-                with suppress(Unavailable, Refused):
+            elif isinstance(outcome, BusRefused):
+                with suppress(BusUnavailable, BusRefused):
                     await self._watch.reread(step)
 
     async def _publish_facts(self, batch: StepBatch) -> None:
@@ -109,10 +109,10 @@ class StepPerformer:
 
         outcomes = await asyncio.gather(*map(one, todo.values()), return_exceptions=True)
         for (i, step), outcome in zip(todo.items(), outcomes, strict=True):
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, BusRefused):
                 log.error("verdict_refused", workload=step.slot.workload, error=str(outcome))
             # The controller raises a plain RuntimeError until it serves the checks.
-            if type(outcome) is RuntimeError or isinstance(outcome, Unavailable):
+            if type(outcome) is RuntimeError or isinstance(outcome, BusUnavailable):
                 batch.fail(i)
             elif isinstance(outcome, Exception):
                 batch.end(i, outcome)
@@ -121,7 +121,7 @@ class StepPerformer:
 
     async def _publish(
         self, batch: StepBatch, message_of: Callable[[Step], Outgoing | None]
-    ) -> list[tuple[int, Step, int | Refused | Unavailable]]:
+    ) -> list[tuple[int, Step, int | BusRefused | BusUnavailable]]:
         """Publishes the message that ``message_of`` returns for each step, if any. Returns each
         publication's step and outcome.
         """
@@ -164,7 +164,7 @@ class StepBatch:
     def end(self, number: int, error: Exception) -> None:
         """Ends a step that has failed with ``error``; the error decides whether the step's slot is
         blocked or the step is tried again."""
-        if isinstance(error, Unavailable | Refused) and not isinstance(error, TooBig):
+        if isinstance(error, BusUnavailable | BusRefused) and not isinstance(error, TooBig):
             # The step may succeed later, for instance when a full log has room again.
             self.fail(number)
             return

@@ -27,7 +27,7 @@ from admittance.runtime import chance, clock
 from admittance.runtime.bus import history, timers
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.nats import micro
 from admittance.runtime.process.settings import Settings
@@ -195,7 +195,7 @@ class ScheduleReconciler:
             self._throttle = LogThrottle()
             return
         self.core.failed(order, now)
-        if not isinstance(outcome, Unavailable | Refused):
+        if not isinstance(outcome, BusUnavailable | BusRefused):
             raise outcome
         if self._throttle.due(clock.monotonic()):
             log.warning("order_failed", **_named([order.slot]), error=str(outcome))
@@ -209,7 +209,7 @@ class ScheduleReconciler:
             began = clock.monotonic()
             try:
                 await self._compare()
-            except (Unavailable, Refused) as error:
+            except (BusUnavailable, BusRefused) as error:
                 if throttle.due(clock.monotonic()):
                     log.warning("comparison_failed", error=str(error))
                 await asyncio.sleep(READ_AGAIN_SECONDS)
@@ -272,7 +272,7 @@ class ScheduleReconciler:
             question = msgspec.json.encode(Settled(sequence=newest.sequence))
             answer = await self._bus.request("admit.api.settled", question, ANSWER_SECONDS)
             return not _settled(answer).error
-        except (Unavailable, Refused, Unreadable):
+        except (BusUnavailable, BusRefused, Unreadable):
             return False
 
 

@@ -33,7 +33,7 @@ from admittance.runtime.bus.outside_reads import (
     request_in_parts,
 )
 from admittance.runtime.bus.pull_consumer import MadeConsumer
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract
@@ -110,7 +110,7 @@ REQUESTS_MAX: Final = 100
 
 class AdmissionReader:
     """Reads the states of admissions. ``namespaces``: the namespaces of the runner; empty means
-    all. Every method raises Unavailable if the bus does not answer."""
+    all. Every method raises BusUnavailable if the bus does not answer."""
 
     def __init__(self, bus: Bus, namespaces: Sequence[str] = ()) -> None:
         self.bus = bus
@@ -199,7 +199,7 @@ class AdmissionReader:
         data = _encode(request)
         parts = await request_in_parts(self.bus, subject, data, ObjectsReply, on_first=on_first)
         if parts[0].error:
-            raise Unavailable(
+            raise BusUnavailable(
                 f"the workload-controller did not list objects ({subject}): {parts[0].error}"
             )
         return parts
@@ -208,7 +208,7 @@ class AdmissionReader:
         answer = await self.bus.request(subject, _encode(request), every=ASK_AGAIN_SECONDS)
         answered = msgspec.json.decode(answer, type=reply)
         if answered.error:
-            raise Unavailable(
+            raise BusUnavailable(
                 f"the workload-controller refused the request {subject}: {answered.error}"
             )
         return answered

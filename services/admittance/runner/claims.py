@@ -27,7 +27,7 @@ from admittance.events.stored_formats import HeldClaim, read_holder
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, StaleRevision
+from admittance.runtime.errors import BusRefused, StaleRevision
 from admittance.runtime.telemetry.logger import log_set_aside
 
 VERDICT: Final = "Admit-Claim"
@@ -89,7 +89,7 @@ class Claims:
     async def read(self, key: str, *, at_least: int = 0) -> Claim:
         """Reads the claim from any replica of the bucket. ``at_least``: a revision that the claim's
         key has had; an older answer comes from a replica that lags, so the claim is read again.
-        Raises Unavailable."""
+        Raises BusUnavailable."""
         return read_claim(await get_directly(self._bus, key, bucket=CLAIMS, at_least=at_least))
 
     async def take(self, keys: Sequence[str], *, again: bool = False) -> list[Claim]:
@@ -97,8 +97,8 @@ class Claims:
         with the runner's name. ``again``: this runner held the claims before, so it may take back
         an expired claim.
 
-        Raises Unavailable if the bus does not answer: this runner may have got some of the claims
-        even so; a second call finds out which ones.
+        Raises BusUnavailable if the bus does not answer: this runner may have got some of the
+        claims even so; a second call finds out which ones.
         """
         answers = await self._put([(key, 0) for key in keys])
         claims = []
@@ -132,7 +132,7 @@ class Claims:
                 # attempt of this write.
                 after = max(after, claim.revision)
                 continue
-            if isinstance(answer, Refused):
+            if isinstance(answer, BusRefused):
                 raise answer
             self.held[key] = answer
             return Claim(ClaimState.HELD, self._runner, answer)
@@ -141,7 +141,7 @@ class Claims:
         """Renews the TTL of every claim; returns the keys of claims that this runner does not hold
         any more.
 
-        Raises Unavailable when some claims could not be renewed.
+        Raises BusUnavailable when some claims could not be renewed.
         """
         asked = list(self.held.items())
         lost = []
@@ -214,7 +214,7 @@ class Claims:
             except StaleRevision:
                 return  # the claim expired just before the release
 
-    async def _put(self, keys: Sequence[tuple[str, int]]) -> list[int | Refused]:
+    async def _put(self, keys: Sequence[tuple[str, int]]) -> list[int | BusRefused]:
         if not keys:
             return []
         return await self._bus.publish_all(

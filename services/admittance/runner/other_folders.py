@@ -48,7 +48,7 @@ class OtherFolders:
 
     async def announce(self) -> None:
         """Writes the path of this runner's folder to the bucket, for other runners, and which jobs
-        this runner starts, for the workload-controller. Raises Unavailable.
+        this runner starts, for the workload-controller. Raises BusUnavailable.
         """
         value = msgspec.json.encode(
             RunnerAnnouncement(

@@ -15,7 +15,7 @@ from admittance.runner import decide
 from admittance.runner.decide import Stage
 from admittance.runner.machine import RunFiles
 from admittance.runner.run_manager import RunManager
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.telemetry.object_faults import faults
 
 REPORT_SECONDS: Final = 30.0
@@ -121,7 +121,7 @@ async def _publish(manager: RunManager, key: str, fact: PodsFailed) -> None:
     message = manager.message(fact, key, f"pods_failed/{fact.retries.failed}")
     try:
         await manager.admissions.bus.publish(message)
-    except (Unavailable, Refused) as error:
+    except (BusUnavailable, BusRefused) as error:
         log.info("failures_not_published", run=key, error=str(error))
 
 

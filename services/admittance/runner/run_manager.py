@@ -57,7 +57,7 @@ from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.messages import message_id
 from admittance.runtime.clock import Clock, monotonic
-from admittance.runtime.errors import AdmittanceError, Refused, SetupError, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable, SetupError
 from admittance.runtime.tasks import BackgroundTasks, until_returned
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -414,7 +414,7 @@ class RunManager:
                 log.warning("bus_request_repeated", error=str(error))
 
         backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS)
-        return await until_returned(ask, backoff, failed, on=(Unavailable, Refused))
+        return await until_returned(ask, backoff, failed, on=(BusUnavailable, BusRefused))
 
     # Journals. -------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
@@ -316,7 +316,7 @@ async def _detach(manager: RunManager) -> None:
             lost = await manager.claims.renew()
         if not lost:
             manager.folder.touch_lease(began)
-    except (Unavailable, Refused, TimeoutError) as error:
+    except (BusUnavailable, BusRefused, TimeoutError) as error:
         log.warning("claims_not_renewed", error=str(error), claims=len(manager.claims.held))
     log.info("jobs_detached", runs=len(manager.runs))
 
@@ -353,7 +353,7 @@ async def _renew(manager: RunManager) -> None:
         began = manager.machine.boot_seconds()
         try:
             lost = await manager.claims.renew()
-        except (Unavailable, Refused) as error:
+        except (BusUnavailable, BusRefused) as error:
             # After a failed renewal of the claims, the lease of the data folder is not renewed
             # either: so the shims end their jobs before the claims expire.
             if throttle.due(clock.monotonic()):

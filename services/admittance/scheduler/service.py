@@ -36,7 +36,7 @@ from admittance.events.whatif import Fit, FitReply
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Fenced, Refused, Unavailable, is_temporary
+from admittance.runtime.errors import BusRefused, BusUnavailable, Fenced, is_temporary
 from admittance.runtime.leader.barriers import read_echo
 from admittance.runtime.leader.leader_elected_service import leader_metrics
 from admittance.runtime.leader.leader_elector import LeaderElector
@@ -165,7 +165,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         await leading.resign()
 
 
-def _set_aside(error: Suspect) -> Unavailable:
+def _set_aside(error: Suspect) -> BusUnavailable:
     """Sets a workload aside that made the state of the core wrong. Returns the exception to raise:
     then the service starts again, with a new state. The service then takes a new lease. The
     barrier of the new lease is on the log after all decisions of the old state."""
@@ -173,7 +173,7 @@ def _set_aside(error: Suspect) -> Unavailable:
     if len(suspects) >= SUSPECTS_MAX:
         del suspects[next(iter(suspects))]
     suspects[error.uid] = error.problem
-    return Unavailable(f"the state is made again without {error.error.about}")
+    return BusUnavailable(f"the state is made again without {error.error.about}")
 
 
 class SchedulerService:
@@ -275,7 +275,7 @@ class SchedulerService:
                 self._core.disown(domain)
             try:
                 await self._leading.take(sorted(domains), barrier=True)
-            except (Unavailable, Refused) as error:
+            except (BusUnavailable, BusRefused) as error:
                 # After a temporary error of the bus the scheduler's state is still correct, so the
                 # service continues without a restart.
                 if not is_temporary(error):
@@ -400,7 +400,7 @@ class SchedulerService:
     async def _publish(self, messages: list[tuple[Decision, Outgoing]]) -> None:
         try:
             outcomes = await self._bus.publish_all([message for _, message in messages])
-        except Unavailable as error:
+        except BusUnavailable as error:
             # The bus gave no answer, so some of the decisions may be on the log. The instance takes
             # the lead of the domains with a new epoch: when the new barrier's echo arrives, every
             # decision of the old epoch that reached the log is in the bucket, and no further
@@ -412,7 +412,7 @@ class SchedulerService:
         for (decision, _), outcome in zip(messages, outcomes, strict=True):
             if isinstance(outcome, Fenced):
                 await self._lose(decision.domain)
-            elif isinstance(outcome, Refused):
+            elif isinstance(outcome, BusRefused):
                 # The log refused a decision, for example because the log is full. The scheduler
                 # forgets the decision and decides again after a pause.
                 log.error("decision_refused", error=str(outcome), workload=decision.name)
@@ -425,7 +425,7 @@ class SchedulerService:
             return
         log.warning("domain_lost", domain=domain)
         self._core.disown(domain)
-        with suppress(Unavailable, Refused):
+        with suppress(BusUnavailable, BusRefused):
             await self._leading.lost(domain)
 
     # Requests. ----------------------------------------------------------------------

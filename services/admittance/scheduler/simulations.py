@@ -20,7 +20,7 @@ import structlog
 
 from admittance.events.names import plain
 from admittance.events.whatif import Simulate, SimulationTask
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.nats.micro import Parts, Turns
 from admittance.runtime.process.settings import Settings
 from admittance.scheduling.state.config import Config
@@ -65,7 +65,7 @@ class Simulations:
 
     async def simulate(self, data: bytes, subject: str) -> Parts:
         """Returns the answer to a simulation request, in as many messages as needed. Raises
-        Unavailable if too many requests wait, or on timeout."""
+        BusUnavailable if too many requests wait, or on timeout."""
         request = msgspec.json.decode(data or b"{}", type=Simulate)
         parts = subject.split(".")
         namespace = plain(parts[3]) if len(parts) > 3 else ""
@@ -74,9 +74,9 @@ class Simulations:
         )
         asked, of_namespace = self._asked.total(), self._asked[namespace]
         if asked >= AT_ONCE + WAITING_MAX:
-            raise Unavailable(f"{asked} simulations run or wait already: try again soon")
+            raise BusUnavailable(f"{asked} simulations run or wait already: try again soon")
         if namespace and of_namespace >= NAMESPACE_MAX:
-            raise Unavailable(
+            raise BusUnavailable(
                 f"{of_namespace} simulations of namespace {namespace} run or wait already: "
                 "try again soon"
             )
@@ -85,7 +85,7 @@ class Simulations:
             async with asyncio.timeout(self._seconds), self._turns.of(namespace):
                 return await self._run(msgspec.json.encode(errand))
         except TimeoutError:
-            raise Unavailable(
+            raise BusUnavailable(
                 f"the simulation was not done after {self._seconds:g} s, and was stopped"
             ) from None
         finally:

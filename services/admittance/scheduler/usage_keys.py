@@ -24,7 +24,7 @@ from admittance.events.subjects import USAGE
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, delete_message, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.scheduling.state.equivalence import Key
 from admittance.workload.bucket_reader import names_of
@@ -76,14 +76,14 @@ class UsageKeys:
                 outcomes = await self._bus.publish_all(
                     [self._message(key, record) for key, record in batch.items()]
                 )
-            except Unavailable as error:
+            except BusUnavailable as error:
                 if throttle.due(clock.monotonic()):
                     log.warning("usage_not_written", error=str(error), local_queues=len(batch))
                 self._waiting = {**batch, **self._waiting}
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             for key, outcome in zip(batch, outcomes, strict=True):
-                if isinstance(outcome, Refused):
+                if isinstance(outcome, BusRefused):
                     # Another leader has written the key of the LocalQueue; the value that this
                     # leader wrote arrives through the bucket.
                     log.info(

@@ -29,7 +29,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.pull_consumer import MadeConsumer
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.tasks import raise_if_cancelled
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -148,7 +148,7 @@ class LogReader:
                 answer = await self._bus.request(subject, _encode(request))
                 answered = msgspec.json.decode(answer, type=reply)
                 self.trouble = answered.error
-            except Unavailable as error:
+            except BusUnavailable as error:
                 self.trouble = str(error)
             if not self.trouble:
                 return answered

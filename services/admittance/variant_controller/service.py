@@ -32,7 +32,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import known_secret, message_id
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable, is_temporary
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable, is_temporary
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
@@ -194,7 +194,7 @@ class FamilyReconciler:
 
         backoff = Backoff(SECRET_PAUSE_SECONDS, SECRET_PAUSE_SECONDS)
         return await until_returned(
-            lambda: known_secret(self._bus), backoff, failed, on=(Unavailable, Refused)
+            lambda: known_secret(self._bus), backoff, failed, on=(BusUnavailable, BusRefused)
         )
 
     async def _serve(self) -> None:

@@ -29,7 +29,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import read_messages
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 
 SLICE: Final = 200
 """The number of rows of a checkpoint that another thread packs in one step; a step takes some
@@ -74,7 +74,7 @@ class CheckpointWriter:
                 if due or await self._is_due():
                     await self.write()
                     due = False
-            except (Refused, Unavailable) as error:
+            except (BusRefused, BusUnavailable) as error:
                 # A checkpoint may fail because of a full disk; facts do not wait for checkpoints.
                 log.warning("checkpoint_failed", error=str(error))
             await asyncio.sleep(min(LOOK_SECONDS, self._every))
@@ -102,7 +102,7 @@ class CheckpointWriter:
         return first[0].time if first else None
 
     async def write(self) -> CheckpointMade:
-        """Writes a checkpoint. Raises Refused or Unavailable if the checkpoint could not be
+        """Writes a checkpoint. Raises BusRefused or BusUnavailable if the checkpoint could not be
         completed.
         """
         began = clock.monotonic()

@@ -41,7 +41,7 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters, with_retries
 from admittance.runtime.bus.puller import Delivery
-from admittance.runtime.errors import Refused, StaleRevision, Superseded, TooBig, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable, StaleRevision, Superseded, TooBig
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import write_echoes
 from admittance.runtime.telemetry.logger import log_set_aside
@@ -201,15 +201,15 @@ class CommitWriter:
     async def _mend(self, key: str, before: VersionedWorkload, revision: int) -> None:
         """Replaces an unreadable value in the bucket by the workload as this leader knows it. The
         write includes the guard, so a superseded leader cannot overwrite a newer value. The
-        messages in the workload's outbox are published already. Raises StaleRevision, Unavailable
-        or Superseded if the write did not succeed.
+        messages in the workload's outbox are published already. Raises StaleRevision,
+        BusUnavailable or Superseded if the write did not succeed.
         """
         assert before.workload is not None, "the caller looked"
         workload = with_log(before.workload, before.fact, ())
         put = bucket.put_message(key, stored.encode(workload), expected=revision)
         try:
             written = await self._guard.write([put])
-        except (StaleRevision, Unavailable):
+        except (StaleRevision, BusUnavailable):
             await self._guard.take()
             raise
         self._controller.workloads.keep(
@@ -255,7 +255,7 @@ MARKER_SECONDS: Final = 7 * 86_400.0
 """Seconds for which the delete marker of a workload is kept: longer than any pause of a stale
 leader."""
 
-PutOutcome: TypeAlias = int | Refused | None
+PutOutcome: TypeAlias = int | BusRefused | None
 """The revision of a stored put, or the error of a refused put; None if it is unknown whether the
 bucket has stored the put."""
 
@@ -295,7 +295,7 @@ class WorkloadWriter:
             # A put may be sent twice: after a StaleRevision the caller reads the key again, so it
             # does not matter which of the two was stored.
             return list(await self._bus.publish_all(messages, repeat_puts=True))
-        except Unavailable as error:
+        except BusUnavailable as error:
             log.warning("commit_unknown", error=str(error), puts=len(puts))
             return [None] * len(puts)
 
@@ -307,10 +307,10 @@ class WorkloadWriter:
         puts = list(chain.from_iterable(groups))
         try:
             last = await self._bus.atomic([self._message(put) for put in puts])
-        except Unavailable as error:
+        except BusUnavailable as error:
             log.warning("commit_unknown", error=str(error), puts=len(puts))
             return [None] * len(puts)
-        except Refused as refused:
+        except BusRefused as refused:
             if len(groups) == 1:
                 return [refused] * len(puts)
             return [outcome for group in groups for outcome in await self.write_groups([group])]
@@ -333,8 +333,9 @@ class WorkloadWriter:
 
 async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
     """Publishes messages without waiting for each acknowledgement. Their ids make it safe to send
-    them again, so a server that does not answer in time does not end the leadership. Raises Refused
-    or, after several attempts, Unavailable if the log has not stored some of the messages."""
+    them again, so a server that does not answer in time does not end the leadership. Raises
+    BusRefused or, after several attempts, BusUnavailable if the log has not stored some of the
+    messages."""
     outgoing = [outgoing_of(message) for message in messages]
     outcomes = await with_retries(partial(bus.publish_all, outgoing))
     for one, outcome in zip(outgoing, outcomes, strict=True):
@@ -342,7 +343,7 @@ async def publish_messages(bus: Bus, messages: Iterable[Message]) -> None:
             # A message that is too long is left out: another attempt would fail, too, and block the
             # facts of all other workloads.
             log.error("message_too_long", subject=one.subject, bytes=len(one.data))
-        elif isinstance(outcome, Refused):
+        elif isinstance(outcome, BusRefused):
             raise outcome
 
 
@@ -419,13 +420,13 @@ class WriteGuard:
                 return
             except StaleRevision:
                 pass
-            except Unavailable:
+            except BusUnavailable:
                 patience = min(2 * patience, GUARD_ANSWER_SECONDS_MAX)
                 # The attempt is repeated: until the guard is moved, the bucket could still store an
                 # earlier write.
                 await asyncio.sleep(GUARD_PAUSE_SECONDS)
                 continue
-            with suppress(Unavailable, Refused):
+            with suppress(BusUnavailable, BusRefused):
                 await self._look()
             await asyncio.sleep(GUARD_PAUSE_SECONDS)
 
@@ -452,8 +453,8 @@ class WriteGuard:
         """Writes all puts of manifests in one atomic batch with the guard key. Returns the revision
         of the last put; the earlier puts have the revisions directly before it.
 
-        Raises StaleRevision if nothing is stored, and Unavailable if the outcome is unknown: then
-        the bucket may have stored the puts, but stores them no more after a later `take`.
+        Raises StaleRevision if nothing is stored, and BusUnavailable if the outcome is unknown:
+        then the bucket may have stored the puts, but stores them no more after a later `take`.
         """
         last = await self._bus.atomic([self._put(), *puts])
         self._revision = last - len(puts)

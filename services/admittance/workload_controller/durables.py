@@ -26,7 +26,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import ProgramDurables, check_durables, provider_durables
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 
 DurableKey: TypeAlias = tuple[ProgramDurables, str]
 
@@ -57,7 +57,7 @@ class Durables:
 
     async def settle(self, objects: Objects) -> None:
         """Creates the durables that manifests require and the server lacks, and deletes unused
-        durables. Raises Unavailable if the bus does not answer.
+        durables. Raises BusUnavailable if the bus does not answer.
 
         If the server refuses to create a durable, the refusal is logged and the other durables are
         still made.
@@ -72,7 +72,7 @@ class Durables:
             kind, name = durable
             try:
                 await kind.make(self._bus, name)
-            except Refused as error:
+            except BusRefused as error:
                 log.error("durable_refused", durable=kind.durable(name), error=str(error))
                 continue
             self._made.add(durable)
@@ -81,8 +81,8 @@ class Durables:
 
     async def before(self, manifests: Iterable[Any]) -> None:
         """Creates the durables that ``manifests`` require; called before these manifests are
-        written. Raises Refused or Unavailable if a durable cannot be created: then the manifests
-        should not be written.
+        written. Raises BusRefused or BusUnavailable if a durable cannot be created: then the
+        manifests should not be written.
         """
         for manifest in manifests:
             one = _of(manifest)
@@ -94,7 +94,7 @@ class Durables:
             log.info("durable_made", durable=kind.durable(name))
 
     async def after(self, objects: Objects) -> None:
-        """Deletes the durables that no manifest requires any more. Raises Unavailable if the bus
+        """Deletes the durables that no manifest requires any more. Raises BusUnavailable if the bus
         does not answer.
         """
         wanted = required_durables(objects)

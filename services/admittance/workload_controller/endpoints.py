@@ -284,7 +284,7 @@ async def delete_request(
     bus: Bus, namespace: str, name: str, now: datetime, user: str = ""
 ) -> DeleteReply:
     """Marks the provisioning request with the name ``name`` for deletion. ``user``: the user that
-    requests the deletion. Raises Unavailable or Refused if the mark cannot be stored.
+    requests the deletion. Raises BusUnavailable or BusRefused if the mark cannot be stored.
     """
     key = object_key(CAPACITY, namespace, name)
     for _ in range(DELETE_ATTEMPTS):
@@ -318,7 +318,7 @@ async def delete_request(
 
 async def delete_value(bus: Bus, manifests: ManifestWriter, key: str, user: str) -> DeleteReply:
     """Deletes the value at the key, for the user ``user``. The caller holds the lock of
-    ``manifests``. Raises Refused or Unavailable if the deletion cannot be stored."""
+    ``manifests``. Raises BusRefused or BusUnavailable if the deletion cannot be stored."""
     entry = await bucket.get(bus, key)
     if entry is None or entry.value is None:
         return DeleteReply(outcome="absent")

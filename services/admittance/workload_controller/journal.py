@@ -28,7 +28,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.history import last
-from admittance.runtime.errors import Refused, TooBig, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable, TooBig
 from admittance.runtime.tasks import BackgroundTasks
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.workload_controller.checkpoints import CheckpointWriter
@@ -68,7 +68,7 @@ async def read_position(bus: Bus) -> JournalPosition:
     try:
         message = await last(bus, subjects.COMMITS, stream=subjects.CHECKPOINTS)
         bucket = await bus.api(f"STREAM.INFO.KV_{subjects.BUCKET}") if message is not None else {}
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return JournalPosition()
     if message is None:
         return JournalPosition()
@@ -171,15 +171,15 @@ class Journal:
             self._wake.clear()
             try:
                 await self.flush()
-            except (Refused, Unavailable) as error:
+            except (BusRefused, BusUnavailable) as error:
                 if throttle.due(clock.monotonic()):
                     log.warning("commits_wait", error=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
                 self._wake.set()
 
     async def flush(self) -> None:
-        """Publishes all commits that `note` added. Raises Refused or Unavailable if the bus does
-        not take them; the commits are then kept for the next call.
+        """Publishes all commits that `note` added. Raises BusRefused or BusUnavailable if the bus
+        does not take them; the commits are then kept for the next call.
         """
         while self._pending:
             part, keys = self._part()
@@ -307,7 +307,7 @@ class HistoryRecorder:
         """Stops the background tasks, and publishes the remaining commits of the journal if the bus
         accepts them within `CLOSE_SECONDS`."""
         await self._tasks.end()
-        with suppress(Refused, Unavailable, TimeoutError):
+        with suppress(BusRefused, BusUnavailable, TimeoutError):
             await asyncio.wait_for(self.journal.flush(), CLOSE_SECONDS)
 
     def _take(self) -> Snapshot:

@@ -26,10 +26,10 @@ from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing
 from admittance.runtime.bus.messages import with_retries
 from admittance.runtime.errors import (
     AdmittanceError,
-    Refused,
+    BusRefused,
+    BusUnavailable,
     StaleRevision,
     Superseded,
-    Unavailable,
 )
 from admittance.runtime.tasks import raise_if_cancelled, set_within
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -73,7 +73,7 @@ class ManifestWriter:
     async def write(self, planned: list[PlannedWrite], *, user: str = "") -> list[Applied]:
         """Writes the planned objects; returns the result for each object, with the object's new
         revision. ``user``: the user that requests the write; "": unknown. Raises StaleRevision,
-        Refused or Unavailable if the objects are not written.
+        BusRefused or BusUnavailable if the objects are not written.
         """
         results = [write.result for write in planned]
         todo = [(number, write) for number, write in enumerate(planned) if write.value is not None]
@@ -110,7 +110,7 @@ class ManifestWriter:
 
     async def remove(self, key: str, kept: StoredObject, *, user: str = "") -> None:
         """Deletes the stored object at the key. ``user``: the user that requests the deletion; "":
-        unknown. Raises StaleRevision, Refused or Unavailable if the object is not deleted."""
+        unknown. Raises StaleRevision, BusRefused or BusUnavailable if the object is not deleted."""
         marker = bucket.delete_message(key, expected=kept.revision)
         revision = await self._guarded([marker], [key])
         gone = kept._replace(revision=revision)
@@ -146,7 +146,7 @@ class ManifestWriter:
         """Deletes durable consumers that no manifest requires."""
         try:
             await self._durables.after(self.controller.objects)
-        except (Refused, Unavailable) as error:
+        except (BusRefused, BusUnavailable) as error:
             # The manifest stays deleted although the durable consumer for it could not be deleted;
             # the next call of `tidy` tries again.
             log.warning("durable_not_removed", error=str(error))
@@ -157,7 +157,7 @@ class ManifestWriter:
         """
         try:
             return await self._guard.write(puts)
-        except (StaleRevision, Unavailable):
+        except (StaleRevision, BusUnavailable):
             await self._guard.take()
             for key in keys:
                 entry = await with_retries(partial(bucket.get, self._bus, key))

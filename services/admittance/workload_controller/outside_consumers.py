@@ -44,7 +44,7 @@ from admittance.runtime.bus.bucket import delete_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import NO_CONSUMER, Consumers, list_consumers
 from admittance.runtime.bus.history import next_from_leader
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 from admittance.runtime.nats import micro
 
 ACK_WAIT_SECONDS: Final = 30.0
@@ -73,7 +73,7 @@ class OutsideConsumers:
         }
 
     async def announced(self, _data: bytes, _subject: str) -> AnnouncedReply:
-        """The runners that have announced themselves. Raises Refused or Unavailable."""
+        """The runners that have announced themselves. Raises BusRefused or BusUnavailable."""
         runners = [
             AnnouncedRunner(runner=runner, consumer=announcement.consumer, since=at)
             for runner, (announcement, at) in (await self._announcements()).items()
@@ -83,8 +83,8 @@ class OutsideConsumers:
     async def remove_runner(self, name: str, user: str) -> DeleteReply:
         """Deletes the consumer and the announcement of a runner, unless a program reads the
         consumer. ``name``: the part after ``runner-`` in the name of the consumer, or the name of
-        the runner's data folder. ``user``: the user that requests it. Raises Refused or
-        Unavailable.
+        the runner's data folder. ``user``: the user that requests it. Raises BusRefused or
+        BusUnavailable.
         """
         known = {
             runner: announcement.consumer
@@ -134,7 +134,7 @@ class OutsideConsumers:
 
     async def of_runner(self, data: bytes, subject: str) -> ConsumerReply:
         """Makes the consumer that a runner requests. Raises ValueError for a wrong request, and
-        Refused or Unavailable if the consumer cannot be made.
+        BusRefused or BusUnavailable if the consumer cannot be made.
         """
         request = msgspec.json.decode(data, type=RunnerConsumer)
         runner = subject.removeprefix(RUNNER_CONSUMER).partition(".")[0]
@@ -148,8 +148,8 @@ class OutsideConsumers:
 
     async def of_telemetry(self, data: bytes, _subject: str) -> ConsumerReply:
         """Makes the consumer of the telemetry service for the instance that requests it, unless
-        another instance reads. Raises ValueError for a wrong request, and Refused or Unavailable if
-        the consumer cannot be made.
+        another instance reads. Raises ValueError for a wrong request, and BusRefused or
+        BusUnavailable if the consumer cannot be made.
         """
         request = msgspec.json.decode(data, type=TelemetryConsumer)
         after = request.after
@@ -220,7 +220,7 @@ class OutsideConsumers:
         """The server's information about a consumer of the log."""
         try:
             return await self._bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
-        except Refused as error:
+        except BusRefused as error:
             if error.code == NO_CONSUMER:
                 raise _Missing from None
             raise
@@ -232,7 +232,7 @@ class OutsideConsumers:
     async def _delete(self, stream: str, name: str) -> None:
         try:
             await self._bus.api(f"CONSUMER.DELETE.{stream}.{name}")
-        except Refused as error:
+        except BusRefused as error:
             if error.code != NO_CONSUMER:
                 raise
 

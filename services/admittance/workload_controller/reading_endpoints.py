@@ -29,7 +29,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last, read_in_order
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats import micro
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload_controller.outside_consumers import OutsideConsumers
@@ -115,7 +115,7 @@ async def _current_page(
 ) -> tuple[list[bucket.Entry], bool]:
     """Reads a page of the bucket's entries that match the pattern; returns the page, and whether it
     is the last one. Any replica of the bucket answers, so the last page is read again until it has
-    the newest matching entry of the bucket's leader. Raises Unavailable if the replicas lag."""
+    the newest matching entry of the bucket's leader. Raises BusUnavailable if the replicas lag."""
     deadline = clock.monotonic() + LAG_SECONDS
     while True:
         newest = await last(bus, f"$KV.{BUCKET}.{pattern}", stream=f"KV_{BUCKET}")
@@ -130,7 +130,7 @@ async def _current_page(
         if not complete or newest is None or end >= newest.sequence:
             return page, complete
         if clock.monotonic() > deadline:
-            raise Unavailable(f"the replicas of bucket {BUCKET} lag: ask again")
+            raise BusUnavailable(f"the replicas of bucket {BUCKET} lag: ask again")
         await asyncio.sleep(bucket.LAG_PAUSE_SECONDS)
 
 
@@ -167,7 +167,7 @@ async def _events(
                     limit=limit,
                     bytes_max=max(EVENTS_BYTES, 4 * bus.nc.max_payload),
                 )
-            except Refused as error:
+            except BusRefused as error:
                 return EventsReply(error=str(error))
             after = page[-1].sequence if page else after
             messages = [message for message in page if is_under(filters, message)]

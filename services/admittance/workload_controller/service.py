@@ -26,7 +26,7 @@ from admittance.replay.log_messages import log_message
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.process.admin import show_metrics
@@ -301,9 +301,9 @@ class ActiveController:
             await self._history.close()
 
     async def settled(self, sequence: int) -> SettledReply:
-        """Waits until the fact at ``sequence`` is applied; returns its outcome. Raises Unavailable
-        if the fact is not applied within `SETTLE_SECONDS`, because the leader lags or no such fact
-        exists."""
+        """Waits until the fact at ``sequence`` is applied; returns its outcome. Raises
+        BusUnavailable if the fact is not applied within `SETTLE_SECONDS`, because the leader lags
+        or no such fact exists."""
         assert self.controller is not None, "endpoints are served by a leader"
         assert self._commits is not None, "endpoints are served by a leader"
         try:
@@ -311,7 +311,7 @@ class ActiveController:
                 while self.controller.read < sequence:
                     await self._progress.wait()
         except TimeoutError:
-            raise Unavailable(
+            raise BusUnavailable(
                 f"the workload-controller has not read fact {sequence} yet, only facts up to "
                 f"{self.controller.read}"
             ) from None

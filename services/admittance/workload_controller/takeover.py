@@ -24,7 +24,7 @@ from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last
 from admittance.runtime.bus.messages import deployment_secret, forget_earlier_secret
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.workload.limits import Limits
@@ -165,7 +165,7 @@ def _revision_of(stated: StoredMessage, newest: int) -> int:
 async def _publish(bus: Bus, missed: list[Message]) -> None:
     """Publishes the messages, repeatedly until the log has them."""
     while missed:
-        with suppress(Unavailable):
+        with suppress(BusUnavailable):
             await publish_messages(bus, missed)
             log.info("manifests_restated", count=len(missed))
             return

@@ -41,7 +41,7 @@ from admittance.events.subjects import (
 )
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Busy, Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable, Busy
 from admittance.runtime.nats.connection import Subscription
 from admittance.runtime.nats.protocol import frame, parse_headers, text_of
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -214,7 +214,7 @@ class UserRequests:
 
     # Answers. -----------------------------------------------------------------------
 
-    def _end(self, request: UserRequest, outcome: int | Refused | Unavailable) -> None:
+    def _end(self, request: UserRequest, outcome: int | BusRefused | BusUnavailable) -> None:
         message, replies = self._open.pop(request.id)
         if isinstance(outcome, int):
             self._flow.stored(request, outcome)
@@ -224,7 +224,7 @@ class UserRequests:
             self._say(replies, {"stream": STREAM, "seq": outcome})
             return
         self._flow.dropped(request)
-        if isinstance(outcome, Refused) and not isinstance(outcome, Busy):
+        if isinstance(outcome, BusRefused) and not isinstance(outcome, Busy):
             log.error("user_fact_refused", subject=message.subject, error=str(outcome))
             self._say(replies, _error(500, outcome.description, outcome.code))
         elif self._throttle.due(clock.monotonic()):

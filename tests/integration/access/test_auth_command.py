@@ -26,10 +26,10 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
     AccessDenied,
     AdmittanceError,
+    BusRefused,
+    BusUnavailable,
     NoResponders,
-    Refused,
     SetupError,
-    Unavailable,
 )
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats_server import jwt_issuer, server_reload
@@ -123,7 +123,7 @@ async def plain_client(locked: Locked, creds: Path, closed: asyncio.Event) -> Cl
 async def test_added_user_connects_to_the_running_server(locked: Locked) -> None:
     creds = await locked.add("user", "ada", "--namespace", "team-a")
     async with connected(locked, creds) as bus:
-        with pytest.raises(Refused, match=r"may not publish to admit\.user\.bob"):
+        with pytest.raises(BusRefused, match=r"may not publish to admit\.user\.bob"):
             await bus.publish(Outgoing("admit.user.bob.submitted.team-a.x", b""))
         assert bus.nc.new_inbox().startswith("_INBOX.ada.")
 
@@ -233,7 +233,7 @@ async def test_server_of_a_cluster_that_does_not_answer_is_reported(
         async def told() -> str:
             try:
                 return str(await apply_users(cluster.url_of(0), store, NO_OPTIONS))
-            except Unavailable as error:
+            except BusUnavailable as error:
                 return str(error)
 
         async def all_told() -> bool:

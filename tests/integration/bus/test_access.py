@@ -19,7 +19,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import AccessDenied, AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import AccessDenied, AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
@@ -115,7 +115,7 @@ async def test_services_wait_for_streams_of_the_workload_controller(
     async def observed(bus: Bus, **settings: Any) -> None:
         try:
             await ensure(bus, **settings)
-        except Unavailable as error:
+        except BusUnavailable as error:
             assert "the workload-controller creates it" in str(error)
             assert bus.nc.denials == {}
             waited.set()
@@ -149,7 +149,7 @@ async def test_a_denied_request_fails_at_once(guarded: ConfiguredServer) -> None
     await full.close()
     bus = await Bus.connect(guarded.url("reader:secret"), name="test")
     assert await read_all(bus) == []
-    with pytest.raises(Refused, match=r"may not publish to admit\.workload\.submitted\.a\.b"):
+    with pytest.raises(BusRefused, match=r"may not publish to admit\.workload\.submitted\.a\.b"):
         await within(bus.publish(Outgoing("admit.workload.submitted.a.b", b"{}"), timeout=600))
     with pytest.raises(AccessDenied, match=r"may not publish to admit\.api\.apply"):
         await within(bus.request("admit.api.apply", b"{}", timeout=600))

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Superseded, Unavailable
+from admittance.runtime.errors import BusUnavailable, Superseded
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.process.settings import Settings
@@ -152,7 +152,7 @@ async def test_failing_heartbeats_are_logged_once(
         nonlocal attempts
         attempts += 1
         if attempts > 1:
-            raise Unavailable("the bus is away")
+            raise BusUnavailable("the bus is away")
 
     monkeypatch.setattr(LeaderElector, "_write_heartbeat", fails_from_the_second_on)
     elector = LeaderElector(bus, "dig", "one", ttl_seconds=0.04)

@@ -17,7 +17,7 @@ from admittance.runtime.bus import history
 from admittance.runtime.bus.bucket import get, get_directly, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.puller import Puller
-from admittance.runtime.errors import Refused, StaleRevision, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable, StaleRevision
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.barriers import echo_key, write_echoes
 from admittance.runtime.leader.leader_elector import LeaderElector
@@ -111,12 +111,12 @@ async def test_a_batch_stored_at_the_first_attempt_without_an_answer_is_unavaila
 ) -> None:
     send, lost = bus._send_batch, [True]
 
-    async def loses_first_answer(*arguments: Any, **named: Any) -> int | Refused | None:
+    async def loses_first_answer(*arguments: Any, **named: Any) -> int | BusRefused | None:
         answer = await send(*arguments, **named)
         return None if lost and not lost.clear() else answer
 
     monkeypatch.setattr(bus, "_send_batch", loses_first_answer)
-    with pytest.raises(Unavailable, match="it is unknown whether"):
+    with pytest.raises(BusUnavailable, match="it is unknown whether"):
         await within(bus.atomic(puts()))
     # Without a lost answer it is known that nothing is stored.
     with pytest.raises(StaleRevision):
@@ -144,7 +144,7 @@ async def test_an_instance_leads_although_the_acknowledgement_of_its_epoch_is_lo
 ) -> None:
     publish_all = bus.publish_all
 
-    async def stored_before(messages: Sequence[Outgoing], **options: Any) -> list[int | Refused]:
+    async def stored_before(messages: Sequence[Outgoing], **options: Any) -> list[int | BusRefused]:
         if messages and messages[0].subject.startswith("admit.lease.epoch."):
             await publish_all(messages)
         return await publish_all(messages, **options)
@@ -211,7 +211,7 @@ async def test_a_consumer_that_is_not_made_in_time_is_made_with_another_name(
 
     async def first_has_no_leader(what: str, *arguments: Any, **named: Any) -> dict[str, Any]:
         if what == "CONSUMER.CREATE.ADMITTANCE.reader-7-1":
-            raise Unavailable("no answer")
+            raise BusUnavailable("no answer")
         return await api(what, *arguments, **named)
 
     monkeypatch.setattr(bus, "api", first_has_no_leader)

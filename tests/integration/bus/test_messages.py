@@ -21,7 +21,7 @@ from admittance.runtime.bus.messages import (
     message_id,
 )
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.nats import micro
 from admittance.runtime.nats.reconnecting_client import REQUESTS
 from support.nats.system_subjects import endpoints
@@ -94,7 +94,7 @@ async def test_one_bad_request_does_not_affect_later_requests(bus: Bus) -> None:
 
 async def test_the_secret_is_created_once_and_keys_the_message_ids(bus: Bus) -> None:
     # A service that may not write the key leaves it alone: a refusal would be told as a bug.
-    with pytest.raises(Unavailable, match="has not made the secret"):
+    with pytest.raises(BusUnavailable, match="has not made the secret"):
         await known_secret(bus)
     secret = await deployment_secret(bus)
     assert await deployment_secret(bus) == await known_secret(bus) == secret

@@ -10,7 +10,14 @@ from nats.aio.msg import Msg
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus import bus as bus_module
 from admittance.runtime.bus.bus import EXPECTED, MESSAGE_ID, Bus, Outgoing
-from admittance.runtime.errors import Fenced, Refused, Repeated, StaleRevision, TooBig, Unavailable
+from admittance.runtime.errors import (
+    BusRefused,
+    BusUnavailable,
+    Fenced,
+    Repeated,
+    StaleRevision,
+    TooBig,
+)
 from admittance.runtime.leader import lease_store
 from admittance.runtime.nats.jetstream import RESEND_SECONDS, PendingAcks
 from support.nats import leases
@@ -62,12 +69,12 @@ async def test_a_line_break_in_a_header_is_refused_before_it_reaches_the_wire(bu
 
 
 async def test_a_subject_of_no_stream_is_unavailable_after_a_while(bus: Bus) -> None:
-    with pytest.raises(Unavailable, match="nowhere"):
+    with pytest.raises(BusUnavailable, match="nowhere"):
         await bus.publish(Outgoing("nowhere.at.all", b""), timeout=0.1)
 
 
 async def test_the_error_about_an_answer_that_is_late_names_the_subject(bus: Bus) -> None:
-    with pytest.raises(Unavailable, match="nowhere"):
+    with pytest.raises(BusUnavailable, match="nowhere"):
         await bus.publish(Outgoing("nowhere.at.all", b""), timeout=0.0)
 
 
@@ -160,7 +167,7 @@ async def test_a_cancellation_that_comes_with_the_last_acknowledgement_is_not_lo
     """If it were lost, a service with a failed part would wait without end and keep its lease."""
     settle = PendingAcks.settle
 
-    def settled(gathering: PendingAcks, index: int, outcome: int | Refused) -> None:
+    def settled(gathering: PendingAcks, index: int, outcome: int | BusRefused) -> None:
         settle(gathering, index, outcome)
         publishing.cancel()
 
@@ -179,7 +186,7 @@ async def test_messages_with_an_id_are_sent_again_after_a_restart(
     await asyncio.sleep(0)
     await nats_server.restart_after_kill()
     outcomes = await within(publishing)
-    assert not [o for o in outcomes if isinstance(o, Refused)]
+    assert not [o for o in outcomes if isinstance(o, BusRefused)]
     state = (await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": ">"}))["state"]
     assert state["messages"] == state["num_subjects"] == 3000
 
@@ -190,7 +197,7 @@ async def test_without_an_id_a_lost_connection_leaves_the_outcome_unknown(
     publishing = asyncio.create_task(bus.publish_all([submitted(f"n{i}") for i in range(20_000)]))
     await asyncio.sleep(0.01)
     await nats_server.kill()
-    with pytest.raises(Unavailable):
+    with pytest.raises(BusUnavailable):
         await within(publishing)
 
 
@@ -216,7 +223,7 @@ async def test_a_message_with_an_id_is_sent_again_without_an_answer(bus: Bus) ->
 
 @pytest.mark.usefixtures("_lost_at_first")
 async def test_a_message_without_an_id_is_not_sent_again(bus: Bus) -> None:
-    with pytest.raises(Unavailable, match="in time"):
+    with pytest.raises(BusUnavailable, match="in time"):
         await bus.publish(submitted("one"), timeout=0.3)
 
 
@@ -249,6 +256,6 @@ async def test_a_purge_is_sent_once(bare_bus: Bus) -> None:
         heard.append(question.data)
 
     await bare_bus.nc.subscribe("$JS.API.STREAM.PURGE.none.at.all", cb=note)
-    with pytest.raises(Unavailable):
+    with pytest.raises(BusUnavailable):
         await bare_bus.api("STREAM.PURGE.none.at.all", {}, timeout=3 * RESEND_SECONDS)
     assert len(heard) == 1

@@ -14,7 +14,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
 from admittance.runtime.bus.pull_consumer import PullConsumer, RawMessage
 from admittance.runtime.bus.puller import Delivery, Puller
-from admittance.runtime.errors import AccessDenied, Refused, Superseded, Unavailable
+from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable, Superseded
 from support.servers import TestServer, until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real", "simulated")]
@@ -83,11 +83,11 @@ async def test_a_dead_letter_is_sent_again_when_the_server_is_late(
 ) -> None:
     publish_all, attempts = bus.publish_all, []
 
-    async def late(messages: list[Outgoing]) -> list[int | Refused]:
+    async def late(messages: list[Outgoing]) -> list[int | BusRefused]:
         attempts.append(len(messages))
         stored = await publish_all(messages)
         if len(attempts) == 1:
-            raise Unavailable("no stream answered in time")
+            raise BusUnavailable("no stream answered in time")
         return stored
 
     monkeypatch.setattr(bus, "publish_all", late)
@@ -301,7 +301,7 @@ async def test_a_new_reader_waits_for_the_position_of_a_consumer_without_leader(
     await say(bus, 3)
     monkeypatch.setattr(durables, "listed_consumers", without_leader)
     puller = Puller(bus, "reader", FACTS, generation=2)
-    with pytest.raises(Unavailable, match="reader-1-1 of ADMITTANCE has no leader"):
+    with pytest.raises(BusUnavailable, match="reader-1-1 of ADMITTANCE has no leader"):
         await within(puller.start())
     await puller.close()
 
@@ -313,14 +313,14 @@ async def test_a_new_reader_waits_for_the_position_of_a_consumer_without_leader(
             AccessDenied("this login may not publish to x"), "may not publish", id="right"
         ),
         pytest.param(
-            Unavailable("no answer on x: timeout"),
+            BusUnavailable("no answer on x: timeout"),
             "was made in time: no answer on x: timeout",
             id="silence",
         ),
     ],
 )
 async def test_a_consumer_that_cannot_be_made_is_reported_with_the_reason(
-    bus: Bus, monkeypatch: pytest.MonkeyPatch, error: Unavailable, said: str
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, error: BusUnavailable, said: str
 ) -> None:
     async def create(*_: object, **__: object) -> int:
         raise error

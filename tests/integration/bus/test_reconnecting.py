@@ -13,7 +13,7 @@ from nats.aio.transport import TcpTransport
 
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import last_by_direct_get
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from support.servers import ConfiguredServer, TestServer, paused, until, within
 
 pytestmark = pytest.mark.bus
@@ -144,7 +144,7 @@ async def test_a_wait_for_an_answer_ends_with_its_connection(
         flushing = asyncio.create_task(bare_bus.nc.flush(timeout=600))
         await asyncio.sleep(0)
         await bare_bus.nc.force_reconnect()
-        with pytest.raises(Unavailable):
+        with pytest.raises(BusUnavailable):
             await within(asking)
         with pytest.raises(nats.errors.Error):
             await within(flushing)

@@ -15,16 +15,16 @@ from benchmarks.harness.server_cluster import ServerCluster
 from admittance.runtime import errors
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
+    BusRefused,
+    BusUnavailable,
     Busy,
     Fenced,
     Full,
     Meaning,
-    Refused,
     Repeated,
     SetupError,
     StaleRevision,
     TooBig,
-    Unavailable,
     is_temporary,
     refusal,
 )
@@ -162,61 +162,64 @@ async def _sealed(server: Server) -> None:
     await server.bus.publish(Outgoing("z", b"x"))
 
 
-PROVOKED: Mapping[int, tuple[Provoke, type[Refused]]] = {
-    10003: (api("STREAM.MSG.GET.S", {}), Refused),
+PROVOKED: Mapping[int, tuple[Provoke, type[BusRefused]]] = {
+    10003: (api("STREAM.MSG.GET.S", {}), BusRefused),
     10012: (api("CONSUMER.CREATE.S.c", consumer("c", ack_policy="all")), Busy),
-    10014: (api("CONSUMER.INFO.S.none"), Refused),
+    10014: (api("CONSUMER.INFO.S.none"), BusRefused),
     10026: (tight("CONSUMER.CREATE.A.d", consumer("d", stream="A")), Full),
     10027: (tight("STREAM.CREATE.B", {"name": "B", "storage": "memory", "max_bytes": 1}), Full),
-    10037: (api("STREAM.MSG.GET.S", {"last_by_subj": "s.none"}), Refused),
-    10052: (api("STREAM.UPDATE.S", {**PLAIN, "storage": "file"}), Refused),
+    10037: (api("STREAM.MSG.GET.S", {"last_by_subj": "s.none"}), BusRefused),
+    10052: (api("STREAM.UPDATE.S", {**PLAIN, "storage": "file"}), BusRefused),
     10054: (said("l.a", b"x" * 200), TooBig),
-    10056: (api("STREAM.CREATE.X", PLAIN), Refused),
-    10058: (api("STREAM.CREATE.S", {**PLAIN, "subjects": ["other"]}), Refused),
-    10059: (api("STREAM.INFO.None"), Refused),
-    10060: (said("s.a", Expected_Stream="L"), Refused),
-    10065: (api("STREAM.CREATE.X", {**PLAIN, "name": "X"}), Refused),
+    10056: (api("STREAM.CREATE.X", PLAIN), BusRefused),
+    10058: (api("STREAM.CREATE.S", {**PLAIN, "subjects": ["other"]}), BusRefused),
+    10059: (api("STREAM.INFO.None"), BusRefused),
+    10060: (said("s.a", Expected_Stream="L"), BusRefused),
+    10065: (api("STREAM.CREATE.X", {**PLAIN, "name": "X"}), BusRefused),
     10070: (said("s.a", Expected_Last_Msg_Id="none"), StaleRevision),
     10071: (said("s.a", Expected_Last_Subject_Sequence="99"), StaleRevision),
-    10074: (api("STREAM.CREATE.X", {"name": "X", "num_replicas": 3}), Refused),
+    10074: (api("STREAM.CREATE.X", {"name": "X", "num_replicas": 3}), BusRefused),
     10077: (_full, Full),
-    10094: (api("CONSUMER.CREATE.S.x", consumer("x", deliver_policy="by_start_sequence")), Refused),
+    10094: (
+        api("CONSUMER.CREATE.S.x", consumer("x", deliver_policy="by_start_sequence")),
+        BusRefused,
+    ),
     10097: (said("s.a", Long="x" * 70_000), TooBig),
-    10109: (_sealed, Refused),
-    10111: (said("s.a", Rollup="sub"), Refused),
-    10113: (strict("STREAM.CREATE.B", {"name": "B", "storage": "file"}), Refused),
+    10109: (_sealed, BusRefused),
+    10111: (said("s.a", Rollup="sub"), BusRefused),
+    10113: (strict("STREAM.CREATE.B", {"name": "B", "storage": "file"}), BusRefused),
     10122: (
         strict("STREAM.CREATE.B", {"name": "B", "storage": "file", "max_bytes": 8192}),
-        Refused,
+        BusRefused,
     ),
     10148: (
         api("CONSUMER.CREATE.S.c", consumer("c", ack_policy="none", action="create")),
-        Refused,
+        BusRefused,
     ),
-    10149: (api("CONSUMER.CREATE.S.x", consumer("x", action="update")), Refused),
-    10165: (said("l.a", TTL="soon"), Refused),
-    10166: (said("s.a", TTL="5s"), Refused),
-    10174: (said("s.a", Batch_Id="b", Batch_Sequence="1", Batch_Commit="1"), Refused),
-    10175: (said("l.a", Batch_Id="b"), Refused),
+    10149: (api("CONSUMER.CREATE.S.x", consumer("x", action="update")), BusRefused),
+    10165: (said("l.a", TTL="soon"), BusRefused),
+    10166: (said("s.a", TTL="5s"), BusRefused),
+    10174: (said("s.a", Batch_Id="b", Batch_Sequence="1", Batch_Commit="1"), BusRefused),
+    10175: (said("l.a", Batch_Id="b"), BusRefused),
     10176: (said("l.a", Batch_Id="nothing before", Batch_Sequence="3"), Busy),
-    10177: (batch("u", Expected_Last_Msg_Id="e"), Refused),
-    10179: (batch("x" * 70), Refused),
-    10188: (said("s.a", Schedule=LATER, Schedule_Target="s.b"), Refused),
-    10189: (said("c.a", Schedule="whenever", Schedule_Target="c.b"), Refused),
-    10190: (said("c.a", Schedule=LATER, Schedule_Target="elsewhere"), Refused),
+    10177: (batch("u", Expected_Last_Msg_Id="e"), BusRefused),
+    10179: (batch("x" * 70), BusRefused),
+    10188: (said("s.a", Schedule=LATER, Schedule_Target="s.b"), BusRefused),
+    10189: (said("c.a", Schedule="whenever", Schedule_Target="c.b"), BusRefused),
+    10190: (said("c.a", Schedule=LATER, Schedule_Target="elsewhere"), BusRefused),
     10191: (
         said("c.a", Schedule=LATER, Schedule_Target="c.b", Schedule_TTL="soon"),
-        Refused,
+        BusRefused,
     ),
     10192: (
         said("c.a", Schedule=LATER, Schedule_Target="c.b", Rollup="all"),
-        Refused,
+        BusRefused,
     ),
-    10193: (said("s.a", Expected_Last_Subject_Sequence_Subject="s.b"), Refused),
-    10199: (_too_large, Refused),
+    10193: (said("s.a", Expected_Last_Subject_Sequence_Subject="s.b"), BusRefused),
+    10199: (_too_large, BusRefused),
     10200: (
         said("l.a", Batch_Id="m", Batch_Sequence="1", Batch_Commit="maybe"),
-        Refused,
+        BusRefused,
     ),
     10201: (_repeated, Repeated),
     10210: (_too_many_batches, Busy),
@@ -228,10 +231,10 @@ async def test_each_error_of_a_server_has_its_meaning(server: Server) -> None:
     for code, (provoke, _) in PROVOKED.items():
         try:
             await within(provoke(server))
-        except Refused as error:
+        except BusRefused as error:
             found[code] = (error.code, type(error))
         else:
-            found[code] = (0, Refused)
+            found[code] = (0, BusRefused)
     assert found == {code: (code, kind) for code, (_, kind) in PROVOKED.items()}
 
 
@@ -256,7 +259,7 @@ async def test_a_request_to_a_cluster_without_leader_is_retried(tmp_path: Path) 
         for number in (1, 2):
             await cluster.kill(number)
         await _until_there_is_no_quorum(bus)
-        with pytest.raises(Unavailable, match="has no leader"):
+        with pytest.raises(BusUnavailable, match="has no leader"):
             await Bus.connect(cluster.url_of(0), name="late")
         await bus.close()
     finally:
@@ -282,7 +285,7 @@ async def _until_there_is_no_quorum(bus: Bus) -> None:
         except Busy as error:
             assert error.code == 10008
             return
-        except Unavailable:
+        except BusUnavailable:
             continue
     raise AssertionError("the cluster still has a quorum")
 
@@ -324,10 +327,12 @@ def test_the_status_decides_for_an_error_that_is_not_listed(status: int, meaning
 @pytest.mark.parametrize(
     ("error", "claim"),
     [
-        pytest.param(Unavailable("no answer"), True, id="no answer"),
+        pytest.param(BusUnavailable("no answer"), True, id="no answer"),
         pytest.param(refusal(10008, ""), True, id="not now"),
         pytest.param(refusal(10047, ""), True, id="no room"),
-        pytest.param(ExceptionGroup("", [Unavailable("")]), True, id="no answer to one of several"),
+        pytest.param(
+            ExceptionGroup("", [BusUnavailable("")]), True, id="no answer to one of several"
+        ),
         pytest.param(nats.errors.ConnectionReconnectingError(), True, id="a lost connection"),
         pytest.param(refusal(10074, ""), False, id="a setting"),
         pytest.param(refusal(10003, ""), False, id="a wrong request"),

@@ -10,7 +10,7 @@ from benchmarks.harness.server_cluster import free_ports
 
 from admittance.checks import AdmissionCheckController, Ready
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Busy, Full, NoServer, SetupError, Unavailable
+from admittance.runtime.errors import BusUnavailable, Busy, Full, NoServer, SetupError
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.process import supervise
@@ -57,7 +57,7 @@ async def test_a_service_waits_for_a_server_that_does_not_run_yet(tmp_path: Path
 @pytest.mark.servers("simulated")
 async def test_a_service_without_an_answer_restarts(nats_server: TestServer) -> None:
     stop = asyncio.Event()
-    troubles = [Unavailable("no answer")] * 30 + [Busy(10008, "not now")] * 30
+    troubles = [BusUnavailable("no answer")] * 30 + [Busy(10008, "not now")] * 30
 
     async def run(_: Bus, __: Settings, *, stop: asyncio.Event) -> None:
         if troubles:
@@ -92,7 +92,7 @@ async def test_a_service_retries_when_the_server_s_settings_were_right_before(
         if tries > 5:
             stop_all.set()
             await stop.wait()
-        raise Unavailable("no answer")
+        raise BusUnavailable("no answer")
 
     async def sometimes(url: str, *, name: str, access: ConnectionOptions = NO_OPTIONS) -> Bus:
         nonlocal tries
@@ -122,7 +122,7 @@ async def test_a_program_without_an_answer_restarts(
     nats_server: TestServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "RESTART_PAUSE", 0.01)
-    troubles = [Unavailable("no answer"), Busy(10008, "not now"), Full(10047, "no room")]
+    troubles = [BusUnavailable("no answer"), Busy(10008, "not now"), Full(10047, "no room")]
     buses: list[Bus] = []
 
     class Patient(AdmissionCheckController):

@@ -15,7 +15,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from support.requests import eventually
 from support.servers import TestServer
 
@@ -84,7 +84,7 @@ async def test_a_list_that_cannot_be_completed_is_an_error(
     for info in listed["consumers"]:
         await bus.api(f"CONSUMER.DELETE.{subjects.TIMERS}.{info['name']}")
     monkeypatch.setattr(timers, "SILENCE_SECONDS", 1.0)
-    with pytest.raises(Unavailable):
+    with pytest.raises(BusUnavailable):
         async for _ in reading:
             pass
 

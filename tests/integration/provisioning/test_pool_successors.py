@@ -15,7 +15,7 @@ from admittance.providers import Cancellation, Provisioned, Request
 from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Fenced, Refused, Superseded
+from admittance.runtime.errors import BusRefused, Fenced, Superseded
 from integration.provisioning.capacity_requester import CLASS, pods
 from integration.provisioning.test_pool_reconciler import a_pool, booked, kept
 from support.servers import until, within
@@ -49,7 +49,7 @@ async def test_a_booking_is_stored_before_it_is_reported(bus: Bus) -> None:
         info = await bus.api(f"STREAM.INFO.KV_{PROVIDERS}")
         full = {**info["config"], "max_msgs": info["state"]["messages"]}
         await bus.api(f"STREAM.UPDATE.KV_{PROVIDERS}", full)
-        with pytest.raises(Refused):
+        with pytest.raises(BusRefused):
             await reconciler.obtain(a_request("u/c/1/1"))
         await bus.api(f"STREAM.UPDATE.KV_{PROVIDERS}", info["config"])
         answer = await reconciler.obtain(a_request("u/c/1/1"))

@@ -28,7 +28,7 @@ from admittance.runner.service import run
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 from admittance.runtime.nats import micro
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.process.settings import Settings
@@ -182,7 +182,7 @@ class RunnerTestbed:
         subject = f"admit.workload.{what}.{token(NAMESPACE)}.{token(name)}"
         try:
             answer = await self.bus.api(f"STREAM.MSG.GET.{STREAM}", {"last_by_subj": subject})
-        except Refused:
+        except BusRefused:
             return None
         return decode(subject, base64.b64decode(answer["message"]["data"]))
 

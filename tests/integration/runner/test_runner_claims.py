@@ -85,10 +85,10 @@ async def test_a_runner_that_cannot_renew_a_claim_stops_its_job_in_time(
 
 
 async def _unavailable(*_: object, **__: object) -> list[int]:
-    from admittance.runtime.errors import Unavailable
+    from admittance.runtime.errors import BusUnavailable
 
     await asyncio.sleep(0.05)
-    raise Unavailable("cut off")
+    raise BusUnavailable("cut off")
 
 
 async def test_jobs_of_a_dead_runner_are_reported_lost_by_another_runner(

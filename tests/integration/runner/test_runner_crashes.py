@@ -19,7 +19,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.pull_consumer import MadeConsumer
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.process.settings import Settings
 from integration.runner.harness import (
@@ -112,7 +112,7 @@ async def test_a_runner_that_cannot_watch_claims_yet_runs_jobs(
     ) -> MadeConsumer:
         if stream == "claims" and not refused:
             refused.append(stream)
-            raise Unavailable("the server is gone")
+            raise BusUnavailable("the server is gone")
         return await make(self, runner, stream, after)
 
     monkeypatch.setattr(AdmissionReader, "make_consumer", later)
@@ -282,7 +282,7 @@ async def test_a_job_with_an_unpublished_start_is_stopped_without_the_bus(
 
 
 async def _unavailable(*_: object, **__: object) -> int:
-    raise Unavailable("cut off")
+    raise BusUnavailable("cut off")
 
 
 async def test_every_job_runs_once_when_the_runner_is_killed_repeatedly(

@@ -19,7 +19,7 @@ from admittance.runner.launcher import LocalExecutor
 from admittance.runner.machine import run_key
 from admittance.runner.service import run
 from admittance.runtime.bus.history import read_messages
-from admittance.runtime.errors import SetupError, Unavailable
+from admittance.runtime.errors import BusUnavailable, SetupError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.object_faults import faults
 from integration.runner.harness import CHECKPOINTS, NAMESPACE, RunnerTestbed, until
@@ -37,7 +37,7 @@ async def ask_logs(testbed: RunnerTestbed, **wants: Any) -> LogsReply:
 
     async def ask() -> bytes | None:
         # A runner that has just begun may not be known to the server yet.
-        with suppress(Unavailable):
+        with suppress(BusUnavailable):
             return await testbed.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
         return None
 

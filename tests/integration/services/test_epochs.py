@@ -15,7 +15,7 @@ from admittance.lease import service_domain
 from admittance.retry_timer.service import run as run_timer
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import epoch_subject, read_epoch
@@ -211,7 +211,7 @@ class LosesHeartbeats(Bus):
 
     async def publish(self, message: Outgoing, *, timeout: float = 10.0) -> int:
         if self.loses and "._alive." in message.subject:
-            raise Unavailable("no answer")
+            raise BusUnavailable("no answer")
         return await super().publish(message, timeout=timeout)
 
 
@@ -257,7 +257,7 @@ class Unread(Bus):
 
     async def api(self, what: str, *args: Any, **more: Any) -> dict[str, Any]:
         if what == "CONSUMER.CREATE.KV_admittance_claims":
-            raise Unavailable("no answer")
+            raise BusUnavailable("no answer")
         return await super().api(what, *args, **more)
 
 
@@ -266,9 +266,9 @@ async def test_a_standby_without_news_of_leaders_does_not_wait_forever(
 ) -> None:
     unread = await Unread.connect(nats_server.url, name="unread")
     settings = Settings(service="workload-controller", instance="me")
-    with pytest.raises(Unavailable):
+    with pytest.raises(BusUnavailable):
         await within(run_controller(unread, settings, stop=asyncio.Event()))
-    with pytest.raises(Unavailable):
+    with pytest.raises(BusUnavailable):
         await within(run_timer(unread, settings, stop=asyncio.Event()))
     await unread.close()
 
@@ -282,7 +282,7 @@ class Unanswered(Bus):
     async def api(self, what: str, *args: Any, **more: Any) -> dict[str, Any]:
         if self.is_silent:
             self.unanswered += 1
-            raise Unavailable("no answer")
+            raise BusUnavailable("no answer")
         return await super().api(what, *args, **more)
 
 
@@ -299,7 +299,7 @@ async def test_a_taken_domain_gets_its_barrier_although_another_was_faster(
     await take_epoch(bus, "queue-b", "me-too", expected=0)
     leading._known.add("queue-b")  # as read before: without a leader
     mine.is_silent = True
-    with suppress(Unavailable):
+    with suppress(BusUnavailable):
         await leading.take(["queue-b", "queue-c"], barrier=True)
     assert len(await read_messages(bus, ["admit.lease.barrier.queue-c"])) == 2
     beating.cancel()
@@ -320,7 +320,7 @@ async def test_an_epoch_that_could_not_be_read_is_read_again(
     assert await leading.take(["queue-a"], barrier=False) == []
     mine.is_silent = True
     epoch = await take_epoch(bus, "queue-a", "me", expected=leading.lease.known("queue-a"))
-    with pytest.raises(Unavailable):
+    with pytest.raises(BusUnavailable):
         await leading.lost("queue-a")
     await until(lambda: mine.unanswered >= 2)
     mine.is_silent = False

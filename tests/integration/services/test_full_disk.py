@@ -22,7 +22,7 @@ from admittance.events.facts import Finished
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.tasks import cancel_and_wait
 from support.builders import a_manifest
@@ -135,7 +135,7 @@ async def test_admit_up_restarts_a_server_that_takes_no_writes_after_a_full_disk
     message = Outgoing(subject_of(TOO_LONG), encode(TOO_LONG))
     try:
         disk.fill()
-        with pytest.raises(Unavailable):
+        with pytest.raises(BusUnavailable):
             await bus.publish(message, timeout=1.0)
         disk.free()
         if adopted:
@@ -144,7 +144,7 @@ async def test_admit_up_restarts_a_server_that_takes_no_writes_after_a_full_disk
             watching = asyncio.create_task(watch(server, asyncio.Event()))
 
         async def it_takes_the_message() -> bool:
-            with suppress(Unavailable):
+            with suppress(BusUnavailable):
                 return await bus.publish(message, timeout=1.0) > 0
             return False
 

@@ -9,7 +9,7 @@ import pytest
 from admittance.events.facts import Deactivated
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import StaleRevision, Superseded, Unavailable
+from admittance.runtime.errors import BusUnavailable, StaleRevision, Superseded
 from admittance.workload.bucket_reader import read
 from admittance.workload.stored import head
 from admittance.workload_controller import commit_writer
@@ -75,7 +75,7 @@ async def test_a_guard_never_waits_long_for_one_answer(
     async def refused_for_hours(message: Outgoing, *, timeout: float) -> int:
         waits.append(timeout)
         if len(waits) < 2_000:
-            raise Unavailable("no connection")
+            raise BusUnavailable("no connection")
         return await publish(message)
 
     monkeypatch.setattr(bus, "publish", refused_for_hours)

@@ -17,7 +17,7 @@ from admittance.events.subjects import subject_of
 from admittance.events.whatif import Simulate, SimulateReply, joined_reply
 from admittance.runtime.bus.bucket import get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.process.settings import Settings
 from admittance.scheduler.simulations import AT_ONCE, NAMESPACE_MAX, WAITING_MAX, Simulations
 from admittance.scheduling.state.config import Config
@@ -171,7 +171,7 @@ def a_settings(url: str = "nats://127.0.0.1:1") -> Settings:
 
 async def test_a_simulation_that_takes_too_long_is_ended() -> None:
     simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=0.2)
-    with pytest.raises(Unavailable, match=r"not done after 0\.2 s"):
+    with pytest.raises(BusUnavailable, match=r"not done after 0\.2 s"):
         await within(simulations.simulate(b"{}", "admit.api.simulate"))
 
 
@@ -182,7 +182,7 @@ async def test_requests_beyond_the_queue_are_refused_at_once() -> None:
         for _ in range(AT_ONCE + WAITING_MAX)
     ]
     await asyncio.sleep(0)
-    with pytest.raises(Unavailable, match="try again"):
+    with pytest.raises(BusUnavailable, match="try again"):
         await within(simulations.simulate(b"{}", "admit.api.simulate"))
     for task in asked:
         task.cancel()
@@ -197,7 +197,7 @@ async def test_requests_of_one_namespace_leave_places_to_others() -> None:
 
     asked = [ask_for("greedy") for _ in range(NAMESPACE_MAX)]
     await asyncio.sleep(0)
-    with pytest.raises(Unavailable, match="4 simulations of namespace greedy"):
+    with pytest.raises(BusUnavailable, match="4 simulations of namespace greedy"):
         await within(simulations.simulate(b"{}", "admit.api.simulate.greedy"))
     asked.append(ask_for("quiet"))
     await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import KV_CLAIMS
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.runtime.leader.lease_store import alive_key
 from simulation.virtual_time.loop import Process
@@ -99,7 +99,7 @@ def beating(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]
             heart.beat_now.clear()
             try:
                 await self._write_heartbeat()
-            except (Refused, Unavailable):
+            except (BusRefused, BusUnavailable):
                 heart.silence()
                 await asyncio.sleep(LEASE_SECONDS / 4)
                 heart.beat_now.set()

@@ -26,7 +26,7 @@ from admittance.provisioning_check.step_performer import StepPerformer
 from admittance.runner import run_checks
 from admittance.runner.claims import Claim, Claims, ClaimState
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.scheduling import families as family_rules
 from admittance.scheduling.cycle import recheck
@@ -126,7 +126,7 @@ async def _torn(self: Bus, messages: Sequence[Outgoing], *, timeout: float = 10.
         return await _atomic(self, messages, timeout=timeout)
     outcomes = await self.publish_all(messages[::-1], timeout=timeout)
     for outcome in outcomes:
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, BusRefused):
             raise outcome
     return max(outcome for outcome in outcomes if isinstance(outcome, int))
 

@@ -46,7 +46,7 @@ class Stored(NamedTuple):
         return self.headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in self.headers
 
 
-class Refused(NamedTuple):
+class PublishRefused(NamedTuple):
     """The server refused a message. ``fenced``: by an expectation about another subject."""
 
     code: int
@@ -88,7 +88,7 @@ class Stream:
         if found is not None and found.sequence == message.sequence:
             del self.last[subject]
 
-    def publish(self, message: Outgoing) -> int | Refused:
+    def publish(self, message: Outgoing) -> int | PublishRefused:
         """The message's sequence, that of the first with its id, or why it was refused."""
         subject = self._prefix + message.subject
         headers = dict(message.headers)
@@ -96,7 +96,7 @@ class Stream:
         assert answer is not None, "it is no part of a batch"
         error = answer.fields.get("error")
         if error is not None:
-            return Refused(error["err_code"], FENCE in headers)
+            return PublishRefused(error["err_code"], FENCE in headers)
         return int(answer.fields["seq"])
 
 
@@ -139,7 +139,7 @@ class Server:
             for told in self.on_acknowledged:
                 told(sequence)
 
-    def publish(self, message: Outgoing) -> int | Refused:
+    def publish(self, message: Outgoing) -> int | PublishRefused:
         """Publishes messages in order; a message that the server does not accept is sent again
         until it does."""
         if self._late or not self._takes():

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from admittance.events import facts
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.workload.limits import Limits
 from simulation.environment.checks import CheckBehavior
 from simulation.environment.courses import Courses
@@ -131,7 +131,7 @@ def planned(rng: Random) -> Scenario:
         [*admin_changes, *repairs(queues)],
         faults(rng)[: rng.choice((0, 1, 2, 6))],
         skews(rng),
-        config=Config(fair_sharing=FairSharing()) if rng.random() < 0.2 else Config(),
+        config=Config(fair_sharing=CohortFairSharing()) if rng.random() < 0.2 else Config(),
         heals=True,
         check_behavior=CheckBehavior(demands=rng.choice((0.0, 3.0)), rejected=0.3, never=1.0),
         courses=Courses(lengths=(2.0, 12.0, 25.0)),

@@ -8,7 +8,7 @@ from typing import Any
 
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from simulation.plots.configuration import NAMESPACE, Queues, Spec, cpu, manifest
 from simulation.plots.scenario import (
     AdminChange,
@@ -106,5 +106,5 @@ def preempting(rng: Random) -> Scenario:
     faults = faults_of(rng)
     for _ in range(rng.choice((0, 2, 4))):
         faults += leader_loss(rng)
-    config = Config(fair_sharing=FairSharing()) if rng.random() < 0.3 else Config()
+    config = Config(fair_sharing=CohortFairSharing()) if rng.random() < 0.3 else Config()
     return Scenario(manifests, user_facts, admin_changes, faults, skews(rng), config)

@@ -14,7 +14,7 @@ import msgspec
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family import variant_name
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.workload.limits import Limits
 from simulation.environment.checks import CheckBehavior
 from simulation.environment.courses import Courses
@@ -216,7 +216,7 @@ def _reactivations(
 
 def _config(rng: Random) -> Config:
     return Config(
-        fair_sharing=FairSharing() if rng.random() < 0.2 else None,
+        fair_sharing=CohortFairSharing() if rng.random() < 0.2 else None,
         requeuing_timestamp=rng.choice(("Eviction", "Creation")),
     )
 

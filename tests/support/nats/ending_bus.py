@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 
 
 class ProcessEnded(Exception):
@@ -26,7 +26,9 @@ class EndingBus:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bus, name)
 
-    async def publish_all(self, messages: Sequence[Outgoing], **more: Any) -> list[int | Refused]:
+    async def publish_all(
+        self, messages: Sequence[Outgoing], **more: Any
+    ) -> list[int | BusRefused]:
         sent: list[Outgoing] = []
         for message in messages:
             if self._is_end(message.subject):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.configuration import AdmissionFairSharing, Configuration, FairSharing
+from admittance.api.configuration import AdmissionFairSharing, Configuration, FairSharingSettings
 from admittance.api.reading.manifest import encode
 from admittance.control.controller import Controller
 from admittance.control.manifest_changes import (
@@ -327,7 +327,9 @@ def test_shares_without_their_section_of_the_configuration_are_warned_about() ->
         "spec.fairSharing",
         "spec.fairSharing",
     ]
-    both = Configuration(fair_sharing=FairSharing(), admission_fair_sharing=AdmissionFairSharing())
+    both = Configuration(
+        fair_sharing=FairSharingSettings(), admission_fair_sharing=AdmissionFairSharing()
+    )
     assert sharing_of(both) == BOTH
 
 

@@ -12,7 +12,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from admittance.runtime import tasks
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.process.health import trouble
 from admittance.runtime.process.startup import stop_signals
 from support.servers import within
@@ -73,7 +73,7 @@ async def test_work_that_loses_every_cancellation_is_abandoned(
 
 async def test_an_unavailable_bus_at_the_end_is_not_a_failure(asked: asyncio.Event) -> None:
     async def work() -> None:
-        raise Unavailable("no connection to the bus")
+        raise BusUnavailable("no connection to the bus")
 
     await tasks.run_with_grace(asked, work())
 
@@ -88,9 +88,9 @@ async def test_a_bug_at_the_end_is_raised(asked: asyncio.Event) -> None:
 
 async def test_an_error_before_the_end_is_raised(stop: asyncio.Event) -> None:
     async def work() -> None:
-        raise Unavailable("no connection to the bus")
+        raise BusUnavailable("no connection to the bus")
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(BusUnavailable):
         await tasks.run_with_grace(stop, work())
 
 

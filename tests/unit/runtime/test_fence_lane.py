@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.nats.jetstream import FenceLane, Outcomes, Outgoing
 from support.servers import within
 
@@ -61,11 +61,11 @@ async def test_a_batch_has_at_most_the_allowed_number_of_messages() -> None:
 
 async def test_a_failed_batch_fails_its_messages_and_not_the_next_ones() -> None:
     stream = Stream()
-    stream.error = Unavailable("gone")
+    stream.error = BusUnavailable("gone")
     lane = FenceLane(stream.send, stream.end, most=1)
     first, two = (asyncio.create_task(lane.put([message(name)])) for name in "ab")
     await asyncio.sleep(0)
     stream.free.set()
-    with pytest.raises(Unavailable, match="gone"):
+    with pytest.raises(BusUnavailable, match="gone"):
         await within(first)
     assert await within(two) == [2]

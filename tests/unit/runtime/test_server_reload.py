@@ -11,7 +11,7 @@ import pytest
 
 from admittance.access.users import User
 from admittance.runtime import clock
-from admittance.runtime.errors import Unavailable
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.nats_server import server_reload
 from admittance.runtime.nats_server.auth_store import AuthStore
 from admittance.runtime.nats_server.server_reload import remove_expired_users
@@ -73,7 +73,7 @@ async def test_servers_receive_what_an_ended_process_did_not_send(
     store.add(User(name="bob", role="viewer", key=""), tmp_path / "bob.creds")
 
     async def server_is_away(_: Sequence[User]) -> None:
-        raise Unavailable("the server does not answer")
+        raise BusUnavailable("the server does not answer")
 
     ending = asyncio.create_task(remove_expired_users(store, server_is_away))
     await until(lambda: [user.name for user in store.users] == ["bob"])

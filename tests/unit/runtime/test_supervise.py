@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 from admittance.runtime.bus import messages
 from admittance.runtime.errors import (
     AdmittanceError,
+    BusUnavailable,
     SetupError,
     StaleRevision,
-    Unavailable,
     refusal,
 )
 from admittance.runtime.process import supervise
@@ -78,7 +78,7 @@ async def test_a_crashed_service_starts_again(monkeypatch: pytest.MonkeyPatch) -
         if runs == 3:
             stop.set()
             await asyncio.Event().wait()
-        raise Unavailable("gone") if runs == 1 else RuntimeError("a bug")
+        raise BusUnavailable("gone") if runs == 1 else RuntimeError("a bug")
 
     await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
     assert runs == 3
@@ -108,7 +108,7 @@ async def test_an_unavailable_bus_never_ends_the_process(
         runs += 1
         if runs == 5 * supervise.CRASHES_MAX:
             stop.set()
-        raise Unavailable("gone") if runs % 2 else refusal(10008, "unavailable")
+        raise BusUnavailable("gone") if runs % 2 else refusal(10008, "unavailable")
 
     await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
     assert runs >= 5 * supervise.CRASHES_MAX
@@ -126,7 +126,7 @@ async def test_repeated_trouble_is_logged_once(
         runs += 1
         if runs == 50:
             stop.set()
-        raise Unavailable("gone")
+        raise BusUnavailable("gone")
 
     await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
     assert capsys.readouterr().out.count("service_interrupted") == 1
@@ -143,7 +143,7 @@ async def test_a_service_that_fails_at_its_end_is_not_restarted() -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            raise Unavailable("the last word was not heard") from None
+            raise BusUnavailable("the last word was not heard") from None
 
     await within(supervise.supervise([supervise.ServiceTask("one", run)], stop, ready=stop.set))
     assert runs == 1

@@ -12,7 +12,7 @@ from admittance.lease import Fence
 from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import EXPECTED, FENCE
 from admittance.runtime.bus.pull_consumer import read_reply
-from admittance.runtime.errors import Busy, Fenced, Full, Refused, StaleRevision, TooBig, refusal
+from admittance.runtime.errors import BusRefused, Busy, Fenced, Full, StaleRevision, TooBig, refusal
 from admittance.runtime.leader import lease_store
 from admittance.runtime.nats.protocol import Headers, frame, parse_headers, status
 from admittance.runtime.telemetry import tracing
@@ -94,7 +94,7 @@ def test_the_reply_subject_has_the_position_of_a_delivery(reply: bytes) -> None:
         pytest.param(10210, False, Busy, id="too many batches at once is busy"),
         pytest.param(10077, False, Full, id="a full log is refused at once"),
         pytest.param(10054, False, TooBig, id="too long"),
-        pytest.param(10000, False, Refused, id="anything else is refused"),
+        pytest.param(10000, False, BusRefused, id="anything else is refused"),
     ],
 )
 def test_a_refusal_has_the_class_of_its_error_code(code: int, fenced: bool, want: type) -> None:

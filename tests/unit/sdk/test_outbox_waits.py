@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from admittance.runtime.bus.bus import Outgoing
-from admittance.runtime.errors import Refused, Unavailable, refusal
+from admittance.runtime.errors import BusRefused, BusUnavailable, refusal
 from admittance.sdk.outbox import Outbox
 from support.servers import within
 
@@ -17,14 +17,14 @@ from support.servers import within
 class Log:
     """A log with prepared outcomes; afterwards it accepts everything."""
 
-    def __init__(self, *answers: list[int | Refused] | Unavailable) -> None:
+    def __init__(self, *answers: list[int | BusRefused] | BusUnavailable) -> None:
         self.answers = list(answers)
         self.asked: list[list[str]] = []
 
-    async def publish_all(self, messages: Sequence[Outgoing]) -> list[int | Refused]:
+    async def publish_all(self, messages: Sequence[Outgoing]) -> list[int | BusRefused]:
         self.asked.append([message.subject for message in messages])
         answer = self.answers.pop(0) if self.answers else [1] * len(messages)
-        if isinstance(answer, Unavailable):
+        if isinstance(answer, BusUnavailable):
             raise answer
         return answer
 
@@ -32,7 +32,7 @@ class Log:
 async def test_an_answer_is_published_again_until_the_log_accepts_it() -> None:
     log = Log(
         [1, refusal(10008, "not now"), refusal(10077, "full")],
-        Unavailable("no answer"),
+        BusUnavailable("no answer"),
         [refusal(10005, "no peers")],
     )
     outbox = Outbox(log)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ async def test_an_answer_is_published_again_until_the_log_accepts_it() -> None:
     running = asyncio.create_task(outbox.run())
     await within(first)
     await within(second)
-    with pytest.raises(Refused, match="full"):
+    with pytest.raises(BusRefused, match="full"):
         await within(third)
     await within(outbox.emptied())
     assert log.asked == [["a", "b", "c"], ["b"], ["b"], ["b"]]

@@ -7,9 +7,9 @@ from typing import Final
 from admittance.api.configuration import (
     AdmissionCheckRetries,
     AdmissionFairSharing,
-    ConcurrentAdmission,
+    ConcurrentAdmissionSettings,
     Configuration,
-    FairSharing,
+    FairSharingSettings,
     RequeuingStrategy,
     Resources,
     Retention,
@@ -55,7 +55,7 @@ CONFIGURATION: Final[Table] = {
         "tls": _CLUSTER,
         "visibilityServer": _CLUSTER,
     },
-    FairSharing: all_work("enable", "preemptionStrategies"),
+    FairSharingSettings: all_work("enable", "preemptionStrategies"),
     AdmissionFairSharing: all_work("usageHalfLifeTime", "usageSamplingInterval", "resourceWeights"),
     WaitForPodsReady: all_work(
         "enable",
@@ -68,7 +68,7 @@ CONFIGURATION: Final[Table] = {
     RequeuingStrategy: all_work(
         "timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds"
     ),
-    ConcurrentAdmission: all_work("maxFlavors"),
+    ConcurrentAdmissionSettings: all_work("maxFlavors"),
     AdmissionCheckRetries: all_work("backoffMaxSeconds"),
     UserLimits: all_work(
         "maxManifestBytes",

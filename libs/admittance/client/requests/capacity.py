@@ -14,7 +14,7 @@ from admittance.events.names import token
 from admittance.events.requests import ProviderQuery
 from admittance.provisioning.records import Record, State
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 
 ANSWER_SECONDS: Final = 1.0
 
@@ -32,7 +32,7 @@ async def ask_provider(
     subject = f"admit.api.provider.{token(provisioning_class)}"
     try:
         return await bus.request(subject, encode(ProviderQuery(id=request_id)), seconds)
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return None
 
 

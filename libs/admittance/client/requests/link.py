@@ -202,7 +202,7 @@ class Link:
                 ) from None
             cause = self.bus.nc.denied or f"the {service} is busy or stopped; see `admit doctor`"
             raise TimedOut(f"no answer to {subject} within {timeout:g} s: {cause}") from None
-        except bus_errors.Unavailable as error:
+        except bus_errors.BusUnavailable as error:
             raise Unavailable(f"the connection to {self.shown_url} failed: {error}") from None
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise RequestFailed(
@@ -214,7 +214,7 @@ class Link:
         """The entry of the bucket under key; None if it does not exist or was deleted."""
         try:
             entry = await bucket.get_directly(self.bus, key)
-        except (bus_errors.Refused, bus_errors.Unavailable) as error:
+        except (bus_errors.BusRefused, bus_errors.BusUnavailable) as error:
             raise await self._trouble(f"cannot read the entry {key} of the bucket", error) from None
         return None if entry is None or entry.value is None else entry
 
@@ -225,7 +225,7 @@ class Link:
                 if bucket != BUCKET:
                     return await read_directly(self.bus, pattern, bucket=bucket)
                 return await self._listed(pattern)
-        except (bus_errors.Refused, bus_errors.Unavailable) as error:
+        except (bus_errors.BusRefused, bus_errors.BusUnavailable) as error:
             raise await self._trouble(f"cannot read the entries {pattern}", error) from None
         except TimeoutError:
             raise TimedOut(
@@ -295,7 +295,7 @@ class Link:
                 raise
             except RequestFailed as error:
                 if begun:
-                    raise bus_errors.Unavailable(str(error)) from None
+                    raise bus_errors.BusUnavailable(str(error)) from None
                 raise
             begun = True
             return entries
@@ -345,7 +345,7 @@ class Link:
             )
             for fact in several
         ]
-        outcomes: list[int | bus_errors.Refused] = []
+        outcomes: list[int | bus_errors.BusRefused] = []
         for start in range(0, len(messages), PART):
             # Each part has its own time, so that many facts may take long while the log answers.
             part = messages[start : start + PART]
@@ -354,7 +354,7 @@ class Link:
                 outcomes += await self.bus.publish_all(
                     part, timeout=limit, stored_before=stored_before
                 )
-            except bus_errors.Unavailable as error:
+            except bus_errors.BusUnavailable as error:
                 what = f"cannot publish {part[0].subject}"
                 if start:
                     what += f" ({start} of {len(messages)} are stored)"
@@ -368,7 +368,7 @@ class Link:
                         f"more than the bus takes in one message ({MAX_PAYLOAD:,})"
                     )
                 )
-            elif isinstance(outcome, bus_errors.Refused):
+            elif isinstance(outcome, bus_errors.BusRefused):
                 what = f"cannot publish {message.subject}"
                 about = f"workload {fact.namespace}/{fact.name}: refused"
                 answers.append(await self._trouble(what, outcome, refused=about))
@@ -393,7 +393,7 @@ class Link:
         )
         if isinstance(error, bus_errors.AccessDenied):
             return self._not_allowed(what, error)
-        if isinstance(error, bus_errors.Refused):
+        if isinstance(error, bus_errors.BusRefused):
             if error.code == NO_STREAM:
                 return unset
             if error.code == NOT_PERMITTED:
@@ -409,12 +409,12 @@ class Link:
                     "the server answers, but it did not acknowledge the write; its disk may be "
                     "full, and `admit doctor` tries a write to each stream"
                 )
-        except bus_errors.Refused as denied:
+        except bus_errors.BusRefused as denied:
             # NO_STREAM means that the stream does not exist. For an existing stream a cluster
             # without a leader refuses the request with another code.
             if denied.code == NO_STREAM:
                 return unset
-        except bus_errors.Unavailable:
+        except bus_errors.BusUnavailable:
             pass  # Perhaps this login may not read the state of the stream.
         return Unavailable(f"{what}: {text}; {UNKNOWN if writes else AGAIN}")
 

@@ -21,7 +21,7 @@ from admittance.events.reader import BROKEN
 from admittance.events.subjects import BUCKET, CAPACITY
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.outside_reads import KeyFollower
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.workload.stored import StoredWorkload
 
 T = TypeVar("T")
@@ -282,7 +282,7 @@ async def _namespaces_with(link: Link, kind: ObjectKind, name: str) -> list[str]
         keys = sorted(info["state"].get("subjects") or {})[: 2 * NAMESPACES_MAX]
         read = (get_directly(link.bus, key.removeprefix(prefix)) for key in keys)
         entries = await asyncio.gather(*read)
-    except (Refused, Unavailable):
+    except (BusRefused, BusUnavailable):
         return []
     there = [entry.key for entry in entries if entry is not None and entry.value is not None]
     return [_plain(key.split(".")[1]) for key in there[:NAMESPACES_MAX]]

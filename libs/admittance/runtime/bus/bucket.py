@@ -19,7 +19,7 @@ from admittance.runtime.bus import history
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.history import last
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.nats.protocol import Headers, text_of
 from admittance.runtime.tasks import raise_if_cancelled, set_within
 from admittance.runtime.telemetry.logger import log_set_aside
@@ -110,7 +110,7 @@ async def get_directly(
     """Like `get`, by direct get: from any replica, which may lag behind the leader, and with
     permissions that can name the key. ``at_least``: a revision that the key has had; an older entry
     is read again for up to `LAG_SECONDS`, after which the key must have expired or the bucket was
-    restored. Raises Unavailable or Refused.
+    restored. Raises BusUnavailable or BusRefused.
     """
     deadline = clock.monotonic() + LAG_SECONDS
     while True:
@@ -135,7 +135,7 @@ async def read_page(
 ) -> list[Entry]:
     """The first ``limit`` entries under the pattern with revisions after ``after``, by revision,
     without a consumer. The entry of a deleted key has no value. ``bytes_max``: the page ends after
-    about so many bytes; 0: no limit. Raises Unavailable or Refused.
+    about so many bytes; 0: no limit. Raises BusUnavailable or BusRefused.
     """
     prefix = f"$KV.{bucket}."
     request: dict[str, Any] = {"batch": limit, "next_by_subj": prefix + pattern, "seq": after + 1}
@@ -234,7 +234,7 @@ class BucketReader:
                 lags = self._drained and not self._complete
                 if not await set_within(self._ready, RECHECK_SECONDS if lags else None):
                     # The newest entry of the bucket may have expired since its revision was read.
-                    with suppress(Refused, Unavailable):
+                    with suppress(BusRefused, BusUnavailable):
                         self._newest = await self._end_of_patterns()
                     self._note_pending(0)
                 self._ready.clear()

@@ -20,12 +20,12 @@ from admittance.backoff import Backoff, pause_after
 from admittance.runtime import chance, clock
 from admittance.runtime.errors import (
     AccessDenied,
+    BusRefused,
+    BusUnavailable,
     Busy,
-    Refused,
     Repeated,
     StaleRevision,
     TooBig,
-    Unavailable,
     refusal,
 )
 from admittance.runtime.nats.connection import Connection, PermissionDenied
@@ -192,18 +192,18 @@ class Bus:
             spelled = acks.messages[index].subject
             if spelled.lower() == subject:
                 del self._waiting[key]
-                acks.settle(index, Refused(NOT_PERMITTED, self.nc.denial_of(spelled)))
+                acks.settle(index, BusRefused(NOT_PERMITTED, self.nc.denial_of(spelled)))
 
     async def connected(self, timeout: float = 10.0) -> None:
-        """Waits for the connection to the bus. Raises Unavailable if there is no connection within
-        ``timeout`` seconds, and AccessDenied if the server refuses this login meanwhile.
+        """Waits for the connection to the bus. Raises BusUnavailable if there is no connection
+        within ``timeout`` seconds, and AccessDenied if the server refuses this login meanwhile.
         """
         if not self._up.is_set():
             try:
                 async with asyncio.timeout(timeout):
                     await self._up.wait()
             except TimeoutError:
-                raise self.refused or Unavailable("no connection to the bus") from None
+                raise self.refused or BusUnavailable("no connection to the bus") from None
 
     async def publish_all(
         self,
@@ -212,7 +212,7 @@ class Bus:
         timeout: float = 10.0,
         repeat_puts: bool = False,
         stored_before: set[int] | None = None,
-    ) -> list[int | Refused]:
+    ) -> list[int | BusRefused]:
         """Publishes the messages in order, pipelined. Returns for each message its sequence in the
         stream, or its refusal.
 
@@ -221,15 +221,15 @@ class Bus:
         refused as Busy, or because no stream listens yet, is sent again until ``timeout``, so it
         may come behind later messages of the same call. When the connection breaks, messages with a
         message id are sent again, except those that expect a revision: a repeated put would be
-        refused as stale. Raises Unavailable if a message that cannot be sent again was in flight:
-        its outcome is unknown. When all messages of the call may be repeated, messages without an
-        answer are sent again every `RESEND_SECONDS`.
+        refused as stale. Raises BusUnavailable if a message that cannot be sent again was in
+        flight: its outcome is unknown. When all messages of the call may be repeated, messages
+        without an answer are sent again every `RESEND_SECONDS`.
 
         ``repeat_puts``: messages that expect a revision may be repeated too. With ``repeat_puts`` a
         StaleRevision can mean that the first copy of a put was stored, so the caller must read the
         key.
         """
-        outcomes: list[int | Refused] = [0] * len(messages)
+        outcomes: list[int | BusRefused] = [0] * len(messages)
         todo = list(range(len(messages)))
         deadline, refusals = clock.monotonic() + timeout, 0
         while todo:
@@ -244,7 +244,7 @@ class Bus:
                     if answer is not None:
                         outcomes[i] = answer if type(answer) is int else plain_sequence(answer)
                     elif not (repeat_puts or repeatable(messages[i])):
-                        raise Unavailable(
+                        raise BusUnavailable(
                             "the connection broke; it is unknown whether "
                             f"the message on {messages[i].subject} was stored"
                         )
@@ -257,30 +257,30 @@ class Bus:
                     unknown = [i for i in todo if is_unknown(outcomes[i])]
                     if not unknown:
                         break
-                    raise Unavailable(
+                    raise BusUnavailable(
                         f"no stream answered in time for {messages[unknown[0]].subject}"
                     )
                 await asyncio.sleep(pause)
         return outcomes
 
     async def publish(self, message: Outgoing, *, timeout: float = 10.0) -> int:
-        """Publishes one message. Returns the message's sequence in the stream. Raises Refused or
-        Unavailable if the message is not stored.
+        """Publishes one message. Returns the message's sequence in the stream. Raises BusRefused or
+        BusUnavailable if the message is not stored.
         """
         outcome = (await self.publish_all([message], timeout=timeout))[0]
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, BusRefused):
             raise outcome
         return outcome
 
     async def publish_each(
         self, messages: Sequence[Outgoing]
-    ) -> Sequence[int | Refused | Unavailable]:
-        """Publishes as `publish_all` does, but returns Unavailable for every message instead of
+    ) -> Sequence[int | BusRefused | BusUnavailable]:
+        """Publishes as `publish_all` does, but returns BusUnavailable for every message instead of
         raising it.
         """
         try:
             return await self.publish_all(messages)
-        except Unavailable as error:
+        except BusUnavailable as error:
             return [error] * len(messages)
 
     async def atomic(self, messages: Sequence[Outgoing], *, timeout: float = 10.0) -> int:
@@ -289,7 +289,7 @@ class Bus:
         Every message may expect its own revision; a StaleRevision does not say which one was wrong.
         A batch that expects a revision cannot be stored twice, so it is sent again every
         `RESEND_SECONDS` until an answer comes. A batch may have at most `BATCH_MAX` messages.
-        Raises Refused if the messages are not stored, and Unavailable if that is unknown.
+        Raises BusRefused if the messages are not stored, and BusUnavailable if that is unknown.
         """
         check_batch(messages)
         if len(messages) == 1:
@@ -297,7 +297,9 @@ class Bus:
         deadline = clock.monotonic() + timeout
         backoff, is_unsure = Backoff(0.005, 0.2), False
         resend = any(map(expects_revision, messages))
-        unsure = Unavailable(f"it is unknown whether the batch of {messages[0].subject} was stored")
+        unsure = BusUnavailable(
+            f"it is unknown whether the batch of {messages[0].subject} was stored"
+        )
         async with self._batches:
             while True:
                 await self.connected(max(0.0, deadline - clock.monotonic()))
@@ -316,7 +318,7 @@ class Bus:
 
     async def _send_part(
         self, messages: Sequence[Outgoing], deadline: float, repeat_puts: bool
-    ) -> list[int | Refused | None]:
+    ) -> list[int | BusRefused | None]:
         groups = fence_groups(messages) if self._one_per_fence else {}
         if not groups:
             answers = await self._send(messages, deadline, repeat_puts)
@@ -352,7 +354,7 @@ class Bus:
             self._lanes[fence] = lane
         return lane
 
-    async def _send_fenced(self, messages: Sequence[Outgoing]) -> list[int | Refused | None]:
+    async def _send_fenced(self, messages: Sequence[Outgoing]) -> list[int | BusRefused | None]:
         deadline = _in_time()
         if len(messages) == 1:
             return await self._send(messages, deadline, False)
@@ -370,7 +372,7 @@ class Bus:
 
     async def _send(
         self, messages: Sequence[Outgoing], deadline: float, repeat_puts: bool
-    ) -> list[int | Refused | None]:
+    ) -> list[int | BusRefused | None]:
         acks = PendingAcks(messages)
         again = clock.monotonic() + RESEND_SECONDS
         if again < deadline and (repeat_puts or all(map(repeatable, messages))):
@@ -384,7 +386,7 @@ class Bus:
 
     async def _send_batch(
         self, messages: Sequence[Outgoing], deadline: float, *, resend: bool = False
-    ) -> int | Refused | None:
+    ) -> int | BusRefused | None:
         """With ``resend``, the method returns None if no answer has come after `RESEND_SECONDS`."""
         batch = chance.token_hex(12)
         acks = PendingAcks(messages[-1:], fenced=only_fences(messages))
@@ -432,7 +434,7 @@ class Bus:
 
     async def _send_and_wait(
         self, acks: PendingAcks, blobs: list[bytes], deadline: float
-    ) -> list[int | Refused | None]:
+    ) -> list[int | BusRefused | None]:
         try:
             if blobs:
                 await self.nc.send(b"".join(blobs))
@@ -444,9 +446,9 @@ class Bus:
             if not acks.left or acks.give_up_at < deadline:
                 return acks.outcomes
             late = acks.messages[acks.outcomes.index(None)].subject
-            raise Unavailable(f"the bus did not acknowledge {late} in time") from None
+            raise BusUnavailable(f"the bus did not acknowledge {late} in time") from None
         except nats.errors.Error as error:
-            raise Unavailable(f"the bus does not take messages: {error}") from None
+            raise BusUnavailable(f"the bus does not take messages: {error}") from None
         finally:
             if acks.left:
                 for key in acks.keys:
@@ -464,7 +466,7 @@ class Bus:
     async def request(
         self, subject: str, data: bytes, timeout: float = 5.0, *, every: float = inf
     ) -> bytes:
-        """Sends a request and returns the answer. Raises Unavailable if nothing responds or no
+        """Sends a request and returns the answer. Raises BusUnavailable if nothing responds or no
         answer comes in time. ``every``: seconds after which the request is sent again, since for
         some seconds a cluster delivers requests to programs that are connected to a lost server.
         """
@@ -473,8 +475,9 @@ class Bus:
     async def api(
         self, what: str, payload: Mapping[str, Any] | None = None, *, timeout: float = 5.0
     ) -> dict[str, Any]:
-        """Calls ``$JS.API.<what>`` and returns the answer. Raises Refused with the server's code,
-        or Unavailable. nats-py's own calls lack some settings and do not wait for a server."""
+        """Calls ``$JS.API.<what>`` and returns the answer. Raises BusRefused with the server's
+        code, or BusUnavailable. nats-py's own calls lack some settings and do not wait for a
+        server."""
         data = _json.encode(payload) if payload is not None else b""
         answer = msgspec.json.decode(await ask_jetstream(self.nc, what, data, timeout))
         error = answer.get("error")
@@ -485,7 +488,7 @@ class Bus:
         return dict(answer)
 
     async def close(self) -> None:
-        """Closes the connection to the bus. Calls that still wait for answers raise Unavailable
+        """Closes the connection to the bus. Calls that still wait for answers raise BusUnavailable
         then.
         """
         self._closing = True

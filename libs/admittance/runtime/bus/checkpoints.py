@@ -19,8 +19,8 @@ _made = Reader(CheckpointMade)
 
 
 async def checkpoints(bus: Bus) -> list[CheckpointMade]:
-    """All readable checkpoints, the oldest first. Raises Refused or Unavailable if the stream of
-    checkpoints cannot be read.
+    """All readable checkpoints, the oldest first. Raises BusRefused or BusUnavailable if the stream
+    of checkpoints cannot be read.
     """
     made, aside = await all_checkpoints(bus)
     for message in aside:
@@ -30,7 +30,7 @@ async def checkpoints(bus: Bus) -> list[CheckpointMade]:
 
 async def all_checkpoints(bus: Bus) -> tuple[list[CheckpointMade], list[SetAside]]:
     """All readable checkpoints, the oldest first, and the messages of checkpoints that cannot be
-    decoded. Raises Refused or Unavailable if the stream of checkpoints cannot be read.
+    decoded. Raises BusRefused or BusUnavailable if the stream of checkpoints cannot be read.
     """
     filters = [f"{subjects.CHECKPOINT_MADE}*"]
     made: list[CheckpointMade] = []

@@ -15,7 +15,7 @@ from admittance.events.subjects import (
     provider_filters,
 )
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, SetupError, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable, SetupError
 from admittance.runtime.telemetry.logger import log_set_aside
 
 NO_CONSUMER: Final = 10014
@@ -37,15 +37,15 @@ class ListedConsumers(NamedTuple):
 
 
 async def list_consumers(bus: Bus, stream: str) -> list[dict[str, Any]]:
-    """The server's information about all consumers of a stream that have a leader. Raises Refused
-    or Unavailable if the server does not list the consumers.
+    """The server's information about all consumers of a stream that have a leader. Raises
+    BusRefused or BusUnavailable if the server does not list the consumers.
     """
     return (await listed_consumers(bus, stream)).found
 
 
 async def listed_consumers(bus: Bus, stream: str) -> ListedConsumers:
-    """The consumers of a stream. Raises Refused or Unavailable if the server does not list the
-    consumers. A cluster waits up to 4 s for the leaders of consumers.
+    """The consumers of a stream. Raises BusRefused or BusUnavailable if the server does not list
+    the consumers. A cluster waits up to 4 s for the leaders of consumers.
     """
     listed: list[dict[str, Any]] = []
     missing: list[str] = []
@@ -83,7 +83,7 @@ class Consumers:
 
     async def ensure_durable(self) -> int:
         """Creates the durable or updates its settings. Returns how many facts the durable has to
-        deliver. A new durable starts at the first fact. Raises Refused, and SetupError if the
+        deliver. A new durable starts at the first fact. Raises BusRefused, and SetupError if the
         stream is missing.
         """
         start: dict[str, Any] = {"deliver_policy": "all"}
@@ -91,7 +91,7 @@ class Consumers:
             info = await self._bus.api(f"CONSUMER.INFO.{self._stream}.{self._name}")
             kept = ("deliver_policy", "opt_start_seq")
             start = {key: info["config"][key] for key in kept if key in info["config"]}
-        except Refused as error:
+        except BusRefused as error:
             if error.code != NO_CONSUMER:
                 raise
         return await self.create(self._name, {"ack_policy": "explicit", **start})
@@ -118,14 +118,14 @@ class Consumers:
                 {"stream_name": self._stream, "config": config},
                 timeout=timeout,
             )
-        except Refused as error:
+        except BusRefused as error:
             if error.code == NO_STREAM:
                 raise SetupError(f"stream {self._stream} is missing: start `admit up`") from None
             raise
         return int(info.get("num_pending", 0))
 
     async def delete(self, name: str) -> None:
-        """Deletes a consumer. Raises Refused if the server does not delete the consumer."""
+        """Deletes a consumer. Raises BusRefused if the server does not delete the consumer."""
         await self._bus.api(f"CONSUMER.DELETE.{self._stream}.{name}")
 
     async def generations(self) -> list[tuple[int, int, str, int]]:
@@ -133,15 +133,15 @@ class Consumers:
         ``<name>-<generation>-<n>``.
 
         Leaves out, and logs, consumers that no reader of Admittance can have created
-        (`foreign_reason`). Raises Unavailable while a cluster elects the leader of such a consumer:
-        without its position the reader would begin at an older one.
+        (`foreign_reason`). Raises BusUnavailable while a cluster elects the leader of such a
+        consumer: without its position the reader would begin at an older one.
         """
         known: list[tuple[int, int, str, int]] = []
         end = -1
         listed = await listed_consumers(self._bus, self._stream)
         for name in listed.missing:
             if self._generation_of(name) is not None:
-                raise Unavailable(f"consumer {name} of {self._stream} has no leader")
+                raise BusUnavailable(f"consumer {name} of {self._stream} has no leader")
         for info in listed.found:
             place = self._generation_of(info["name"])
             if place is None:
@@ -231,14 +231,14 @@ class ProgramDurables:
 
     async def make(self, bus: Bus, name: str) -> None:
         """Creates the program's durable, or corrects its settings; a corrected durable keeps its
-        position in the log. Raises Refused or Unavailable if the durable cannot be created or
+        position in the log. Raises BusRefused or BusUnavailable if the durable cannot be created or
         corrected.
         """
         wanted = self.settings(name)
         durable = wanted["name"]
         try:
             config = (await bus.api(f"CONSUMER.INFO.{STREAM}.{durable}"))["config"]
-        except Refused as error:
+        except BusRefused as error:
             if error.code != NO_CONSUMER:
                 raise
         else:
@@ -258,7 +258,7 @@ class ProgramDurables:
         """Deletes the program's durable, if it exists."""
         try:
             await bus.api(f"CONSUMER.DELETE.{STREAM}.{self.durable(name)}")
-        except Refused as error:
+        except BusRefused as error:
             if error.code != NO_CONSUMER:
                 raise
 

@@ -21,7 +21,7 @@ from admittance.backoff import pause_after
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AccessDenied, NoResponders, Refused, Unavailable
+from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable, NoResponders
 from admittance.runtime.nats.connection import NO_RESPONDERS
 from admittance.runtime.nats.jetstream import PAUSE_SECONDS, RELOAD_SECONDS
 from admittance.runtime.nats.protocol import Headers, description, parse_headers, status, text_of
@@ -58,8 +58,8 @@ async def last_by_direct_get(
     bus: Bus, subject: str, *, stream: str = subjects.STREAM
 ) -> StoredMessage | None:
     """The newest message on the subject, without wildcards, from any replica of the stream; None if
-    the subject has no message. Raises Unavailable, AccessDenied, and Refused if the server refuses
-    the request.
+    the subject has no message. Raises BusUnavailable, AccessDenied, and BusRefused if the server
+    refuses the request.
     """
     request = f"$JS.API.DIRECT.GET.{stream}.{subject}"
     [(data, headers)] = await _ask(bus, request, b"", several=False)
@@ -110,7 +110,7 @@ async def _ask(bus: Bus, subject: str, data: bytes, *, several: bool) -> list[tu
             bus.nc.on_denied_subscription.remove(on_denied)
             await bus.nc.unlisten(subscription)
     except nats.errors.Error as error:
-        raise Unavailable(f"no answer on {subject}: {error}") from None
+        raise BusUnavailable(f"no answer on {subject}: {error}") from None
 
 
 class _Asking:
@@ -162,7 +162,7 @@ async def _answers(
             again = min(deadline, clock.monotonic() + _resend_pause(copy + 1))
         if clock.monotonic() >= deadline:
             why = bus.nc.denial_of(subject) or "timeout"
-            raise Unavailable(f"no answer on {subject}: {why}")
+            raise BusUnavailable(f"no answer on {subject}: {why}")
         await bus.connected(max(0.0, deadline - clock.monotonic()))
 
 
@@ -190,8 +190,8 @@ def _added(raw: bytes, start: bytes) -> bytes:
     return raw[at : raw.index(b"\r\n", at)]
 
 
-def _refused(subject: str, code: str, headers: bytes) -> Refused:
-    return Refused(int(code), f"{subject}: {description(headers)}")
+def _refused(subject: str, code: str, headers: bytes) -> BusRefused:
+    return BusRefused(int(code), f"{subject}: {description(headers)}")
 
 
 async def read_messages(
@@ -207,7 +207,7 @@ async def read_messages(
     """The first ``limit`` messages of these subjects after the sequence ``after``, in order.
 
     ``since`` counts only if ``after`` is 0. ``bytes_max``: the most bytes of all returned messages
-    together, only for a call with one filter; 0: no limit. Raises Unavailable or Refused.
+    together, only for a call with one filter; 0: no limit. Raises BusUnavailable or BusRefused.
     """
     pages = await asyncio.gather(
         *(_page(bus, stream, subject, after, since, limit, bytes_max) for subject in filters)
@@ -364,7 +364,7 @@ async def next_from_leader(
 
 async def message_by_direct_get(bus: Bus, sequence: int) -> StoredMessage | None:
     """The message of the log with that sequence, from any replica; None if the log has no such
-    message. Raises Unavailable or Refused."""
+    message. Raises BusUnavailable or BusRefused."""
     messages = await read_messages(bus, ["admit.>"], after=sequence - 1, limit=1)
     return messages[0] if messages and messages[0].sequence == sequence else None
 
@@ -372,7 +372,7 @@ async def message_by_direct_get(bus: Bus, sequence: int) -> StoredMessage | None
 async def _from_leader(bus: Bus, stream: str, query: dict[str, Any]) -> StoredMessage | None:
     try:
         answer = await bus.api(f"STREAM.MSG.GET.{stream}", query)
-    except Refused as error:
+    except BusRefused as error:
         if error.code == NO_MESSAGE:
             return None
         raise

@@ -4,7 +4,7 @@
 |------------------------------------------|-------------------------------------------------------|
 | bytes, type or subject cannot be read    | a dead letter with the reason, then acknowledged      |
 | `StaleRevision`                          | handled again from a fresh load (`with_retries`)      |
-| `Unavailable`, `Busy`                    | handled again after pauses, a bounded number of times |
+| `BusUnavailable`, `Busy`                 | handled again after pauses, a bounded number of times |
 | `Fenced`, `Superseded`                   | raised: the new leader reads the message              |
 | any other exception is a bug             | raised: the service restarts and reads the message    |
 |                                          | again; `supervise` limits the restarts                |
@@ -31,7 +31,7 @@ from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import delete_message, get, put_message
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.puller import Delivery
-from admittance.runtime.errors import Busy, StaleRevision, Unavailable
+from admittance.runtime.errors import BusUnavailable, Busy, StaleRevision
 
 SECRET_KEY: Final = "_admittance.secret"
 
@@ -39,7 +39,8 @@ SECRET_KEY: Final = "_admittance.secret"
 async def deployment_secret(bus: Bus) -> bytes:
     """The secret of this deployment, created at first use. The secret is kept in the bucket of
     claims, from which users read nothing. A deployment of an earlier version keeps its secret: see
-    `forget_earlier_secret`. Only the workload-controller may create the secret. Raises Unavailable.
+    `forget_earlier_secret`. Only the workload-controller may create the secret. Raises
+    BusUnavailable.
     """
     while True:
         entry = await get(bus, SECRET_KEY, bucket=subjects.CLAIMS)
@@ -61,14 +62,14 @@ async def deployment_secret(bus: Bus) -> bytes:
 
 
 async def known_secret(bus: Bus) -> bytes:
-    """The secret of this deployment. Raises Unavailable if the workload-controller has not created
-    the secret yet.
+    """The secret of this deployment. Raises BusUnavailable if the workload-controller has not
+    created the secret yet.
     """
     for place in (subjects.CLAIMS, subjects.BUCKET):
         entry = await get(bus, SECRET_KEY, bucket=place)
         if entry is not None and entry.value:
             return entry.value
-    raise Unavailable("the workload-controller has not made the secret yet")
+    raise BusUnavailable("the workload-controller has not made the secret yet")
 
 
 async def forget_earlier_secret(bus: Bus) -> None:
@@ -178,7 +179,7 @@ async def with_retries(handle: Callable[[], Awaitable[T]]) -> T:
     """Calls the function ``handle`` until it succeeds. ``handle`` must load, decide and commit anew
     at each call.
 
-    Repeats the call after StaleRevision, Unavailable and Busy, and raises the error after
+    Repeats the call after StaleRevision, BusUnavailable and Busy, and raises the error after
     `ATTEMPTS` calls; raises any other exception at once.
     """
     backoff = Backoff(0.01, 1.0)
@@ -190,7 +191,7 @@ async def with_retries(handle: Callable[[], Awaitable[T]]) -> T:
             # changed anew without a pause.
             if not left:
                 raise
-        except (Unavailable, Busy):
+        except (BusUnavailable, Busy):
             if not left:
                 raise
             await asyncio.sleep(backoff.next())

@@ -25,7 +25,7 @@ from admittance.events.subjects import ALL_NAMESPACES
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, get_directly, read_page
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AccessDenied, Unavailable
+from admittance.runtime.errors import AccessDenied, BusUnavailable
 from admittance.runtime.nats.connection import Connection, PermissionDenied, Subscription
 from admittance.runtime.nats.jetstream import request_errors
 from admittance.runtime.nats.protocol import status, text_of
@@ -111,7 +111,7 @@ async def request_in_parts(
     on_first: Callable[[P], None] = _ignore,
 ) -> list[P]:
     """Sends a request as `ask_in_parts` does, and returns all messages of the answer. Raises
-    AccessDenied, or Unavailable if nothing responds or the answer is not complete in time.
+    AccessDenied, or BusUnavailable if nothing responds or the answer is not complete in time.
     """
     with request_errors(subject):
         return await ask_in_parts(bus.nc, subject, data, reply, timeout=timeout, on_first=on_first)
@@ -135,7 +135,7 @@ second argument gets the first part as soon as it comes.
 
 async def list_objects(bus: Bus, ask: AskObjects, kind: str) -> list[Entry]:
     """All objects of a kind that ``ask`` returns page by page, by key. Raises what ``ask`` raises,
-    Unavailable, and Refused.
+    BusUnavailable, and BusRefused.
     """
     entries: dict[str, Entry] = {}
     asked: deque[asyncio.Task[list[ObjectsReply]]] = deque()
@@ -165,7 +165,7 @@ async def list_objects(bus: Bus, ask: AskObjects, kind: str) -> list[Entry]:
 
 async def read_directly(bus: Bus, pattern: str, *, bucket: str = subjects.BUCKET) -> list[Entry]:
     """All entries under the pattern, by key, read by direct get: only for users that may read the
-    whole bucket. Raises Unavailable and Refused.
+    whole bucket. Raises BusUnavailable and BusRefused.
     """
     entries: dict[str, Entry] = {}
     after = 0
@@ -227,8 +227,8 @@ class KeyFollower:
 
     async def batches(self) -> AsyncGenerator[list[Entry]]:
         """Yields the present entries, then every change, in batches by revision; a deleted key has
-        no value. Raises Unavailable and Refused if the first reading fails, and AccessDenied if
-        this login may not follow or read the keys, or may not connect again.
+        no value. Raises BusUnavailable and BusRefused if the first reading fails, and AccessDenied
+        if this login may not follow or read the keys, or may not connect again.
         """
         nc = self._bus.nc
         subscriptions: list[Subscription] = []
@@ -284,7 +284,7 @@ class KeyFollower:
             return await self._read_keys(due[:AT_ONCE])
         except AccessDenied:
             raise
-        except Unavailable:
+        except BusUnavailable:
             self._stale = True
             await asyncio.sleep(AWAY_SECONDS)
             return []

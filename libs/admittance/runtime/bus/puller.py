@@ -32,7 +32,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import Consumers
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
-from admittance.runtime.errors import AccessDenied, Refused, Superseded, Unavailable
+from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable, Superseded
 from admittance.runtime.nats.protocol import Headers, text_of
 
 CALM_RATE: Final = 300.0
@@ -209,8 +209,8 @@ class Puller:
 
     async def ack(self, delivery: Delivery) -> None:
         """Acknowledges the delivery (with ``ack="all"``, also everything before it), and waits for
-        the server's confirmation. Raises Unavailable without a confirmation: then the message may
-        be delivered again.
+        the server's confirmation. Raises BusUnavailable without a confirmation: then the message
+        may be delivered again.
         """
         if self._ack_all:
             self.floor = max(self.floor, delivery.sequence)
@@ -344,11 +344,11 @@ class Puller:
                 self.pending = await self._consumers.create(name, settings, timeout=patience)
             except AccessDenied:
                 raise
-            except Unavailable as error:
+            except BusUnavailable as error:
                 why = str(error)
             else:
                 return name
-        raise Unavailable(f"no consumer {name} was made in time: {why}")
+        raise BusUnavailable(f"no consumer {name} was made in time: {why}")
 
     def _next_name(self) -> str:
         name = ""
@@ -364,16 +364,16 @@ class Puller:
             known = await self._not_superseded()
             await self._delete(old for _, _, old, _ in known if old != current)
         except Superseded as error:
-            with suppress(Refused, Unavailable):
+            with suppress(BusRefused, BusUnavailable):
                 await self._delete([current])
             if self._pull is not None:
                 self._pull.fail(error)
-        except (Refused, Unavailable):
+        except (BusRefused, BusUnavailable):
             return  # the next renewal of the consumer deletes the old consumers
 
     async def _delete(self, names: Iterable[str]) -> None:
         for name in names:
-            with suppress(Refused):
+            with suppress(BusRefused):
                 await self._consumers.delete(name)
 
     def _end_tidying(self) -> None:

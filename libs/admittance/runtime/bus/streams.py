@@ -14,11 +14,11 @@ from admittance.events import subjects
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import (
     AdmittanceError,
+    BusRefused,
+    BusUnavailable,
     Meaning,
-    Refused,
     SetupError,
     StaleRevision,
-    Unavailable,
     is_temporary,
     refusal,
 )
@@ -197,9 +197,9 @@ async def ensure(bus: Bus, *, replicas: int = 1, log_days: int = 0, may_write: b
     a fact stays on the log, also on an existing one; 0: an existing log keeps its setting.
 
     ``may_write`` False: the streams are only checked, because this program has no permission to
-    create or update a stream; a stream that must be created or updated raises Unavailable.
+    create or update a stream; a stream that must be created or updated raises BusUnavailable.
     Raises SetupError with stream, setting and both values for a wrong required setting, and
-    Unavailable, Busy or Full if the servers cannot create or correct a stream now.
+    BusUnavailable, Busy or Full if the servers cannot create or correct a stream now.
     """
     bus.nc.replicas_wanted = replicas
     for stream in all_streams(replicas, log_days):
@@ -211,14 +211,14 @@ async def ensure(bus: Bus, *, replicas: int = 1, log_days: int = 0, may_write: b
             made = {"name": stream.name, **stream.required, **stream.adjustable}
             try:
                 await bus.api(f"STREAM.CREATE.{stream.name}", made)
-            except Refused as error:
+            except BusRefused as error:
                 if error.meaning is not Meaning.TAKEN:
                     raise _creation_error(stream.name, error, replicas) from None
                 # Another service created the stream at the same moment: check its settings.
             config = await _config(bus, stream.name)
             if config is None:
                 # The servers of a cluster need a moment until all of them know a new stream.
-                raise Unavailable(f"stream {stream.name} is being created")
+                raise BusUnavailable(f"stream {stream.name} is being created")
         config = await _with_subjects(bus, stream, config)
         wrong = _differences(stream.required, config)
         if wrong:
@@ -231,20 +231,20 @@ async def ensure(bus: Bus, *, replicas: int = 1, log_days: int = 0, may_write: b
             config = {**config, **adjustable}
             try:
                 await bus.api(f"STREAM.UPDATE.{stream.name}", config)
-            except Refused as error:
+            except BusRefused as error:
                 raise _creation_error(stream.name, error) from None
         if config.get("num_replicas", 1) < replicas:
             await _add_replicas(bus, stream.name, config, replicas)
 
 
 def _check(stream: Stream, config: Mapping[str, Any] | None) -> None:
-    """Raises Unavailable if the stream must be created or updated first, and SetupError for a wrong
-    required setting."""
+    """Raises BusUnavailable if the stream must be created or updated first, and SetupError for a
+    wrong required setting."""
     if config is None:
-        raise Unavailable(f"stream {stream.name} is missing: the workload-controller creates it")
+        raise BusUnavailable(f"stream {stream.name} is missing: the workload-controller creates it")
     lacks_subjects = set(config.get("subjects") or ()) < set(stream.required["subjects"])
     if lacks_subjects:
-        raise Unavailable(f"stream {stream.name} is old: the workload-controller updates it")
+        raise BusUnavailable(f"stream {stream.name} is old: the workload-controller updates it")
     wrong = _differences(stream.required, config)
     if wrong:
         raise SetupError(f"stream {stream.name}: {wrong[0]}")
@@ -253,7 +253,7 @@ def _check(stream: Stream, config: Mapping[str, Any] | None) -> None:
 async def _add_replicas(bus: Bus, name: str, config: Mapping[str, Any], replicas: int) -> None:
     try:
         await bus.api(f"STREAM.UPDATE.{name}", {**config, "num_replicas": replicas})
-    except Refused as error:
+    except BusRefused as error:
         reason = _why_no_replicas(name, error, replicas) or str(error)
         log.warning("replicas_not_added", stream=name, reason=reason)
     else:
@@ -269,7 +269,7 @@ async def _with_subjects(bus: Bus, stream: Stream, config: dict[str, Any]) -> di
     grown = {**config, "subjects": wanted}
     try:
         await bus.api(f"STREAM.UPDATE.{stream.name}", grown)
-    except Refused as error:
+    except BusRefused as error:
         raise _creation_error(stream.name, error) from None
     return grown
 
@@ -302,8 +302,8 @@ async def stream_infos(bus: Bus) -> StreamInfos:
 async def _info(bus: Bus, name: str) -> dict[str, Any] | AdmittanceError | None:
     try:
         return await bus.api(f"STREAM.INFO.{name}")
-    except (Refused, Unavailable) as error:
-        return None if isinstance(error, Refused) and error.code == NO_STREAM else error
+    except (BusRefused, BusUnavailable) as error:
+        return None if isinstance(error, BusRefused) and error.code == NO_STREAM else error
 
 
 def problems_of(infos: StreamInfos) -> list[StreamProblem]:
@@ -370,7 +370,7 @@ removes none.
 async def _config(bus: Bus, name: str) -> dict[str, Any] | None:
     try:
         info = await bus.api(f"STREAM.INFO.{name}")
-    except Refused as error:
+    except BusRefused as error:
         if error.code == NO_STREAM:
             return None
         raise
@@ -407,7 +407,7 @@ NO_PEERS: Final = 10005
 NO_CLUSTER: Final = 10074
 
 
-def _why_no_replicas(name: str, error: Refused, replicas: int) -> str:
+def _why_no_replicas(name: str, error: BusRefused, replicas: int) -> str:
     """What a person must do if the server cannot keep so many replicas of a stream; "" if the error
     has another reason.
     """
@@ -424,7 +424,7 @@ def _why_no_replicas(name: str, error: Refused, replicas: int) -> str:
     return ""
 
 
-def _creation_error(name: str, error: Refused, replicas: int = 1) -> SetupError:
+def _creation_error(name: str, error: BusRefused, replicas: int = 1) -> SetupError:
     why = _why_no_replicas(name, error, replicas)
     if why and is_temporary(error):
         raise refusal(error.code, why)
@@ -444,7 +444,7 @@ PROBE_SECONDS: Final = 3.0
 
 async def write_refusals(bus: Bus, *, seconds: float = PROBE_SECONDS) -> dict[str, AdmittanceError]:
     """For each stream that does not store messages the reason; empty if all streams store messages.
-    The reason Unavailable means that the server did not acknowledge the message.
+    The reason BusUnavailable means that the server did not acknowledge the message.
 
     Publishes a message to each stream and then purges it. After its disk was full, a nats-server
     answers every request but acknowledges no write to a stream that had no room until the server is

@@ -22,7 +22,7 @@ from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import number
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.history import last
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats.protocol import Headers, description, status, text_of
 from admittance.runtime.tasks import set_within
 
@@ -38,7 +38,7 @@ async def headers_of(
     bus: Bus, stream: str, pattern: str
 ) -> AsyncIterator[tuple[str, Mapping[str, str]]]:
     """Returns subject and headers of each message of the stream under the pattern. Raises
-    Unavailable if the stream cannot be read completely.
+    BusUnavailable if the stream cannot be read completely.
     """
     made = await bus.api(
         f"CONSUMER.CREATE.{stream}",
@@ -65,7 +65,7 @@ async def headers_of(
             more = len(page) == PAGE
     finally:
         # If deleting the temporary consumer fails, the server removes it a little later.
-        with suppress(Refused, Unavailable):
+        with suppress(BusRefused, BusUnavailable):
             await bus.api(f"CONSUMER.DELETE.{stream}.{name}")
 
 
@@ -97,15 +97,15 @@ async def _page(bus: Bus, stream: str, consumer: str) -> list[tuple[str, bytes]]
         while not over.is_set():
             moved.clear()
             if not await set_within(moved, SILENCE_SECONDS):
-                raise Unavailable(f"the server stopped sending messages of {stream}")
+                raise BusUnavailable(f"the server stopped sending messages of {stream}")
     except nats.errors.Error as error:
-        raise Unavailable(f"the messages of {stream} cannot be read: {error}") from None
+        raise BusUnavailable(f"the messages of {stream} cannot be read: {error}") from None
     finally:
         with suppress(nats.errors.Error):
             await bus.nc.unlisten(listening)
     if errors:
         # For example, the server was restarted and lost the consumer: then messages are missing.
-        raise Unavailable(f"{stream} was not read to its end: {errors[0]}")
+        raise BusUnavailable(f"{stream} was not read to its end: {errors[0]}")
     return messages
 
 
@@ -173,7 +173,7 @@ class Schedule(NamedTuple):
 async def schedules(bus: Bus) -> tuple[list[Schedule], list[str]]:
     """Returns the schedules on the timers stream, and the stream's subjects that name no workload.
 
-    A schedule that changes during the read may be returned or left out. Raises Unavailable."""
+    A schedule that changes during the read may be returned or left out. Raises BusUnavailable."""
     standing: list[Schedule] = []
     strange: list[str] = []
     async for subject, headers in headers_of(bus, subjects.TIMERS, f"{subjects.TIMER_AT}>"):

@@ -16,7 +16,7 @@ from admittance.events.system import BarrierEcho
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import Refused, StaleRevision
+from admittance.runtime.errors import BusRefused, StaleRevision
 from admittance.runtime.leader import lease_store
 
 READS: Final = 200
@@ -45,7 +45,7 @@ async def write_echoes(bus: Bus, echoes: Iterable[tuple[str, int]]) -> None:
 
     A key never goes back to an earlier epoch, not even when a former leader of the
     workload-controller writes late: the new leader of the domain would read the earlier epoch only,
-    and would wait for the echo of its own barrier forever. Raises Unavailable or Refused.
+    and would wait for the echo of its own barrier forever. Raises BusUnavailable or BusRefused.
     """
     wanted = dict(sorted(echoes, key=lambda echo: echo[1]))
     while wanted:
@@ -71,7 +71,7 @@ async def write_echoes(bus: Bus, echoes: Iterable[tuple[str, int]]) -> None:
                 # Another process has written the key meanwhile, or an earlier copy of this message
                 # was stored, so the key is read again.
                 continue
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, BusRefused):
                 raise outcome
             del wanted[domain]
 

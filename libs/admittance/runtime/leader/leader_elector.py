@@ -20,7 +20,7 @@ from admittance.lease import LeaseState, Takeover
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
-from admittance.runtime.errors import Refused, StaleRevision, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable, StaleRevision
 from admittance.runtime.leader import lease_store
 from admittance.runtime.leader.single_process import SingleProcess
 from admittance.runtime.tasks import set_within, task_group
@@ -178,7 +178,7 @@ class LeaderElector:
         """Withdraws the heartbeat of this instance, so that another instance takes over at once. If
         the bus is not available, another instance takes over when the lease expires.
         """
-        with suppress(Refused, Unavailable):
+        with suppress(BusRefused, BusUnavailable):
             await lease_store.delete_heartbeat(
                 self._bus, self._service, self._instance, timeout=RESIGN_SECONDS
             )
@@ -201,7 +201,7 @@ class LeaderElector:
             # so epochs without an answer are sent again.
             epochs = [self._epoch(take) for take in wanted]
             outcomes = await self._bus.publish_all(epochs, repeat_puts=True)
-        except Unavailable:
+        except BusUnavailable:
             for take in wanted:
                 self.lease.not_taken(take.domain)
             asyncio.get_running_loop().call_later(REFUSED_PAUSE_SECONDS, self.changed.set)
@@ -209,9 +209,9 @@ class LeaderElector:
             return []
         taken: list[tuple[str, int]] = []
         refused: list[str] = []
-        refusal: Refused | None = None
+        refusal: BusRefused | None = None
         for take, outcome in zip(wanted, outcomes, strict=True):
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, BusRefused):
                 self.lease.not_taken(take.domain)
                 refused.append(take.domain)
                 if not isinstance(outcome, StaleRevision):
@@ -350,14 +350,14 @@ class LeaderElector:
         try:
             # A barrier that comes twice has no further effect.
             outcomes = await self._bus.publish_all(messages, repeat_puts=True)
-        except Unavailable:
+        except BusUnavailable:
             for domain, _ in taken:
                 self.lease.lost(domain)
             return
         lost = [
             domain
             for (domain, _), outcome in zip(taken, outcomes, strict=True)
-            if isinstance(outcome, Refused)
+            if isinstance(outcome, BusRefused)
         ]
         for domain in lost:
             self.lease.lost(domain)
@@ -371,7 +371,7 @@ class LeaderElector:
                 epochs = await asyncio.gather(
                     *(lease_store.read_epoch(self._bus, domain) for domain in part)
                 )
-            except (Refused, Unavailable):
+            except (BusRefused, BusUnavailable):
                 self._miss(domains[start:])
                 raise
             for domain, known, (sequence, epoch) in zip(part, before, epochs, strict=True):
@@ -405,7 +405,7 @@ class LeaderElector:
     async def _beat_once(self) -> None:
         try:
             await self._write_heartbeat()
-        except (Refused, Unavailable) as error:
+        except (BusRefused, BusUnavailable) as error:
             if self._beat_throttle.due(clock.monotonic()):
                 log.warning("heartbeat_failed", error=str(error))
         else:
@@ -463,7 +463,7 @@ class LeaderElector:
             if domain not in self._known:
                 continue
             before = self.lease.known(domain)
-            with suppress(Refused, Unavailable):
+            with suppress(BusRefused, BusUnavailable):
                 await self._read([domain])
             has_read = _encode(self._newest.get(domain)) == message.data
             if self.lease.known(domain) == before and not has_read:
@@ -484,5 +484,5 @@ class LeaderElector:
             missed, self._missed = sorted(self._missed), set()
             try:
                 await self._read(missed)
-            except (Refused, Unavailable):
+            except (BusRefused, BusUnavailable):
                 await asyncio.sleep(REFUSED_PAUSE_SECONDS)

@@ -14,7 +14,7 @@ from admittance.events.subjects import ALIVE_INSTANCE
 from admittance.events.system import Alive
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import SetupError, Unavailable
+from admittance.runtime.errors import BusUnavailable, SetupError
 
 ANSWER_SECONDS: Final = 1.0
 """Longest wait for an answer of another process with the same instance name. A process asks other
@@ -65,7 +65,7 @@ class SingleProcess:
         """The id of another process that runs with the name of this instance; empty if no process
         answers."""
         question = _encode(self._alive())
-        with suppress(Unavailable, *UNREADABLE):
+        with suppress(BusUnavailable, *UNREADABLE):
             answer = await self._bus.request(self._subject, question, timeout=ANSWER_SECONDS)
             return _alive.decode(answer).process
         return ""

@@ -21,12 +21,12 @@ from admittance.runtime.errors import (
     IN_PROCESS,
     NO_ANSWER,
     AccessDenied,
+    BusRefused,
+    BusUnavailable,
     Busy,
     NoAnswer,
     NoResponders,
-    Refused,
     TooBig,
-    Unavailable,
     refusal,
 )
 from admittance.runtime.nats.connection import Connection, PermissionDenied
@@ -102,7 +102,7 @@ def fence_groups(messages: Sequence[Outgoing]) -> dict[tuple[str, str], list[int
     return groups
 
 
-Outcomes: TypeAlias = "list[int | Refused | None]"
+Outcomes: TypeAlias = "list[int | BusRefused | None]"
 """For each message its sequence, its refusal, or None if neither is known."""
 
 
@@ -123,7 +123,7 @@ class FenceLane:
         self._send = send
         self._ended = ended
         self._most = most
-        self._waiting: list[tuple[Outgoing, asyncio.Future[int | Refused | None]]] = []
+        self._waiting: list[tuple[Outgoing, asyncio.Future[int | BusRefused | None]]] = []
         self._task: asyncio.Task[None] | None = None
 
     async def put(self, messages: Sequence[Outgoing]) -> Outcomes:
@@ -179,7 +179,7 @@ class StoredBefore(int):
     inside of the bus: msgspec does not encode it."""
 
 
-def plain_sequence(outcome: int | Refused) -> int | Refused:
+def plain_sequence(outcome: int | BusRefused) -> int | BusRefused:
     """The outcome, with a sequence that may be encoded."""
     return int(outcome) if isinstance(outcome, StoredBefore) else outcome
 
@@ -190,12 +190,12 @@ attempt the outcome is unknown.
 """
 
 
-def is_unknown(outcome: int | Refused) -> bool:
+def is_unknown(outcome: int | BusRefused) -> bool:
     """Whether the server may have stored the message all the same."""
     return not isinstance(outcome, Busy) or outcome.code in _OUTCOME_UNKNOWN
 
 
-def repeated_places(places: Sequence[int], outcomes: Sequence[int | Refused | None]) -> set[int]:
+def repeated_places(places: Sequence[int], outcomes: Sequence[int | BusRefused | None]) -> set[int]:
     """The places of the messages that the stream had already."""
     pairs = zip(places, outcomes, strict=True)
     return {place for place, outcome in pairs if isinstance(outcome, StoredBefore)}
@@ -211,7 +211,7 @@ class PendingAcks:
     def __init__(self, messages: Sequence[Outgoing], *, fenced: bool | None = None) -> None:
         self.messages = messages
         self.fenced = fenced
-        self.outcomes: list[int | Refused | None] = [None] * len(messages)
+        self.outcomes: list[int | BusRefused | None] = [None] * len(messages)
         self.left = len(messages)
         self.give_up_at = inf
         self.keys: list[bytes] = []
@@ -232,7 +232,7 @@ class PendingAcks:
         code = error.err_code or error.code
         self.settle(index, refusal(code, error.description, status=error.code, fenced=fenced))
 
-    def settle(self, index: int, outcome: int | Refused) -> None:
+    def settle(self, index: int, outcome: int | BusRefused) -> None:
         self.outcomes[index] = outcome
         self.left -= 1
         if not self.left and not self.done.done():
@@ -261,7 +261,7 @@ PAUSE_SECONDS: Final = 0.02
 
 
 async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) -> bytes:
-    """The answer to the request ``$JS.API.<what>``. Raises Unavailable or AccessDenied."""
+    """The answer to the request ``$JS.API.<what>``. Raises BusUnavailable or AccessDenied."""
     subject = f"$JS.API.{what}"
     every = inf if what.startswith(NOT_REPEATED) else RESEND_SECONDS
 
@@ -289,7 +289,7 @@ async def until_something_responds(
 @contextmanager
 def request_errors(subject: str) -> Iterator[None]:
     """Turns the errors of the NATS client about a request on the subject into NoResponders,
-    NoAnswer, AccessDenied, and Unavailable for a connection that was lost."""
+    NoAnswer, AccessDenied, and BusUnavailable for a connection that was lost."""
     try:
         yield
     except PermissionDenied as error:
@@ -299,7 +299,7 @@ def request_errors(subject: str) -> Iterator[None]:
     except (nats.errors.TimeoutError, TimeoutError):
         raise NoAnswer(f"no answer on {subject}: timeout") from None
     except nats.errors.Error as error:
-        raise Unavailable(f"no answer on {subject}: {error}") from None
+        raise BusUnavailable(f"no answer on {subject}: {error}") from None
 
 
 async def ask(

@@ -23,7 +23,7 @@ from nats.micro.service import Service
 from admittance.events.names import BadToken, service_name
 from admittance.events.requests import HealthReply, Reply
 from admittance.runtime import clock
-from admittance.runtime.errors import AdmittanceError, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusUnavailable
 from admittance.runtime.nats.connection import Connection
 from admittance.runtime.telemetry.findings import own_findings
 
@@ -39,7 +39,7 @@ class Parts(NamedTuple):
 Handler: TypeAlias = Callable[[bytes, str], Awaitable[msgspec.Struct | Parts]]
 """A function that gets the bytes and the subject of a request and returns the answer. An exception
 of the function becomes the error of the answer: `msgspec.MsgspecError` or ValueError is an error of
-the request (400), Unavailable is an error of the service (503).
+the request (400), BusUnavailable is an error of the service (503).
 """
 
 CONCURRENT_MAX: Final = 1000
@@ -202,7 +202,7 @@ def _answering(
             reply, *more = map(_encode, parts)
         except (msgspec.MsgspecError, BadToken, ValueError, RecursionError) as error:
             reply, headers = _failure("400", str(error) or type(error).__name__)
-        except Unavailable as error:
+        except BusUnavailable as error:
             reply, headers = _failure("503", str(error))
         except AdmittanceError as error:
             reply, headers = _failure("409", str(error))

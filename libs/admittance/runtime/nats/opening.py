@@ -14,9 +14,9 @@ from admittance.runtime import chance, clock
 from admittance.runtime.errors import (
     AccessDenied,
     AdmittanceError,
+    BusUnavailable,
     NoServer,
     SetupError,
-    Unavailable,
 )
 from admittance.runtime.nats.connection import Connection, PermissionDenied
 from admittance.runtime.nats.connection_options import ConnectionOptions
@@ -99,7 +99,7 @@ async def open_connection(
     all these servers, and those that the cluster announces, every 0.2 s until one accepts.
 
     Raises NoServer if no server answers, AccessDenied if the server refuses credentials,
-    certificate or permissions or if a file of ``access`` is missing or wrong, Unavailable if
+    certificate or permissions or if a file of ``access`` is missing or wrong, BusUnavailable if
     JetStream has no leader, and SetupError if a person must change something: the address, a server
     without JetStream or older than 2.12. If no server can be used, the error is raised within about
     5 s.
@@ -367,7 +367,7 @@ async def _check_server(nc: Connection, target: _Target) -> None:
         except (nats.errors.Error, TimeoutError):
             if nc.is_closed:
                 raise nc.last_error or ConnectionResetError from None
-            missing = Unavailable(
+            missing = BusUnavailable(
                 f"JetStream of {at} does not answer: perhaps its servers elect a leader, or "
                 "fewer than half of them run"
             )
@@ -377,7 +377,7 @@ async def _check_server(nc: Connection, target: _Target) -> None:
                 return
             if error_found.err_code != UNAVAILABLE:
                 raise SetupError(_no_jetstream(at))
-            missing = Unavailable(
+            missing = BusUnavailable(
                 f"JetStream of {at} has no leader: fewer than half of its servers run, or they "
                 "are about to elect one"
             )

@@ -16,7 +16,7 @@ import msgspec
 
 from admittance.access.users import User, next_expiry
 from admittance.runtime import clock
-from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusUnavailable, SetupError
 from admittance.runtime.nats.connection import Connection
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.nats.jetstream import ApiError
@@ -96,7 +96,7 @@ async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
             limit = QUIET_SECONDS if answered else ANSWER_SECONDS
             message = await subscription.next_msg(timeout=limit)
             if not message.data:
-                raise Unavailable(
+                raise BusUnavailable(
                     "the server does not include this auth.conf: it has no JWTs of its operator"
                 )
             answer = _answer.decode(message.data)
@@ -107,7 +107,7 @@ async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
                 )
             answered.add(answer.server.id)
     if not answered:
-        raise Unavailable("the server does not answer: restart it")
+        raise BusUnavailable("the server does not answer: restart it")
     return answered
 
 
@@ -118,7 +118,7 @@ async def reload(url: str, seed_file: str, access: ConnectionOptions) -> int:
     ``seed_file``: the credentials of the user that may reload; ``access``: the TLS of the
     connection.
     Raises NoServer if no server runs, SetupError if a server refuses the configuration, and
-    Unavailable if a server does not answer.
+    BusUnavailable if a server does not answer.
     """
     login = _login(access, seed_file)
     connection = await open_system_connection(url, name="admit auth", access=login)
@@ -147,12 +147,12 @@ async def _reload_all(connection: Connection) -> int:
                 await _reload_one(connection, answer.server)
                 told.add(answer.server.id)
     if not told:
-        raise Unavailable(
+        raise BusUnavailable(
             "the server does not include this auth.conf: it lets the key in system.nk connect, but "
             "not reload"
         )
     if len(told) < known:
-        raise Unavailable(
+        raise BusUnavailable(
             f"{len(told)} of the {known} servers of the cluster answer: a server that does not "
             "answer keeps its earlier users until it restarts"
         )
@@ -164,7 +164,7 @@ async def _reload_one(connection: Connection, server: _Server) -> None:
     try:
         message = await connection.request(subject, b"", timeout=ANSWER_SECONDS)
     except TimeoutError:
-        raise Unavailable(f"the server {server.name} does not answer: restart it") from None
+        raise BusUnavailable(f"the server {server.name} does not answer: restart it") from None
     error = _answer.decode(message.data).error
     if error is not None:
         raise SetupError(

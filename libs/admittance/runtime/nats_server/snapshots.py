@@ -24,7 +24,7 @@ from admittance.runtime.bus import history
 from admittance.runtime.bus.bus import EXPECTED, FENCE, MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.bus.history import StoredMessage
-from admittance.runtime.errors import Refused, SetupError, Unavailable, refusal
+from admittance.runtime.errors import BusRefused, BusUnavailable, SetupError, refusal
 from admittance.runtime.nats.jetstream import until_something_responds
 
 PART_SECONDS: Final = 15.0
@@ -55,7 +55,7 @@ stored again must not be checked again."""
 _json = msgspec.json.Encoder()
 
 
-class SnapshotEnded(Unavailable):
+class SnapshotEnded(BusUnavailable):
     """A snapshot ended before it was complete. Another attempt may succeed."""
 
 
@@ -85,7 +85,7 @@ async def take_snapshot(
     last; after 64 parts without a confirmation it waits.
 
     Raises SnapshotEnded if the server ends the snapshot early, if it stops sending, or if a part is
-    missing; Unavailable, Refused, and what the functions raise."""
+    missing; BusUnavailable, BusRefused, and what the functions raise."""
     inbox = bus.nc.new_inbox()
     subscription = await bus.nc.subscribe(inbox)
     try:
@@ -129,8 +129,8 @@ async def messages_since(bus: Bus, stream: str, after: int) -> AsyncIterator[lis
     """Returns the messages after the sequence, in order, until the stream has no more.
 
     With the messages up to ``after`` these are all messages that the stream held at one moment: a
-    message that was replaced meanwhile comes again with its new sequence. Raises Unavailable or
-    Refused."""
+    message that was replaced meanwhile comes again with its new sequence. Raises BusUnavailable or
+    BusRefused."""
     while True:
         page = await history.read_messages(
             bus, [">"], after=after, limit=TAIL_PAGE, bytes_max=TAIL_BYTES, stream=stream
@@ -146,12 +146,12 @@ async def messages_since(bus: Bus, stream: str, after: int) -> AsyncIterator[lis
 
 
 async def state_of(bus: Bus, stream: str) -> dict[str, Any]:
-    """The state of the stream: messages, bytes, sequences. Raises Unavailable or Refused."""
+    """The state of the stream: messages, bytes, sequences. Raises BusUnavailable or BusRefused."""
     return dict((await bus.api(f"STREAM.INFO.{stream}"))["state"])
 
 
 async def last_sequence(bus: Bus, stream: str) -> int:
-    """The sequence of the newest message of the stream. Raises Unavailable or Refused."""
+    """The sequence of the newest message of the stream. Raises BusUnavailable or BusRefused."""
     return int((await state_of(bus, stream))["last_seq"])
 
 
@@ -164,8 +164,8 @@ async def restore_snapshot(
     replicas: int = 0,
 ) -> int:
     """Makes a stream from a snapshot. Returns its last sequence. ``replicas``: how many replicas
-    the restored stream gets; 0: as many as its configuration says. Raises Refused, SetupError or
-    Unavailable.
+    the restored stream gets; 0: as many as its configuration says. Raises BusRefused, SetupError or
+    BusUnavailable.
     """
     name = config["name"]
     settings = {key: value for key, value in config.items() if key != "metadata"}
@@ -199,7 +199,7 @@ def _failure(name: str, answer: bytes) -> Exception:
     why = error.get("description", "no reason given")
     code = int(error.get("err_code") or 0)
     refused = refusal(code, why, status=int(error.get("code") or 400))
-    return refused if type(refused) is not Refused else SetupError(f"stream {name}: {why}")
+    return refused if type(refused) is not BusRefused else SetupError(f"stream {name}: {why}")
 
 
 FILLED_AT_ONCE: Final = 2_000
@@ -212,7 +212,7 @@ async def publish_at_sequences(
 ) -> int:
     """Stores messages at their sequences, after ``last``, and returns the new last sequence. Probes
     fill the sequences between the messages, and up to ``end``. Raises SetupError if another program
-    writes to the stream, and Unavailable or Refused.
+    writes to the stream, and BusUnavailable or BusRefused.
     """
     wanted: list[Outgoing] = []
     filler = Outgoing(subjects.PROBES[stream], b"")
@@ -229,7 +229,7 @@ async def _store(bus: Bus, stream: str, last: int, wanted: Sequence[Outgoing]) -
     """Stores the messages after the sequence ``last``; returns the new last sequence."""
     outcomes = await bus.publish_all(wanted, timeout=10.0 + len(wanted) / 1000)
     for place, outcome in enumerate(outcomes, last + 1):
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, BusRefused):
             raise outcome
         if outcome != place:
             raise _written_by_others(stream)
@@ -266,7 +266,8 @@ class Position(msgspec.Struct, frozen=True):
 
 
 async def log_positions(bus: Bus) -> list[Position]:
-    """The durable consumers of the log with their positions. Raises Unavailable or Refused."""
+    """The durable consumers of the log with their positions. Raises BusUnavailable or
+    BusRefused."""
     return [
         Position(str(info["name"]), dict(info["config"]), _floor(info))
         for info in await list_consumers(bus, subjects.STREAM)
@@ -284,8 +285,8 @@ def _floor(info: Mapping[str, Any]) -> int:
 
 
 async def restore_position(bus: Bus, position: Position, *, replicas: int = 0) -> None:
-    """Creates a consumer of the log that continues after the position. Raises Unavailable or
-    Refused."""
+    """Creates a consumer of the log that continues after the position. Raises BusUnavailable or
+    BusRefused."""
     config = {
         key: value
         for key, value in position.config.items()

@@ -19,7 +19,7 @@ from admittance.backoff import Backoff
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable, is_temporary
+from admittance.runtime.errors import AdmittanceError, BusUnavailable, SetupError, is_temporary
 from admittance.runtime.nats.opening import is_open
 from admittance.runtime.process.admin import AdminPort, admin_port
 from admittance.runtime.process.health import why_not_ready
@@ -208,7 +208,7 @@ def task_of(
             # The streams had the right settings at the start of this process, so a SetupError now
             # means a problem of nats-server. For example, the server disabled JetStream when its
             # disk was full.
-            raise Unavailable(str(error)) from None
+            raise BusUnavailable(str(error)) from None
         connected = True
         stop = asyncio.Event()
         working = asyncio.create_task(
@@ -266,7 +266,7 @@ async def _make_streams(
     bus: Bus, settings: Settings, stop: asyncio.Event, *, may_write: bool
 ) -> None:
     """Creates missing streams, unless ``stop`` is set first. Without ``may_write`` raises
-    Unavailable until the service that keeps the streams has created and updated them."""
+    BusUnavailable until the service that keeps the streams has created and updated them."""
     making = asyncio.create_task(
         streams.ensure(
             bus,

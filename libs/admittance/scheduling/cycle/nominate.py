@@ -21,7 +21,7 @@ from admittance.scheduling.state.assignment import (
     Assignment,
     Cursor,
 )
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.equivalence import SavedNomination
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 from admittance.scheduling.state.requests import RequestShape
@@ -190,7 +190,7 @@ class Search:
         queue: Queue,
         workload: WorkloadInfo,
         gone: set[WorkloadInfo],
-        fair: FairSharing | None,
+        fair: CohortFairSharing | None,
     ) -> None:
         self._fair = fair
         self._queues = queues

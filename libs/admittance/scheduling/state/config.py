@@ -15,7 +15,7 @@ from admittance.scheduling.fairsharing.usage import UsageFairSharing
 __all__ = ["FINAL_SHARE", "INITIAL_SHARE", "Config", "UsageFairSharing", "config_of"]
 
 
-class FairSharing(msgspec.Struct, frozen=True, kw_only=True):
+class CohortFairSharing(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of fair sharing in cohorts: shares of ClusterQueues and cohorts decide the order of
     heads and the victims. ``strategies``: the preemption strategies with which victims are
     searched: one of the two, or both in this order."""
@@ -66,7 +66,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     refusals_per_call: int = 256
     idle_cycles: int = 10
     preemption: bool = True
-    fair_sharing: FairSharing | None = None
+    fair_sharing: CohortFairSharing | None = None
     admission_fair_sharing: UsageFairSharing | None = None
     partial_admission: bool = True
     preemption_loops: PreemptionLoops | None = PreemptionLoops()
@@ -120,5 +120,5 @@ def config_of(configuration: Configuration) -> Config:
     )
 
 
-def _shares(strategies: tuple[str, ...]) -> FairSharing:
-    return FairSharing(strategies=strategies) if strategies else FairSharing()
+def _shares(strategies: tuple[str, ...]) -> CohortFairSharing:
+    return CohortFairSharing(strategies=strategies) if strategies else CohortFairSharing()

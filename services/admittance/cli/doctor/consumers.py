@@ -13,7 +13,7 @@ from admittance.events import subjects
 from admittance.events.names import BadToken, plain
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import list_consumers
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.process.service import LogConsumers, Service
 from admittance.services import SERVICES
 
@@ -34,7 +34,7 @@ async def consumers_of_log(bus: Bus) -> list[dict[str, Any]]:
     """The consumers of the log but those of check controllers and providers, which have lines of
     their own."""
     consumers: list[dict[str, Any]] = []
-    with suppress(Refused, Unavailable):
+    with suppress(BusRefused, BusUnavailable):
         consumers = await list_consumers(bus, subjects.STREAM)
     return [
         info

@@ -25,7 +25,7 @@ from admittance.events.requests import HealthReply, Queues, QueuesReply
 from admittance.events.subjects import subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.history import StoredMessage, last_of_each
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.services import RUNNER
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase
@@ -49,7 +49,7 @@ async def waiting_jobs(
     away: none answers, or none reads one of the consumers of the log."""
     if _answers(replies) and not any(map(is_of_absent_runner, consumers)):
         return []
-    with suppress(RequestFailed, Refused, Unavailable):
+    with suppress(RequestFailed, BusRefused, BusUnavailable):
         return await _waiting(bus)
     return []  # Another finding reports the service or server that does not answer.
 
@@ -62,7 +62,7 @@ def runner_findings(replies: Iterable[HealthReply], waiting: Sequence[str]) -> l
 async def announced_runners(bus: Link) -> tuple[AnnouncedRunner, ...]:
     """The runners that have announced themselves in the last two days; empty if the
     workload-controller does not say, which another finding reports."""
-    with suppress(RequestFailed, Refused, Unavailable):
+    with suppress(RequestFailed, BusRefused, BusUnavailable):
         return (await bus.ask("runners", Announced(), AnnouncedReply)).runners
     return ()
 

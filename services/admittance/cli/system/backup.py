@@ -39,7 +39,7 @@ async def backup(call: Call, file: str) -> int:
 
     from admittance.backup.taking import read_again, write_backup
     from admittance.runtime.bus.streams import NO_STREAM
-    from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+    from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
 
     shown = "standard output" if file == STANDARD_INPUT else file
     async with link(call) as bus:
@@ -49,13 +49,13 @@ async def backup(call: Call, file: str) -> int:
                 await asyncio.to_thread(read_again, target, shown, steps)
             except AccessDenied as error:
                 raise NotAllowed(f"{error}; {_needed(bus.bus)}") from None
-            except Refused as error:
+            except BusRefused as error:
                 if error.code == NO_STREAM:
                     raise RequestFailed(
                         f"Admittance was never set up at {call.shown_url}: nothing to back up"
                     ) from None
                 raise RequestFailed(f"the server refused the backup: {error}; try again") from None
-            except Unavailable as error:
+            except BusUnavailable as error:
                 raise RequestFailed(f"the backup is not complete: {error}; try again") from None
     output.note(f"backup of {call.shown_url} in {shown}: {written:,} bytes")
     return 0

@@ -34,7 +34,7 @@ async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> in
     from admittance.doctor import admin_ports, servers
     from admittance.doctor.finding import WRONG
     from admittance.events import subjects
-    from admittance.runtime.errors import AccessDenied, Refused, Unavailable
+    from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
 
     admins = admin or [url for url in [os.environ.get("ADMIT_ADMIN")] if url]
     servers.refuse_bad_urls(monitor)
@@ -46,7 +46,7 @@ async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> in
             raise NotAllowed(
                 f"{error}; `admit doctor` needs a login with the role viewer or admin"
             ) from None
-        except (Refused, Unavailable):
+        except (BusRefused, BusUnavailable):
             pass  # `streams.stream_findings` reports it.
         every = call.output in (Output.JSON, Output.YAML)
         options = examination.Options(call.url, bool(call.connection.tls_first), monitor, admins)

@@ -19,7 +19,7 @@ import structlog
 from admittance.events.shapes import Finding
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import write_refusals
-from admittance.runtime.errors import AdmittanceError, SetupError, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusUnavailable, SetupError
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats_server.embedded_server import FREE_BYTES_MIN, EmbeddedServer
 from admittance.runtime.telemetry.findings import (
@@ -147,5 +147,5 @@ async def _is_stuck(server: EmbeddedServer, access: ConnectionOptions) -> bool:
             refused = await write_refusals(bus, seconds=PROBE_SECONDS)
         finally:
             await bus.close()
-        return any(isinstance(error, Unavailable) for error in refused.values())
+        return any(isinstance(error, BusUnavailable) for error in refused.values())
     return False

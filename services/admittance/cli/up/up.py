@@ -38,10 +38,10 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import (
     AccessDenied,
+    BusRefused,
+    BusUnavailable,
     NoServer,
-    Refused,
     SetupError,
-    Unavailable,
     is_temporary,
 )
 from admittance.runtime.nats.connection_options import (
@@ -224,7 +224,7 @@ async def _prepared(
             return True
         except (NoServer, AccessDenied):
             raise
-        except (Unavailable, Refused) as error:
+        except (BusUnavailable, BusRefused) as error:
             if not is_temporary(error):
                 raise
             if throttle.due(clock.monotonic()):

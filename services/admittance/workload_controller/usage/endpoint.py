@@ -18,7 +18,7 @@ from admittance.events.subjects import SUMMARIES, SUMMARY, namespace_of_request
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
-from admittance.runtime.errors import Refused, Unavailable
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats import micro
 from admittance.usage.periods import DAY_SECONDS, Period, day_of, first_second, periods_between
 from admittance.usage.report import BY, By, Group, UsageReport
@@ -68,8 +68,8 @@ class UsageEndpoint:
             return UsageReply(error=str(error))
         try:
             await self._summarizer.fold_now()
-        except Refused as error:
-            raise Unavailable(f"the usage is not summed: {error}") from None
+        except BusRefused as error:
+            raise BusUnavailable(f"the usage is not summed: {error}") from None
         report = UsageReport(by)
         where = token(namespace) if namespace else "*"
         periods = periods_between(first, last)

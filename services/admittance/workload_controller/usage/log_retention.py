@@ -26,7 +26,7 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.bus.history import StoredMessage, last, next_from_leader, pages_of_last
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.telemetry.findings import NOTE, OK, WRONG, size_of
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import gauge
@@ -76,7 +76,7 @@ class LogRetention:
         while True:
             try:
                 await self.check()
-            except (Refused, Unavailable) as error:
+            except (BusRefused, BusUnavailable) as error:
                 if self._throttle.due(clock.monotonic()):
                     log.warning("log_not_compacted", reason=str(error))
             except AdmittanceError:
@@ -86,7 +86,7 @@ class LogRetention:
             await asyncio.sleep(CHECK_SECONDS)
 
     async def check(self) -> None:
-        """Removes what the log has too much. Raises Refused or Unavailable."""
+        """Removes what the log has too much. Raises BusRefused or BusUnavailable."""
         for _ in range(ROUNDS_MAX):
             size = self.size = await self._size()
             if size.bytes <= self.bound:
@@ -150,7 +150,7 @@ class LogRetention:
             if message.sequence <= through and _revision(message.data) == admitted[message.subject]
         ]
         for outcome in await self._bus.publish_all(again):
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, BusRefused):
                 raise outcome
 
     def _admitted(self) -> dict[str, int]:

@@ -20,7 +20,7 @@ from admittance.runtime.bus.history import (
     next_from_leader,
     read_in_order,
 )
-from admittance.runtime.errors import AdmittanceError, Refused, Unavailable
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.leader import lease_store
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
@@ -86,7 +86,7 @@ class UsageSummarizer:
             self._news.clear()
             try:
                 await self.fold_now()
-            except (Refused, Unavailable) as error:
+            except (BusRefused, BusUnavailable) as error:
                 if self._throttle.due(clock.monotonic()):
                     log.warning("usage_not_stored", reason=str(error))
                 self._news.set()
@@ -99,8 +99,8 @@ class UsageSummarizer:
                 await asyncio.sleep(FAULT_SECONDS)
 
     async def fold_now(self) -> None:
-        """Folds and stores all facts that are on the log. Raises Refused, among others
-        StaleRevision after another leader stored a summary, or Unavailable; then the next call
+        """Folds and stores all facts that are on the log. Raises BusRefused, among others
+        StaleRevision after another leader stored a summary, or BusUnavailable; then the next call
         begins with what is stored."""
         async with self._folding():
             pass
@@ -155,7 +155,7 @@ class UsageSummarizer:
                 if following is None or following.sequence > fold.position:
                     break
                 if clock.monotonic() >= give_up_at:
-                    raise Unavailable(f"a replica of the log lacks message {following.sequence}")
+                    raise BusUnavailable(f"a replica of the log lacks message {following.sequence}")
                 await asyncio.sleep(LAG_PAUSE_SECONDS)
         return fold
 

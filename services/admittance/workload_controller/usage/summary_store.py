@@ -18,7 +18,7 @@ from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.subjects import SUMMARIES, USAGE_POSITION
 from admittance.runtime.bus.bus import EXPECTED, Bus, Outgoing
 from admittance.runtime.bus.history import StoredMessage, last
-from admittance.runtime.errors import Refused
+from admittance.runtime.errors import BusRefused
 from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.usage.fold import UsageFold
 from admittance.usage.summary import (
@@ -98,7 +98,7 @@ class SummaryStore:
     async def _publish(self, puts: Sequence[Outgoing]) -> list[int]:
         revisions: list[int] = []
         for outcome in await self._bus.publish_all(puts):
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, BusRefused):
                 raise outcome
             revisions.append(outcome)
         return revisions

@@ -13,7 +13,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.quota.cell import available, potential
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from support.cores.configured_system import NS
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
@@ -471,7 +471,7 @@ def test_namespace_labels_affect_only_pending_workloads() -> None:
 
 
 def sharing(weights: Mapping[str, int]) -> SteppedCores:
-    cores = SteppedCores(Config(fair_sharing=FairSharing()))
+    cores = SteppedCores(Config(fair_sharing=CohortFairSharing()))
     for name, weight in weights.items():
         cores.queue(
             name,

@@ -10,7 +10,7 @@ import pytest
 
 from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.cycle.process import EntryProcessor
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.workload_info import Nomination
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import SteppedScheduler, groups
@@ -134,7 +134,7 @@ def test_a_requeued_victim_does_not_take_its_preemptors_quota() -> None:
 
 
 def test_under_fair_sharing_a_search_in_a_queue_without_a_cohort_ends() -> None:
-    cores = SteppedCores(Config(fair_sharing=FairSharing()))
+    cores = SteppedCores(Config(fair_sharing=CohortFairSharing()))
     cores.queue("cq", resourceGroups=groups(default="10"), **LOWER)
     for n in range(3):
         cores.submit(f"low-{n}", "cq", "3")

@@ -10,7 +10,7 @@ import pytest
 from admittance.scheduling.cycle import cycle
 from admittance.scheduling.cycle.nominate import Nominator, Search, nomination_of
 from admittance.scheduling.state.assignment import Cursor
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.workload_info import Nomination, Queue, WorkloadInfo
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
@@ -120,9 +120,9 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("fair", [None, FairSharing()], ids=["by priority", "by shares"])
+@pytest.mark.parametrize("fair", [None, CohortFairSharing()], ids=["by priority", "by shares"])
 def test_a_saved_search_equals_a_new_search(
-    remembered: Counter[str], seed: int, fair: FairSharing | None
+    remembered: Counter[str], seed: int, fair: CohortFairSharing | None
 ) -> None:
     random = Random(seed)
     scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=fair, partial_admission=True))
@@ -229,9 +229,9 @@ def _team(scheduler: SteppedScheduler, random: Random) -> None:
         )
 
 
-@pytest.mark.parametrize("fair", [None, FairSharing()], ids=["by priority", "by shares"])
+@pytest.mark.parametrize("fair", [None, CohortFairSharing()], ids=["by priority", "by shares"])
 def test_victims_do_not_depend_on_resources_that_suffice(
-    monkeypatch: pytest.MonkeyPatch, fair: FairSharing | None
+    monkeypatch: pytest.MonkeyPatch, fair: CohortFairSharing | None
 ) -> None:
     counted: Counter[str] = Counter()
     victims = Search.victims

@@ -12,7 +12,7 @@ from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests import ExplainReply
 from admittance.events.shapes import PreemptedBy
 from admittance.scheduling.explain import flavor_report, preemption_blockers
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quota
 from unit.scheduling.preemption.test_loop_guard import a_pair
 
@@ -225,7 +225,7 @@ def test_a_protection_from_a_borrower_names_its_borrowing_policy(
 
 
 def test_with_fair_sharing_the_shares_are_compared() -> None:
-    scheduler = a_scheduler(Config(preemption=True, fair_sharing=FairSharing()))
+    scheduler = a_scheduler(Config(preemption=True, fair_sharing=CohortFairSharing()))
     scheduler.queue("cq", "co", resourceGroups=groups(default="3"), preemption=ANY)
     scheduler.queue("other", "co", resourceGroups=groups(default="3"))
     scheduler.submit("mine", "cq", "3", age=9)

@@ -10,7 +10,7 @@ from typing import Any
 
 from admittance.events.shapes import ConsumedUsage
 from admittance.scheduling.queue_gauges import GAUGES
-from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config, UsageFairSharing
 from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
@@ -23,7 +23,7 @@ def read(scheduler: SteppedScheduler, name: str) -> dict[tuple[str, ...], float]
 def a_scheduler() -> SteppedScheduler:
     """In the cohort team ``cq`` borrows 2 of the 8 cpus of ``lender``; in ``cq`` one workload waits
     that is too large, and one that competes."""
-    scheduler = SteppedScheduler(Config(fair_sharing=FairSharing()))
+    scheduler = SteppedScheduler(Config(fair_sharing=CohortFairSharing()))
     scheduler.put("Cohort", "team", {"parentName": "company"})
     scheduler.queue("cq", "team", resourceGroups=groups(default=quota("4", borrow="2")))
     scheduler.queue("lender", "team", resourceGroups=groups(default=quota("8", lend="5")))
@@ -208,7 +208,7 @@ def test_a_family_counts_as_one_workload() -> None:
 
 
 def test_gauges_are_read_while_another_thread_decides() -> None:
-    scheduler = SteppedScheduler(Config(fair_sharing=FairSharing()))
+    scheduler = SteppedScheduler(Config(fair_sharing=CohortFairSharing()))
     for number in range(4):
         scheduler.queue(f"cq-{number}", "team", resourceGroups=groups(default="8"))
     stop = Event()

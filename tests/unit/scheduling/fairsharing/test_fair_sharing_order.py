@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 
@@ -22,7 +22,7 @@ from support.cores.stepped_scheduler import SteppedScheduler, groups
 def test_the_first_entry_of_two_cohorts_depends_on_shares(beside: bool, first: str) -> None:
     """The free quota suffices for one of the two workloads ``oldest`` and ``older``. The head
     without room is the youngest of all."""
-    scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=FairSharing()))
+    scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=CohortFairSharing()))
     scheduler.put("Cohort", "root", {})
     for side in ("left", "right"):
         scheduler.put("Cohort", side, {"parentName": "root", "resourceGroups": groups(default="2")})

@@ -23,7 +23,12 @@ from admittance.scheduling.fairsharing.usage import (
     remaining_fraction,
     weighted_sum,
 )
-from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing, config_of
+from admittance.scheduling.state.config import (
+    CohortFairSharing,
+    Config,
+    UsageFairSharing,
+    config_of,
+)
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 
 HOUR = timedelta(hours=1)
@@ -446,7 +451,7 @@ def test_the_explanation_names_the_local_queue_that_used_less() -> None:
 
 
 def test_the_share_of_a_queue_is_shown_with_fair_sharing() -> None:
-    for config, want in ((Config(fair_sharing=FairSharing()), 250), (Config(), None)):
+    for config, want in ((Config(fair_sharing=CohortFairSharing()), 250), (Config(), None)):
         scheduler = SteppedScheduler(config)
         scheduler.queue("lender", "all", resourceGroups=groups(default="6"))
         scheduler.queue("borrower", "all", resourceGroups=groups(default="2"))

@@ -80,9 +80,9 @@ def test_a_user_s_gate_that_is_closed_keeps_a_variant_from_preempting_too() -> N
 
 @pytest.mark.parametrize("shares", [True, False])
 def test_a_refusal_for_a_closed_gate_is_published_once(shares: bool) -> None:
-    from admittance.scheduling.state.config import FairSharing
+    from admittance.scheduling.state.config import CohortFairSharing
 
-    scheduler = FamilyScheduler(Config(fair_sharing=FairSharing() if shares else None))
+    scheduler = FamilyScheduler(Config(fair_sharing=CohortFairSharing() if shares else None))
     scheduler.family_queue(flavors={"best": "4"}, **LOWER)
     scheduler.submit("r", "cq", "4", priority=-1)
     scheduler.settle()

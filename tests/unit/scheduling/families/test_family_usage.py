@@ -11,7 +11,7 @@ from admittance.events.requests import Queues
 from admittance.scheduling.cycle.decisions import victims_text
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.fairsharing.usage import Account
-from admittance.scheduling.state.config import Config, FairSharing, UsageFairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config, UsageFairSharing
 from admittance.scheduling.state.workload_info import Victim
 from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler
@@ -235,7 +235,7 @@ def test_a_quota_cut_that_evicts_takes_the_whole_family() -> None:
 @pytest.fixture
 def fair() -> FamilyScheduler:
     """Queue ``q`` has nothing of its own, and borrows what ``lender`` has."""
-    scheduler = FamilyScheduler(Config(fair_sharing=FairSharing()))
+    scheduler = FamilyScheduler(Config(fair_sharing=CohortFairSharing()))
     for flavor in ("best", "worst"):
         scheduler.flavor(flavor)
     scheduler.put("AdmissionCheck", "slow", {"controllerName": "ctl"})

@@ -13,7 +13,7 @@ import pytest
 
 from admittance.api.workload import PreemptionCount, RequeueState
 from admittance.events import facts
-from admittance.scheduling.state.config import Config, FairSharing, PreemptionLoops
+from admittance.scheduling.state.config import CohortFairSharing, Config, PreemptionLoops
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups
 
@@ -28,7 +28,9 @@ LOOPS = PreemptionLoops()
 
 
 def cores_of(*, fair: bool = False, rule: PreemptionLoops | None = LOOPS) -> SteppedCores:
-    return SteppedCores(Config(fair_sharing=FairSharing() if fair else None, preemption_loops=rule))
+    return SteppedCores(
+        Config(fair_sharing=CohortFairSharing() if fair else None, preemption_loops=rule)
+    )
 
 
 def in_a_ring(cores: SteppedCores) -> None:

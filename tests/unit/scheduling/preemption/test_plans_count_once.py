@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups
 
@@ -70,7 +70,7 @@ def test_several_plans_with_one_victim_leave_quota_for_every_plan() -> None:
 
 
 def test_plans_that_share_a_victim_leave_nothing_of_it_to_a_third() -> None:
-    cores = SteppedCores(Config(preemption=True, fair_sharing=FairSharing()))
+    cores = SteppedCores(Config(preemption=True, fair_sharing=CohortFairSharing()))
     cores.put(
         "AdmissionCheck",
         "c",

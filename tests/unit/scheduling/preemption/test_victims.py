@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.scheduling.state.config import Config, FairSharing
+from admittance.scheduling.state.config import CohortFairSharing, Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -191,7 +191,7 @@ def test_a_queue_edit_voids_earlier_preemption_decisions() -> None:
     ],
 )
 def test_under_fair_sharing_the_lower_share_goes_first(weights: dict[str, int], first: str) -> None:
-    scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=FairSharing()))
+    scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=CohortFairSharing()))
     for name in ("a", "b"):
         weight: dict[str, Any] = (
             {"fairSharing": {"weight": weights[name]}} if name in weights else {}
