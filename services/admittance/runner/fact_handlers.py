@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 import structlog
@@ -22,7 +23,7 @@ from admittance.runner import decide
 from admittance.runner.admissions import REQUESTS_MAX, AdmissionState, view_of
 from admittance.runner.claims import ClaimState, read_claim
 from admittance.runner.decide import Run, Stage
-from admittance.runner.machine import run_key
+from admittance.runner.machine import OtherRun, run_key
 from admittance.runner.other_folders import wait_for_shim
 from admittance.runner.run_checks import check_runs
 from admittance.runner.run_manager import RunManager
@@ -30,6 +31,9 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import LAG_PAUSE_SECONDS, LAG_SECONDS, Entry
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.telemetry.object_faults import faults
+
+ORPHANS_SECONDS: Final = 1.0
+"""Seconds between two attempts to end what is left of a run of another runner."""
 
 log = structlog.get_logger(service="runner")
 
@@ -149,8 +153,18 @@ async def report_lost_job(manager: RunManager, namespace: str, name: str, revisi
     other = await manager.retry(lambda: manager.other_folders.find(key))
     if other is not None:
         await wait_for_shim(other)
+        if other.folder.journal.outcome is None and not other.folder.shim_lives():
+            await _end_orphans(manager, other)
     if await manager.retry(lambda: manager.claims.mark_over(key, dead_only=True)):
         await publish_end(manager, namespace, name, revision)
+
+
+async def _end_orphans(manager: RunManager, other: OtherRun) -> None:
+    """Ends what is left on this machine of another runner's run: if runner, fork server and shim
+    were killed, nothing else ends the job before it runs again."""
+    while not await manager.executor.sweep(other.folder):
+        log.warning("processes_left", run=other.folder.identity.key)
+        await asyncio.sleep(ORPHANS_SECONDS)
 
 
 async def publish_end(manager: RunManager, namespace: str, name: str, revision: int) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from admittance.events.names import token
@@ -95,12 +98,21 @@ async def test_jobs_of_a_dead_runner_are_reported_lost_by_another_runner(
     testbed: RunnerTestbed,
 ) -> None:
     async with RunnerProcess(testbed, testbed.tmp / "a", claim_ttl=2.0) as first:
-        admitted = await testbed.admit("train", "sleep 60")
+        admitted = await testbed.admit("train", "setsid env -i /bin/sleep 65 & echo $!; sleep 60")
         await testbed.wait_for_fact("started", "train")
+        (run,) = starts(testbed)
+        out = run.parent / "out/main-0.log"
+        await until(lambda: out.exists() and out.read_text(), "the pid")
+        orphan = psutil.Process(int(out.read_text()))
+        shim, _, fork_server, _ = map(int, run.read_text().split())
         async with testbed.runner("b"):
             await first.kill()
+            os.kill(fork_server, signal.SIGKILL)
+            os.kill(shim, signal.SIGKILL)
+            assert orphan.is_running()
             stopped = await testbed.wait_for_fact("stopped", "train")
     assert (stopped.revision, stopped.reason) == (admitted, "NodeFailures")
+    assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
     assert len(starts(testbed)) == 1, "what is lost is not started again under the same admission"
 
 
