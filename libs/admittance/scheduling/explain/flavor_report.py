@@ -29,6 +29,7 @@ from admittance.scheduling.cycle.refusals import obstacle_message, shortfall
 from admittance.scheduling.explain.preemption_blockers import (
     QuotaNeed,
     SearchBudget,
+    is_in_family,
     preemption_blockers,
     protection_rule,
 )
@@ -68,7 +69,7 @@ def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) ->
         for cell, amount in charge.cells:
             if amount < least or (amount == least and other.priority > last):
                 continue
-            if cell.fr in needs:
+            if cell.fr in needs and not is_in_family(first.workload, other, cell):
                 best.append((-amount, other.priority, other.key, cell.fr, cell, other))
         if len(best) > 4 * HOLDERS_MAX:
             least, last = _keep(best)

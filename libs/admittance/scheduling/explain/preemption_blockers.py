@@ -63,6 +63,15 @@ class SearchBudget:
         return islice(queue.holding, count)
 
 
+def is_in_family(workload: WorkloadInfo, other: WorkloadInfo, cell: Cell) -> bool:
+    """Whether the quota of ``other`` in the cell counts for the pending workload too: both are
+    variants of one family, and the family keeps its quota."""
+    if workload.family is None or workload.family is not other.family:
+        return False
+    held = workload.family.quota
+    return held is not None and held.reliable(cell) > 0
+
+
 def preemption_blockers(
     state: SchedulerState, need: QuotaNeed, budget: SearchBudget
 ) -> Iterator[Protection]:
@@ -142,7 +151,7 @@ def _blockers_in(
     for other in budget.through(queue):
         assert other.charge is not None
         amount = sum(much for cell, much in other.charge.cells if cell.fr == fr)
-        if not amount or other is need.workload:
+        if not amount or other is need.workload or is_in_family(need.workload, other, need.cell):
             continue
         rule = protection_rule(state, need, other)
         if rule:

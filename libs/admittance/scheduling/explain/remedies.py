@@ -132,7 +132,8 @@ def of_flavor(
                 f"most {render(room.resource, room.potential)}, or a smaller request"
             )
         elif room.reason == reasons.WAITING_FOR_QUOTA and room.resource in by_resource:
-            yield free_quota(state, by_resource[room.resource].cell, wanted, held_by)
+            need = by_resource[room.resource]
+            yield free_quota(state, need.cell, need.wanted, held_by)
     for blocker in verdict.barriers:
         if blocker.rule == "PriorityNotLower" and blocker.lowest_priority is not None:
             yield (

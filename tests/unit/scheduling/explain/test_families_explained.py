@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from support.cores.family_queues import both, explicit
 from support.cores.family_scheduler import FamilyScheduler, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
@@ -212,3 +213,47 @@ def test_a_variant_without_a_known_parent_is_explained() -> None:
     found = scheduler.why("a-best")
     assert found.message == "Its parent is not known"
     assert found.unblocked_by == ("its parent workload, which is not known yet",)
+
+
+def lacks_four_cpus(priority: int) -> FamilyScheduler:
+    """Variant a-better asks for 20 cpus, of which its family holds 16; workload r, with this
+    priority, holds the other four."""
+    scheduler = FamilyScheduler()
+    flavors = {"better": "8", "worse": "8"}
+    for flavor in (*flavors, "all"):
+        scheduler.flavor(flavor)
+    scheduler.queue(
+        "cq",
+        resourceGroups=both(flavors, "20", shared="all"),
+        concurrentAdmission=explicit(*flavors, shared="all"),
+        **LOWER,
+    )
+    scheduler.job("gpus", "cq", [(1, {"gpu": "8"})], age=100)
+    scheduler.settle()
+    tags = {"better": ("better", "all"), "worse": ("worse", "all")}
+    scheduler.open_family("a", "cq", tags, [(1, {"cpu": "4"}), (4, {"gpu": "2", "cpu": "4"})])
+    scheduler.settle()
+    scheduler.reclaim("a-worse", 0, 1)
+    scheduler.job("r", "cq", [(1, {"cpu": "4"})], priority=priority, age=50)
+    scheduler.settle()
+    scheduler.gone("gpus")
+    return scheduler
+
+
+def test_a_variant_is_explained_beyond_what_its_family_holds() -> None:
+    scheduler = lacks_four_cpus(priority=0)
+    why = scheduler.why("a-better")
+    assert why.holders == ("ns/r",)
+    assert why.unblocked_by[0] == (
+        "4 more free cpu in flavor all of ClusterQueue cq (held by ns/r)"
+    )
+    blockers = [blocker for verdict in why.flavors for blocker in verdict.barriers]
+    assert [(blocker.rule, blocker.workloads, blocker.amount) for blocker in blockers] == [
+        ("PriorityNotLower", 1, 4000)
+    ]
+
+
+def test_victims_of_a_variant_free_only_what_its_family_lacks() -> None:
+    scheduler = lacks_four_cpus(priority=-1)
+    victims = [one.name for each in scheduler.why("a-better").flavors for one in each.victims]
+    assert victims == ["r"]
