@@ -34,7 +34,7 @@ from admittance.control.objects import Objects, StoredObject, checks_of, key_of,
 from admittance.control.workloads import Workloads
 from admittance.events.names import BadToken, plain, uid_of
 from admittance.events.reader import Reader, Unreadable
-from admittance.events.requests import Applied
+from admittance.events.requests import Applied, DeleteReply
 from admittance.events.subjects import applied_subject, object_key
 from admittance.events.system import ObjectApplied
 from admittance.quota.references import BOTH, Sharing, reference_warnings
@@ -205,6 +205,35 @@ def deletion_mark(key: str, kept: StoredObject, now: datetime, user: str = "") -
     meta = replace(with_user(kept.object.metadata, user), deletion_timestamp=now)
     going = replace(kept.object, metadata=meta)
     return planned_write(key, going, kept.revision, "terminating")
+
+
+class PlannedDeletion(NamedTuple):
+    """What a request to delete an object does: answers with ``reply``, and marks the object for
+    deletion (``mark``) or removes the unused object (``unneeded``)."""
+
+    reply: DeleteReply
+    mark: PlannedWrite | None = None
+    unneeded: StoredObject | None = None
+
+
+def planned_deletion(
+    controller: Controller, key: str, *, now: datetime, user: str = ""
+) -> PlannedDeletion:
+    """Plans the deletion of the object at the key. The deletion is deferred while something uses
+    the object; a repeated request does not mark the object again. ``user``: the user that asks for
+    the deletion; "": unknown."""
+    kept = controller.objects.get(key)
+    if kept is None:
+        return PlannedDeletion(DeleteReply(outcome="absent"))
+    name = kept.object.metadata.name
+    users = users_of_object(controller.objects, controller.workloads, key.partition(".")[0], name)
+    if not users:
+        return PlannedDeletion(DeleteReply(outcome="deleted"), unneeded=kept)
+    marked = key in controller.objects.terminating
+    return PlannedDeletion(
+        DeleteReply(outcome="deferred", error=f"still in use by {', '.join(users[:5])}"),
+        mark=None if marked else deletion_mark(key, kept, now, user),
+    )
 
 
 def unneeded_objects(controller: Controller) -> list[tuple[str, StoredObject]]:

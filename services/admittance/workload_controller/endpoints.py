@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from admittance.api.kinds import kind_named
 from admittance.api.meta import with_user
 from admittance.control.manifest_changes import (
-    deletion_mark,
+    planned_deletion,
     planned_writes,
     proposal,
     refusal_reasons,
@@ -213,24 +213,12 @@ class Endpoints:
         key = object_key(prefix, request.namespace, request.name)
         await self._manifests.caught_up.wait()
         async with self._manifests.lock:
-            kept = self._manifests.controller.objects.get(key)
-            if kept is None:
-                return DeleteReply(outcome="absent")
-            needed = users_of_object(
-                self._manifests.controller.objects,
-                self._manifests.controller.workloads,
-                prefix,
-                request.name,
-            )
-            if needed:
-                sentence = f"still in use by {', '.join(needed[:5])}"
-                if key not in self._manifests.controller.objects.terminating:
-                    await self._manifests.write(
-                        [deletion_mark(key, kept, clock.now(), user)], user=user
-                    )
-                return DeleteReply(outcome="deferred", error=sentence)
-            await self._manifests.remove(key, kept, user=user)
-        return DeleteReply(outcome="deleted")
+            deletion = planned_deletion(self._manifests.controller, key, now=clock.now(), user=user)
+            if deletion.mark is not None:
+                await self._manifests.write([deletion.mark], user=user)
+            if deletion.unneeded is not None:
+                await self._manifests.remove(key, deletion.unneeded, user=user)
+        return deletion.reply
 
     def _too_large(self, objects: Sequence[msgspec.Raw]) -> list[str]:
         most = self._manifest_bytes
