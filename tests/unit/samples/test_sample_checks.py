@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from importlib import import_module
+from importlib import import_module, reload
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -172,6 +172,30 @@ def test_running_workloads_are_remembered_after_a_restart(loaded: Any, tmp_path:
     assert [reference.name for reference, _ in again.all()] == ["a", "c"]
     again.compact()
     assert len(path.read_text().splitlines()) == 2
+
+
+async def test_a_restarted_budget_check_stops_what_it_admitted_before(
+    loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budget = loaded("budget", "budget")
+    monkeypatch.setattr(budget, "_ask", lambda _: 60.0)
+    for namespace in ("default", "free"):
+        uid = f"uid-{namespace}"
+        await budget.controller.judge(
+            Request(namespace=namespace, name="w", uid=uid, check="budget", parameters=dict(BUDGET))
+        )
+    restarted = reload(budget)
+    reported: list[tuple[str, str]] = []
+
+    async def report(reference: Reference, verdict: Retry) -> None:
+        reported.append((reference.namespace, verdict.message.partition(";")[0]))
+
+    monkeypatch.setattr(restarted.controller, "report", report)
+    monkeypatch.setattr(restarted, "_ask", lambda _: 100.0)
+    for _ in range(2):
+        await restarted.look()
+        assert reported == [("default", "weekly budget of 100 is spent (100)")]
+    assert [reference.namespace for reference, _ in reload(budget).running.all()] == ["free"]
 
 
 @pytest.mark.parametrize(

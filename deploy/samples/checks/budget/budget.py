@@ -111,7 +111,7 @@ async def judged(budget: Budget, namespace: str, now: datetime) -> Ready | Retry
 controller = AdmissionCheckController("example.com/budget", parameters=Budget)
 running = Running(Path(os.environ.get("ADMIT_DATA_DIR", ".")) / "budget-running.jsonl")
 budgets: dict[str, Budget] = {}
-"""By AdmissionCheck, as it came with the newest request."""
+"""By AdmissionCheck, as it came with the newest request; after a restart, as the file has it."""
 
 
 def now() -> datetime:
@@ -169,8 +169,6 @@ async def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     running.compact()
-    for reference, parameters in running.all():
-        budgets[reference.check] = msgspec.json.decode(parameters, type=Budget)
     await asyncio.gather(controller.serve(stop=stop), keep_looking(stop))
 
 
