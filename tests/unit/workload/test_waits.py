@@ -115,6 +115,15 @@ def test_the_backoff_of_unready_pods_is_never_shortened_by_a_check() -> None:
     assert tracked.status.requeue_state == RequeueState(count=1)
 
 
+def test_a_backoff_of_unready_pods_ends_by_its_timer_only() -> None:
+    limits = Limits(pods_ready=PodsReadyLimits(timeout=timedelta(seconds=30)))
+    tracked = TrackedWorkload(Around(limits=limits)).admitted().later(30).due("pods-ready")
+    tracked.stopped().later(61).lists("c")
+    assert tracked.states == {"c": "Pending"}
+    assert tracked.conditions["Requeued"] == ("False", "PodsReadyTimeout")
+    assert tracked.due().conditions["Requeued"] == ("True", "BackoffFinished")
+
+
 def test_a_time_that_no_row_explains_is_the_pods_backoff() -> None:
     tracked = TrackedWorkload(Around(["c"]))
     until = NOON + timedelta(seconds=50)
