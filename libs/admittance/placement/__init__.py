@@ -1,0 +1,5 @@
+"""The placement's core: which runners start the pods of a workload, and with which devices. Pure.
+
+Bottom up: what is known of machines, requests, bookings, room, the search, what is missing, and the
+order of waiting workloads with the verdicts of the check.
+"""
