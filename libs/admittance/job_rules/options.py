@@ -165,7 +165,19 @@ def _known(entry: pwd.struct_passwd) -> UnixUser:
         groups=tuple(sorted({entry.pw_gid, *named})),
         name=entry.pw_name,
         home=entry.pw_dir,
+        shell=entry.pw_shell,
     )
+
+
+def own_unix_user(environ: Mapping[str, str]) -> UnixUser:
+    """The Unix user of this process, without its groups. ``environ``: has the home folder of a user
+    that the machine does not know, as in containers."""
+    uid, gid = os.geteuid(), os.getegid()
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return UnixUser(uid=uid, gid=gid, home=environ.get("HOME", "/"))
+    return UnixUser(uid=uid, gid=gid, name=entry.pw_name, home=entry.pw_dir, shell=entry.pw_shell)
 
 
 def members_of(name: str) -> dict[str, UnixUser]:

@@ -15,6 +15,8 @@ from admittance.events.system import RunnerStarts
 from admittance.job_rules.limits import JobLimits
 
 EVERY: Final = "*"
+NO_LOGIN: Final = ("", "nologin", "false")
+"""Names of shells of Unix users that may not log in; "": not known."""
 UNKNOWN: Final = "unknown"
 """The key of `JobRules.run_as` for jobs with a submitter that the server does not know."""
 
@@ -25,13 +27,21 @@ class CannotRun(ValueError):
 
 class UnixUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Unix user as which jobs run. ``groups``: the ids of all groups of the user. ``home``: the
-    path of the user's home folder."""
+    path of the user's home folder. ``shell``: the path of its login shell; "": not known."""
 
     uid: int
     gid: int
     groups: tuple[int, ...] = ()
     name: str = ""
     home: str = "/"
+    shell: str = ""
+
+    def variables(self) -> dict[str, str]:
+        """The variables by which programs know their Unix user."""
+        names = {"USER": self.name, "LOGNAME": self.name} if self.name else {}
+        # Programs start commands by this shell, which a user without a login has none of.
+        shell = "/bin/sh" if PurePath(self.shell).name in NO_LOGIN else self.shell
+        return {"HOME": self.home, "SHELL": shell, **names}
 
 
 class UnixUsers(msgspec.Struct, frozen=True):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from admittance.cli.commands.arguments import queues, timeout
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output, times
+from admittance.cli.support.job_options import job_variables
 from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call, Output, key_values
 from admittance.client import kinds, requests
@@ -57,7 +58,17 @@ class Submission(NamedTuple):
 @option("--count PODS", "Number of pods.", kind=int, least=1, default=1)
 @option("--priority P", "Priority; higher goes first. Default: 0", kind=int)
 @option("--priority-class NAME", "A WorkloadPriorityClass instead of a priority.")
-@option("--env -e KEY=VALUE", "Environment variable; repeatable.", many=True)
+@option(
+    "--env -e KEY=VALUE",
+    "Environment variable; repeatable. Values can be read in the log and by `admit get -o yaml`.",
+    many=True,
+)
+@option(
+    "--export NAME[,NAME…]|ALL|NONE",
+    "Variables of this environment that the job gets beside those of the default list; repeatable. "
+    "ALL: all but those that may be secrets. NONE: not even the default list.",
+    many=True,
+)
 @option("--label -l KEY=VALUE", "Label; repeatable.", many=True)
 @option("--flavor FLAVOR", "Allow only this ResourceFlavor; repeatable.", many=True)
 @option("--image IMAGE", "Container image, for runners with a container engine.")
@@ -75,6 +86,8 @@ async def submit(
     timeout: str | None,
     count: int,
     max_time: str | None,
+    env: Sequence[str],
+    export: Sequence[str],
     **described: Any,
 ) -> int:
     """Submit a workload: a command after --, or manifests with -f."""
@@ -84,7 +97,7 @@ async def submit(
     if file:
         if command:
             raise BadInput("either a command after --, or -f; not both")
-        given = [value for value in described.values() if value not in (None, ())]
+        given = [value for value in (*described.values(), env, export) if value not in (None, ())]
         if given or count != 1 or max_time is not None or anyway:
             raise BadInput(
                 "with -f the whole workload comes from the manifest; leave out the other options, "
@@ -94,7 +107,8 @@ async def submit(
         raise BadInput(NOTHING_TO_SUBMIT)
     else:
         seconds = None if max_time is None else times.whole_seconds(max_time, "--max-time")
-        wish = _wish(command, queue, count, seconds, **described)
+        variables = job_variables(call.environ, env, export, image=described["image"] or "")
+        wish = _wish(command, queue, count, seconds, env=variables, **described)
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
     limit = None if timeout is None else times.seconds_of(timeout, "--timeout")
@@ -126,7 +140,7 @@ def _wish(
     gpu: str | None,
     priority: int | None,
     priority_class: str | None,
-    env: Sequence[str],
+    env: Mapping[str, str],
     label: Sequence[str],
     flavor: Sequence[str],
     image: str | None,
@@ -137,8 +151,7 @@ def _wish(
     asked = {"cpu": cpu, "memory": memory, GPU: gpu}
     for resource, spelled in (("cpu", "--cpu"), ("memory", "--memory"), (GPU, "--gpu")):
         requests.submissions.check_whole(resource, asked[resource], spelled)
-    variables = key_values(env, "--env")
-    requests.submissions.check_container(image or "", variables, spelled=IN_COMMANDS)
+    requests.submissions.check_container(image or "", env, spelled=IN_COMMANDS)
     return requests.submissions.CommandOptions(
         command=command,
         queue=queue,
@@ -148,7 +161,7 @@ def _wish(
         priority=priority,
         priority_class=priority_class,
         image=image or "",
-        env=variables,
+        env=env,
         labels=key_values(label, "--label"),
         flavors=flavor,
         max_seconds=max_seconds,

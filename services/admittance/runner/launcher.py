@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from admittance.events.facts import Admitted
-from admittance.job_rules.options import check_env_files
+from admittance.job_rules.options import check_env_files, own_unix_user
 from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
 from admittance.runner.folder import DataFolder, find_run
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs
@@ -40,7 +40,8 @@ from admittance.runtime.errors import SetupError
 from admittance.runtime.process import service
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
-"""The names of the runner's environment variables that jobs get."""
+"""The names of the runner's environment variables that shims and docker clients get. A local
+process gets HOME from its Unix user."""
 
 ENGINE_VERSION: Final = ("version", "--format", "{{.Server.Version}}")
 """The arguments of a docker client that only asks whether the engine answers."""
@@ -77,7 +78,8 @@ class LocalExecutor:
     def __init__(
         self, environ: Mapping[str, str] = os.environ, rules: LiveRules | None = None
     ) -> None:
-        self._given = {name: environ[name] for name in INHERITED if name in environ}
+        inherited = {name: environ[name] for name in INHERITED if name in environ}
+        self._given = {**inherited, **own_unix_user(environ).variables()}
         self._rules = rules or LiveRules()
 
     async def check(self) -> None:
@@ -96,8 +98,7 @@ class LocalExecutor:
         given = self._given
         if user is not None:
             path = {name: value for name, value in given.items() if name == "PATH"}
-            names = {"USER": user.name, "LOGNAME": user.name} if user.name else {}
-            given = {**path, "HOME": user.home, **names}
+            given = {**path, **user.variables()}
         inputs = MachineInputs(rules, admitted.namespace, exact=False)
         if rules.env_files and user is None and len(rules.namespaces) != 1:
             raise CannotRun("a job as the runner's Unix user could read the files of --env-files")

@@ -102,6 +102,10 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("submit -f x.yaml --priority 0", "leave out the other", id="a flag that is 0"),
         pytest.param("-o json stop wl w", "`admit stop` has no output formats", id="no answer"),
         pytest.param("submit --env A -- true", "KEY=VALUE", id="a variable without a value"),
+        pytest.param(
+            "submit --export NO_SUCH_1 -- true", "is not set here", id="a variable that is not set"
+        ),
+        pytest.param("submit -f x.yaml --export ALL", "leave out the other", id="variables"),
         pytest.param("submit --timeout 5 -- true", "goes with --wait", id="a limit for nothing"),
         pytest.param("submit --count 0 -- true", "--count", id="no pods"),
         pytest.param("apply", "--file", id="nothing to apply"),

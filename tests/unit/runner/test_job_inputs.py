@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
 from admittance.job_rules.options import RuleTexts, check_env_files, rules_of
-from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
+from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs, NoInputs
 from admittance.runner.jobs.inputs.pod_volumes import make_volumes
 from admittance.runner.jobs.inputs.volumes import FilePlan, VolumePlan
@@ -440,15 +441,43 @@ def test_a_container_may_read_the_secrets_of_its_unix_user_only_if_root_runs_it(
     assert plan.volumes_of == (None if uid else user)
 
 
-def test_a_process_of_another_unix_user_gets_the_names_of_that_user() -> None:
-    rules = LiveRules(JobRules(run_as={"*": UnixUser(uid=7, gid=5, name="ada", home="/home/ada")}))
+@pytest.mark.parametrize(
+    ("user", "variables"),
+    [
+        (
+            UnixUser(uid=7, gid=5, name="ada", home="/home/ada", shell="/bin/zsh"),
+            {"HOME": "/home/ada", "USER": "ada", "LOGNAME": "ada", "SHELL": "/bin/zsh"},
+        ),
+        (
+            UnixUser(uid=8, gid=5, name="nobody", home="/", shell="/usr/sbin/nologin"),
+            {"HOME": "/", "USER": "nobody", "LOGNAME": "nobody", "SHELL": "/bin/sh"},
+        ),
+        (UnixUser(uid=9, gid=9), {"HOME": "/", "SHELL": "/bin/sh"}),
+    ],
+    ids=("of a person", "without login", "by number"),
+)
+def test_a_process_of_another_unix_user_gets_the_names_of_that_user(
+    user: UnixUser, variables: dict[str, str]
+) -> None:
+    rules = LiveRules(JobRules(run_as={"*": user}))
     template = msgspec.Raw(b'{"spec": {"containers": [{"name": "c", "command": ["x"]}]}}')
     pods = PodSetToRun(name="main", count=1, template=template)
     fact = Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
     own = {"PATH": "/bin", "HOME": "/home/eve", "TMPDIR": "/home/eve/tmp", "USER": "eve"}
     plan = LocalExecutor(own, rules).run_plan(fact, "mark")
-    home = "/home/ada"
-    assert plan.given == {"PATH": "/bin", "HOME": home, "USER": "ada", "LOGNAME": "ada"}
+    assert plan.given == {"PATH": "/bin", **variables}
+
+
+def test_a_process_of_the_runners_unix_user_gets_the_names_of_that_user() -> None:
+    template = msgspec.Raw(b'{"spec": {"containers": [{"name": "c", "command": ["x"]}]}}')
+    pods = PodSetToRun(name="main", count=1, template=template)
+    fact = Admitted(namespace="team", name="train", uid="u", revision=10, pod_sets=(pods,))
+    own = {"PATH": "/bin", "HOME": "/elsewhere", "TMPDIR": "/t", "USER": "eve", "LANG": "C"}
+    known = pwd.getpwuid(os.geteuid())
+    names = {"HOME": known.pw_dir, "USER": known.pw_name, "LOGNAME": known.pw_name}
+    given = LocalExecutor(own, LiveRules(NO_RULES)).run_plan(fact, "mark").given
+    assert given.pop("SHELL")
+    assert given == {"PATH": "/bin", "TMPDIR": "/t", **names}
 
 
 @needs_root

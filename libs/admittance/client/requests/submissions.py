@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.names import image_error, variable_error
+from admittance.api.names import image_error
 from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
 from admittance.api.reading.objects import encode
@@ -25,6 +25,7 @@ from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, W
 from admittance.backoff import Backoff
 from admittance.client import kinds
 from admittance.client.arguments import LISTS
+from admittance.client.environment import check_environment
 from admittance.client.errors import BadInput, NotAllowed, NotFound, Refused, RequestFailed
 from admittance.client.requests import changes
 from admittance.client.requests.link import Link
@@ -79,12 +80,11 @@ def check_whole(resource: str, typed: str | None, option: str) -> None:
 
 
 def check_container(image: str, env: Mapping[str, str], *, spelled: Spelling = IN_PYTHON) -> None:
-    """Raises BadInput for an image and names of variables that no container can have."""
+    """Raises BadInput for an image and names of variables that no container can have, and for
+    variables that are too large."""
     if image and (error := image_error(image)):
         raise BadInput(f"{spelled.image} {error}")
-    for name in env:
-        if error := variable_error(name):
-            raise BadInput(f"{spelled.env} {error}")
+    check_environment(env, spelled=spelled)
 
 
 async def workload_of_command(link: Link, options: CommandOptions, namespace: str = "") -> Workload:
