@@ -19,7 +19,7 @@ from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.events.base import HEADER_TRACE
 from admittance.events.object_errors import ObjectError
 from admittance.events.reader import SEQUENCE_MAX, Unreadable, number, reason_of
-from admittance.events.subjects import CAPACITY, RESTORED, USAGE, workload_key
+from admittance.events.subjects import CAPACITY, FENCED, RESTORED, USAGE, workload_key
 from admittance.quota.catalog import Catalog
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload.limits import Limits
@@ -28,6 +28,9 @@ from admittance.workload.stored import StoredWorkload
 HEADER_FACT: Final = "Admit-Fact"
 """Header of a delete marker: the sequence of the fact that deleted the workload. A fact up to that
 sequence does not create the workload again."""
+
+DECISIONS: Final = tuple(f"admit.workload.{key}." for key in sorted(FENCED))
+"""The beginnings of the subjects of decisions."""
 
 
 def key_of_fact(logged: LogMessage) -> str:
@@ -178,8 +181,11 @@ class Controller:
         return unsaid
 
     def missing(self, batch: Iterable[LogMessage]) -> list[str]:
-        """Keys of workloads in the batch that must be loaded before the batch is folded."""
-        return [key for key in set(map(key_of_fact, batch)) if self.workloads.must_load(key)]
+        """Keys of workloads in the batch that must be loaded before the batch is folded.
+
+        A decision about a finished workload is void, whatever the workload looks like."""
+        keys = {key_of_fact(logged) for logged in batch if not logged.subject.startswith(DECISIONS)}
+        return [key for key in keys if self.workloads.must_load(key)]
 
     def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:
         """Records that a put is stored; returns the messages to publish after it."""

@@ -21,6 +21,7 @@ from admittance.events.subjects import workload_key
 from admittance.lease import Fence
 from admittance.workload import stored
 from admittance.workload.change import Change, FactOutcome, ignored
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
 
 
@@ -38,6 +39,14 @@ def why_void(
     ``known``: the workload of the decision; ``changed``: earlier facts of the same batch have
     changed the workload; ``fence``: the fence of the message."""
     workload = known.workload
+    finished = (
+        is_true(workload, Type.FINISHED)
+        if workload is not None
+        else state.workloads.must_load(workload_key(fact.namespace, fact.name))
+    )
+    if finished:
+        # The scheduler forgets a finished workload, so it never decides from a finished state.
+        return ignored(workload, reasons.STALE_REVISION, "it has finished meanwhile")
     if workload is None:
         return ignored(None, reasons.NO_SUCH_WORKLOAD, "it was deleted meanwhile")
     if changed or fact.revision != known.revision:

@@ -61,6 +61,9 @@ class Objects:
 
     def __init__(self) -> None:
         self._kept: dict[str, StoredObject] = {}
+        self._by_kind: dict[str, dict[str, StoredObject]] = {}
+        """The same objects by the first part of their keys: each manifest that changes is looked up
+        in all checks and queues."""
         self._gone: dict[str, int] = {}
         self._found: dict[tuple[str, str, str], Any] = {}
         """Objects by the parts of their keys: each fact looks up a dozen. None: there is no such
@@ -79,6 +82,7 @@ class Objects:
     def keep(self, key: str, kept: StoredObject) -> None:
         """Sets the object at the key."""
         self._kept[key] = kept
+        self._by_kind.setdefault(key.partition(".")[0], {})[key] = kept
         self._found.clear()
         self._gone.pop(key, None)
         self._global_defaults.pop(key, None)
@@ -93,6 +97,7 @@ class Objects:
     def gone(self, key: str, revision: int) -> None:
         """Records that the object at the key was deleted, and the revision of the deletion."""
         self._kept.pop(key, None)
+        self._by_kind.get(key.partition(".")[0], {}).pop(key, None)
         self._found.clear()
         self._global_defaults.pop(key, None)
         self.terminating.discard(key)
@@ -183,10 +188,7 @@ class Objects:
 
     def of_kind(self, prefix: str) -> Iterator[Any]:
         """All objects of a kind, by the first part of their keys."""
-        start = f"{prefix}."
-        for key, kept in self._kept.items():
-            if key.startswith(start):
-                yield kept.object
+        return (kept.object for kept in self._by_kind.get(prefix, {}).values())
 
 
 def parameters_key(check: AdmissionCheck) -> str:

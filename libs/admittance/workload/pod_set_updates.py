@@ -7,7 +7,7 @@ a flavor or a check, are a conflict. Conflicts are found before the workload is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -52,6 +52,9 @@ class Added(NamedTuple):
     annotations: Mapping[str, str]
     node_selector: Mapping[str, str]
     tolerations: tuple[dict[str, Any], ...]
+
+
+_NOTHING: Final = Added({}, {}, {}, ())
 
 
 class Conflict(NamedTuple):
@@ -110,6 +113,10 @@ def merged_additions(
     admission = workload.status.admission
     if admission is None:
         return {}, ()
+    flavors = {name for place in admission.pod_set_assignments for name in place.flavors.values()}
+    adds = any(parts.node_labels or parts.tolerations for parts in map(flavor, flavors))
+    if not adds and not any(row.pod_set_updates for row in workload.status.admission_checks):
+        return {place.name: _NOTHING for place in admission.pod_set_assignments}, ()
     templates = {
         pod_set.name: pod_set.template for pod_set in _pod_sets.decode(workload.spec).pod_sets
     }

@@ -228,6 +228,19 @@ def test_a_decision_from_an_old_revision_is_dropped() -> None:
     assert [reply.reason for reply in commit.outcomes.values()] == ["StaleRevision"]
 
 
+def test_a_decision_about_a_finished_workload_is_dropped_without_reading_it() -> None:
+    bench = Bench()
+    bench.perform(bench.submitted())
+    stale = bench.heard(bench.assigned())
+    bench.perform(bench.heard(facts.Finished(**ME, reason="Succeeded")))
+    bench.controller.outbox_published(KEY)
+    assert bench.controller.workloads.must_load(KEY)
+    assert bench.controller.missing([stale]) == []
+    commit = bench.fold(stale)
+    assert commit.puts == []
+    assert [reply.message for reply in commit.outcomes.values()] == ["it has finished meanwhile"]
+
+
 def test_a_decision_made_before_a_queue_changed_is_dropped() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
