@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from admittance.api.limits import (
+    FLAVORS_ALLOWED_MAX,
     RESOURCES_MAX,
     UPDATES_MAX,
     ControllerName,
@@ -19,6 +20,7 @@ from admittance.api.limits import (
     KindName,
     LabelKey,
     Merge,
+    Name,
     Natural,
     Parameters,
     Policy,
@@ -57,12 +59,26 @@ class RetryStrategy(Strict, frozen=True, kw_only=True):
     max_retries: Natural | None = None
 
 
+MACHINES_CHECK: Final = "machines"
+"""The AdmissionCheck that workloads on the flavors in its ``onFlavors`` must pass although no queue
+names it."""
+MACHINES_CONTROLLER: Final = "admittance.dev/machines"
+"""The controller that chooses the machines of a workload."""
+
+PREEMPTS_AFTER_CHECK: Final = "AfterCheckPassedOrOnDemand"
+"""The ``preemptionPolicy`` of a check that must pass before workloads are preempted."""
+
+
 class AdmissionCheckSpec(Strict, frozen=True, kw_only=True):
+    """``on_flavors`` (only of `MACHINES_CHECK`; not in Kueue): the flavors with machines of
+    Admittance's own runners."""
+
     controller_name: ControllerName = ""
     parameters: ParametersReference | None = None
     preemption_policy: Policy = "Anytime"
     retry: RetryStrategy | None = None
     check_timeout_seconds: Positive | None = None
+    on_flavors: Annotated[tuple[Name, ...], list_rule(FLAVORS_ALLOWED_MAX, "flavors")] = ()
 
 
 class ObjectStatus(Strict, frozen=True, kw_only=True):
@@ -75,6 +91,18 @@ class AdmissionCheck(Strict, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: AdmissionCheckSpec = AdmissionCheckSpec()
     status: ObjectStatus | None = None
+
+
+def covered_flavors(check: AdmissionCheck | None) -> tuple[str, ...]:
+    """The flavors whose workloads must pass the AdmissionCheck although no queue names it; empty
+    for every check but `MACHINES_CHECK`."""
+    if (
+        check is None
+        or check.metadata.name != MACHINES_CHECK
+        or check.spec.controller_name != MACHINES_CONTROLLER
+    ):
+        return ()
+    return check.spec.on_flavors
 
 
 class WorkloadPriorityClass(Strict, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from admittance.api.limits import (
     FLAVOR_VARIANTS_MAX,
     MANIFEST_BYTES_MAX,
     Natural,
+    Switch,
     field_rule,
     one_of,
 )
@@ -168,7 +169,8 @@ class Retentions(Strict, frozen=True, kw_only=True):
 
 
 class Configuration(Strict, frozen=True, kw_only=True):
-    """The settings of a deployment about the admission of workloads."""
+    """The settings of a deployment about the admission of workloads. ``machines`` (not in Kueue):
+    with ``Off``, no ClusterQueue has the AdmissionCheck `MACHINES_CHECK` unless it names it."""
 
     api_version: str = API_VERSIONS[0]
     kind: str = "Configuration"
@@ -180,6 +182,7 @@ class Configuration(Strict, frozen=True, kw_only=True):
     user_limits: UserLimits = UserLimits()
     resources: Resources = Resources()
     object_retention_policies: Retentions = Retentions()
+    machines: Switch = "On"
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
     # The fields from ``namespace`` on are only for a controller in a Kubernetes cluster.
     namespace: Any = None

@@ -33,6 +33,7 @@ from admittance.api.limits import (
     Scope,
     StopPolicy,
     Strategy,
+    Switch,
     Within,
     field_rule,
     list_rule,
@@ -158,7 +159,9 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
 
     ``namespace_selector`` None selects no namespace. ``admission_checks``: the checks of all
     flavors. ``on_quota_cut`` (not in Kueue): with ``evict``, an edit that reduces the quota evicts
-    as few admitted workloads as necessary; otherwise admitted workloads keep running.
+    as few admitted workloads as necessary; otherwise admitted workloads keep running. ``machines``
+    (not in Kueue): with ``Off``, the AdmissionCheck `MACHINES_CHECK` applies only if the queue
+    names it.
     """
 
     resource_groups: ResourceGroups = ()
@@ -174,6 +177,7 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     admission_scope: AdmissionScope | None = None
     concurrent_admission: ConcurrentAdmission | None = None
     on_quota_cut: QuotaCut = ""
+    machines: Switch = "On"
 
 
 class ClusterQueue(Strict, frozen=True, kw_only=True):

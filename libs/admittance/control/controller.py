@@ -44,9 +44,10 @@ class Controller:
 
     def __init__(self, secret: bytes, limits: Limits | None = None) -> None:
         self.objects = Objects()
-        self.catalog = Catalog()
+        limits = limits or Limits()
+        self.catalog = Catalog(machines=limits.machines)
         self.workloads = Workloads()
-        self.queues = ManifestQueueView(self.objects, self.catalog, limits or Limits())
+        self.queues = ManifestQueueView(self.objects, self.catalog, limits)
         self.message_builder = MessageBuilder(self.objects, secret, self._workload)
         self.variant_intake = VariantIntake()
         self.workload_reader = WorkloadReader()
@@ -64,6 +65,11 @@ class Controller:
         """Newest revision of any manifest when the bucket was read, deleted manifests included.
         The bucket does not hold earlier cohort trees, so a decision that has not seen this revision
         counts as out of date."""
+
+    def use_limits(self, limits: Limits) -> None:
+        """Sets the limits of the deployment."""
+        self.queues.limits = limits
+        self.catalog.use_machines(limits.machines)
 
     def _workload(self, namespace: str, name: str) -> StoredWorkload | None:
         return self.workloads.get(workload_key(namespace, name)).workload

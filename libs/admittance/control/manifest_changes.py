@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.checks import AdmissionCheck, Foreign, PriorityClass
+from admittance.api.checks import MACHINES_CHECK, AdmissionCheck, Foreign, PriorityClass
 from admittance.api.kinds import KINDS, OBJECT_KINDS, SUBMITTED_KINDS
 from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest, our_kind, token_of
@@ -30,8 +30,7 @@ from admittance.api.validation.queues import check_variant_count
 from admittance.api.validation.validate import validate_update
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
-from admittance.control.objects import Objects, StoredObject, checks_of, key_of, users_of
-from admittance.control.workloads import Workloads
+from admittance.control.objects import Objects, StoredObject, key_of, users_of
 from admittance.events.names import BadToken, plain, uid_of
 from admittance.events.reader import Reader, Unreadable
 from admittance.events.requests import Applied, DeleteReply
@@ -39,6 +38,7 @@ from admittance.events.subjects import applied_subject, object_key
 from admittance.events.system import ObjectApplied
 from admittance.quota.references import BOTH, Sharing, reference_warnings
 from admittance.workload.bucket_reader import names_of, read_manifest
+from admittance.workload.check_rows import row_of
 from admittance.workload.limits import Limits
 from admittance.workload.phase import holds_quota
 
@@ -183,15 +183,15 @@ def _objections(
     return [f"{planned.kind} {planned.name}: {problem}" for problem in problems]
 
 
-def users_of_object(objects: Objects, workloads: Workloads, prefix: str, name: str) -> list[str]:
+def users_of_object(controller: Controller, prefix: str, name: str) -> list[str]:
     """Names everything that still uses the object. While something uses the object, the object is
     not deleted: for example, a ClusterQueue is kept while workloads hold its quota."""
-    users = users_of(objects, prefix, name)
+    users = users_of(controller.objects, controller.catalog, prefix, name)
     if prefix != "clusterqueue":
         return users
     return users + [
         f"Workload {known.workload.metadata.namespace}/{known.workload.metadata.name}"
-        for _, known in workloads.items()
+        for _, known in controller.workloads.items()
         if known.workload is not None
         and known.workload.status.admission is not None
         and known.workload.status.admission.cluster_queue == name
@@ -226,7 +226,7 @@ def planned_deletion(
     if kept is None:
         return PlannedDeletion(DeleteReply(outcome="absent"))
     name = kept.object.metadata.name
-    users = users_of_object(controller.objects, controller.workloads, key.partition(".")[0], name)
+    users = users_of_object(controller, key.partition(".")[0], name)
     if not users:
         return PlannedDeletion(DeleteReply(outcome="deleted"), unneeded=kept)
     marked = key in controller.objects.terminating
@@ -242,9 +242,7 @@ def unneeded_objects(controller: Controller) -> list[tuple[str, StoredObject]]:
     for key in sorted(controller.objects.terminating):
         kept = controller.objects.get(key)
         prefix = key.partition(".")[0]
-        if kept is None or users_of_object(
-            controller.objects, controller.workloads, prefix, kept.object.metadata.name
-        ):
+        if kept is None or users_of_object(controller, prefix, kept.object.metadata.name):
             continue
         unneeded.append((key, kept))
     return unneeded
@@ -362,7 +360,6 @@ def affected_workloads(
     """Keys of the workloads that a changed object can affect. ``asks``: checks that name the object
     in ``parameters``."""
     workloads = state.workloads
-    objects = state.objects
     match applied.kind:
         case "LocalQueue":
             return workloads.of_queue(applied.namespace, applied.name)
@@ -374,17 +371,45 @@ def affected_workloads(
             checks = asks | {applied.name} if kind == "AdmissionCheck" else asks
             if not checks:
                 return []
+            lists = state.catalog.lists
             queues = {
-                queue.metadata.name
-                for queue in objects.of_kind("clusterqueue")
-                if checks & checks_of(queue)
+                queue
+                for check in checks
+                for queue in state.catalog.users_of_check(check)
+                if check in lists[queue].listed()
             }
+            if MACHINES_CHECK in checks:
+                listing = _in_queues(state, queues)
+                return listing + _with_machines(state, set(listing))
+    return _in_queues(state, queues)
+
+
+def _in_queues(state: Controller, queues: set[str]) -> list[str]:
+    """Keys of the workloads of the ClusterQueues."""
     return [
         key
-        for local in objects.of_kind("localqueue")
+        for local in state.objects.of_kind("localqueue")
         if local.spec.cluster_queue in queues
-        for key in workloads.of_queue(local.metadata.namespace, local.metadata.name)
+        for key in state.workloads.of_queue(local.metadata.namespace, local.metadata.name)
     ]
+
+
+def _with_machines(state: Controller, but: set[str]) -> list[str]:
+    """Keys of the workloads, without those of ``but``, that have the row of the check
+    `MACHINES_CHECK`, or may get it. A workload gets it with its quota, so the many workloads that
+    wait are left out."""
+    users = set(state.catalog.users_of_check(MACHINES_CHECK))
+    found = []
+    for key, known in state.workloads.items():
+        if known.workload is None:
+            continue
+        status = known.workload.status
+        queue = status.admission.cluster_queue if status.admission is not None else ""
+        if key not in but and (
+            queue in users or row_of(status.admission_checks, MACHINES_CHECK) is not None
+        ):
+            found.append(key)
+    return sorted(found)
 
 
 def checks_by_parameters(objects: Objects, subject: str, applied: ObjectApplied) -> frozenset[str]:

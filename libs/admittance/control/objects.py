@@ -217,7 +217,7 @@ class _SpecOnly(msgspec.Struct):
     spec: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def users_of(objects: Objects, prefix: str, name: str) -> list[str]:
+def users_of(objects: Objects, catalog: Catalog, prefix: str, name: str) -> list[str]:
     """The objects that still use the named object. The named object is not deleted while other
     objects use it."""
     users = []
@@ -231,23 +231,8 @@ def users_of(objects: Objects, prefix: str, name: str) -> list[str]:
             if flavor.spec.topology_name == name:
                 users.append(f"ResourceFlavor {flavor.metadata.name}")
     elif prefix == "admissioncheck":
-        for queue in objects.of_kind("clusterqueue"):
-            if name in checks_of(queue):
-                users.append(f"ClusterQueue {queue.metadata.name}")
+        users += [f"ClusterQueue {queue}" for queue in catalog.users_of_check(name)]
     return users
-
-
-def checks_of(queue: ClusterQueue) -> set[str]:
-    """Every check that a ClusterQueue names, in ``admissionChecks``, in ``admissionChecksStrategy``
-    or at a flavor."""
-    spec = queue.spec
-    named = set(spec.admission_checks)
-    if spec.admission_checks_strategy is not None:
-        named |= {rule.name for rule in spec.admission_checks_strategy.admission_checks}
-    for group in spec.resource_groups:
-        for flavor in group.flavors:
-            named |= set(flavor.admission_checks)
-    return named
 
 
 STOPPING: Final = frozenset({"Hold", "HoldAndDrain"})
@@ -316,9 +301,8 @@ class ManifestQueueView:
         except ConflictingChecks:
             # The scheduler never assigns flavors with conflicting checks, but an edit of the queue
             # can cause such a conflict for an existing reservation. A reservation with conflicting
-            # checks must pass every check that the queue names.
-            queue = self._objects.cluster_queue(cluster_queue)
-            named = checks_of(queue) if queue is not None else set()
+            # checks must pass every check that the queue has.
+            named = self._catalog.lists[cluster_queue].names()
             required = {n: c for n in named if (c := self._objects.check(n)) is not None}
         return tuple(
             RequiredCheck(name, check.spec.controller_name)

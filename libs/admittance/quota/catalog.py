@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from admittance.api.checks import AdmissionCheck, Namespace, WorkloadPriorityClass
+from admittance.api.checks import (
+    MACHINES_CHECK,
+    AdmissionCheck,
+    Namespace,
+    WorkloadPriorityClass,
+    covered_flavors,
+)
 from admittance.api.queues import (
     ClusterQueue,
     Cohort,
@@ -97,8 +103,8 @@ def _limit(resource: str, quantity: Any) -> int | None:
 class _QueueParts:
     """What the catalog computes from the manifest of a ClusterQueue."""
 
-    def __init__(self, queue: ClusterQueue) -> None:
-        self.lists = CheckLists(queue)
+    def __init__(self, queue: ClusterQueue, covered: Collection[str]) -> None:
+        self.lists = CheckLists(queue, covered)
         self.flavors = _flavors(queue)
         self.quotas = quotas_of(queue.spec.resource_groups)
         self.weight = _weight(queue.spec.fair_sharing)
@@ -110,7 +116,8 @@ class Catalog:
     ``tree``: the cohort trees with their quotas, to which the users of the catalog also charge the
     usage of workloads."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, machines: bool = True) -> None:
+        """``machines``: False: no queue has the check `MACHINES_CHECK` unless it names it."""
         self.tree = Tree()
         self.cluster_queues: dict[str, ClusterQueue] = {}
         self.local_queues: dict[tuple[str, str], LocalQueue] = {}
@@ -124,6 +131,8 @@ class Catalog:
         self.affected: set[str] = set()
         """The names of the ClusterQueues that may have become active or inactive, or have other
         flavors or checks, through the last call of `apply`."""
+        self._machines = machines
+        self._covered: frozenset[str] = frozenset()
         self._newest: dict[str, int] = {}
         self._flavor_users: dict[str, set[str]] = {}
         self._check_users: dict[str, set[str]] = {}
@@ -161,7 +170,10 @@ class Catalog:
                 )
             case "AdmissionCheck":
                 _put(self.checks, name, obj)
-                touched = self._users(self._check_users.get(name, ()))
+                users = set(self._check_users.get(name, ()))
+                if name == MACHINES_CHECK:
+                    users |= self._cover(covered_flavors(obj))
+                touched = self._users(users)
             case "Namespace":
                 _put(self.namespaces, name, obj)
                 touched = self._domains(
@@ -181,7 +193,7 @@ class Catalog:
     def _cluster_queue(self, name: str, obj: ClusterQueue | None) -> set[str]:
         # Everything that is computed from the manifest is computed first: a manifest that cannot be
         # applied changes nothing.
-        parts = None if obj is None else _QueueParts(obj)
+        parts = None if obj is None else _QueueParts(obj, self._covered)
         touched = self._domains([name])
         before = self.cluster_queues.get(name)
         if before is not None:
@@ -233,6 +245,28 @@ class Catalog:
             self._locals_of_queue.setdefault(obj.spec.cluster_queue, {})[key] = None
             self._locals_of_namespace.setdefault(key[0], {})[key] = None
         return self._domains(queues)
+
+    def use_machines(self, on: bool) -> None:
+        """Sets whether queues have the check `MACHINES_CHECK` without naming it."""
+        if on is not self._machines:
+            self._machines = on
+            self._cover(covered_flavors(self.checks.get(MACHINES_CHECK)))
+
+    def _cover(self, flavors: Iterable[str]) -> set[str]:
+        """Sets the flavors that have the check `MACHINES_CHECK`; returns the names of the
+        ClusterQueues that have got or lost the check for one of their flavors."""
+        covered = frozenset(flavors if self._machines else ())
+        changed = covered ^ self._covered
+        self._covered = covered
+        queues = {queue for flavor in changed for queue in self._flavor_users.get(flavor, ())}
+        for name in queues:
+            self.lists[name] = CheckLists(self.cluster_queues[name], covered)
+            users = self._check_users.setdefault(MACHINES_CHECK, set())
+            if MACHINES_CHECK in self.lists[name].names():
+                users.add(name)
+            else:
+                users.discard(name)
+        return queues
 
     def _users(self, queues: Collection[str]) -> set[str]:
         self.affected.update(queues)
@@ -317,10 +351,12 @@ class Catalog:
         idle = [name for name in names if name in self.checks]
         idle = [name for name in idle if not is_check_active(self.checks[name])]
         if idle:
-            yield (
-                reasons.ADMISSION_CHECK_INACTIVE,
-                f"references inactive AdmissionCheck(s): {','.join(idle)}",
-            )
+            listed = f"references inactive AdmissionCheck(s): {','.join(idle)}"
+            if lists.covered and MACHINES_CHECK in idle:
+                # No manifest of the queue has this name, so the sentence says what serves it.
+                why = inactive_because(self.checks[MACHINES_CHECK])
+                listed += f" ({MACHINES_CHECK} is answered by the service placement: {why})"
+            yield reasons.ADMISSION_CHECK_INACTIVE, listed
         pair = lists.conflicting(self.checks.get)
         if pair is not None:
             yield (
@@ -364,6 +400,10 @@ class Catalog:
         the queue has. Raises ConflictingChecks if two required checks have the same controller."""
         lists = self.lists.get(cluster_queue)
         return {} if lists is None else required_checks(lists, admission, self.checks.get)
+
+    def users_of_check(self, check: str) -> list[str]:
+        """Returns the names of the ClusterQueues that have the check, sorted."""
+        return sorted(self._check_users.get(check, ()))
 
     def checks_to_pass(self, cluster_queue: str, admission: Admission) -> dict[str, AdmissionCheck]:
         """Returns the checks that a workload with reserved quota must pass before it is admitted,

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from admittance.api.checks import AdmissionCheck
+from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER, AdmissionCheck
 from admittance.api.meta import ObjectMeta
 from admittance.api.queues import ClusterQueue
 from admittance.events.shapes import Admission
@@ -20,11 +20,13 @@ class ConflictingChecks(Exception):
 class CheckLists:
     """The names of the checks of one ClusterQueue: ``wide``, checks for the whole queue, and
     ``flavors``, checks of each flavor. The rules of the ClusterQueue's admissionChecksStrategy are
-    added to both lists."""
+    added to both lists. ``covered``: the flavors that have the check `MACHINES_CHECK` unless a
+    check in the lists has the same controller."""
 
-    __slots__ = ("flavors", "is_empty", "wide")
+    __slots__ = ("covered", "flavors", "is_empty", "wide")
 
-    def __init__(self, queue: ClusterQueue) -> None:
+    def __init__(self, queue: ClusterQueue, covered: Collection[str] = ()) -> None:
+        """``covered``: the flavors of any queue that have the check `MACHINES_CHECK`."""
         spec = queue.spec
         wide = dict.fromkeys(spec.admission_checks)
         flavors: dict[str, dict[str, None]] = {}
@@ -42,11 +44,19 @@ class CheckLists:
         self.flavors: Mapping[str, tuple[str, ...]] = {
             name: tuple(checks) for name, checks in flavors.items()
         }
-        self.is_empty = not wide and not any(flavors.values())
+        self.covered = frozenset(covered).intersection(flavors if spec.machines != "Off" else ())
+        self.is_empty = not wide and not self.covered and not any(flavors.values())
 
     def names(self) -> Iterator[str]:
         """Yields the name of every check that the ClusterQueue has, each once."""
-        yield from dict.fromkeys((*self.wide, *(c for f in self.flavors.values() for c in f)))
+        implied = (MACHINES_CHECK,) if self.covered else ()
+        yield from dict.fromkeys((*self.listed(), *implied))
+
+    def listed(self) -> Iterator[str]:
+        """Yields the names in the lists of the ClusterQueue."""
+        yield from self.wide
+        for checks in self.flavors.values():
+            yield from checks
 
     def conflicting(self, lookup: Lookup) -> tuple[str, str] | None:
         """Returns the names of two checks with the same controller that are both checks of the
@@ -82,21 +92,24 @@ def required_checks(
     lists: CheckLists, admission: Admission | None, lookup: Lookup
 ) -> dict[str, AdmissionCheck]:
     """Returns the checks that a workload with the admission must pass, by name; ``admission`` None:
-    the checks that apply whichever flavors are assigned.
+    the listed checks that apply whichever flavors are assigned.
 
-    A flavor's check replaces a check for the whole queue with the same controller. Raises
-    ConflictingChecks if the flavors of the admission have different checks of one controller."""
+    A flavor's check replaces a check for the whole queue with the same controller, and both replace
+    the check `MACHINES_CHECK` of a covered flavor. Raises ConflictingChecks if the flavors of the
+    admission have different checks of one controller."""
     if lists.is_empty:
         return {}
     if admission is None:
         of_flavors = [set(names) for names in lists.flavors.values()]
         everywhere = set.intersection(*of_flavors) if of_flavors else set()
         per_flavor = [_check(name, lookup) for name in sorted(everywhere)]
+        covered = False
     else:
         used = {f for ps in admission.pod_set_assignments for f in ps.flavors.values()}
         per_flavor = [
             _check(name, lookup) for f in sorted(used) for name in lists.flavors.get(f, ())
         ]
+        covered = not lists.covered.isdisjoint(used)
     taken = {check.spec.controller_name for check in per_flavor if check.spec.controller_name}
     chosen = per_flavor + [
         check
@@ -106,4 +119,6 @@ def required_checks(
     pair = conflicting_checks(check for check in chosen if check.spec.controller_name)
     if pair is not None:
         raise ConflictingChecks(f"AdmissionChecks {pair[0]} and {pair[1]} have the same controller")
+    if covered and not any(c.spec.controller_name == MACHINES_CONTROLLER for c in chosen):
+        chosen.append(_check(MACHINES_CHECK, lookup))
     return {check.metadata.name: check for check in chosen}

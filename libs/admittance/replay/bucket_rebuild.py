@@ -288,7 +288,7 @@ class BucketRebuild:
         that made the commit. ``limits``: the limits of the leader that made the commit; None: the
         default limits. Returns False if the commit reaches beyond the revision ``seen``, so that
         later commits are not needed."""
-        self._controller.queues.limits = limits or Limits()
+        self._controller.use_limits(limits or Limits())
         oldest = _oldest_revision(commit)
         if oldest > self.seen:
             return False

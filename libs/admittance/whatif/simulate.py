@@ -300,7 +300,7 @@ def _delete(copy: BucketCopy, request: Delete) -> Applied:
     kept = controller.objects.get(key)
     if kept is None:
         raise InvalidChange(because=f"{object_name} not found")
-    needed = users_of_object(controller.objects, controller.workloads, prefix, request.name)
+    needed = users_of_object(controller, prefix, request.name)
     if needed:
         planned = deletion_mark(key, kept, copy.now)
         value = planned.value or b""

@@ -46,6 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ``pacing_max``: the longest wait after repeated Retries without a delay; 0: no wait.
     ``exclude_resource_prefixes``, ``transformations``: the rules by which requests are charged.
     ``ignores_undeclared``: resources that a ClusterQueue does not cover need no quota.
+    ``machines``: False: no ClusterQueue has the AdmissionCheck `MACHINES_CHECK` unless it names it.
 
     The defaults of these fields apply to old logs without the values; the configuration of a
     deployment has its own defaults."""
@@ -62,6 +63,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     exclude_resource_prefixes: tuple[str, ...] = ()
     transformations: tuple[ResourceTransformation, ...] = ()
     ignores_undeclared: bool = False
+    machines: bool = True
 
 
 def limits_of(
@@ -86,6 +88,7 @@ def limits_of(
         exclude_resource_prefixes=configuration.resources.exclude_resource_prefixes,
         transformations=transformations_of(configuration.resources),
         ignores_undeclared=configuration.resources.quota_check_strategy == "IgnoreUndeclared",
+        machines=configuration.machines != "Off",
     )
 
 

@@ -103,7 +103,7 @@ class QueueView(TimeRules, Protocol):
         ...
 
     def named_checks(self, cluster_queue: str) -> frozenset[str]:
-        """Every check that the queue names, including checks of flavors that are not assigned."""
+        """Every check that the queue has, including checks of flavors that are not assigned."""
         ...
 
     def edition(self, namespace: str, queue: str, check: str) -> str:

@@ -322,7 +322,7 @@ async def delete_value(bus: Bus, manifests: ManifestWriter, key: str, user: str)
     if controller.objects.get(key) is not None:
         prefix = key.partition(".")[0]
         _, name = names_of(key)
-        if users := users_of_object(controller.objects, controller.workloads, prefix, name):
+        if users := users_of_object(controller, prefix, name):
             return DeleteReply(error=f"{key} is still in use by {', '.join(users[:5])}")
     try:
         await manifests.remove_value(key, entry.revision, user=user)

@@ -11,6 +11,7 @@ from datetime import datetime
 
 import msgspec
 
+from admittance.api.queues import ClusterQueue
 from admittance.events.shapes import Admission
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.stored import StoredWorkload, head
@@ -65,7 +66,21 @@ def required(admission: Admission, around: Manifests) -> dict[str, str] | None:
         controller = check.spec.controller_name if check is not None else ""
         if name not in found and controller not in taken:
             found[name] = controller
+    if used & covered(queue, around) and "admittance.dev/machines" not in found.values():
+        found["machines"] = "admittance.dev/machines"
     return found
+
+
+def covered(queue: ClusterQueue, around: Manifests) -> set[str]:
+    """The flavors of the queue whose workloads must pass the check ``machines`` although the queue
+    does not name it. 2.2."""
+    check = around.checks.get("machines")
+    if check is None or check.spec.controller_name != "admittance.dev/machines":
+        return set()
+    if queue.spec.machines == "Off":
+        return set()
+    offered = {flavor.name for group in queue.spec.resource_groups for flavor in group.flavors}
+    return offered & set(check.spec.on_flavors)
 
 
 def _reservation(
@@ -109,7 +124,9 @@ def _inactive(workload: StoredWorkload, queue: str, around: Manifests) -> Iterat
     if about.metadata.deletion_timestamp is not None:
         yield f"it was reserved in {queue}, which is to go"
     flavors = [flavor for group in about.spec.resource_groups for flavor in group.flavors]
-    for name in {*about.spec.admission_checks, *(c for f in flavors for c in f.admission_checks)}:
+    implied = {"machines"} if covered(about, around) else set()
+    named = {*about.spec.admission_checks, *(c for f in flavors for c in f.admission_checks)}
+    for name in named | implied:
         check = around.checks.get(name)
         status = check.status if check is not None else None
         lost = status is not None and any(
@@ -166,4 +183,4 @@ def _conflicts(workload: StoredWorkload, around: Manifests) -> Iterator[str]:
                         yield f"{row.name} sets {kind} {label}={value}, and it is {before} (2.6)"
 
 
-__all__ = ["broken", "required"]
+__all__ = ["broken", "covered", "required"]

@@ -15,6 +15,7 @@ from admittance.events.facts import CheckReported
 from admittance.workload.conditions import Type, find, is_false, is_true
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
+from simulation.invariants import gates
 from simulation.invariants.effects import Effects
 from simulation.invariants.fact_rules import reserved
 from simulation.invariants.seen import Manifests
@@ -129,6 +130,7 @@ def _frozen_rows(before: StoredWorkload, after: StoredWorkload, around: Manifest
     queue = around.queues.get(local.spec.cluster_queue) if local is not None else None
     if queue is not None:
         listed = set(queue.spec.admission_checks)
+        listed |= {"machines"} if gates.covered(queue, around) else set()
         for group in queue.spec.resource_groups:
             for flavor in group.flavors:
                 listed |= set(flavor.admission_checks)

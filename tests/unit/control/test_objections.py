@@ -363,8 +363,10 @@ def test_a_topology_is_in_use_while_a_flavor_names_it(house: House) -> None:
         "spec": {"nodeLabels": {"a": "b"}, "topologyName": "racks"},
     }
     assert house.apply(topology, flavor) == []
-    assert users_of(house.objects, "topology", "racks") == ["ResourceFlavor f"]
-    assert users_of(house.objects, "topology", "other") == []
+    assert users_of(house.objects, house.controller.catalog, "topology", "racks") == [
+        "ResourceFlavor f"
+    ]
+    assert users_of(house.objects, house.controller.catalog, "topology", "other") == []
 
 
 def a_pod_class(name: str, value: int, *, default: bool = False) -> dict[str, Any]:

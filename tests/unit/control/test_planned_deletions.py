@@ -50,7 +50,7 @@ def delete(controller: Controller, key: str) -> PlannedDeletion:
     if planned.mark is not None:
         controller.keep_object(key, planned.mark.object, planned.mark.value or b"", 2)
     if planned.unneeded is not None:
-        controller.objects.gone(key, 3)
+        controller.keep_object(key, None, b"", 3)
     return planned
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from admittance.api.checks import ObjectStatus
-from admittance.api.meta import Condition
+from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.queues import ResourceFlavor
 from admittance.api.reading.manifest import decode_object
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.catalog import Catalog
@@ -229,6 +230,101 @@ def test_required_checks(
 ) -> None:
     catalog = a_queue(wide, per_flavor, **controllers)
     assert set(catalog.required_checks("q", admission)) == want
+
+
+MACHINES = "admittance.dev/machines"
+
+
+def cover(catalog: Catalog, *on: str, controller: str = MACHINES, active: str = "True") -> set[str]:
+    """Applies the check `machines` for these flavors; returns the touched domains."""
+    check = AdmissionCheck(
+        metadata=ObjectMeta(name="machines"),
+        spec=AdmissionCheckSpec(controller_name=controller, on_flavors=on),
+        status=ObjectStatus(
+            conditions=(Condition(type="Active", status=active, reason="ControllerLost"),)
+        ),
+    )
+    return catalog.apply("AdmissionCheck", "", "machines", check, 99)
+
+
+@pytest.mark.parametrize(
+    ("wide", "per_flavor", "controllers", "admission", "want"),
+    [
+        pytest.param([], {"f": [], "g": []}, {}, got("f"), {"machines"}, id="a covered flavor"),
+        pytest.param([], {"f": [], "g": []}, {}, got("g"), set(), id="another flavor"),
+        pytest.param([], {"f": [], "g": []}, {}, got("g", "f"), {"machines"}, id="one of two"),
+        pytest.param([], {"f": []}, {}, None, set(), id="every flavor is, before quota"),
+        pytest.param(
+            ["w"], {"f": ["x"]}, {"w": "0", "x": "1"}, got("f"), {"w", "x", "machines"},
+            id="beside other checks",
+        ),
+        pytest.param(
+            ["w"], {"f": []}, {"w": MACHINES}, got("f"), {"w"},
+            id="a check of the queue with the controller replaces it",
+        ),
+        pytest.param(
+            [], {"f": ["x"], "g": []}, {"x": MACHINES}, got("f"), {"x"},
+            id="a check of the flavor with the controller replaces it",
+        ),
+        pytest.param(
+            ["machines"], {"f": [], "g": []}, {}, got("g"), {"machines"}, id="the queue names it"
+        ),
+    ],
+)  # fmt: skip
+def test_a_covered_flavor_has_the_check_machines(
+    wide: list[str],
+    per_flavor: dict[str, list[str]],
+    controllers: dict[str, str],
+    admission: Admission | None,
+    want: set[str],
+) -> None:
+    later = a_queue(wide, per_flavor, **controllers)
+    cover(later, "f")
+    assert set(later.required_checks("q", admission)) == want
+    cover(later)
+    assert set(later.required_checks("q", admission)) == want - ({"machines"} - set(wide))
+    off = a_queue(wide, per_flavor, **controllers)
+    off.use_machines(False)
+    cover(off, "f")
+    assert set(off.required_checks("q", admission)) == want - ({"machines"} - set(wide))
+    off.use_machines(True)
+    assert set(off.required_checks("q", admission)) == want
+
+
+def test_a_queue_with_machines_off_has_no_covered_flavor() -> None:
+    here = Configured()
+    here.put("ResourceFlavor", "f", {})
+    cover(here.catalog, "f")
+    here.put("ClusterQueue", "q", {"machines": "Off", "resourceGroups": flavors(f=[])})
+    assert not here.catalog.required_checks("q", got("f"))
+    assert here.catalog.users_of_check("machines") == []
+    here.put("ClusterQueue", "q", {"resourceGroups": flavors(f=[])})
+    assert set(here.catalog.required_checks("q", got("f"))) == {"machines"}
+    assert here.catalog.users_of_check("machines") == ["q"]
+
+
+def test_coverage_touches_the_domains_of_flavors_that_come_and_go() -> None:
+    here = Configured()
+    for name, flavor in (("q", "f"), ("r", "g"), ("s", "h")):
+        here.put("ClusterQueue", name, {"resourceGroups": flavors(**{flavor: []})})
+    assert cover(here.catalog, "f") == {"queue-q"}
+    assert here.catalog.affected == {"q"}
+    assert cover(here.catalog, "g") == {"queue-q", "queue-r"}
+    assert here.catalog.newest("queue-q") == here.catalog.newest("queue-r") == 99
+    assert here.catalog.newest("queue-s") == 3
+    assert cover(here.catalog, "g", controller="x") == {"queue-r"}
+    assert here.catalog.users_of_check("machines") == []
+
+
+def test_a_covered_queue_is_inactive_while_placement_is_silent() -> None:
+    catalog = a_queue([], {"f": []})
+    catalog.apply("ResourceFlavor", "", "f", ResourceFlavor(), 9)
+    cover(catalog, "f", active="False")
+    assert catalog.activity("q").reason == "AdmissionCheckInactive"
+    message = "(machines is answered by the service placement: ControllerLost)"
+    assert message in catalog.activity("q").message
+    cover(catalog, "f")
+    assert catalog.activity("q").active
 
 
 def test_b6_two_flavors_with_checks_of_one_controller_conflict() -> None:

@@ -18,7 +18,13 @@ from admittance.api.configuration import (
     UserLimits,
     WaitForPodsReady,
 )
-from admittance.api.effects.field_effect import Table, all_work, in_part, no_effect
+from admittance.api.effects.field_effect import (
+    NOT_PLACED,
+    Table,
+    all_work,
+    in_part,
+    no_effect,
+)
 
 _CLUSTER: Final = no_effect("it is for a controller in a Kubernetes cluster", usual=())
 
@@ -36,6 +42,7 @@ CONFIGURATION: Final[Table] = {
             "resources",
             "objectRetentionPolicies",
         ),
+        "machines": no_effect(NOT_PLACED, usual=("On",)),
         "featureGates": in_part("gates of other subsystems cause a warning"),
         "namespace": _CLUSTER,
         "manageJobsWithoutQueueName": _CLUSTER,

@@ -22,10 +22,12 @@ from admittance.api.checks import (
 from admittance.api.effects.field_effect import (
     BY_SYSTEM,
     HEAD,
+    NOT_PLACED,
     Table,
     all_work,
     in_part,
     no_effect,
+    refused,
     works,
 )
 from admittance.api.queues import (
@@ -70,6 +72,7 @@ QUEUES: Final[Table] = {
         "admissionScope": works("with `admissionFairSharing` in the configuration"),
         "concurrentAdmission": works("while the gate `ConcurrentAdmission` is on"),
         "onQuotaCut": works("not in Kueue"),
+        "machines": no_effect(NOT_PLACED, usual=("On",)),
     },
     ResourceGroup: all_work("coveredResources", "flavors"),
     FlavorQuotas: all_work("name", "resources", "admissionChecks"),
@@ -109,9 +112,11 @@ QUEUES: Final[Table] = {
     },
     TopologyLevel: {"nodeLabel": no_effect("pods are not placed by topology")},
     AdmissionCheck: _OBJECT,
-    AdmissionCheckSpec: all_work(
-        "controllerName", "parameters", "preemptionPolicy", "retry", "checkTimeoutSeconds"
-    ),
+    AdmissionCheckSpec: {
+        **all_work("controllerName", "parameters", "preemptionPolicy", "retry"),
+        **all_work("checkTimeoutSeconds"),
+        "onFlavors": refused(NOT_PLACED),
+    },
     ParametersReference: all_work("apiGroup", "kind", "name"),
     RetryStrategy: all_work("strategy", "baseDelay", "factor", "jitter", "maxDelay", "maxRetries"),
     ObjectStatus: {"conditions": BY_SYSTEM},

@@ -40,8 +40,9 @@ from admittance.api.queues import (
 from admittance.api.units import BadQuantity, parse
 from admittance.api.validation.meta import check_selector, unchanged
 
-ROWS_MAX: Final = 8
-"""The most admission checks that apply to one workload."""
+LISTED_MAX: Final = 8
+"""The most admission checks in one list of a queue. A workload may have one more, which no list
+names: `admittance.api.checks.MACHINES_CHECK`."""
 _WEIGHT_MIN: Final = Fraction(1, 10**9)
 
 
@@ -161,9 +162,9 @@ def _check_counts(spec: ClusterQueueSpec) -> list[Problem]:
 
 
 def _check_count(names: tuple[str, ...], field: str, what: str) -> list[Problem]:
-    if not ROWS_MAX < len(names) <= CHECKS_MAX:
+    if not LISTED_MAX < len(names) <= CHECKS_MAX:
         return []  # The rule at the field's type already reports a list longer than `CHECKS_MAX`.
-    message = f"has {len(names)} {what}, a workload may have {ROWS_MAX}"
+    message = f"has {len(names)} {what}, a workload may have {LISTED_MAX}"
     return [Problem(field, message, TOO_MANY)]
 
 

@@ -8,12 +8,20 @@ from __future__ import annotations
 from string import ascii_letters, digits
 from typing import Final
 
-from admittance.api.checks import AdmissionCheck, Foreign, ProvisioningRequestConfig
+from admittance.api.checks import (
+    MACHINES_CHECK,
+    MACHINES_CONTROLLER,
+    PREEMPTS_AFTER_CHECK,
+    AdmissionCheck,
+    Foreign,
+    ProvisioningRequestConfig,
+)
+from admittance.api.effects.field_effect import NOT_PLACED
 from admittance.api.effects.walk import refusals
 from admittance.api.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import Manifest, Typed
 from admittance.api.names import check_unique, code_of, kind_error, label_error, name_error
-from admittance.api.problems import NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
+from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
 from admittance.api.validation.field_rules import field_problems
 from admittance.api.validation.meta import (
@@ -122,7 +130,31 @@ _PLAIN: Final = frozenset(f"{ascii_letters}{digits}-.".encode())
 
 
 def check_admission_check(check: AdmissionCheck) -> list[Problem]:
-    name = check.spec.controller_name
+    return [*_controller_problems(check.spec.controller_name), *_machines_problems(check)]
+
+
+def _machines_problems(check: AdmissionCheck) -> list[Problem]:
+    """The problems of the check that places workloads on machines, and of the fields that only this
+    check may have."""
+    spec = check.spec
+    problems = check_unique(spec.on_flavors, "spec.onFlavors")
+    machines = spec.controller_name == MACHINES_CONTROLLER
+    if spec.on_flavors and not (machines and check.metadata.name == MACHINES_CHECK):
+        message = f"must be left out: only the AdmissionCheck {MACHINES_CHECK} of the controller "
+        message += f"{MACHINES_CONTROLLER} has flavors; others are named by ClusterQueues"
+        problems.append(Problem("spec.onFlavors", message, FORBIDDEN))
+    if not machines:
+        return problems
+    if spec.preemption_policy != PREEMPTS_AFTER_CHECK:
+        message = f"must be {PREEMPTS_AFTER_CHECK} for the controller {MACHINES_CONTROLLER}, "
+        message += "which has to find a machine before others are stopped"
+        problems.append(Problem("spec.preemptionPolicy", message))
+    message = f"no program answers for {MACHINES_CONTROLLER}: {NOT_PLACED}"
+    problems.append(Problem("spec.controllerName", message, FORBIDDEN))
+    return problems
+
+
+def _controller_problems(name: str) -> list[Problem]:
     if len(name) > CONTROLLER_MAX or _token_length(name) <= CONTROLLER_TOKEN_MAX:
         return []
     message = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from enum import IntEnum
-from typing import Final
 
+from admittance.api.checks import PREEMPTS_AFTER_CHECK
 from admittance.events import reasons
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
@@ -29,9 +29,6 @@ from admittance.scheduling.state.shared_quota import (
 )
 from admittance.scheduling.state.workload_info import Domain, Nomination, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import Inadmissible
-
-PREEMPTS_AFTER_CHECK: Final = "AfterCheckPassedOrOnDemand"
-"""The preemptionPolicy of a check that must be ready before any workload is preempted."""
 
 
 class RequiredChecks(IntEnum):

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from admittance.api.checks import PREEMPTS_AFTER_CHECK
 from admittance.api.units import render
 from admittance.events import reasons
 from admittance.events.facts import Confirmed, Planned, Preempted, Revoked
@@ -27,7 +28,6 @@ from admittance.quota.cell import available
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import Cycle
 from admittance.scheduling.cycle.decisions import Decided, preemption_reasons
-from admittance.scheduling.cycle.process import PREEMPTS_AFTER_CHECK
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.candidates import allows, is_over_any
 from admittance.scheduling.preemption.loop_guard import LoopGuard

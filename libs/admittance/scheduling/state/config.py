@@ -47,7 +47,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     quota does not suffice for all pods of a workload, the scheduler tries fewer pods, down to
     minCount. ``preemption_loops``: the settings of the loop guard; None: the loop guard is off.
     ``concurrent_admission``: False: no ClusterQueue has families of variants. ``block_admission``:
-    True: no workload gets new quota while pods of an admitted workload are not ready.
+    True: no workload gets new quota while pods of an admitted workload are not ready. ``machines``:
+    False: no ClusterQueue has the AdmissionCheck `MACHINES_CHECK` unless it names it.
 
     ``as_kueue``: True: the scheduler decides as Kueue in the cases where Admittance decides
     differently. With ``as_kueue``, reduced quota revokes no reservation, and preemption loops are
@@ -72,6 +73,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     preemption_loops: PreemptionLoops | None = PreemptionLoops()
     concurrent_admission: bool = True
     block_admission: bool = False
+    machines: bool = True
     as_kueue: bool = False
 
 
@@ -117,6 +119,7 @@ def config_of(configuration: Configuration) -> Config:
         partial_admission=gates["PartialAdmission"],
         concurrent_admission=gates["ConcurrentAdmission"],
         block_admission=waiting is not None and waiting.enable and waiting.block_admission,
+        machines=configuration.machines != "Off",
     )
 
 

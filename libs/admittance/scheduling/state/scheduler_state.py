@@ -95,7 +95,7 @@ class SchedulerState:
         self.suspects = suspects or {}
 
         # Read from the bucket.
-        self.catalog = Catalog()
+        self.catalog = Catalog(machines=config.machines)
         self.shapes = Shapes(config.exclude_resource_prefixes, config.transformations)
         self.workloads: dict[Key, WorkloadInfo] = {}
         # The workloads of each LocalQueue, whether they compete or not.

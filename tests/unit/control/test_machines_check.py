@@ -1,0 +1,185 @@
+"""Workloads on flavors with machines of Admittance's own runners pass the check `machines`, which
+no queue names. docs/spec/lifecycle.md#2.2."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.api.checks import AdmissionCheck
+from admittance.api.reading.configuration_file import read_configuration
+from admittance.api.reading.manifest import decode_object
+from admittance.api.validation.validate import check_admission_check
+from admittance.control.manifest_changes import affected_workloads, users_of_object
+from admittance.events.facts import CheckRequested, CheckWithdrawn
+from admittance.events.system import ObjectApplied
+from admittance.scheduling.state.config import config_of
+from admittance.workload.limits import Limits, limits_of
+from support.builders import an_object
+from support.cores.stepped_scheduler import groups
+from support.cores.timed_cores import TimedCores
+
+CONTROLLER = "admittance.dev/machines"
+
+
+def cover(cores: TimedCores, *flavors: str) -> None:
+    cores.check(
+        "machines",
+        CONTROLLER,
+        preemptionPolicy="AfterCheckPassedOrOnDemand",
+        onFlavors=list(flavors),
+    )
+
+
+def configured_cores(**queue: Any) -> TimedCores:
+    """Nothing is covered; cq has 2 cpu of each of two flavors."""
+    cores = TimedCores()
+    cores.put("ResourceFlavor", "spot")
+    cores.queue("cq", resourceGroups=groups(default="2", spot="2"), **queue)
+    return cores
+
+
+def asked(cores: TimedCores) -> list[tuple[str, str]]:
+    kinds = {CheckRequested: "asked", CheckWithdrawn: "withdrawn"}
+    return [(kinds[type(fact)], fact.name) for fact in cores.check_facts]
+
+
+def test_a_reservation_on_a_covered_flavor_gets_the_row_and_waits_for_it() -> None:
+    cores = configured_cores()
+    cover(cores, "default")
+    cores.submit("w", "cq", "2", age=1)
+    cores.submit("v", "cq", "2")
+    cores.go()
+    assert (cores.phase("w"), cores.states("w")) == ("QuotaReserved", {"machines": "Pending"})
+    assert (cores.phase("v"), cores.flavor("v"), cores.states("v")) == ("Admitted", "spot", {})
+    cores.verdict("w", "machines", "Ready", controller=CONTROLLER)
+    cores.go()
+    assert cores.phase("w") == "Admitted"
+    assert asked(cores) == [("asked", "w")]
+
+
+def test_coverage_adds_and_removes_rows_and_takes_no_admission_back() -> None:
+    cores = configured_cores(admissionChecks=["a"])
+    cores.check("a")
+    for name in ("runs", "waits"):
+        cores.submit(name, "cq", "1")
+    cores.go()
+    cores.verdict("runs", "a", "Ready")
+    cores.go()
+    cores.check_facts.clear()
+    cover(cores, "default")
+    cores.go()
+    assert (cores.phase("runs"), cores.phase("waits")) == ("Admitted", "QuotaReserved")
+    assert cores.states("runs") == {"a": "Ready", "machines": "Pending"}
+    assert asked(cores) == [("asked", "runs"), ("asked", "waits")]
+    cores.verdict("waits", "a", "Ready")
+    cores.go()
+    assert cores.phase("waits") == "QuotaReserved"
+    cover(cores, "spot")
+    cores.go()
+    assert (cores.phase("waits"), cores.states("runs")) == ("Admitted", {"a": "Ready"})
+    assert asked(cores)[2:] == [("withdrawn", "runs"), ("withdrawn", "waits")]
+
+
+def test_the_row_comes_with_quota_and_goes_when_the_queue_turns_machines_off() -> None:
+    cores = configured_cores()
+    cover(cores, "default", "spot")
+    cores.submit("big", "cq", "3")
+    cores.submit("w", "cq", "2")
+    cores.go()
+    assert (cores.phase("big"), cores.states("big")) == ("Pending", {})
+    assert (cores.phase("w"), cores.states("w")) == ("QuotaReserved", {"machines": "Pending"})
+    cores.queue("cq", resourceGroups=groups(default="2", spot="2"), machines="Off")
+    cores.go()
+    assert (cores.phase("w"), cores.states("w")) == ("Admitted", {})
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "covered"])
+def test_a_change_of_the_check_concerns_waiting_workloads_only_where_it_is_named(
+    named: bool,
+) -> None:
+    cores = configured_cores(**({"admissionChecks": ["machines"]} if named else {}))
+    cover(cores, "default")
+    cores.submit("big", "cq", "3")
+    cores.submit("w", "cq", "2")
+    cores.go()
+    about = ObjectApplied(kind="AdmissionCheck", name="machines", revision=1)
+    keys = ["workload.ns.big", "workload.ns.w"] if named else ["workload.ns.w"]
+    assert affected_workloads(cores.controller, about, frozenset()) == keys
+    cover(cores)
+    assert affected_workloads(cores.controller, about, frozenset()) == (keys if named else [])
+
+
+def test_the_check_is_in_use_while_a_queue_offers_a_covered_flavor() -> None:
+    cores = configured_cores()
+    cover(cores, "default")
+    used = users_of_object(cores.controller, "admissioncheck", "machines")
+    assert used == ["ClusterQueue cq"]
+    cover(cores)
+    assert users_of_object(cores.controller, "admissioncheck", "machines") == []
+
+
+@pytest.mark.parametrize("machines", [True, False], ids=["on", "off"])
+def test_the_configuration_ends_coverage_for_all_cores(machines: bool) -> None:
+    cores = TimedCores(limits=Limits(machines=machines))
+    cores.scheduler.catalog.use_machines(machines)
+    cores.queue("cq", resourceGroups=groups(default="2"))
+    cover(cores, "default")
+    cores.submit("w", "cq", "1")
+    cores.go()
+    assert cores.phase("w") == ("QuotaReserved" if machines else "Admitted")
+
+
+def test_no_victim_stops_before_a_machine_is_found() -> None:
+    cores = configured_cores(preemption={"withinClusterQueue": "LowerPriority"})
+    cores.submit("low", "cq", "2", priority=0)
+    cores.submit("low2", "cq", "2", priority=0)
+    cores.go()
+    cover(cores, "default", "spot")
+    cores.submit("high", "cq", "2", priority=9)
+    cores.go()
+    assert cores.phase("high") == "QuotaReserved"
+    assert [cores.phase(name) for name in ("low", "low2")] == ["Admitted", "Admitted"]
+    cores.verdict("high", "machines", "Ready", controller=CONTROLLER)
+    cores.go()
+    assert cores.phase("high") == "Admitted"
+    assert sorted(cores.phase(name) for name in ("low", "low2")) == ["Admitted", "Pending"]
+
+
+def test_the_configuration_file_turns_machines_off_for_scheduler_and_controller() -> None:
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    for text, on in (("", True), ("machines: On\n", True), ("machines: Off\n", False)):
+        found = read_configuration(head + text, "file").configuration
+        assert (limits_of(found).machines, config_of(found).machines) == (on, on)
+
+
+FIELD = "spec.onFlavors"
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "problems"),
+    [
+        pytest.param("c", {"controllerName": "x"}, [], id="another controller"),
+        pytest.param("c", {"controllerName": "x", "onFlavors": ["f"]}, [FIELD], id="its flavors"),
+        pytest.param(
+            "m", {"controllerName": CONTROLLER, "onFlavors": ["f"]}, [FIELD], id="another name"
+        ),
+        pytest.param(
+            "machines", {"controllerName": CONTROLLER, "onFlavors": ["f", "f"]},
+            ["spec.onFlavors[1]"], id="a flavor twice",
+        ),
+        pytest.param(
+            "machines", {"controllerName": CONTROLLER, "preemptionPolicy": "Anytime"},
+            ["spec.preemptionPolicy"], id="victims before a machine",
+        ),
+    ],
+)  # fmt: skip
+def test_the_rules_of_the_check(name: str, spec: dict[str, Any], problems: list[str]) -> None:
+    spec = {"preemptionPolicy": "AfterCheckPassedOrOnDemand", **spec}
+    check = decode_object(an_object("AdmissionCheck", name, spec)).manifest
+    assert isinstance(check, AdmissionCheck)
+    found = [one.field for one in check_admission_check(check)]
+    # Until runners start jobs by their machines, no such check may be applied at all.
+    unserved = ["spec.controllerName"] if spec["controllerName"] == CONTROLLER else []
+    assert found == problems + unserved
