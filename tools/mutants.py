@@ -33,7 +33,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "family": ("unit/family", "unit/variants", *RULES),
     "lease": ("unit/lease",),
     "provisioning": ("unit/provisioning", "unit/provider_pool", "unit/provisioning_check", *RULES),
-    "quota": ("unit/quota", "unit/scheduling", *RULES),
+    "quota": ("unit/quota", "unit/scheduling", *RULES, "unit/control/test_objections.py"),
     "scheduling": ("unit/scheduling", *RULES, "unit/replay", "unit/whatif"),
     "timers": ("unit/timers", "acceptance"),
     "usage": ("unit/usage",),

@@ -73,9 +73,11 @@ def test_a_pod_that_is_larger_than_any_machine_fails_permanently() -> None:
     assert pool.book("a", pods(1, 9), NOON) == NoRoom(
         "no machine of pool rack can hold such a pod", False
     )
-    found = pool.book("b", pods(33), NOON)
-    assert isinstance(found, NoRoom)
-    assert not found.ever
+    pool.book("b", pods(1), NOON)
+    for count, ever in ((32, True), (33, False)):
+        found = pool.book("c", pods(count), NOON)
+        assert isinstance(found, NoRoom)
+        assert found.ever is ever, "with 32 GPUs in all, of which one is booked"
 
 
 def test_pods_are_placed_on_machines_with_their_labels() -> None:

@@ -45,3 +45,5 @@ def test_a_class_counts_as_down_three_heartbeats_after_the_last() -> None:
     providing.record("class", ProviderAlive(), 0.0)
     assert [providing.next_loss(now) for now in (0.0, 29.0, 30.0)] == [30.0, 30.0, None]
     assert [providing.trouble("class", now) is None for now in (29.0, 30.0)] == [True, False]
+    providing.record("other", ProviderAlive(), 5.0)
+    assert [providing.next_loss(now) for now in (0.0, 30.0, 35.0)] == [30.0, 35.0, None]

@@ -128,6 +128,17 @@ def test_a_level_says_how_far_up_the_tree_one_must_go() -> None:
     assert borrow_level(cell(tree, "alone"), 99) == (0, False)
 
 
+def test_a_level_counts_the_guaranteed_quota_of_the_queue_once() -> None:
+    tree = Tree()
+    tree.set_cohort("co", "root", {})
+    tree.set_queue("a", "co", one(10, lend=0))
+    tree.set_queue("b", "co", one(5))
+    cell(tree, "a").charge(6)
+    assert borrow_level(cell(tree, "a"), 4) == (0, True)
+    assert borrow_level(cell(tree, "a"), 9) == (1, True)
+    assert borrow_level(cell(tree, "a"), 10) == (2, False)
+
+
 def test_inactive_queues_do_not_count_in_heights() -> None:
     tree = Tree()
     tree.set_queue("a", "co", one(10))

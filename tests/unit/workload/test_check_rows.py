@@ -42,6 +42,13 @@ def test_a_preempted_job_loses_the_row_of_a_check_that_moved_to_a_flavor() -> No
     assert (tracked.phase, tracked.states) == (Phase.PENDING, {"c1": "Pending"})
 
 
+def test_an_evicted_workload_has_no_retries_of_a_check_that_is_new() -> None:
+    """The eviction is read before the message about the changed queue."""
+    tracked = TrackedWorkload(Around(["c1"])).admitted()
+    tracked.around.checks = ("c1", "c2")
+    assert tracked.preempted().counts == {"c1": 0, "c2": 0}
+
+
 def test_a_reserved_workload_withdraws_removed_and_requests_new_checks() -> None:
     tracked = TrackedWorkload(Around(["c1", "c2"])).assigned().verdict("c1", "Ready")
     before = row(tracked, "c1")

@@ -92,6 +92,16 @@ def test_a_decision_made_after_the_change_is_kept() -> None:
     assert reserved(scheduler) == 6_000
 
 
+def test_an_object_that_is_read_twice_undoes_no_decision() -> None:
+    scheduler = a_scheduler()
+    scheduler.submit("one", "cq", "6")
+    scheduler.queue("cq", resourceGroups=groups(default="8"))
+    scheduler.cycle(confirm=False)
+    known = scheduler.core.catalog.cluster_queues["cq"]
+    scheduler.core.apply_object("ClusterQueue", "", "cq", known, scheduler.revision)
+    assert reserved(scheduler) == 6_000
+
+
 def test_forgetting_a_decision_of_another_revision_changes_nothing() -> None:
     scheduler = a_scheduler()
     scheduler.submit("one", "cq", "6")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.events import facts
 from admittance.scheduling.state.config import Config
@@ -112,6 +113,21 @@ def test_a_verdict_before_the_revocation_does_not_admit_beyond_quota() -> None:
     cores.settle()
     assert cores.revoked() == [("w", "QuotaChanged")] * 2
     assert cores.phase("w") == "Pending"
+
+
+def test_a_late_decision_of_an_earlier_leader_admits_no_job_beyond_quota() -> None:
+    cores = configured_cores()
+    cores.submit("w", "cq", "8")
+    cores.settle()
+    (decision,) = [decision for decision in cores.decided if isinstance(decision, facts.Assigned)]
+    cores.submit("late", "cq", "8")
+    cores.settle()
+    revision = cores.controller.workloads.get("workload.ns.late").revision
+    cores.hear(replace(decision, name="late", uid="", revision=revision))
+    cores.verdict("late", "c", "Ready")
+    cores.settle()
+    assert cores.revoked() == [("late", "QuotaChanged")]
+    assert cores.phases("w", "late") == ["QuotaReserved", "Pending"]
 
 
 def test_a_revocation_is_repeated_when_the_workload_changed() -> None:
