@@ -65,7 +65,7 @@ class Delays(NamedTuple):
     took: float
     over: float
 
-    def told(self, what: str) -> str:
+    def line(self, what: str) -> str:
         """One line."""
         fired, back = delay(self.fired), delay(self.back)
         return (
@@ -149,11 +149,11 @@ async def measured(
         lines = [f"no workload waits: {await _cpu(load.find, idle)}"]
         meter = Meter(load.find)
         crowd = await _crowd(load, controller, meter, count)
-        lines.append(f"{crowd.told('due in one second')}; {_spent(meter.stop(), count)}")
+        lines.append(f"{crowd.line('due in one second')}; {_spent(meter.stop(), count)}")
         meter = Meter(load.find)
         spread = await _spread(load, controller, meter, rate, seconds)
         spent = _spent(meter.stop(), rate * seconds)
-        lines.append(f"{spread.told(f'due at {rate} a second')}; {spent}")
+        lines.append(f"{spread.line(f'due at {rate} a second')}; {spent}")
         for n in range(count):
             controller.put_off(f"due-{n}", HOUR)
         await load.publisher.until_acknowledged()

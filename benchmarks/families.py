@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     messages: float
     decisions: float
     bytes_kept: float
-    told: str
+    summary: str
 
 
 def bench_plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIME) -> BenchPlan:
@@ -67,23 +67,23 @@ def bench_plan(count: int, variants: int, full: int = 0, runtime: float = RUNTIM
 async def measured_cost(count: int, variants: int, full: int, kept: int, nats: str | None) -> Cost:
     """The cost of one family. Raises SetupError."""
     what = bench_plan(count, variants, full)
-    told: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
-    def hear(subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
-        told[subject.split(b".", 3)[2].decode()] += 1
+    def on_decision(subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
+        counts[subject.split(b".", 3)[2].decode()] += 1
 
-    def hear_submitted(subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
-        told["variants"] += b"-variant-" in subject
+    def on_submitted(subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
+        counts["variants"] += b"-variant-" in subject
 
     async with measured_system(nats) as (link, find):
         for word in DECISIONS:
-            await link.bus.nc.listen(f"admit.workload.{word}.>", hear)
-        await link.bus.nc.listen("admit.workload.submitted.>", hear_submitted)
+            await link.bus.nc.listen(f"admit.workload.{word}.>", on_decision)
+        await link.bus.nc.listen("admit.workload.submitted.>", on_submitted)
         report, outcome = await play(link, what, find)
     if report.trouble:
         raise SetupError(report.trouble)
-    if variants and told["variants"] < variants * count:
-        made = told["variants"]
+    if variants and counts["variants"] < variants * count:
+        made = counts["variants"]
         raise SetupError(f"{made} variants were made for {count} families: is the gate on?")
     took = max(outcome.admitted_at) - min(outcome.created_at)
     each = "families" if variants else "regular workloads"
@@ -92,9 +92,9 @@ async def measured_cost(count: int, variants: int, full: int, kept: int, nats: s
         per_second=per_second,
         cpu_ms=report.cpu_ms_per_workload,
         messages=report.persisted_messages_per_second * report.wall_seconds / count,
-        decisions=sum(told[word] for word in DECISIONS) / count,
+        decisions=sum(counts[word] for word in DECISIONS) / count,
         bytes_kept=await bytes_per_admitted(kept, variants, full) if kept and nats is None else 0.0,
-        told=(
+        summary=(
             f"{count} {each}: all admitted after {took:.1f} s, {per_second:.0f} a second; all "
             f"ended after {report.wall_seconds:.1f} s; {report.cpu_of_processes}, "
             f"the load {report.load_generator.cpu_seconds:.1f} s; "
@@ -109,7 +109,7 @@ async def bytes_per_admitted(count: int, variants: int, full: int) -> float:
     async with load_on(None) as load:
         await generator.create(load.link, what)
         jobs = Jobs(load)
-        await load.link.bus.nc.listen("admit.workload.admitted.>", jobs.hear)
+        await load.link.bus.nc.listen("admit.workload.admitted.>", jobs.on_message)
         sizes = []
         for begin, end in ((0, WARM), (WARM, WARM + count)):
             await load.submit(what, begin, end)
@@ -124,8 +124,8 @@ async def bytes_per_admitted(count: int, variants: int, full: int) -> float:
 def comparison_lines(family: Cost, regular: Cost, variants: int) -> list[str]:
     """Two runs side by side, a line each."""
     lines = [
-        family.told,
-        regular.told,
+        family.summary,
+        regular.summary,
         f"of a family, and of a regular workload: {family.cpu_ms:.2f} and {regular.cpu_ms:.2f} ms "
         f"CPU ({family.cpu_ms / regular.cpu_ms:.1f} times as much), {family.messages:.1f} and "
         f"{regular.messages:.1f} messages stored, {family.decisions:.2f} and "

@@ -88,9 +88,9 @@ class Quiet:
 
     async def start(self) -> None:
         """Starts to receive messages."""
-        await self._core.bus.nc.listen("admit.workload.admitted.quiet.*", self._hear)
+        await self._core.bus.nc.listen("admit.workload.admitted.quiet.*", self._on_admitted)
 
-    def _hear(self, subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
+    def _on_admitted(self, subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
         waits = self._admitted.get(subject.decode().split(".")[-1])
         if waits is not None:
             waits.set()

@@ -59,7 +59,7 @@ class Submitter:
 
     async def run(self) -> None:
         """Submits until cancelled."""
-        await self._bus.nc.listen("admit.workload.admitted.>", self._hear)
+        await self._bus.nc.listen("admit.workload.admitted.>", self._on_admitted)
         while True:
             name = f"pause-{len(self.begun)}"
             self.begun[name] = clock.monotonic()
@@ -70,7 +70,7 @@ class Submitter:
         """Ends the submissions that are under way."""
         await self._tasks.end()
 
-    def _hear(self, subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
+    def _on_admitted(self, subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
         name = subject.decode().rpartition(".")[2]
         self.admitted.setdefault(name, clock.monotonic())
         self._news.note()

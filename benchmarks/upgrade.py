@@ -47,8 +47,8 @@ async def measured(*, families: int, checks: int, nats: str | None) -> list[str]
         jobs = Jobs(load)
         nc = load.link.bus.nc
         for word in ("admitted", "evicted"):
-            await nc.listen(f"admit.workload.{word}.>", jobs.hear)
-        await nc.listen("admit.check.requested.>", SimulatedController(load.publisher).hear)
+            await nc.listen(f"admit.workload.{word}.>", jobs.on_message)
+        await nc.listen("admit.check.requested.>", SimulatedController(load.publisher).on_message)
         for begin, end in ((0, families), (families, 2 * families)):
             await load.submit(what, begin, end)
             await jobs.reach(end)

@@ -47,7 +47,7 @@ class Tally:
         """Adds workloads that will be submitted."""
         self._expected.update(dict.fromkeys(names))
 
-    def hear(self, what: str, name: str, since: float, reason: str = "") -> None:
+    def record(self, what: str, name: str, since: float, reason: str = "") -> None:
         """Records the first fact of kind ``what`` about a workload."""
         self._at.setdefault(name, {}).setdefault(what, since)
         if what == "finished" and reason == "Failed":
@@ -73,7 +73,7 @@ class Tally:
         """Expected workloads that have not finished."""
         return [name for name in self._expected if "finished" not in self._at.get(name, {})]
 
-    def heard(self, name: str, what: str) -> bool:
+    def has_fact(self, name: str, what: str) -> bool:
         """Whether the log had such a fact about the workload."""
         return what in self._at.get(name, {})
 
@@ -229,7 +229,7 @@ class Demo:
         """Hears all facts, until it is cancelled. Raises SetupError if the log cannot be read."""
         try:
             async for entry in client.events(follow=True, all_namespaces=True):
-                self._hear(entry)
+                self._on_entry(entry)
         except ClientError as error:
             raise SetupError(f"the log cannot be followed: {error}") from None
 
@@ -309,7 +309,7 @@ class Demo:
         folder = self._samples / "provisioning"
         heading("Its machines are taken away: the job is stopped and rejected. They come back")
         await self.admit("apply", "-f", str(folder / "gone"))
-        await self._until(lambda: self.tally.heard(BURST, "rejected"))
+        await self._until(lambda: self.tally.has_fact(BURST, "rejected"))
         await self.admit("apply", "-f", str(folder / "machines.yaml"))
         await self.admit("activate", "workload", BURST, fails=True)
 
@@ -339,14 +339,14 @@ class Demo:
         return JOB.format(name=name, queue="research", word="computing", work=work, cpu=2)
 
     def _refused(self, names: list[str]) -> list[str]:
-        return [name for name in names if self.tally.heard(name, "refused")]
+        return [name for name in names if self.tally.has_fact(name, "refused")]
 
     async def _reclaim(self) -> None:
         """Production reclaims quota while research borrows it."""
         heading("Production wants its quota back: a borrower is stopped, and runs again later")
         self.tally.expect("audit")
         await self.admit("submit", "-f", "-", text=_audit())
-        await self._until(lambda: self.tally.heard("audit", "admitted"))
+        await self._until(lambda: self.tally.has_fact("audit", "admitted"))
         self._gate.touch()
 
     async def close(self) -> None:
@@ -374,7 +374,7 @@ class Demo:
         if process.returncode and not fails:
             raise SetupError(f"admit {arguments[0]} ended with {process.returncode}")
 
-    def _hear(self, entry: LogEntry) -> None:
+    def _on_entry(self, entry: LogEntry) -> None:
         line = event_lines.line_of(entry)
         moved = _places(entry.subject, bytes(entry.data))
         if line.what == "check reported":
@@ -395,7 +395,7 @@ class Demo:
             line = line._replace(message=f"on {moved}")
         if line.what == "evicted" and line.reason == "VariantEvicted":
             line = line._replace(message=f"from {self.tally.place(name)}, to move up")
-        self.tally.hear(line.what, name, since, line.reason)
+        self.tally.record(line.what, name, since, line.reason)
         self.changed.set()
         text = f"{line.what:<9} {name:<19} {line.message or line.reason}".rstrip()
         by_check = line.what == "evicted" and line.reason == "AdmissionCheck"

@@ -96,11 +96,11 @@ def _diagram() -> Iterator[str]:
 def _transitions() -> Iterator[str]:
     for id, told in TRANSITIONS.items():
         where: dict[str, list[Phase]] = {}
-        heard: dict[str, None] = {}
+        fact_names: dict[str, None] = {}
         for (before, fact), legal in MOVES.items():
             for way in legal.ways:
                 if way.id == id:
-                    heard[fact.__name__] = None
+                    fact_names[fact.__name__] = None
                     to = "stays" if way.to is before else str(way.to or "gone")
                     if before not in where.setdefault(to, []):
                         where[to].append(before)
@@ -108,7 +108,7 @@ def _transitions() -> Iterator[str]:
         cells = (
             id,
             path or "new → Pending, Deactivated",
-            ", ".join(heard) or "Submitted",
+            ", ".join(fact_names) or "Submitted",
             told.what,
             told.admission,
             told.checks,
@@ -124,8 +124,8 @@ def _families() -> Iterator[str]:
             if isinstance(step.to, str)
             else ", ".join(str(phase or "gone") for phase in step.to)
         )
-        heard = step.heard or "of another"
-        cells = step.id, step.role, f"{', '.join(step.before)} → {to}", heard, step.what
+        fact = step.fact or "of another"
+        cells = step.id, step.role, f"{', '.join(step.before)} → {to}", fact, step.what
         yield f"| {' | '.join(cells)} |\n"
 
 
@@ -145,7 +145,7 @@ class Step(NamedTuple):
     """A step that one member of a family takes because of another member or of policy.
 
     ``id``: transition or section of docs/spec/lifecycle.md. ``to`` "stays": the same phase; None:
-    deleted. ``heard``: the fact about the member itself; "": the step follows from another member's
+    deleted. ``fact``: the fact about the member itself; "": the step follows from another member's
     change."""
 
     id: str
@@ -153,7 +153,7 @@ class Step(NamedTuple):
     before: tuple[Phase, ...]
     to: tuple[Phase | None, ...] | str
     what: str
-    heard: str = ""
+    fact: str = ""
 
     def edges(self) -> set[Edge]:
         """Every change of phase that the step can make."""

@@ -94,7 +94,7 @@ class Jobs:
         self.evicted_at = 0.0
         self.last: tuple[str, float] = ("", 0.0)
 
-    def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+    def on_message(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         """Handles a message on ``admit.workload.{admitted,evicted}.<ns>.<name>``."""
         said = _said.decode(data)
         if subject.startswith(b"admit.workload.admitted."):

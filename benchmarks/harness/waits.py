@@ -21,18 +21,18 @@ class News:
     """A message was received: `note` reports it, and `until` checks its claim again."""
 
     def __init__(self) -> None:
-        self._heard = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def note(self) -> None:
         """Reports that a message was received."""
-        self._heard.set()
+        self._changed.set()
 
     async def holds(self, claim: Callable[[], bool], seconds: float) -> bool:
         """Whether the claim holds within ``seconds``."""
         deadline = clock.monotonic() + seconds
         while not claim():
-            self._heard.clear()
-            if not await set_within(self._heard, deadline - clock.monotonic()):
+            self._changed.clear()
+            if not await set_within(self._changed, deadline - clock.monotonic()):
                 return claim()
         return True
 

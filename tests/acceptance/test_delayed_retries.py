@@ -71,7 +71,7 @@ def test_a_workload_with_several_checks_waits_for_the_longest_delay(
 @scenario("L2")
 def test_a_check_without_delays_works_as_before() -> None:
     cores = a_reserved("c1", "c2")
-    cores.judge("w", "c2", "Ready")
+    cores.report("w", "c2", "Ready")
     cores.answer("w", "c1", "Retry", message="again")
     assert cores.evicted_for("w") == ["AdmissionCheck"]
     assert cores.phase("w") == "Pending"
@@ -118,9 +118,9 @@ def test_a_delay_of_five_seconds_lasts_five_seconds() -> None:
 def test_two_checks_wait_for_the_later_end(first: int, stopped: str) -> None:
     cores = a_reserved("c1", "c2")
     for check in ("c1", "c2"):
-        cores.judge("w", check, "Ready")
+        cores.report("w", check, "Ready")
     cores.slow_jobs.add("w")
-    cores.judge("w", "c1", "Retry", after=first)
+    cores.report("w", "c1", "Retry", after=first)
     cores.advance(10)
     if stopped == "before the second":
         cores.stop("w")
@@ -142,13 +142,13 @@ def test_two_checks_wait_for_the_later_end(first: int, stopped: str) -> None:
 @scenario("L5")
 def test_three_cycles_give_the_counts_one_two_and_none() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Retry")
+    cores.report("w", "c1", "Retry")
     assert cores.counts("w") == {"c1": 1}
-    cores.judge("w", "c1", "Retry", after=5)
+    cores.report("w", "c1", "Retry", after=5)
     assert cores.counts("w") == {"c1": 1}
     cores.advance(5)
     assert cores.counts("w") == {"c1": 2}
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert (cores.phase("w"), cores.counts("w")) == ("Admitted", {"c1": 0})
     assert cores.stored("w").status.requeue_state is None
     assert cores.stored("w").status.check_retry_counts == {}
@@ -159,11 +159,11 @@ def test_three_cycles_give_the_counts_one_two_and_none() -> None:
 def test_a_ready_starts_the_count_of_its_check_over_and_no_other() -> None:
     cores = a_reserved("c1", "c2")
     for check in ("c1", "c2"):
-        cores.judge("w", check, "Retry")
+        cores.report("w", check, "Retry")
     assert cores.counts("w") == {"c1": 1, "c2": 1}
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert cores.counts("w") == {"c1": 0, "c2": 1}
-    cores.judge("w", "c2", "Retry")
+    cores.report("w", "c2", "Retry")
     assert cores.counts("w") == {"c1": 0, "c2": 2}
 
 
@@ -173,9 +173,9 @@ def test_a_ready_starts_the_count_of_its_check_over_and_no_other() -> None:
 def test_another_check_answers_after_the_eviction(state: str, stops: bool) -> None:
     cores = a_reserved("c1", "c2")
     for check in ("c1", "c2"):
-        cores.judge("w", check, "Ready")
+        cores.report("w", check, "Ready")
     cores.slow_jobs.add("w")
-    cores.judge("w", "c1", "Retry", after=60)
+    cores.report("w", "c1", "Retry", after=60)
     if stops:
         cores.stop("w")
     updates: dict[str, Any] = (
@@ -211,9 +211,9 @@ def test_another_check_answers_after_the_eviction(state: str, stops: bool) -> No
 @scenario("L6")
 def test_a_check_may_withdraw_its_retry() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Retry", after=600)
+    cores.report("w", "c1", "Retry", after=600)
     cores.advance(10)
-    cores.judge("w", "c1", "Ready", message="it was a mistake")
+    cores.report("w", "c1", "Ready", message="it was a mistake")
     assert cores.phase("w") == "QuotaReserved"
     assert cores.states("w") == {"c1": "Pending"}, "what it judged is gone: it is asked anew"
     assert cores.starts("w") == 0
@@ -227,13 +227,13 @@ def test_the_example_of_the_proposal_gives_its_result() -> None:
     cores.submit("w", "cq", "8")
     cores.go()
     for check in ("budget", "gpu", "license"):
-        cores.judge("w", check, "Ready")
+        cores.report("w", check, "Ready")
     cores.now = day + timedelta(minutes=10)
-    cores.judge("w", "budget", "Retry", after=50_400, message="daily budget exhausted")
+    cores.report("w", "budget", "Retry", after=50_400, message="daily budget exhausted")
     cores.now = day + timedelta(minutes=11)
-    cores.judge("w", "gpu", "Retry", after=480, message="no A100")
+    cores.report("w", "gpu", "Retry", after=480, message="no A100")
     cores.now = day + timedelta(minutes=20)
-    cores.judge("w", "license", "Retry")
+    cores.report("w", "license", "Retry")
     state = cores.stored("w").status.requeue_state
     assert state is not None
     assert state.requeue_at == datetime.fromisoformat("2026-02-07T00:10:00+00:00")
@@ -249,9 +249,9 @@ def test_the_example_of_the_proposal_gives_its_result() -> None:
 @scenario("L9")
 def test_a_reactivated_workload_has_no_delays_and_counts() -> None:
     cores = a_reserved("c1", "c2")
-    cores.judge("w", "c1", "Retry")
-    cores.judge("w", "c1", "Retry", after=600)
-    cores.judge("w", "c2", "Ready")
+    cores.report("w", "c1", "Retry")
+    cores.report("w", "c1", "Retry", after=600)
+    cores.report("w", "c2", "Ready")
     assert cores.counts("w") == {"c1": 1, "c2": 0}
     cores.publish(facts.Deactivated, "w")
     assert cores.phase("w") == "Deactivated"
@@ -276,7 +276,7 @@ def test_pods_and_checks_share_one_wait_and_neither_shortens_the_other(
     after: int, end: int
 ) -> None:
     cores = a_reserved("c1", limits=PODS)
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cycle = cores.stored("w").status.admission_cycle
     cores.at(30)
     assert (cores.phase("w"), cores.wait("w"), cores.count("w")) == ("Backoff", 60, 1)
@@ -293,7 +293,7 @@ def test_pods_and_checks_share_one_wait_and_neither_shortens_the_other(
 @scenario("L10")
 def test_a_check_that_shortens_its_wait_leaves_that_of_the_pods() -> None:
     cores = a_reserved("c1", limits=PODS)
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cycle = cores.stored("w").status.admission_cycle
     cores.at(30)
     cores.answer("w", "c1", "Retry", cycle=cycle, after=300)
@@ -311,11 +311,11 @@ def test_a_check_that_shortens_its_wait_leaves_that_of_the_pods() -> None:
 @scenario("L11")
 def test_the_latest_end_wins_not_the_largest_delay() -> None:
     cores = a_reserved("a", "b")
-    cores.judge("w", "b", "Retry", after=10)
+    cores.report("w", "b", "Retry", after=10)
     cores.at(9)
     assert cores.wait("w") == 1
     cores.at(9.5)
-    cores.judge("w", "a", "Retry", after=5)
+    cores.report("w", "a", "Retry", after=5)
     assert cores.wait("w") == 5.5  # of whole seconds the next
     cores.at(14.9)
     assert cores.phase("w") == "Backoff"
@@ -361,12 +361,12 @@ def test_a_verdict_of_a_slow_check_counts_after_retries_of_a_fast_one(
 def test_an_older_verdict_does_not_replace_one_of_the_new_cycle() -> None:
     cores = a_reserved("fast", "slow")
     first = cores.stored("w").status.admission_cycle
-    cores.judge("w", "fast", "Retry")
-    cores.judge("w", "slow", "Ready")
+    cores.report("w", "fast", "Retry")
+    cores.report("w", "slow", "Ready")
     stale = cores.answer("w", "slow", "Retry", cycle=first, after=120)
     assert stale is not None
     assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", "fast", "Ready")
+    cores.report("w", "fast", "Ready")
     assert cores.phase("w") == "Admitted"
 
 
@@ -374,7 +374,7 @@ def test_an_older_verdict_does_not_replace_one_of_the_new_cycle() -> None:
 def test_a_verdict_before_an_eviction_is_stale_after_a_new_reservation() -> None:
     cores = a_reserved("fast", "slow", preemption=LOWER)
     first = cores.stored("w").status.admission_cycle
-    cores.judge("w", "fast", "Retry")
+    cores.report("w", "fast", "Retry")
     cores.submit("high", "cq", "8", priority=10)
     cores.go()
     cores.finish("high")
@@ -393,14 +393,14 @@ def test_a_delayed_workload_lets_others_pass_in_their_order(strategy: str) -> No
         cores.submit(name, "cq", "8", age=age)
     cores.go()
     assert cores.phases(*"abcd") == ["QuotaReserved", "Pending", "Pending", "Pending"]
-    cores.judge("a", "c1", "Retry", after=60)
+    cores.report("a", "c1", "Retry", after=60)
     assert cores.phases(*"abcd") == ["Backoff", "QuotaReserved", "Pending", "Pending"]
-    cores.judge("b", "c1", "Ready")
+    cores.report("b", "c1", "Ready")
     cores.advance(30)
     cores.finish("b")
     cores.go()
     assert cores.phases(*"acd") == ["Backoff", "QuotaReserved", "Pending"]
-    cores.judge("c", "c1", "Ready")
+    cores.report("c", "c1", "Ready")
     cores.advance(60)
     cores.finish("c")
     cores.go()
@@ -424,7 +424,7 @@ def test_flavor_checks_stay_listed_during_a_delay_of_one_of_them() -> None:
     cores.submit("w", "cq", "8")
     assert cores.states("w") == {}
     cores.go()
-    cores.judge("w", "c1", "Retry", after=60)
+    cores.report("w", "c1", "Retry", after=60)
     assert cores.stored("w").status.admission is None
     assert cores.states("w") == {"c1": "Retry", "c2": "Pending"}
     cores.advance(10)
@@ -442,7 +442,7 @@ def test_flavor_checks_stay_listed_during_a_delay_of_one_of_them() -> None:
 def test_a_check_without_a_verdict_is_not_cancelled_by_another_s_eviction() -> None:
     cores = a_reserved("c1", "c2")
     cycle = cores.stored("w").status.admission_cycle
-    cores.judge("w", "c1", "Retry", after=60)
+    cores.report("w", "c1", "Retry", after=60)
     # The one reason that means: free what you booked, and finish judging.
     assert cores.withdrawn("c2", "w") == [("AdmissionCheck", cycle)]
     cores.advance(20)
@@ -452,8 +452,8 @@ def test_a_check_without_a_verdict_is_not_cancelled_by_another_s_eviction() -> N
     assert cores.phase("w") == "Backoff"
     cores.at(140)
     assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", "c1", "Ready")
-    cores.judge("w", "c2", "Ready")
+    cores.report("w", "c1", "Ready")
+    cores.report("w", "c2", "Ready")
     assert cores.phase("w") == "Admitted"
 
 
@@ -468,9 +468,9 @@ def test_three_checks_with_delays_give_the_result_of_story_3() -> None:
     assert cores.phase("w") == "Backoff"
     cores.at(300)
     assert (cores.phase("w"), cores.counts("w")) == ("QuotaReserved", {"a": 1, "b": 1, "c": 0})
-    cores.judge("w", "a", "Ready")
-    cores.judge("w", "b", "Ready")
-    cores.judge("w", "c", "Retry", after=600)
+    cores.report("w", "a", "Ready")
+    cores.report("w", "b", "Ready")
+    cores.report("w", "c", "Retry", after=600)
     assert cores.wait("w") == 600
     cores.advance(599.9)
     assert cores.phase("w") == "Backoff"
@@ -482,10 +482,10 @@ def test_three_checks_with_delays_give_the_result_of_story_3() -> None:
 @pytest.mark.parametrize(("after", "end"), [(60, 60), (90, 120)])
 def test_a_repeated_retry_keeps_the_wait_and_a_new_delay_restarts_it(after: int, end: int) -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Retry", after=60, message="full")
+    cores.report("w", "c1", "Retry", after=60, message="full")
     since = cores.rows("w")["c1"].last_transition_time
     cores.at(30)
-    cores.judge("w", "c1", "Retry", after=after, message="full")
+    cores.report("w", "c1", "Retry", after=after, message="full")
     assert (cores.rows("w")["c1"].last_transition_time == since) == (after == 60)
     assert cores.wait("w") == end - 30
     cores.at(end - 0.1)
@@ -499,7 +499,7 @@ def test_a_repeated_retry_keeps_the_wait_and_a_new_delay_restarts_it(after: int,
 @pytest.mark.parametrize("why", ["Preempted", "ClusterQueueStopped", "LocalQueueStopped"])
 def test_a_retry_during_another_eviction_holds_it_when_that_is_over(why: str, late: int) -> None:
     cores = a_reserved("c1", preemption=LOWER)
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.slow_jobs.add("w")
     cycle = cores.stored("w").status.admission_cycle
     queue, local = cores.spec("ClusterQueue", "cq"), cores.spec("LocalQueue", "cq", "ns")
@@ -534,7 +534,7 @@ def test_a_retry_during_another_eviction_holds_it_when_that_is_over(why: str, la
 @pytest.mark.parametrize("opens", [30, 90])
 def test_a_queue_that_stays_stopped_longer_or_shorter_than_the_wait(opens: int) -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cycle = cores.stored("w").status.admission_cycle
     queue = cores.spec("ClusterQueue", "cq")
     cores.put("ClusterQueue", "cq", {**queue, "stopPolicy": "HoldAndDrain"})
@@ -554,7 +554,7 @@ def test_a_queue_that_stays_stopped_longer_or_shorter_than_the_wait(opens: int) 
 @scenario("L26")
 def test_a_delay_beyond_the_limit_is_cut_with_a_warning() -> None:
     cores = a_reserved("c1", limits=Limits(check_delay=timedelta(seconds=100)))
-    cores.judge("w", "c1", "Retry", after=1000)
+    cores.report("w", "c1", "Retry", after=1000)
     assert cores.wait("w") == 100
     assert cores.rows("w")["c1"].requeue_after_seconds == 100
     assert "RetryDelayClamped" in cores.noted("w")
@@ -565,16 +565,16 @@ def test_a_delay_beyond_the_limit_is_cut_with_a_warning() -> None:
 @scenario("L26")
 def test_the_longest_delay_is_a_week_by_default() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Retry", after=10**9)
+    cores.report("w", "c1", "Retry", after=10**9)
     assert cores.wait("w") == 7 * 86_400
-    cores.judge("w", "c1", "Retry", after=7 * 86_400)
+    cores.report("w", "c1", "Retry", after=7 * 86_400)
     assert cores.noted("w") == ["RetryDelayClamped"]
 
 
 @scenario("L26")
 def test_a_workload_deleted_during_its_wait_leaves_no_state() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Retry", after=1000)
+    cores.report("w", "c1", "Retry", after=1000)
     assert cores.scheduled("w") == {"requeue"}
     cores.publish(facts.Deleted, "w")
     cores.go()
@@ -590,7 +590,7 @@ def test_a_workload_deleted_during_its_wait_leaves_no_state() -> None:
 @scenario("L16")
 def test_a_restart_during_a_delay_does_not_change_the_delay() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Retry", after=60)
+    cores.report("w", "c1", "Retry", after=60)
     cores.at(30)
     before = encode(cores.stored("w"))
     cores.restart()
@@ -605,7 +605,7 @@ def test_a_restart_during_a_delay_does_not_change_the_delay() -> None:
 @scenario("L16")
 def test_a_wait_that_ended_during_downtime_ends_at_once_and_counts_once() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Retry", after=60)
+    cores.report("w", "c1", "Retry", after=60)
     cores.now += timedelta(seconds=600)
     cores.restart()
     cores.go()

@@ -65,20 +65,20 @@ def preempted() -> None:
 
 def put_off() -> None:
     cores = on_spot(checks=CHECKS)
-    cores.judge("j-variant-spot", "sp", "Ready")
+    cores.report("j-variant-spot", "sp", "Ready")
     assert cores.on() == "spot"
-    cores.judge("j-variant-spot", "sp", "Retry", after=60)
+    cores.report("j-variant-spot", "sp", "Retry", after=60)
     assert (cores.on(), cores.active()) == ("", ALL_VARIANTS)
     assert cores.phase("j-variant-spot") == "Backoff"
     cores.done("o1")
-    cores.judge("j-variant-on-demand", "od", "Ready")
+    cores.report("j-variant-on-demand", "od", "Ready")
     assert cores.on() == "on-demand", "no variant waits for the other's delay"
 
 
 def rejected() -> None:
     cores = on_spot(checks={"spot": ["sp"]})
-    cores.judge("j-variant-spot", "sp", "Ready")
-    cores.judge("j-variant-spot", "sp", "Rejected")
+    cores.report("j-variant-spot", "sp", "Ready")
+    cores.report("j-variant-spot", "sp", "Rejected")
     assert (cores.on(), cores.active()) == ("", "reservation on-demand")
     cores.done("o1")
     assert cores.on() == "on-demand"

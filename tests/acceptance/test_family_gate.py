@@ -51,7 +51,7 @@ def test_a_running_variant_continues_without_migration() -> None:
 def test_a_job_evicted_later_competes_as_a_regular_workload() -> None:
     cores = runs_worse()
     switch(cores)
-    cores.foreigner("p", "on-demand", priority=1000)
+    cores.submit_regular("p", "on-demand", priority=1000)
     cores.edit_queue(preemption={"withinClusterQueue": "LowerPriority"})
     cores.at(200)
     assert (role(cores), list(cores.variants()), cores.phase("j")) == ("regular", [], "Pending")
@@ -74,14 +74,14 @@ def test_a_swap_ends_when_the_gate_closes_and_the_job_gets_quota(checks: bool) -
     cores.edit_queue(concurrentAdmission=None)
     cores.job("r1", allowed=["reservation"])
     if checks:
-        cores.judge("r1", "slow", "Ready")
+        cores.report("r1", "slow", "Ready")
     cores.policy()
     cores.job()
     cores.slow_jobs.add("j")
     cores.at(100)
     cores.done("r1")
     if checks:
-        cores.judge("j-variant-reservation", "slow", "Ready")
+        cores.report("j-variant-reservation", "slow", "Ready")
     assert cores.phase("j") == "Evicting"
     switch(cores)
     assert cores.phase("j") == "Evicting"
@@ -90,7 +90,7 @@ def test_a_swap_ends_when_the_gate_closes_and_the_job_gets_quota(checks: bool) -
     cores.go()
     assert (role(cores), cores.variants()) == ("regular", {})
     if checks:
-        cores.judge("j", "slow", "Ready")
+        cores.report("j", "slow", "Ready")
     assert (cores.on(), cores.used()) == ("reservation", "4/0")
 
 

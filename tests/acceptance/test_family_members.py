@@ -109,7 +109,7 @@ def test_the_parent_lists_all_of_its_variants() -> None:
     assert [rows[tag].resource_flavors for tag in rows] == [("reservation",), ("on-demand",)]
     reserved = {one.type: one.status for one in rows["on-demand"].conditions}
     assert reserved["QuotaReserved"] == "True"
-    cores.judge("j-variant-on-demand", "slow", "Ready")
+    cores.report("j-variant-on-demand", "slow", "Ready")
     rows = {row.variant: row for row in cores.stored("j").status.variants}
     assert (rows["reservation"].active, rows["reservation"].why) == (True, "upgrade")
     admitted = {one.type: one.status for one in rows["on-demand"].conditions}
@@ -242,7 +242,7 @@ def test_a_running_workload_becomes_a_family_when_it_waits_again() -> None:
     cores.job("r1", allowed=["reservation"])
     cores.policy()
     cores.go()
-    cores.foreigner("p", "reservation")
+    cores.submit_regular("p", "reservation")
     assert head(cores.stored("r1")).role == "parent"
     assert list(cores.variants("r1")) == ["reservation"]
     cores.done("p")
@@ -295,7 +295,7 @@ def test_a_held_parent_has_no_competing_variant_until_its_release(judged: bool) 
     cores.publish(facts.Released, "j")
     cores.go()
     if judged:
-        cores.judge("j-variant-on-demand", "quick", "Ready")
+        cores.report("j-variant-on-demand", "quick", "Ready")
     assert cores.on() == "on-demand"
 
 
@@ -307,7 +307,7 @@ def test_the_job_starts_with_the_updates_of_the_admitted_variant_s_checks() -> N
     cores.job()
     for tag, check in (("on-demand", "quick"), ("reservation", "slow")):
         updates = [{"name": "main", "labels": {"from": check}}]
-        cores.judge(f"j-variant-{tag}", check, "Ready", pod_set_updates=updates)
+        cores.report(f"j-variant-{tag}", check, "Ready", pod_set_updates=updates)
     told = [one for one in cores.published if isinstance(one, facts.Admitted)]
     assert [one.name for one in told] == ["j", "j"]
     first, second = (one.pod_sets[0] for one in told)

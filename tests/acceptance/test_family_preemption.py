@@ -59,7 +59,7 @@ def test_an_evicted_variant_waits_for_its_preemption_gate_again() -> None:
     assert holder is not None
     assert (holder.holder, holder.since) == (BETTER, cores.now)
     cores.at(100)
-    cores.foreigner("p", "reservation", priority=1000)
+    cores.submit_regular("p", "reservation", priority=1000)
     assert cores.reason(BETTER, "Evicted") == "True: Preempted"
     # It has no possible victim there, so its sibling's gate opens.
     assert gates(cores) == {"reservation": "Closed", "on-demand": "Open"}
@@ -97,7 +97,7 @@ def judged_slowly(cores: FamilyCores, policy: str = "Anytime") -> FamilyCores:
     cores.check("slow", preemptionPolicy=policy)
     cores.offer(TWO, checks={"reservation": ["slow"]}, preemption=LOWER)
     cores.job("r1", allowed=["reservation"])
-    cores.judge("r1", "slow", "Ready")
+    cores.report("r1", "slow", "Ready")
     cores.job("o1", allowed=["on-demand"])
     assert cores.used() == "4/4"
     cores.policy()
@@ -117,7 +117,7 @@ def test_a_preempting_variant_in_checks_keeps_siblings_from_preempting(ends: str
         assert gates(cores) == {"reservation": "Open", "on-demand": "Closed"}
         assert cores.phases("r1", "o1") == ["Pending", "Admitted"]
     cores.at(600)
-    cores.judge(BETTER, "slow", ends)
+    cores.report(BETTER, "slow", ends)
     if ends == "Ready":
         assert cores.row() == Row("reservation", "reservation", 0, 1, "4/4")
         assert cores.phase("o1") == "Admitted"

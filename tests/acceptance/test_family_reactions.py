@@ -32,7 +32,7 @@ def variant(tag: str, *flavors: str, **delays: int) -> dict[str, Any]:
 
 def preempted_by(cores: FamilyCores, flavor: str, gpu: int = 4) -> None:
     """Submits a workload of higher priority that takes the quota of the job."""
-    cores.foreigner("p", flavor, gpu)
+    cores.submit_regular("p", flavor, gpu)
 
 
 # Moving up. ---------------------------------------------------------------------------------
@@ -187,9 +187,9 @@ def test_a_family_starts_over_when_the_reserved_variant_is_preempted() -> None:
     cores.job()
     cores.slow_jobs.add("j")
     cores.at(100)
-    cores.judge(BETTER, "slow", "Ready")
+    cores.report(BETTER, "slow", "Ready")
     assert cores.phase("j") == "Evicting"
-    cores.foreigner("p", "reservation")
+    cores.submit_regular("p", "reservation")
     assert cores.states("p") == {"slow": "Pending"}
     stopped(cores)
     assert cores.on() == "on-demand"
@@ -228,7 +228,7 @@ def test_while_the_better_one_awaits_checks_the_job_runs_and_the_share_counts_on
         assert cores.phase("j") == "Admitted"
         assert share(cores) == once
     cores.at(600)
-    cores.judge(BETTER, "slow", "Ready")
+    cores.report(BETTER, "slow", "Ready")
     assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
     assert share(cores) == once
     assert cores.lived() == [("started", 0), ("stopped", 600), ("started", 600)]
@@ -252,14 +252,14 @@ def test_a_better_variant_that_was_delayed_tries_again_after_its_delay() -> None
     cores = cores_with_families(TWO, checks=SLOW)
     cores.job()
     cores.at(100)
-    cores.judge(BETTER, "slow", "Retry", after=60)
+    cores.report(BETTER, "slow", "Retry", after=60)
     assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "0/4")
     cores.at(159)
     assert (cores.phase(BETTER), cores.used()) == ("Backoff", "0/4")
     cores.at(160)
     assert (cores.phase(BETTER), cores.used()) == ("QuotaReserved", "4/4")
     assert len(cores.requests("slow")) == 2
-    cores.judge(BETTER, "slow", "Ready")
+    cores.report(BETTER, "slow", "Ready")
     assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
     assert cores.lived() == [("started", 0), ("stopped", 160), ("started", 160)]
 
@@ -272,7 +272,7 @@ def test_a_variant_that_got_ready_during_a_swap_is_next() -> None:
     assert (cores.on(), cores.reserved()) == ("spot", "reservation")
     cores.slow_jobs.add("j")
     cores.done("o1")
-    cores.judge(BETTER, "slow", "Ready")
+    cores.report(BETTER, "slow", "Ready")
     assert cores.stored("j").status.migrating_to == WORSE
     stopped(cores)
     assert cores.row() == Row("reservation", "reservation", 2, 3, "4/0/0")
@@ -284,14 +284,14 @@ def test_a_family_migrates_once_to_a_flavor_freed_by_preemption(policy: str) -> 
     cores = FamilyCores()
     cores.check("slow", preemptionPolicy=policy)
     cores.offer(TWO, checks=SLOW, preemption=LOWER)
-    cores.foreigner("r1", "reservation", priority=-1)
-    cores.judge("r1", "slow", "Ready")
+    cores.submit_regular("r1", "reservation", priority=-1)
+    cores.report("r1", "slow", "Ready")
     cores.policy()
     cores.job(priority=100)
     assert cores.on() == "on-demand"
     assert cores.reserved() == "reservation"
     cores.at(600)
-    cores.judge(BETTER, "slow", "Ready")
+    cores.report(BETTER, "slow", "Ready")
     assert cores.preempted() == [("r1", BETTER)]
     assert cores.row() == Row("reservation", "reservation", 1, 2, "4/0")
     assert cores.lived() == [("started", 0), ("stopped", 600), ("started", 600)]
@@ -305,13 +305,13 @@ def test_a_family_migrates_once_to_a_flavor_freed_by_preemption(policy: str) -> 
 def test_rejected_variants_compete_again_after_a_preemption() -> None:
     cores = cores_with_families(TWO, checks=SLOW, preemption=LOWER)
     cores.job()
-    cores.judge(BETTER, "slow", "Rejected")
+    cores.report(BETTER, "slow", "Rejected")
     assert cores.active() == "on-demand"
     cores.at(100)
     preempted_by(cores, "on-demand")
     assert cores.row() == Row("", "reservation on-demand", 0, 1, "4/4")
     assert cores.reserved() == "reservation"
-    cores.judge(BETTER, "slow", "Ready")
+    cores.report(BETTER, "slow", "Ready")
     assert cores.on() == "reservation"
 
 
@@ -336,11 +336,11 @@ def test_a_users_stop_outlasts_a_preemption() -> None:
 def test_siblings_compete_at_once_when_a_check_delays_a_variant() -> None:
     cores = cores_with_families(TWO, checks=SLOW, foreign={"x": "on-demand"})
     cores.job()
-    cores.judge(BETTER, "slow", "Ready")
+    cores.report(BETTER, "slow", "Ready")
     assert cores.on() == "reservation"
     cores.done("x")
     cores.at(100)
-    cores.judge(BETTER, "slow", "Retry", after=600)
+    cores.report(BETTER, "slow", "Retry", after=600)
     assert cores.row() == Row("on-demand", "reservation on-demand", 0, 2, "0/4")
     assert cores.lived() == [("started", 0), ("stopped", 100), ("started", 100)]
 
@@ -349,9 +349,9 @@ def test_siblings_compete_at_once_when_a_check_delays_a_variant() -> None:
 def test_siblings_of_a_variant_rejected_after_admission_compete() -> None:
     cores = cores_with_families(TWO, checks=SLOW)
     cores.job()
-    cores.judge(BETTER, "slow", "Ready")
+    cores.report(BETTER, "slow", "Ready")
     cores.at(100)
-    cores.judge(BETTER, "slow", "Rejected")
+    cores.report(BETTER, "slow", "Rejected")
     assert cores.row() == Row("on-demand", "on-demand", 1, 3, "0/4")
     assert cores.why()["reservation"] == "Rejected"
     cores.at(86_400)
@@ -363,9 +363,9 @@ def test_a_parent_is_rejected_only_when_all_variants_are() -> None:
     checks = {"reservation": ["slow"], "on-demand": ["quick"]}
     cores = cores_with_families(TWO, checks=checks)
     cores.job()
-    cores.judge(BETTER, "slow", "Rejected")
+    cores.report(BETTER, "slow", "Rejected")
     assert (cores.phase("j"), cores.active()) == ("Pending", "on-demand")
-    cores.judge(WORSE, "quick", "Rejected")
+    cores.report(WORSE, "quick", "Rejected")
     assert cores.phase("j") == "Rejected"
     assert cores.used() == "0/0"
     cores.at(86_400)
@@ -437,7 +437,7 @@ def test_a_preempted_family_starts_over_with_all_variants() -> None:
     cores = cores_with_families(THREE, explicit=explicit, checks=checks, preemption=LOWER)
     cores.job()
     cores.at(10)
-    cores.judge(WORSE, "quick", "Ready")
+    cores.report(WORSE, "quick", "Ready")
     assert cores.row() == Row("on-demand", "reservation on-demand", 0, 1, "4/4/0")
     cycle = cores.stored(BETTER).status.admission_cycle
     cores.at(1000)

@@ -46,7 +46,7 @@ def begin(request: pytest.FixtureRequest) -> Iterator[Begin]:
 
 def preempted_by(cores: FamilyCores, flavor: str, gpu: int = 4) -> None:
     """Submits a workload of higher priority that takes the quota of the job."""
-    cores.foreigner("p", flavor, gpu)
+    cores.submit_regular("p", flavor, gpu)
 
 
 def variant(tag: str, flavors: list[str] | None = None, **delays: int) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def test_checks_race_and_the_first_wins(begin: Begin, stopping: int) -> None:
     assert cores.phase("j") == "Pending"
     assert cores.stored("j").status.admission_checks == ()
     cores.at(600)
-    cores.judge("j-variant-b", "check-b", "Ready")
+    cores.report("j-variant-b", "check-b", "Ready")
     assert cores.row() == Row("b", "reservation b", 0, 1, "4/0/4/0")
     assert cores.reserved() == ""
     assert cores.withdrawn("check-a", "j-variant-a")
@@ -344,7 +344,7 @@ def with_launcher(begin: Begin, *checks: str) -> FamilyCores:
     cores.edit_queue(resourceGroups=groups(*checks), concurrentAdmission=None)
     cores.job("r1", 8, allowed=["reservation"])
     for check in checks:
-        cores.judge("r1", check, "Ready")
+        cores.report("r1", check, "Ready")
     assert cores.phase("r1") == "Admitted"
     cores.policy(explicit=SHARED)
     cores.job(pods=[pod_set("launcher", 1, cpu=4), pod_set("workers", 4, gpu=2, cpu=4)])
@@ -391,7 +391,7 @@ def test_while_a_check_of_the_better_place_runs_both_are_held(begin: Begin) -> N
         assert cores.cells()[CPU] == 20_000
         assert is_true(cores.stored("j"), "Admitted")
     cores.at(560)
-    cores.judge("j-variant-reservation-flavor", "long", "Ready")
+    cores.report("j-variant-reservation-flavor", "long", "Ready")
     assert cores.row() == Row("reservation", "reservation-flavor", 1, 2, "8/0")
     assert cores.cells()[CPU] == 20_000
     assert cores.lived() == [("started", 0), ("stopped", 560), ("started", 560)]

@@ -41,11 +41,11 @@ def explained(cores: FamilyCores) -> ExplainReply:
 
 def test_a_family_waits_until_the_first_of_its_variants_competes() -> None:
     cores = asked_twice()
-    cores.judge(BETTER, "quick", "Retry", after=600, message="no capacity")
+    cores.report(BETTER, "quick", "Retry", after=600, message="no capacity")
     assert (cores.phase("j"), requeue_at(cores)) == ("Pending", None), (
         "the other one is asked still"
     )
-    cores.judge(WORSE, "slow", "Retry", after=300, message="busy")
+    cores.report(WORSE, "slow", "Retry", after=300, message="busy")
     assert (cores.phase("j"), requeue_at(cores)) == ("Backoff", noon(5))
     said = cores.message("j", "QuotaReserved")
     assert 'reservation: Evicted due to AdmissionCheck in Retry state: "quick" (no cap' in said
@@ -60,8 +60,8 @@ def test_a_family_waits_until_the_first_of_its_variants_competes() -> None:
 
 def test_explain_describe_and_the_stored_parent_show_the_same_wait() -> None:
     cores = asked_twice()
-    cores.judge(BETTER, "quick", "Retry", after=600, message="no capacity")
-    cores.judge(WORSE, "slow", "Retry", after=300, message="busy")
+    cores.report(BETTER, "quick", "Retry", after=600, message="no capacity")
+    cores.report(WORSE, "slow", "Retry", after=300, message="busy")
     reply, parent = explained(cores), cores.stored("j")
     assert reply.phase == str(phase(parent, cores.now)) == "Backoff"
     assert reply.requeue_at == requeue_at(cores) == noon(5)
@@ -82,8 +82,8 @@ def test_explain_describe_and_the_stored_parent_show_the_same_wait() -> None:
 
 def test_a_family_does_not_wait_for_a_rejected_variant_and_says_why() -> None:
     cores = asked_twice()
-    cores.judge(BETTER, "quick", "Rejected", message="over budget")
-    cores.judge(WORSE, "slow", "Retry", after=300)
+    cores.report(BETTER, "quick", "Rejected", message="over budget")
+    cores.report(WORSE, "slow", "Retry", after=300)
     assert (cores.phase("j"), requeue_at(cores)) == ("Backoff", noon(5))
     said = cores.message("j", "QuotaReserved")
     assert said.startswith('reservation: inactive (Rejected): "quick" (over budget); on-demand: ')
@@ -91,8 +91,8 @@ def test_a_family_does_not_wait_for_a_rejected_variant_and_says_why() -> None:
 
 def test_a_rejected_family_names_each_check_and_its_message() -> None:
     cores = asked_twice()
-    cores.judge(WORSE, "slow", "Rejected", message="no such image")
-    cores.judge(BETTER, "quick", "Rejected", message="over budget")
+    cores.report(WORSE, "slow", "Rejected", message="no such image")
+    cores.report(BETTER, "quick", "Rejected", message="over budget")
     assert cores.phase("j") == "Rejected"
     assert requeue_at(cores) is None
     assert cores.message("j", "Evicted") == (
@@ -122,8 +122,8 @@ def test_a_family_with_delayed_variants_waits_for_the_first() -> None:
 
 def test_a_parent_that_becomes_regular_waits_for_no_variant() -> None:
     cores = asked_twice()
-    cores.judge(BETTER, "quick", "Retry", after=600)
-    cores.judge(WORSE, "slow", "Retry", after=300)
+    cores.report(BETTER, "quick", "Retry", after=600)
+    cores.report(WORSE, "slow", "Retry", after=300)
     cores.edit_queue(concurrentAdmission=None)
     cores.go()
     assert requeue_at(cores) is None

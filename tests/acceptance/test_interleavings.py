@@ -97,7 +97,7 @@ def ends_well(cores: TimedCores) -> None:
         cores.go()
         if cores.phase("w") == "QuotaReserved":
             for check in cores.rows("w"):
-                cores.judge("w", check, "Ready")
+                cores.report("w", check, "Ready")
         if cores.phase("w") in ("Admitted", "Running", "Rejected"):
             return
         cores.advance(200)

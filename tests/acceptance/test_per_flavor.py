@@ -154,7 +154,7 @@ def test_each_flavor_has_its_own_check() -> None:
     assert (cores.flavor("second"), cores.states("second")) == ("g", {"y": "Pending"})
     assert [request.name for request in cores.requests("x")] == ["first"]
     assert [request.name for request in cores.requests("y")] == ["second"]
-    cores.judge("first", "x", "Ready")
+    cores.report("first", "x", "Ready")
     assert cores.phases("first", "second") == ["Admitted", "QuotaReserved"]
 
 
@@ -165,9 +165,9 @@ def test_a_flavor_check_is_listed_beside_a_queue_check_of_another_controller() -
     assert cores.states("w") == {"x": "Pending", "y": "Pending"}
     cores.go()
     assert cores.states("w") == {"x": "Pending", "y": "Pending"}
-    cores.judge("w", "x", "Ready")
+    cores.report("w", "x", "Ready")
     assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", "y", "Ready")
+    cores.report("w", "y", "Ready")
     assert cores.phase("w") == "Admitted"
 
 
@@ -182,7 +182,7 @@ def test_the_flavors_check_replaces_a_queue_wide_one_of_its_controller() -> None
     assert (cores.flavor("w"), cores.states("w")) == ("f", {"x": "Pending"})
     assert (cores.flavor("other"), cores.states("other")) == ("g", {"y": "Pending"})
     assert not cores.requests("y", "w"), "what is replaced is not evaluated"
-    cores.judge("w", "x", "Ready", controller="k")
+    cores.report("w", "x", "Ready", controller="k")
     assert cores.phase("w") == "Admitted"
 
 
@@ -202,7 +202,7 @@ def test_only_workloads_on_spot_request_provisioning() -> None:
     assert asked.name == "late"
     assert asked.admission is not None
     assert asked.admission.pod_set_assignments[0].flavors == {"cpu": "spot"}
-    cores.judge("late", "provisioning", "Ready")
+    cores.report("late", "provisioning", "Ready")
     assert cores.phase("late") == "Admitted"
 
 
@@ -216,12 +216,12 @@ def evicted_from_spot(verdict: str, *, reservation: Sequence[str] = ()) -> Timed
     cores.submit("big", "cq", "8")
     cores.go()
     for check in reservation:
-        cores.judge("big", check, "Ready")
+        cores.report("big", check, "Ready")
     cores.submit("w", "cq", "8")
     cores.go()
     assert (cores.flavor("w"), cores.states("w")) == ("spot", {"x": "Pending"})
     if verdict != "Pending":
-        cores.judge("w", "x", verdict)
+        cores.report("w", "x", verdict)
     cores.finish("big")
     if verdict == "Ready":
         assert cores.phase("w") == "Admitted"
@@ -247,7 +247,7 @@ def test_check_states_of_another_flavor_do_not_admit_a_workload(verdict: str) ->
     late = cores.answer("w", "x", "Ready")
     assert late is not None
     assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", "y", "Ready")
+    cores.report("w", "y", "Ready")
     assert cores.phase("w") == "Admitted"
 
 

@@ -54,7 +54,7 @@ def test_no_capacity_is_requested_for_a_workload_that_waits_for_quota() -> None:
     cores.advance(3600)
     assert cores.phase("w") == "Pending"
     assert cores.ids() == []
-    assert cores.told == []
+    assert cores.verdicts == []
 
 
 @scenario("E1")
@@ -261,10 +261,10 @@ def test_revoked_capacity_of_a_finished_job_is_ignored() -> None:
     cores = a_running()
     cores.finish("w")
     cores.go()
-    told = len(cores.told)
+    count = len(cores.verdicts)
     cores.provider(CapacityRevoked)
     assert cores.phase("w") == "Finished"
-    assert len(cores.told) == told
+    assert len(cores.verdicts) == count
     assert gone(cores)
 
 
@@ -371,7 +371,7 @@ def test_a_check_that_is_listed_again_gets_a_request_with_a_new_id() -> None:
     cores.go()
     assert len(cores.ids()) == 2
     cores.provisioned()
-    cores.judge("w", "other", "Ready")
+    cores.report("w", "other", "Ready")
     assert cores.phase("w") == "Admitted"
 
 
@@ -469,7 +469,7 @@ def test_a_retry_of_another_check_cancels_the_request_at_once() -> None:
     cores.submit("w", "cq", "8")
     cores.go()
     cores.slow_jobs.add("w")
-    cores.judge("w", "other", "Retry", after=30)
+    cores.report("w", "other", "Retry", after=30)
     assert gone(cores)
     cores.fails()  # A late failure does not extend the delay.
     assert cores.wait("w") == 30
@@ -584,10 +584,10 @@ def test_a_repeated_answer_counts_once() -> None:
     cores = a_reserved(limit=5)
     cores.provider(Accepted, seq=1)
     cores.provisioned(seq=2)
-    told = len(cores.told)
+    count = len(cores.verdicts)
     assert "not higher than 2" in cores.provisioned(seq=2)
     assert cores.provisioned(seq=3) == "repeated answer"
-    assert len(cores.told) == told
+    assert len(cores.verdicts) == count
     assert (cores.phase("w"), cores.starts("w")) == ("Admitted", 1)
 
 

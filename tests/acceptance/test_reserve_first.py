@@ -50,7 +50,7 @@ def test_victims_run_on_until_the_deferring_check_has_passed() -> None:
     assert cores.phases("j", "v1", "v2") == ["QuotaReserved", "Admitted", "Admitted"]
     assert not cores.preempted()
     cores.slow_jobs |= {"v1", "v2"}
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert cores.phases("j", "v1", "v2") == ["QuotaReserved", "Evicting", "Evicting"]
     assert cores.evicted_for("v1") == cores.evicted_for("v2") == ["Preempted"]
     cores.stop("v1")
@@ -73,21 +73,21 @@ def test_quota_of_a_deferred_reservation_goes_to_no_other_workload() -> None:
     cores.finish("v1")
     cores.go()
     assert cores.phases("j", "other") == ["QuotaReserved", "Pending"]
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert cores.phases("j", "v2", "other") == ["Admitted", "Pending", "Pending"]
 
 
 @scenario("A10")
 def test_a_pending_verdict_can_evict_the_victims_at_once() -> None:
     cores = a_town({"c1": AFTER})
-    cores.judge("j", "c1", "Pending", reason="PreemptionRequired", message="needs the room")
+    cores.report("j", "c1", "Pending", reason="PreemptionRequired", message="needs the room")
     assert cores.evicted_for("v1") == cores.evicted_for("v2") == ["Preempted"]
     assert cores.phases("j", "v1", "v2") == ["QuotaReserved", "Pending", "Pending"]
     assert cores.states("j") == {"c1": "Pending"}
     assert cores.starts("j") == 0
     cores.advance(3600)
     assert cores.phase("j") == "QuotaReserved"
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert cores.phase("j") == "Admitted"
 
 
@@ -96,7 +96,7 @@ def test_a_pending_verdict_can_evict_the_victims_at_once() -> None:
 def test_any_check_may_ask_for_early_preemption(check: str) -> None:
     cores = a_town({"c1": {}, "c2": AFTER})
     assert not cores.preempted()
-    cores.judge("j", check, "Pending", reason="PreemptionRequired")
+    cores.report("j", check, "Pending", reason="PreemptionRequired")
     assert sorted(cores.preempted()) == [("v1", "j"), ("v2", "j")]
     assert cores.phase("j") == "QuotaReserved"
 
@@ -105,7 +105,7 @@ def test_any_check_may_ask_for_early_preemption(check: str) -> None:
 @pytest.mark.parametrize("state", ["Ready", "Retry"])
 def test_the_reason_for_early_preemption_counts_only_while_pending(state: str) -> None:
     cores = a_town({"c1": AFTER, "c2": AFTER})
-    cores.judge("j", "c1", state, reason="PreemptionRequired")
+    cores.report("j", "c1", state, reason="PreemptionRequired")
     assert cores.rows("j")["c1"].reason == ""
     assert not cores.preempted()
 
@@ -113,7 +113,7 @@ def test_the_reason_for_early_preemption_counts_only_while_pending(state: str) -
 @scenario("A11")
 def test_a_rejection_touches_no_victim() -> None:
     cores = a_town({"c1": AFTER})
-    cores.judge("j", "c1", "Rejected")
+    cores.report("j", "c1", "Rejected")
     cores.advance(3600)
     assert cores.phases("j", "v1", "v2") == ["Rejected", "Admitted", "Admitted"]
     assert not cores.preempted()
@@ -124,7 +124,7 @@ def test_a_rejection_touches_no_victim() -> None:
 @scenario("A11")
 def test_a_retry_touches_no_victim() -> None:
     cores = a_town({"c1": AFTER})
-    cores.judge("j", "c1", "Retry", after=60)
+    cores.report("j", "c1", "Retry", after=60)
     assert cores.phases("j", "v1", "v2") == ["Backoff", "Admitted", "Admitted"]
     assert not planned(cores)
     cores.advance(60)
@@ -135,15 +135,15 @@ def test_a_retry_touches_no_victim() -> None:
 @scenario("A12")
 def test_only_the_deferring_check_decides_when_preemption_starts() -> None:
     cores = a_town({"c1": {}, "c2": AFTER})
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert not cores.preempted()
     assert cores.phases("v1", "v2") == ["Admitted", "Admitted"]
     cores = a_town({"c1": {}, "c2": AFTER})
-    cores.judge("j", "c2", "Ready")
+    cores.report("j", "c2", "Ready")
     assert sorted(cores.preempted()) == [("v1", "j"), ("v2", "j")]
     assert cores.states("j") == {"c1": "Pending", "c2": "Ready"}
     assert cores.phase("j") == "QuotaReserved"
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert cores.phase("j") == "Admitted"
 
 
@@ -165,8 +165,8 @@ def test_where_all_are_anytime_victims_stop_at_once_while_checks_decide(slower: 
     assert len(cores.requests("c1", "j")) == len(cores.requests("c2", "j")) == 1
 
     def checks() -> None:
-        cores.judge("j", "c1", "Ready")
-        cores.judge("j", "c2", "Ready")
+        cores.report("j", "c1", "Ready")
+        cores.report("j", "c2", "Ready")
 
     def victims() -> None:
         cores.stop("v1")
@@ -188,7 +188,7 @@ def test_a_planned_victim_that_finishes_is_not_evicted() -> None:
     cores.finish("v1")
     cores.go()
     assert planned(cores) <= {"v1", "v2"}
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert cores.preempted() == [("v2", "j")]
     assert cores.phase("j") == "Admitted"
 
@@ -199,7 +199,7 @@ def test_no_workload_is_evicted_when_all_planned_victims_finished() -> None:
     cores.finish("v1")
     cores.finish("v2")
     cores.go()
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert not cores.preempted()
     assert cores.phase("j") == "Admitted"
 
@@ -212,7 +212,7 @@ def test_a_plan_that_cannot_succeed_releases_the_reservation(when: str) -> None:
     if when == "before Ready":
         cores.go()
     if cores.phase("j") == "QuotaReserved":
-        cores.judge("j", "c1", "Ready")
+        cores.report("j", "c1", "Ready")
     cores.go()
     assert cores.phases("j", "v1", "v2") == ["Pending", "Admitted", "Admitted"]
     assert not cores.evicted_for("v2"), "in vain"
@@ -235,14 +235,14 @@ def test_a_reservation_without_victims_evicts_no_workload(policy: dict[str, Any]
     cores.submit("j", "cq", "2", priority=10)
     cores.go()
     assert cores.phase("j") == "QuotaReserved"
-    cores.judge("j", "c1", "Pending", reason="PreemptionRequired", message="elsewhere it is full")
+    cores.report("j", "c1", "Pending", reason="PreemptionRequired", message="elsewhere it is full")
     assert cores.phases("j", "low") == ["QuotaReserved", "Admitted"]
     assert not cores.preempted()
     row = cores.rows("j")["c1"]
     assert (row.state, row.reason, row.message) == (
         "Pending", "PreemptionRequired", "elsewhere it is full",
     )  # fmt: skip
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert (cores.phase("j"), cores.rows("j")["c1"].reason) == ("Admitted", "")
 
 
@@ -268,7 +268,7 @@ def test_two_deferred_reservations_plan_no_victim_for_the_same_room() -> None:
     cores.go()
     cores.advance(600)
     assert cores.phases("j", "k") == ["QuotaReserved", "Pending"]
-    cores.judge("j", "c1", "Rejected")
+    cores.report("j", "c1", "Rejected")
     assert cores.phases("k", "v1", "v2") == ["QuotaReserved", "Admitted", "Admitted"]
     assert not cores.preempted()
 
@@ -279,10 +279,10 @@ def test_two_deferred_reservations_with_room_for_both_plan_different_victims() -
     cores.submit("k", "cq", "4", priority=10)
     cores.go()
     assert cores.phases("j", "k") == ["QuotaReserved", "QuotaReserved"]
-    cores.judge("k", "c1", "Ready")
+    cores.report("k", "c1", "Ready")
     assert cores.phases("j", "k") == ["QuotaReserved", "Admitted"]
     assert len(cores.preempted()) == 2
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert cores.phases("j", "k") == ["Admitted", "Admitted"]
     assert {name for name, _ in cores.preempted()} == {"v1", "v2", "v3", "v4"}
 
@@ -292,7 +292,7 @@ def test_a_preempted_workload_loses_its_planned_preemption() -> None:
     cores = a_town({"c1": AFTER})
     cores.submit("top", "cq", "4", priority=20)
     cores.go()
-    cores.judge("top", "c1", "Ready")
+    cores.report("top", "c1", "Ready")
     assert (cores.phase("top"), cores.starts("j")) == ("Admitted", 0)
     assert cores.phase("j") == "Pending"
     assert not planned(cores)
@@ -303,13 +303,13 @@ def test_a_preempted_workload_loses_its_planned_preemption() -> None:
 def test_a_check_pending_again_does_not_stop_a_started_preemption() -> None:
     cores = a_town({"c1": AFTER})
     cores.slow_jobs |= {"v1", "v2"}
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     cores.stop("v1")
-    cores.judge("j", "c1", "Pending", message="looking again")
+    cores.report("j", "c1", "Pending", message="looking again")
     cores.stop("v2")
     cores.go()
     assert (cores.phase("j"), cores.starts("j")) == ("QuotaReserved", 0)
-    cores.judge("j", "c1", "Ready")
+    cores.report("j", "c1", "Ready")
     assert (cores.phase("j"), cores.starts("j")) == ("Admitted", 1)
 
 

@@ -93,7 +93,7 @@ def test_a_strategy_gives_the_delay_that_the_check_did_not(
     cores.go()
     found = []
     for wait in waits:
-        cores.judge("w", "c1", "Retry")
+        cores.report("w", "c1", "Retry")
         found.append(cores.wait("w"))
         assert cores.rows("w")["c1"].requeue_after_seconds == wait
         cores.advance(wait - 0.1)
@@ -109,7 +109,7 @@ def test_an_explicit_delay_wins_over_the_strategy() -> None:
     cores = with_retry(strategy="static", baseDelay="60s")
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "c1", "Retry", after=5)
+    cores.report("w", "c1", "Retry", after=5)
     assert cores.wait("w") == 5
 
 
@@ -119,11 +119,11 @@ def test_after_the_last_try_a_retry_is_a_rejection() -> None:
     cores.submit("w", "cq", "8")
     cores.go()
     for _ in range(2):
-        cores.judge("w", "c1", "Retry")
+        cores.report("w", "c1", "Retry")
         assert cores.phase("w") == "Backoff"
         cores.advance(60)
         assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", "c1", "Retry", message="still full")
+    cores.report("w", "c1", "Retry", message="still full")
     assert cores.phase("w") == "Rejected"
 
 
@@ -154,7 +154,7 @@ def test_the_message_names_the_next_try_and_the_delaying_check() -> None:
     cores = cores_with_queue("budget", "gpu")
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "budget", "Retry", after=43_200, message="daily budget exhausted")
+    cores.report("w", "budget", "Retry", after=43_200, message="daily budget exhausted")
     for condition in ("Evicted", "QuotaReserved"):
         message = cores.message("w", condition)
         assert "2026-01-02T00:00:00Z" in message, condition
@@ -162,12 +162,12 @@ def test_the_message_names_the_next_try_and_the_delaying_check() -> None:
     assert "daily budget exhausted" in cores.message("w", "Evicted")
     assert cores.reason("w", "QuotaReserved") == "False: PendingEvaluation"
     cores.advance(60)
-    cores.judge("w", "gpu", "Retry", after=86_400, message="no A100")
+    cores.report("w", "gpu", "Retry", after=86_400, message="no A100")
     message = cores.message("w", "QuotaReserved")
     assert "2026-01-02T12:01:00Z" in message
     assert '"gpu"' in message
     cores.advance(60)
-    cores.judge("w", "gpu", "Retry", after=60, message="soon")
+    cores.report("w", "gpu", "Retry", after=60, message="soon")
     message = cores.message("w", "QuotaReserved")
     assert "2026-01-02T00:00:00Z" in message
     assert '"budget"' in message
@@ -179,11 +179,11 @@ def test_several_checks_in_retry_are_listed_sorted_and_in_the_plural() -> None:
     cores.submit("w", "cq", "8")
     cores.go()
     for check in ("a", "b"):
-        cores.judge("w", check, "Ready")
+        cores.report("w", check, "Ready")
     cores.slow_jobs.add("w")
-    cores.judge("w", "b", "Retry", after=60, message="second")
+    cores.report("w", "b", "Retry", after=60, message="second")
     assert 'AdmissionCheck in Retry state: "b" (second)' in cores.message("w", "Evicted")
-    cores.judge("w", "a", "Retry", after=90, message="first")
+    cores.report("w", "a", "Retry", after=90, message="first")
     message = cores.message("w", "Evicted")
     assert message.index('"a" (first)') < message.index('"b" (second)')
     assert "AdmissionChecks in Retry state" in message
@@ -200,7 +200,7 @@ def test_with_the_gate_closed_every_retry_is_one_without_delay(by: str) -> None:
     cores.submit("w", "cq", "8")
     cores.go()
     more = {"after": 60} if by == "a delay" else {}
-    cores.judge("w", "c1", "Retry", **more)
+    cores.report("w", "c1", "Retry", **more)
     assert cores.evictions("w") == {"AdmissionCheck": 1}
     assert (cores.phase("w"), cores.seconds(), cores.wait("w")) == ("QuotaReserved", 0, None)
     assert cores.counts("w") == {"c1": 1}
@@ -218,7 +218,7 @@ def test_a_check_can_compute_its_delay_from_the_retry_count() -> None:
         told = cores.requests("c1", "w")[-1].retry_count
         delay = 30 * 2**told
         # Whatever else it sends: the count is not the controller's to write.
-        cores.judge("w", "c1", "Retry", after=delay)
+        cores.report("w", "c1", "Retry", after=delay)
         before = cores.seconds()
         cores.advance(delay - 0.1)
         assert cores.phase("w") == "Backoff"
@@ -227,5 +227,5 @@ def test_a_check_can_compute_its_delay_from_the_retry_count() -> None:
         waits.append(cores.seconds() - before)
     assert waits == [30, 60, 120, 240]
     assert [request.retry_count for request in cores.requests("c1", "w")] == [0, 1, 2, 3, 4]
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert cores.counts("w") == {"c1": 0}

@@ -265,10 +265,10 @@ def test_an_existing_reservation_is_not_blocked_by_unready_pods() -> None:
     submitted(cores, "a", "2")
     submitted(cores, "b", "2")
     assert cores.phases("a", "b") == ["QuotaReserved", "QuotaReserved"]
-    cores.judge("a", "c1", "Ready")
+    cores.report("a", "c1", "Ready")
     submitted(cores, "c", "2")
     assert cores.phases("a", "c") == ["Admitted", "Pending"]
-    cores.judge("b", "c1", "Ready")
+    cores.report("b", "c1", "Ready")
     assert cores.phase("b") == "Admitted"
 
 
@@ -310,12 +310,12 @@ def test_after_a_checks_retry_it_is_always_by_eviction() -> None:
 def ran_out_of_time() -> TimedCores:
     cores = submitted(cores_with_queue("c1"), maximumExecutionTimeSeconds=10)
     cores.advance(100)
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.advance(6)
-    cores.judge("w", "c1", "Retry", after=60)
+    cores.report("w", "c1", "Retry", after=60)
     assert cores.stored("w").status.accumulated_past_execution_time_seconds == 6
     cores.advance(60)
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.advance(3.9)
     assert cores.phase("w") == "Admitted"
     cores.advance(0.1)
@@ -335,11 +335,11 @@ def test_only_the_admitted_seconds_of_all_admissions_count() -> None:
 @scenario("F12")
 def test_the_execution_time_is_that_of_all_admissions() -> None:
     cores = submitted(cores_with_queue("c1"))
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.advance(5)
-    cores.judge("w", "c1", "Retry", after=60)
+    cores.report("w", "c1", "Retry", after=60)
     cores.advance(60)
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.advance(7)
     cores.finish("w")
     before = cores.stored("w").status.accumulated_past_execution_time_seconds or 0
@@ -372,7 +372,7 @@ def test_a_stopped_queue_gives_back_reservations_and_a_drained_one_evicts(
     cores = cores_with_queue("c1")
     for name in ("reserved", "admitted"):
         submitted(cores, name, "2")
-    cores.judge("admitted", "c1", "Ready")
+    cores.report("admitted", "c1", "Ready")
     cores.slow_jobs.add("admitted")
     cycle = cores.stored("reserved").status.admission_cycle
     stop(cores, where, policy)
@@ -515,9 +515,9 @@ def test_quota_is_freed_although_the_runner_never_answers() -> None:
 @scenario("F13")
 def test_a_runner_that_answers_in_time_is_not_forced() -> None:
     cores = submitted(cores_with_queue("c1"))
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.slow_jobs.add("w")
-    cores.judge("w", "c1", "Retry", after=600)
+    cores.report("w", "c1", "Retry", after=600)
     cores.advance(299)
     cores.stop("w")
     cores.advance(10)
@@ -529,16 +529,16 @@ def test_a_runner_that_answers_in_time_is_not_forced() -> None:
 
 
 def reject(cores: TimedCores) -> None:
-    cores.judge("w", "c1", "Rejected")
+    cores.report("w", "c1", "Rejected")
 
 
 def exceed_the_limit(cores: TimedCores) -> None:
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.advance(30)
 
 
 def exceed_the_time(cores: TimedCores) -> None:
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.ready("w")
     cores.advance(100)
 
@@ -574,7 +574,7 @@ def test_after_any_deactivation_it_may_be_turned_on_again(
     assert cores.reason("w", "Requeued") == "True: Reactivated"
     cores.go()
     assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert (cores.phase("w"), cores.starts("w")) == ("Admitted", starts + 1)
     cores.ready("w")
     cores.advance(99)
@@ -586,12 +586,12 @@ def is_preempted(cores: TimedCores) -> None:
     cores.go()
 
 
-def is_told_to_retry(cores: TimedCores) -> None:
-    cores.judge("w", "c1", "Retry", after=60)
+def gets_a_retry(cores: TimedCores) -> None:
+    cores.report("w", "c1", "Retry", after=60)
 
 
-def is_told_to_retry_at_once(cores: TimedCores) -> None:
-    cores.judge("w", "c1", "Retry")
+def gets_a_retry_at_once(cores: TimedCores) -> None:
+    cores.report("w", "c1", "Retry")
 
 
 def is_never_ready(cores: TimedCores) -> None:
@@ -619,13 +619,13 @@ def is_lost(cores: TimedCores) -> None:
 
 
 def is_rejected(cores: TimedCores) -> None:
-    cores.judge("w", "c1", "Rejected")
+    cores.report("w", "c1", "Rejected")
 
 
 EVICTIONS = [
     pytest.param(is_preempted, "Preempted", id="Preempted"),
-    pytest.param(is_told_to_retry, "AdmissionCheck", id="AdmissionCheck"),
-    pytest.param(is_told_to_retry_at_once, "AdmissionCheck", id="AdmissionCheck, without delay"),
+    pytest.param(gets_a_retry, "AdmissionCheck", id="AdmissionCheck"),
+    pytest.param(gets_a_retry_at_once, "AdmissionCheck", id="AdmissionCheck, without delay"),
     pytest.param(is_never_ready, "PodsReadyTimeout", id="PodsReadyTimeout"),
     pytest.param(is_drained, "ClusterQueueStopped", id="ClusterQueueStopped"),
     pytest.param(is_drained_locally, "LocalQueueStopped", id="LocalQueueStopped"),
@@ -637,7 +637,7 @@ EVICTIONS = [
 
 def admitted() -> TimedCores:
     cores = submitted(patient("c1", preemption=LOWER, onQuotaCut="evict"))
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert cores.phase("w") == "Admitted"
     return cores
 
@@ -676,7 +676,7 @@ def test_any_evicted_workload_can_get_quota_again(
         cores.publish(facts.Activated, "w")
         cores.go()
     assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert (cores.phase("w"), cores.starts("w")) == ("Admitted", 2)
 
 
@@ -730,9 +730,9 @@ def test_the_drain_time_is_a_setting() -> None:
     limits = limits_of(Configuration(), drain=10)
     assert limits.drain == timedelta(seconds=10)
     cores = submitted(cores_with_queue("c1", limits=limits))
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.slow_jobs.add("w")
-    cores.judge("w", "c1", "Rejected")
+    cores.report("w", "c1", "Rejected")
     cores.advance(9.9)
     assert cores.usage("cq") == 8_000
     cores.advance(0.1)

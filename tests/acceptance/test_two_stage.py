@@ -61,15 +61,15 @@ def test_there_is_no_revision_with_a_reservation_and_without_the_rows() -> None:
 def test_it_is_admitted_with_the_last_check_and_not_before(first: str) -> None:
     cores = a_reserved(*BOTH)
     (second,) = set(BOTH) - {first}
-    cores.judge("w", first, "Ready")
+    cores.report("w", first, "Ready")
     assert cores.phase("w") == "QuotaReserved"
     cores.advance(86_400)
     assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", second, "Ready")
+    cores.report("w", second, "Ready")
     assert cores.phase("w") == "Admitted"
     assert cores.reason("w", "Admitted") == "True: Admitted"
-    cores.judge("w", second, "Ready")
-    cores.judge("w", first, "Ready")
+    cores.report("w", second, "Ready")
+    cores.report("w", first, "Ready")
     cores.advance(60)
     assert cores.starts("w") == 1
 
@@ -94,7 +94,7 @@ def test_a_quota_cut_sends_a_reservation_back_and_it_comes_again_with_the_quota(
     cores.go()
     assert cores.phase("w") == "QuotaReserved"
     assert cores.requests("c1", "w")[-1].cycle == cycle + 1
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert cores.phase("w") == "Admitted"
 
 
@@ -140,7 +140,7 @@ def test_a_flavor_that_holds_no_longer_at_the_recheck_is_left_for_another(
     assert cores.starts("w") == 0
     assert backs[-1].status.admission_cycle == 1
     assert cores.reason("w", "Requeued") == f"True: {reason}"
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert (cores.phase("w"), cores.flavor("w")) == ("Admitted", "g")
 
 
@@ -156,7 +156,7 @@ def test_a_better_flavor_that_became_free_moves_no_valid_reservation() -> None:
     assert cores.flavor("w") == "g"
     cores.queue("cq", resourceGroups=groups(f="10", g="10"), admissionChecks=["c1"])
     cores.go()
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert (cores.phase("w"), cores.flavor("w"), cores.starts("w")) == ("Admitted", "g", 1)
 
 
@@ -165,7 +165,7 @@ def test_a_better_flavor_that_became_free_moves_no_valid_reservation() -> None:
 def test_one_retry_suspends_it_and_frees_its_quota_at_once(others: tuple[str, ...]) -> None:
     cores = a_reserved("c1", *others)
     for other in others:
-        cores.judge("w", other, "Ready")
+        cores.report("w", other, "Ready")
     cores.submit("next", "cq", "8")
     cores.go()
     assert cores.phases("w", "next") == ["QuotaReserved", "Pending"]
@@ -200,7 +200,7 @@ def test_without_a_delay_it_competes_again_at_once() -> None:
 def test_one_rejection_is_the_end_of_it(others: tuple[str, ...]) -> None:
     cores = a_reserved("c1", *others)
     for other in others:
-        cores.judge("w", other, "Ready")
+        cores.report("w", other, "Ready")
     cores.answer("w", "c1", "Rejected", message="never")
     assert cores.phase("w") == "Rejected"
     assert not head(cores.stored("w")).active
@@ -238,14 +238,14 @@ def test_a_check_that_changes_its_mind_suspends_at_once_and_the_job_stops_first(
     verdict: str, runs: bool
 ) -> None:
     cores = a_reserved(*BOTH)
-    cores.judge("w", "c1", "Ready")
-    cores.judge("w", "c2", "Ready")
+    cores.report("w", "c1", "Ready")
+    cores.report("w", "c2", "Ready")
     if runs:
         cores.ready("w")
     cores.advance(100)
     cores.slow_jobs.add("w")
     more = {"after": 600} if verdict == "Retry" else {}
-    cores.judge("w", "c1", verdict, message="over budget", **more)
+    cores.report("w", "c1", verdict, message="over budget", **more)
     assert cores.phase("w") == ("Evicting" if verdict == "Retry" else "Rejected")
     assert cores.usage("cq") == 8_000, "the job still runs"
     assert cores.stored("w").status.admission is not None
@@ -279,8 +279,8 @@ def test_a_check_that_changes_its_mind_suspends_at_once_and_the_job_stops_first(
 @scenario("A8")
 def test_a_check_that_is_pending_again_evicts_no_workload() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Ready")
-    cores.judge("w", "c1", "Pending", message="looking again")
+    cores.report("w", "c1", "Ready")
+    cores.report("w", "c1", "Pending", message="looking again")
     assert cores.phase("w") == "Admitted"
     assert cores.rows("w")["c1"].message == "looking again"
     assert not cores.evicted_for("w")
@@ -291,7 +291,7 @@ def test_a_workload_that_waits_for_checks_can_be_preempted() -> None:
     cores = cores_with_queue("c1", preemption={"withinClusterQueue": "LowerPriority"})
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "c1", "Pending", message="judging")
+    cores.report("w", "c1", "Pending", message="judging")
     cycle = cores.stored("w").status.admission_cycle
     cores.submit("high", "cq", "8", priority=10)
     cores.go()
@@ -343,14 +343,14 @@ def test_a_ready_verdict_before_the_flavor_is_assigned_does_not_count(messages: 
     assert cores.phase("w") == "QuotaReserved"
     assert cores.states("w") == {"c1": "Pending"}
     assert cores.starts("w") == 0
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert cores.phase("w") == "Admitted"
 
 
 @scenario("A18")
 def test_an_added_check_leaves_admitted_workloads_alone() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.check("c2")
     cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c1", "c2"])
     cores.go()
@@ -368,11 +368,11 @@ def test_an_added_check_leaves_admitted_workloads_alone() -> None:
 @scenario("A18")
 def test_a_retry_of_a_check_that_was_added_later_evicts_all_the_same() -> None:
     cores = a_reserved("c1")
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     cores.check("c2")
     cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c1", "c2"])
     cores.go()
-    cores.judge("w", "c2", "Retry", after=60)
+    cores.report("w", "c2", "Retry", after=60)
     assert (cores.phase("w"), cores.wait("w")) == ("Backoff", 60)
 
 

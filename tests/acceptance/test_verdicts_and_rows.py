@@ -36,8 +36,8 @@ def test_an_edit_of_the_list_during_the_wait_leaves_what_stays_as_it_is() -> Non
     cores.check("c3")
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "c1", "Ready")
-    cores.judge("w", "c2", "Retry", after=60, message="full")
+    cores.report("w", "c1", "Ready")
+    cores.report("w", "c2", "Retry", after=60, message="full")
     before = msgspec.json.encode(cores.rows("w")["c2"])
     cores.advance(10)
     with_checks(cores, "c2", "c3")
@@ -88,7 +88,7 @@ def test_a_queue_with_an_inactive_check_admits_nothing_until_it_is_active(of_fla
     cores.submit("before", "cq", "1")
     cores.submit("ran", "cq", "1")
     cores.go()
-    cores.judge("ran", "c1", "Ready")
+    cores.report("ran", "c1", "Ready")
     active(cores, "c1", "False", "BadParametersRef")
     cores.submit("w", "cq", "1")
     cores.go()
@@ -111,8 +111,8 @@ def test_conflicting_labels_of_two_checks_reject_before_the_start(
     cores.submit("w", "cq", "8")
     cores.go()
     first = "c2" if last == "c1" else "c1"
-    cores.judge("w", first, "Ready", pod_set_updates=label(pool=f"of-{first}"))
-    cores.judge("w", last, "Ready", pod_set_updates=label(pool=f"of-{last}"))
+    cores.report("w", first, "Ready", pod_set_updates=label(pool=f"of-{first}"))
+    cores.report("w", last, "Ready", pod_set_updates=label(pool=f"of-{last}"))
     assert cores.phase("w") == "Rejected"
     assert cores.starts("w") == 0
     assert cores.usage("cq") == 0
@@ -165,7 +165,7 @@ def test_a_check_may_not_change_what_the_template_says(
     submit_template(cores, "w", template)
     cores.go()
     assert cores.phase("w") == "QuotaReserved"
-    cores.judge("w", "c1", "Ready", pod_set_updates=(update,))
+    cores.report("w", "c1", "Ready", pod_set_updates=(update,))
     assert (cores.phase("w"), cores.starts("w")) == ("Rejected", 0)
     message = cores.message("w", "Evicted")
     for word in ("c1", "pool", "mine", "theirs"):
@@ -181,7 +181,7 @@ def test_a_check_may_not_change_what_the_flavor_says() -> None:
     cores.submit("w", "cq", "8")
     cores.go()
     update = PodSetUpdate(name="main", node_selector={"pool": "other"})
-    cores.judge("w", "c1", "Ready", pod_set_updates=(update,))
+    cores.report("w", "c1", "Ready", pod_set_updates=(update,))
     assert (cores.phase("w"), cores.starts("w")) == ("Rejected", 0)
     for word in ("pool", "spot", "other"):
         assert word in cores.message("w", "Evicted")
@@ -197,7 +197,7 @@ def test_equal_updates_do_not_conflict_and_tolerations_are_merged() -> None:
         update = PodSetUpdate(
             name="main", labels={"pool": "one", **more}, tolerations=(toleration,)
         )
-        cores.judge("w", check, "Ready", pod_set_updates=(update,))
+        cores.report("w", check, "Ready", pod_set_updates=(update,))
     assert cores.phase("w") == "Admitted"
     (admitted,) = [one for one in cores.published if isinstance(one, facts.Admitted)]
     (pods,) = admitted.pod_sets
@@ -210,7 +210,7 @@ def test_a_conflict_found_by_the_runner_ends_the_job_without_a_retry() -> None:
     cores = cores_with_queue("c1")
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     revision = cores.stored("w").status.admitted_revision
     cores.publish(
         facts.Finished, "w", revision=revision, succeeded=False, reason="FailedToStart",
@@ -229,12 +229,12 @@ def test_a_rejection_during_an_eviction_is_not_lost() -> None:
         cores = cores_with_queue("c1", "c2", preemption={"withinClusterQueue": "LowerPriority"})
         cores.submit("w", "cq", "8")
         cores.go()
-        cores.judge("w", "c1", "Ready")
-        cores.judge("w", "c2", "Ready")
+        cores.report("w", "c1", "Ready")
+        cores.report("w", "c2", "Ready")
         cores.slow_jobs.add("w")
         cycle = cores.stored("w").status.admission_cycle
         if reason == "Retry":
-            cores.judge("w", "c1", "Retry", after=60)
+            cores.report("w", "c1", "Retry", after=60)
         else:
             cores.submit("high", "cq", "8", priority=10)
             cores.go()
@@ -282,7 +282,7 @@ def test_a_stale_or_foreign_verdict_changes_nothing(said: dict[str, Any]) -> Non
     cores.go()
     # Two rounds, the last of them no retry's: no exception for old verdicts holds.
     for _ in range(2):
-        cores.judge("w", "c1", "Retry")
+        cores.report("w", "c1", "Retry")
     cores.publish(facts.Deactivated, "w")
     cores.publish(facts.Activated, "w")
     cores.go()
@@ -298,7 +298,7 @@ def test_a_stale_or_foreign_verdict_changes_nothing(said: dict[str, Any]) -> Non
     assert encode(cores.stored("w")) == before
     assert cores.waits_for("w") == timers
     for check in ("c1", "c2"):
-        cores.judge("w", check, "Ready")
+        cores.report("w", check, "Ready")
     assert cores.phase("w") == "Admitted"
 
 
@@ -318,7 +318,7 @@ def test_the_old_delay_is_read_with_a_warning_and_has_no_effect() -> None:
     cores.put("AdmissionCheck", "c1", json.loads(document.raw)["spec"])
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "c1", "Retry")
+    cores.report("w", "c1", "Retry")
     assert cores.phase("w") == "QuotaReserved"
     assert cores.seconds() == 0, "no hidden fifteen minutes"
     assert len(cores.requests("c1", "w")) == 2
@@ -337,15 +337,15 @@ class Budget:
     def __init__(self, cores: TimedCores) -> None:
         self.cores = cores
         self.spent: dict[str, float] = {}
-        self.heard = 0
+        self.read = 0
         self.jobs: dict[str, facts.CheckRequested] = {}
 
     def look(self) -> None:
         """Answers all open requests, and gives new verdicts to the workloads that passed before."""
-        for fact in self.cores.check_facts[self.heard :]:
+        for fact in self.cores.check_facts[self.read :]:
             if isinstance(fact, facts.CheckRequested) and fact.check == "budget":
                 self.jobs[fact.name] = fact
-        self.heard = len(self.cores.check_facts)
+        self.read = len(self.cores.check_facts)
         for job in list(self.jobs.values()):
             rules = msgspec.json.decode(job.parameters)
             over = self.spent.get(job.namespace, 0) >= rules["weekly"]
@@ -421,7 +421,7 @@ def test_a_deleted_check_stays_until_the_last_queue_that_names_it_is_gone() -> N
     cores.go()
     assert unneeded_objects(cores.controller) == []
     assert cores.states("w") == {"c1": "Pending"}, "the check continues for the judged workload"
-    cores.judge("w", "c1", "Ready")
+    cores.report("w", "c1", "Ready")
     assert cores.phase("w") == "Admitted"
     with_checks(cores)
     assert unneeded_objects(cores.controller) == []
@@ -435,9 +435,9 @@ def test_check_states_are_shown_as_conditions_named_like_their_checks() -> None:
     cores = cores_with_queue(*checks)
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "ready", "Ready", message="fine")
-    cores.judge("w", "required", "Pending", reason="PreemptionRequired", message="needs room")
-    cores.judge("w", "retry", "Retry", after=60, message="later")
+    cores.report("w", "ready", "Ready", message="fine")
+    cores.report("w", "required", "Pending", reason="PreemptionRequired", message="needs room")
+    cores.report("w", "retry", "Retry", after=60, message="later")
     rows = msgspec.to_builtins(cores.stored("w").status.admission_checks)
     # A rejection clears the rows in the same write, so its row is one as a check asks for it.
     for row in rows:

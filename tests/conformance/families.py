@@ -57,9 +57,9 @@ class Reconciled:
         )
         self._before = {tag: one for tag, one in self.family().items() if tag}
         if said:
-            self.system.hear(*map(self._as_of_now, said))
+            self.system.apply_facts(*map(self._as_of_now, said))
         while orders := self.system.orders():
-            self.system.hear(*orders)
+            self.system.apply_facts(*orders)
 
     def _as_of_now(self, fact: Fact) -> Fact:
         if not isinstance(fact, facts.Decision):
@@ -86,17 +86,17 @@ class Reconciled:
                 found[head(workload).variant] = seen(workload)
         return found
 
-    def told(self) -> Counter[str]:
+    def variant_events(self) -> Counter[str]:
         """The changes of the variants, in the words of events."""
         before, after = self._before, self.family()
-        told = Counter({"CreatedVariant": len(after.keys() - before.keys() - {""})})
-        told["DeletedVariant"] = len(before.keys() - after.keys())
+        variant_events = Counter({"CreatedVariant": len(after.keys() - before.keys() - {""})})
+        variant_events["DeletedVariant"] = len(before.keys() - after.keys())
         for tag in before.keys() & after.keys():
             was, is_now = before[tag], after[tag]
-            told["ActivatedVariant"] += is_now["active"] and not was["active"]
-            told["DeactivatedVariant"] += was["active"] and not is_now["active"]
-            told["PreemptionUngatedVariant"] += is_now["open"] and not was["open"]
-        return +told
+            variant_events["ActivatedVariant"] += is_now["active"] and not was["active"]
+            variant_events["DeactivatedVariant"] += was["active"] and not is_now["active"]
+            variant_events["PreemptionUngatedVariant"] += is_now["open"] and not was["open"]
+        return +variant_events
 
 
 def wanted(want: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -112,7 +112,7 @@ def wanted(want: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def seen(workload: StoredWorkload) -> dict[str, Any]:
     """The compared parts of a variant: whether it is active, is admitted and may preempt, and its
     conditions."""
-    told: dict[str, Any] = {
+    variant_events: dict[str, Any] = {
         "active": head(workload).active,
         "admission": workload.status.admission is not None,
         "open": any(
@@ -126,8 +126,8 @@ def seen(workload: StoredWorkload) -> dict[str, Any]:
             continue
         if kind is Type.EVICTED and condition.reason == "Deactivated":
             continue  # There another controller says so, a step later.
-        told[kind] = condition.reason if kind in (Type.EVICTED, Type.FINISHED) else "True"
-    return told
+        variant_events[kind] = condition.reason if kind in (Type.EVICTED, Type.FINISHED) else "True"
+    return variant_events
 
 
 # What there is. -----------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def a_system(
 
 def cycle(system: LocalSystem) -> None:
     """Runs one cycle of the scheduler, and stores its decisions."""
-    system.hear(*system.run_cycle())
+    system.apply_facts(*system.run_cycle())
 
 
 def _with_quota(queue: Mapping[str, Any]) -> dict[str, Any]:

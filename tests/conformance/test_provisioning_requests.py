@@ -96,7 +96,7 @@ class Played:
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.core = ProvisioningCore(None)
         self.records: dict[str, Record] = {}
-        self.told: dict[str, VerdictReport] = {}
+        self.verdicts: dict[str, VerdictReport] = {}
         self.asked: list[ProvisioningRequested] = []
         self.cancelled: list[str] = []
         observed = self.core.observed
@@ -128,7 +128,7 @@ class Played:
                 elif isinstance(step.fact, ProvisioningCancelled):
                     self.cancelled.append(step.fact.id)
                 if step.report is not None:
-                    self.told[step.slot.check] = step.report
+                    self.verdicts[step.slot.check] = step.report
                 self.core.done(step, revision)
 
     def open(self) -> dict[str, Record]:
@@ -151,7 +151,7 @@ def test_requests_follow_as_in_kueue(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"]
     played = Played(given)
     if case["name"] == UNANSWERABLE:
-        assert "has no assignment" in played.told["check1"].verdict.message
+        assert "has no assignment" in played.verdicts["check1"].verdict.message
         assert not played.asked
         return
     created = [one for one in want["events"] if one["reason"] == "ProvisioningRequestCreated"]
@@ -196,7 +196,7 @@ def _same_row(name: str, given: Mapping[str, Any], played: Played, wanted: Any) 
         for one in given["workload"]["status"]["admissionChecks"]
         if one["name"] == wanted["name"]
     )
-    tell = played.told.get(wanted["name"])
+    tell = played.verdicts.get(wanted["name"])
     state = tell.verdict.state if tell is not None else before["state"]
     message = tell.verdict.message if tell is not None else before.get("message", "")
     assert state == wanted["state"]
@@ -315,6 +315,6 @@ def test_a_message_is_published_only_when_it_differs(case: dict[str, Any]) -> No
             "now": "2026-01-01T00:00:00Z",
         }
     )  # fmt: skip
-    assert ("check1" in played.told) == want["changed"]
+    assert ("check1" in played.verdicts) == want["changed"]
     if want["changed"]:
-        assert played.told["check1"].verdict.message == want.get("message", "")
+        assert played.verdicts["check1"].verdict.message == want.get("message", "")

@@ -85,7 +85,7 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         "inadmissibleLeft": {queue: sorted(keys) for queue, keys in parked.items()},
     }
     wanted = {
-        "preempted": told_to_go(case),
+        "preempted": victims_of_cycle(case),
         "assignments": {key: _admission(one) for key, one in want.get("assignments", {}).items()},
         "left": {queue: sorted(keys) for queue, keys in want.get("left", {}).items()},
         "inadmissibleLeft": {
@@ -95,7 +95,7 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return got, wanted
 
 
-def told_to_go(case: dict[str, Any]) -> list[tuple[str, str]]:
+def victims_of_cycle(case: dict[str, Any]) -> list[tuple[str, str]]:
     """The victims of this cycle, and the rule of each: the condition is new then."""
 
     def rules(workloads: list[dict[str, Any]]) -> dict[str, str]:

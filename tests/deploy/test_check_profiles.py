@@ -32,7 +32,7 @@ def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_a_workload_that_the_bash_check_accepts_runs(deployment: Deployment) -> None:
     admit = deployment.admit
     freezer = deployment.container("freeze-check")
-    # It hears what is asked while it listens.
+    # It receives only requests that are published while it listens.
     containers.eventually(lambda: containers.docker("logs", freezer), "listens at")
     containers.docker("exec", freezer, "touch", "/tmp/freeze")
     admit("submit", "-q", "freezable", "--name", "frozen", "--", "true")

@@ -52,7 +52,7 @@ class FamiliesMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.table = SteppedVariants().offer(*FLAVORS)
-        self.heard: list[Fact] = []
+        self.published: list[Fact] = []
 
     @initialize(begun=st.sampled_from(("not", "done", "admitted", "delayed")))
     def two_families(self, begun: str) -> None:
@@ -79,7 +79,7 @@ class FamiliesMachine(RuleBasedStateMachine):
         if one is not None and one.status.admission is None:
             self.table.put(name, None)
         elif one is not None:
-            self.table.hear(facts.Deleted(namespace=NS, name=name))
+            self.table.apply_facts(facts.Deleted(namespace=NS, name=name))
 
     @rule(name=PARENTS, active=st.booleans(), priority=st.integers(0, 2))
     def is_changed(self, name: str, active: bool, priority: int) -> None:
@@ -96,7 +96,7 @@ class FamiliesMachine(RuleBasedStateMachine):
     @rule(name=PARENTS)
     def is_over(self, name: str) -> None:
         if name in self.table.stored:
-            self.table.hear(facts.Finished(namespace=NS, name=name))
+            self.table.apply_facts(facts.Finished(namespace=NS, name=name))
 
     @rule(flavors=st.permutations(FLAVORS), count=st.integers(1, 3), migrates=st.booleans())
     def is_offered(self, flavors: list[str], count: int, migrates: bool) -> None:
@@ -186,16 +186,16 @@ class FamiliesMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 5))
     def some_are_done(self, count: int) -> None:
         for fact in self.table.waiting[:count]:
-            self.heard.append(fact)
-            self.table.hear(fact)
+            self.published.append(fact)
+            self.table.apply_facts(fact)
         del self.table.waiting[:count]
 
-    @precondition(lambda self: self.heard)
+    @precondition(lambda self: self.published)
     @rule(data=st.data())
-    def one_is_heard_once_more(self, data: st.DataObject) -> None:
-        fact = data.draw(st.sampled_from(self.heard[-10:]))
+    def a_fact_is_delivered_again(self, data: st.DataObject) -> None:
+        fact = data.draw(st.sampled_from(self.published[-10:]))
         if not isinstance(fact, facts.Deleted | facts.Ungated):
-            self.table.hear(fact)
+            self.table.apply_facts(fact)
 
     @rule(seconds=st.sampled_from((0.01, 0.1, 1, 5, 60, 300)))
     def time_passes(self, seconds: float) -> None:
@@ -207,7 +207,7 @@ class FamiliesMachine(RuleBasedStateMachine):
         self.table.families = self.table.another(names)
 
     @rule(data=st.data())
-    def is_told_what_it_knows(self, data: st.DataObject) -> None:
+    def gets_a_known_workload_again(self, data: st.DataObject) -> None:
         table = self.table
         if table.stored:
             name = data.draw(st.sampled_from(sorted(table.stored)))

@@ -281,7 +281,7 @@ class ProvisioningModel:
         core, revision = self.core, self.revision
         self.coming.append(lambda: core.observed.record(("ns", name), record, revision))
 
-    def hear(self) -> None:
+    def read_answer(self) -> None:
         """The next answer of a provider; it is delivered again if the check could not store it."""
         if not self.said:
             return
@@ -358,7 +358,7 @@ class ProvisioningModel:
                 fails = rng.choice(("", "", "", "", "before", "after"))
                 self.perform(step, fails=fails)
             case 4:
-                self.hear()
+                self.read_answer()
 
     def settle(self) -> None:
         """Delivers all messages under way, while nothing new happens."""
@@ -368,7 +368,7 @@ class ProvisioningModel:
             elif self.flying:
                 self.perform(self.flying.pop())
             elif self.said:
-                self.hear()
+                self.read_answer()
                 if self.core.is_busy:
                     self.think()
             else:

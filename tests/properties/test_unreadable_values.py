@@ -149,11 +149,11 @@ def test_a_leader_continues_with_any_value_at_a_manifest_key(seed: int, key: str
         return
     leader = Leader(**CHECKED)
     submitted = facts.Submitted(**ME, workload=msgspec.Raw(msgspec.json.encode(a_manifest())))
-    leader.hear(submitted)
+    leader.apply_fact(submitted)
     leader.controller.load(key, with_mutations(random.Random(seed), leader.values[key]), 50, {})
     leader.revision = 60
     afterwards(leader)
-    leader.hear(submitted)
+    leader.apply_fact(submitted)
     assert leader.controller.workloads.get(KEY).workload is not None
 
 
@@ -204,7 +204,7 @@ def test_a_fact_number_beyond_the_log_is_reset_to_the_last_read_one() -> None:
     leader.revision, leader.sequence = 60, 100
     leader.controller.settle_load(3, 100)
     assert "10" in leader.controller.unreadable[KEY]
-    leader.hear(facts.Deactivated(**ME))
+    leader.apply_fact(facts.Deactivated(**ME))
     assert b'"Evicted"' in leader.values[KEY]
 
 

@@ -56,8 +56,8 @@ class Player:
 
     async def start(self) -> None:
         """Subscribes the subjects of facts and check requests."""
-        await self.nc.subscribe("admit.workload.*.*.*", cb=self._hear)
-        await self.nc.subscribe("admit.check.requested.*.*.*", cb=self._hear)
+        await self.nc.subscribe("admit.workload.*.*.*", cb=self._on_message)
+        await self.nc.subscribe("admit.check.requested.*.*.*", cb=self._on_message)
         await self.nc.flush()
 
     async def catch_up(self) -> None:
@@ -74,7 +74,7 @@ class Player:
         for _, subject, data in sorted(newest):
             await self._act(subject, data)
 
-    async def _hear(self, msg: Msg) -> None:
+    async def _on_message(self, msg: Msg) -> None:
         await self._act(msg.subject, msg.data)
 
     async def _act(self, subject: str, data: bytes) -> None:
@@ -91,7 +91,7 @@ class Player:
                 asked = {"check": fact["check"], "cycle": fact.get("cycle", 0)}
                 await self.say(reported, name, **asked, **verdict)
             return
-        # `catch_up` may read a fact after a newer one was heard.
+        # `catch_up` may read a fact after a newer one was read.
         if fact["revision"] < self._seen.get(name, 0):
             return
         self._seen[name] = fact["revision"]

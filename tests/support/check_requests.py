@@ -62,7 +62,7 @@ class CheckRequester:
     def __init__(self, bus: Bus, controller: str = NAME) -> None:
         self.bus = bus
         self.controller = controller
-        self.heard: list[CheckReported] = []
+        self.verdicts: list[CheckReported] = []
         self.headers: list[dict[str, str]] = []
         self.subscription: Subscription | None = None
 
@@ -71,7 +71,7 @@ class CheckRequester:
             await check_durables.make(self.bus, self.controller)
 
         async def on_message(message: Any) -> None:
-            self.heard.append(msgspec.json.decode(message.data, type=CheckReported))
+            self.verdicts.append(msgspec.json.decode(message.data, type=CheckReported))
             self.headers.append(dict(message.headers or {}))
 
         subject = f"admit.check.reported.{token(self.controller)}.>"
@@ -87,7 +87,7 @@ class CheckRequester:
 
     def states(self, name: str = "w") -> list[str]:
         """The states sent for ``ns/<name>``, in order."""
-        return [one.state for one in self.heard if one.name == name]
+        return [one.state for one in self.verdicts if one.name == name]
 
     async def until(self, claim: Callable[[], bool]) -> None:
         await until(claim)

@@ -51,7 +51,7 @@ class LoggedCores(FamilyCores):
         )
         super().reads(message)
 
-    def hear_traced(self, fact: Fact, traceparent: str) -> None:
+    def apply_traced(self, fact: Fact, traceparent: str) -> None:
         """Publishes the fact with that header."""
         self.fold([self.logged(subject_of(fact), encode(fact), trace=traceparent)])
 
@@ -61,7 +61,7 @@ class LoggedCores(FamilyCores):
         for order in orders:
             family = order.name.partition("-variant-")[0]
             trace = self.controller.workloads.get(workload_key(order.namespace, family)).trace
-            self.hear_traced(order, follow(trace))
+            self.apply_traced(order, follow(trace))
         return bool(orders)
 
     def started(self, name: str) -> None:
@@ -77,38 +77,38 @@ def told_story() -> LoggedCores:
         checks={"spot": ["budget", "license"], "reserved": ["license"]},
         preemption=LOWER,
     )
-    cores.foreigner("early", "reserved")
-    cores.judge("early", "license", "Ready")
+    cores.submit_regular("early", "reserved")
+    cores.report("early", "license", "Ready")
     cores.edit_queue(concurrentAdmission=family_policy("UpgradeOnly", "", ()))
     cores.go()
     spot, reserved = "train-variant-spot", "train-variant-reserved"
     cores.slow_jobs.add("train")
     cores.job("train", priority=10)
     cores.at(3)
-    cores.judge(spot, "license", "Ready", message="2 seats")
+    cores.report(spot, "license", "Ready", message="2 seats")
     cores.at(5)
-    cores.judge(spot, "budget", "Retry", after=60, message="daily budget is spent")
+    cores.report(spot, "budget", "Retry", after=60, message="daily budget is spent")
     cores.at(70)
-    cores.judge(spot, "budget", "Ready")
+    cores.report(spot, "budget", "Ready")
     cores.at(72)
-    cores.judge(spot, "license", "Ready")
+    cores.report(spot, "license", "Ready")
     cores.at(74)
     cores.started("train")
     cores.at(80)
     cores.ready("train")
     cores.at(200)
-    cores.foreigner("urgent", "spot", priority=1000)
+    cores.submit_regular("urgent", "spot", priority=1000)
     cores.at(205)
     cores.stop("train")
     cores.go()
     cores.at(210)
     for check in ("budget", "license"):
-        cores.judge("urgent", check, "Ready")
+        cores.report("urgent", check, "Ready")
     cores.at(300)
     cores.done("urgent")
     cores.at(310)
     for check in ("budget", "license"):
-        cores.judge(spot, check, "Ready")
+        cores.report(spot, check, "Ready")
     cores.at(312)
     cores.started("train")
     cores.at(315)
@@ -117,7 +117,7 @@ def told_story() -> LoggedCores:
     cores.at(400)
     cores.done("early")
     cores.at(420)
-    cores.judge(reserved, "license", "Ready")
+    cores.report(reserved, "license", "Ready")
     cores.at(425)
     cores.stop("train")
     cores.go()

@@ -138,10 +138,10 @@ class Stage:
         two is answered with ``stopped`` alone."""
         await self.eventually(lambda: self.state(name).with_suffix(".state.on").exists())
 
-        async def is_told() -> bool:
-            return "started" in await self.told(name)
+        async def has_started() -> bool:
+            return "started" in await self.facts(name)
 
-        await eventually(is_told)
+        await eventually(has_started)
 
     async def saved(self, name: str) -> None:
         await self.eventually(self.state(name).exists)
@@ -152,7 +152,7 @@ class Stage:
 
         await eventually(asked)
 
-    async def told(self, name: str) -> list[str]:
+    async def facts(self, name: str) -> list[str]:
         found = await read_messages(self.bus, [f"admit.workload.*.ns.{name}"])
         return [one.subject.split(".")[2] for one in found]
 
@@ -212,7 +212,7 @@ async def suspended_by_a_check(stage: Stage) -> None:
     name = "suspended_by_a_check".replace("_", "-")
     cycles: asyncio.Queue[int] = asyncio.Queue()
 
-    def hear(subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+    def on_requested(subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         fact = decode(subject.decode(), data)
         assert isinstance(fact, facts.CheckRequested)
         cycles.put_nowait(fact.cycle)
@@ -230,7 +230,7 @@ async def suspended_by_a_check(stage: Stage) -> None:
         )
 
     check = admission_check(CHECK, "test/it")
-    await stage.bus.nc.listen("admit.check.requested.>", hear)
+    await stage.bus.nc.listen("admit.check.requested.>", on_requested)
     await apply(stage.bus, check, *queues("checked", admissionChecks=[CHECK]))
     await stage.submit(name, "checked")
     async with asyncio.timeout(LIMIT):
@@ -263,9 +263,9 @@ async def test_a_job_continues_from_its_saved_state_after_it_was(
     await story(stage)
     await stage.ends(name)
     assert stage.up.logs(name) == "resumed at 5\n"
-    told = await stage.told(name)
-    assert (told.count("started"), told.count("finished")) == (2, 1)
-    assert told.index("evicted") < told.index("stopped") < told.index("finished")
+    log = await stage.facts(name)
+    assert (log.count("started"), log.count("finished")) == (2, 1)
+    assert log.index("evicted") < log.index("stopped") < log.index("finished")
 
 
 async def test_a_job_goes_on_after_admit_up_has_ended_and_keeps_its_output(up: Up) -> None:
@@ -281,8 +281,8 @@ async def test_a_job_goes_on_after_admit_up_has_ended_and_keeps_its_output(up: U
     after = Stage(up, bus)
     await after.ends("ended")
     assert re.fullmatch(r"on\n(Terminated\n)?saved\nresumed at 5\n", up.logs("ended"))
-    told = await after.told("ended")
-    assert [what for what in told if what in ("started", "stopped", "finished")] == [
+    log = await after.facts("ended")
+    assert [what for what in log if what in ("started", "stopped", "finished")] == [
         *("started", "stopped"),
         *("started", "finished"),
     ]

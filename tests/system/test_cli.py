@@ -458,14 +458,14 @@ def test_events_are_followed_as_they_happen(admit: Up) -> None:
     )
     try:
         admit.ok("submit", "--name", "seen", "--", "true")
-        heard = []
+        printed = []
         assert following.stdout is not None
         for line in following.stdout:
-            heard.append(fact_of(line))
-            if heard[-1] == "finished":
+            printed.append(fact_of(line))
+            if printed[-1] == "finished":
                 break
-        assert heard[0] == "submitted"
-        assert len(heard) == len(set(heard)), "nothing is told twice"
+        assert printed[0] == "submitted"
+        assert len(printed) == len(set(printed)), "nothing is told twice"
     finally:
         following.kill()
         following.wait()

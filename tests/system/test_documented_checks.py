@@ -79,18 +79,18 @@ def in_phase(where: str) -> TimedCores:
     cores.go()
     match where:
         case "Admitted" | "Running":
-            cores.judge("w", "c", "Ready")
+            cores.report("w", "c", "Ready")
             cores.slow_jobs.add("w")
             if where == "Running":
                 cores.ready("w")
         case "Evicting, by a check":
-            cores.judge("w", "c", "Ready")
+            cores.report("w", "c", "Ready")
             cores.slow_jobs.add("w")
-            cores.judge("w", "c", "Retry", after=600)
+            cores.report("w", "c", "Retry", after=600)
         case "Backoff, by a check":
-            cores.judge("w", "c", "Retry", after=600)
+            cores.report("w", "c", "Retry", after=600)
         case "Evicting, by another cause":
-            cores.judge("w", "c", "Ready")
+            cores.report("w", "c", "Ready")
             cores.slow_jobs.add("w")
             cores.put(
                 "ClusterQueue",
@@ -99,12 +99,12 @@ def in_phase(where: str) -> TimedCores:
             )
             cores.go()
         case "Finished":
-            cores.judge("w", "c", "Ready")
+            cores.report("w", "c", "Ready")
             cores.finish("w")
         case "Deactivated":
             cores.publish(facts.Deactivated, "w")
         case "Rejected":
-            cores.judge("w", "c", "Rejected")
+            cores.report("w", "c", "Rejected")
     cores.go()
     return cores
 
@@ -183,7 +183,7 @@ def test_a_workload_waits_as_long_as_its_line_says(verdicts: str, end: str) -> N
     for check, when, state, *delay in said:
         cores.at((clock_time(when) - began).total_seconds())
         fields = {"after": int(delay[0])} if delay else {}
-        cores.judge("w", check, state, **fields)
+        cores.report("w", check, state, **fields)
     state_ = cores.stored("w").status.requeue_state
     assert state_ is not None
     assert state_.requeue_at is not None
@@ -211,7 +211,7 @@ def test_with_acrequeueafter_off_a_retry_is_one_without_a_delay() -> None:
     for fields in ({"after": 60}, {}):
         cores.go()
         count = cores.counts("w")["c"]
-        cores.judge("w", "c", "Retry", **fields)
+        cores.report("w", "c", "Retry", **fields)
         assert cores.phase("w") == "QuotaReserved"  # evicted, and asked again already
         assert cores.counts("w") == {"c": count + 1}
     assert cores.evicted_for("w") == ["AdmissionCheck"] * 2
@@ -222,7 +222,7 @@ def test_a_wait_continues_when_acrequeueafter_is_turned_off() -> None:
     cores = cores_with_queue("c")
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "c", "Retry", after=600)
+    cores.report("w", "c", "Retry", after=600)
     cores.limits = Limits(requeue_after=False)
     cores.restart()
     cores.at(599)
@@ -241,7 +241,7 @@ def test_a_delay_of_its_own_comes_before_the_strategy(delay: int | None, phase: 
     cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c"])
     cores.submit("w", "cq", "8")
     cores.go()
-    cores.judge("w", "c", "Retry", **({} if delay is None else {"after": delay}))
+    cores.report("w", "c", "Retry", **({} if delay is None else {"after": delay}))
     assert cores.phase("w") == phase
 
 

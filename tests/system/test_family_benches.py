@@ -15,7 +15,7 @@ async def test_families_are_counted_by_what_they_cost() -> None:
     assert family.decisions >= 1
     assert family.messages > 10  # a parent, three variants, and what becomes of them
     assert family.per_second > 0
-    assert family.told.startswith("20 families: all admitted after ")
+    assert family.summary.startswith("20 families: all admitted after ")
 
 
 @pytest.mark.parametrize("checks", [0, 1])

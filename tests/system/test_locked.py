@@ -45,10 +45,10 @@ async def test_job_runs_through_the_border_with_a_check_outside(locked: Locked) 
     ada, budget = await locked.client("ada"), await locked.client("budget")
     durable = check_durable(CONTROLLER)
     pulling = await budget.jetstream().pull_subscribe_bind(durable, "ADMITTANCE")
-    heard: asyncio.Queue[str] = asyncio.Queue()
+    received: asyncio.Queue[str] = asyncio.Queue()
 
     async def on_fact(message: Msg) -> None:
-        await heard.put(message.subject.split(".")[2])
+        await received.put(message.subject.split(".")[2])
 
     await ada.subscribe("admit.workload.*.team-a.*", cb=on_fact)
     await ada.flush()
@@ -65,7 +65,7 @@ async def test_job_runs_through_the_border_with_a_check_outside(locked: Locked) 
     await request.ack()
     facts: list[str] = []
     while "finished" not in facts:
-        facts.append(await within(heard.get(), LIMIT))
+        facts.append(await within(received.get(), LIMIT))
     assert [fact for fact in facts if fact in ("admitted", "started")] == ["admitted", "started"]
     got = "$JS.API.DIRECT.GET.KV_admittance.$KV.admittance.workload.team-a.job"
     stored = json.loads((await ada.request(got, b"", timeout=LIMIT)).data)

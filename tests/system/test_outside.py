@@ -160,7 +160,7 @@ async def test_a_runner_outside_runs_jobs_and_shows_their_output(outside: Outsid
     assert made == {"ADMITTANCE/runner-runner", "KV_admittance_claims/runner-runner"}
 
 
-async def heard(lines: asyncio.StreamReader, *words: str) -> None:
+async def read_until(lines: asyncio.StreamReader, *words: str) -> None:
     """Reads lines until each word was in one of them, in this order."""
     for word in words:
         while word not in (line := (await within(lines.readline())).decode()):
@@ -173,11 +173,11 @@ async def test_commands_follow_changes_outside(outside: Outside) -> None:
         outside.following("get", "workloads", "-w") as table,
         outside.following("events", "--workload", "long", "--follow") as events,
     ):
-        await heard(table, "NAME")
+        await read_until(table, "NAME")
         job = ("--", "sh", "-c", "echo one; sleep 0.2; echo two")
         await outside.answer("submit", "-q", "lq-q", "--name", "long", "--cpu", "1", *job)
-        await heard(table, "long", "Finished")
-        await heard(events, "submitted", "admitted", "finished")
+        await read_until(table, "long", "Finished")
+        await read_until(events, "submitted", "admitted", "finished")
     assert await outside.answer("logs", "workload", "long", "--follow") == "one\ntwo\n"
     assert await outside.consumers() <= before
 
@@ -287,7 +287,7 @@ async def test_following_ends_when_the_login_is_refused(outside: Outside) -> Non
         stderr=asyncio.subprocess.PIPE,
     )
     assert following.stdout is not None
-    await heard(following.stdout, "lq-q")
+    await read_until(following.stdout, "lq-q")
     outside.revoke("leaver")
     _, err = await within(following.communicate())
     assert following.returncode == 1

@@ -139,7 +139,8 @@ class Play:
         name = obj["metadata"]["name"]
         old, new = self.places[True, name], place(obj)
         if old.parent != new.parent:
-            # Kueue tells only the tree that it comes into; here also the one that it leaves hears.
+            # Kueue notifies only the cohort tree that the queue enters; Admittance also notifies
+            # the tree that it leaves.
             self.flush(name)
         if (old.parent, old.groups, old.quotas) != (new.parent, new.groups, new.quotas):
             self.bump(name)

@@ -78,7 +78,7 @@ def check(user: User) -> Permissions:
     subscribe = (
         *inbox(user),
         *rules(
-            "hear requests and withdrawals",
+            "receive requests and withdrawals",
             *each("admit.check.{}." + f"{controller}.*.*", ("requested", "withdrawn")),
         ),
     )
@@ -102,7 +102,7 @@ def provider(user: User) -> Permissions:
     subscribe = (
         *inbox(user),
         *rules(
-            "hear requests and cancellations",
+            "receive requests and cancellations",
             *each("admit.provisioning.{}." + f"{name}.*.*", sorted(subjects.ASKED)),
         ),
         *rules("answer for the status of its requests", f"admit.api.provider.{name}"),

@@ -133,7 +133,7 @@ def workload_controller(user: User) -> Permissions:
     )
     subscribe = (
         *_listens(user, service),
-        *rules("hear checks", f"{subjects.ALIVE_CHECK}*"),
+        *rules("receive heartbeats of checks", f"{subjects.ALIVE_CHECK}*"),
         *rules(
             "answer requests",
             *each("admit.api.{}", CONTROLLER_QUESTIONS),
@@ -143,7 +143,11 @@ def workload_controller(user: User) -> Permissions:
             *each(f"{subjects.RUNNER_CONSUMER}{{}}", ("*", "*.*")),
             subjects.TELEMETRY_CONSUMER,
         ),
-        *rules("hear people", f"{subjects.USER_REQUESTS}>", f"{subjects.OWNER_REQUESTS}>"),
+        *rules(
+            "receive requests of people",
+            f"{subjects.USER_REQUESTS}>",
+            f"{subjects.OWNER_REQUESTS}>",
+        ),
     )
     return Permissions(publish, subscribe)
 
@@ -227,8 +231,8 @@ def provisioning_check(user: User) -> Permissions:
     )
     subscribe = (
         *_listens(user, service),
-        *rules("hear withdrawals", f"admit.check.withdrawn.{controller}.*.*"),
-        *rules("hear providers", f"{subjects.ALIVE_PROVISIONING}*"),
+        *rules("receive withdrawals", f"admit.check.withdrawn.{controller}.*.*"),
+        *rules("receive heartbeats of providers", f"{subjects.ALIVE_PROVISIONING}*"),
         *rules("receive statuses of providers outside", f"{subjects.PROVIDER_STATUSES}*.*"),
     )
     return Permissions(publish, subscribe)
@@ -304,7 +308,7 @@ def built_in_provider(user: User) -> Permissions:
         *(endpoint for each_name in BUILT_IN_PROVIDERS for endpoint in micro_endpoints(each_name)),
         *micro_endpoints(listed),
         *rules(
-            "hear requests and cancellations",
+            "receive requests and cancellations",
             *each("admit.provisioning.{}." + f"{name}.*.*", sorted(subjects.ASKED)),
         ),
         *rules("answer for the status of its requests", f"admit.api.provider.{name}"),

@@ -1,7 +1,7 @@
 """The connection of a load generator: requests through the client, and what only a load does.
 
-A load publishes facts at the rate of a plan and hears the facts of services, as runners, checks and
-people together do; this is below the client, on ``Link.bus``.
+A load publishes facts at the rate of a plan and receives the facts of services, as runners, checks
+and people together do; this is below the client, on ``Link.bus``.
 """
 
 from __future__ import annotations

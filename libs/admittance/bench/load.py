@@ -66,11 +66,13 @@ async def execute(link: Link, plan: BenchPlan, steps: Steps = NO_STEPS) -> Outco
     trouble = ""
     async with publishing(link.bus) as publisher, AsyncExitStack() as stack:
         jobs = SimulatedRunner(plan, publisher)
-        heard = {f"admit.workload.{what}.>": jobs.hear for what in ("admitted", "evicted")}
+        callbacks = {
+            f"admit.workload.{what}.>": jobs.on_message for what in ("admitted", "evicted")
+        }
         if generator.checks_of(plan):
-            heard["admit.check.requested.>"] = SimulatedController(publisher).hear
-        for subject, hear in heard.items():
-            subscription = await link.bus.nc.listen(subject, hear)
+            callbacks["admit.check.requested.>"] = SimulatedController(publisher).on_message
+        for subject, callback in callbacks.items():
+            subscription = await link.bus.nc.listen(subject, callback)
             stack.push_async_callback(link.bus.nc.unlisten, subscription)
         started = clock.monotonic()
         sampling = asyncio.create_task(_sample(link, plan, usage))
@@ -128,7 +130,7 @@ async def _watch(
             steps.reach(len(jobs.finished))
             if submitting.done():
                 await submitting
-                if clock.monotonic() - jobs.heard_at > STALL_SECONDS:
+                if clock.monotonic() - jobs.last_message_at > STALL_SECONDS:
                     raise Stalled(
                         f"no workload was admitted or finished for {STALL_SECONDS:.0f} s; "
                         f"{len(jobs.finished)} of {len(jobs.admitted_at)} finished"
@@ -189,7 +191,7 @@ class SimulatedController:
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
 
-    def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+    def on_message(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         """Answers a message on ``admit.check.requested.<controller>.<ns>.<name>`` with Ready."""
         asked = _asked.decode(data)
         rest = subject.decode().split(".", 3)[3]
@@ -233,17 +235,17 @@ class SimulatedRunner:
         self.admitted_at = [0.0] * count
         self.finished: set[int] = set()
         self.evictions = 0
-        self.heard_at = clock.monotonic()
+        self.last_message_at = clock.monotonic()
         self.done = asyncio.Event()
 
-    def hear(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+    def on_message(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         """Handles a message on ``admit.workload.{admitted,evicted}.<ns>.<name>`` as a runner
         does."""
         _, _, what, name = subject.split(b".", 3)
         index = self._index.get(name)
         if index is None:
             return
-        self.heard_at = clock.monotonic()
+        self.last_message_at = clock.monotonic()
         revision = _revision.decode(data).revision
         if what == b"admitted":
             self._admitted(index, revision)
@@ -257,8 +259,8 @@ class SimulatedRunner:
         # The workload was evicted before its `finished` was applied, so that fact did not count.
         self.finished.discard(index)
         if not self.admitted_at[index]:
-            self.admitted_at[index] = self.heard_at
-        due = self.heard_at + self._plan.workloads[index].runtime
+            self.admitted_at[index] = self.last_message_at
+        due = self.last_message_at + self._plan.workloads[index].runtime
         first = not self._due or due < self._due[0][0]
         heapq.heappush(self._due, (due, index, revision))
         if first:

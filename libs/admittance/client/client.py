@@ -369,18 +369,18 @@ class Client:
     ) -> Stream[Change]:
         """The present objects of a kind, then every change, by revision, until the iteration ends.
 
-        After a lost connection it goes on after the last revision that it told, and misses no
+        After a lost connection it continues after the last revision that it returned, and misses no
         object and no deletion. Writes to one object that follow each other fast may come as one
         change.
         """
 
-        def told(link: Link) -> AsyncGenerator[Change]:
+        def changes(link: Link) -> AsyncGenerator[Change]:
             space = opening.scope_of(
                 namespace, link.namespace, all_namespaces=all_namespaces, name=name
             )
             return objects.watch(link, kind_named(kind), name, space)
 
-        return self._calls.stream(told)
+        return self._calls.stream(changes)
 
     async def apply(
         self, manifests: Manifests, *, namespace: str | None = None

@@ -344,7 +344,7 @@ class SyncClient:
     ) -> Iterator[Change]:
         """The present objects of a kind, then every change, by revision, until the iteration ends.
 
-        After a lost connection it goes on after the last revision that it told, and misses no
+        After a lost connection it continues after the last revision that it returned, and misses no
         object and no deletion. Writes to one object that follow each other fast may come as one
         change.
         """

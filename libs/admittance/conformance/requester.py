@@ -1,7 +1,7 @@
 """Sends requests to the tested program through the program's durable, records the program's
 messages, and finds faults in a single message.
 
-The kits play services, with requests that no service would send too, so they publish and hear on
+The kits play services, with requests that no service would send too, so they publish and read on
 the bus itself, below the client.
 
 All requests of a test are about workloads that were never submitted, in a namespace that no cluster

@@ -41,7 +41,7 @@ a new revision, and the scheduler then repeats decisions that it made from the o
 _REASON: Final = re.compile(r"\A[A-Za-z](?:[A-Za-z0-9_,:]{0,62}[A-Za-z0-9_])?\Z")
 
 
-class _Heard(NamedTuple):
+class _Received(NamedTuple):
     beat: CheckAlive
     at: float
 
@@ -54,7 +54,7 @@ class _Controller:
 
     def __init__(self, last: float) -> None:
         self.last = last
-        self.replicas: dict[str, _Heard] = {}
+        self.replicas: dict[str, _Received] = {}
 
 
 class Heartbeats:
@@ -79,7 +79,7 @@ class Heartbeats:
         before = known.replicas.pop(beat.instance, None)
         # The entry is removed and inserted again, so that the replica with the oldest heartbeat
         # comes first in the dict.
-        known.replicas[beat.instance] = _Heard(report, now)
+        known.replicas[beat.instance] = _Received(report, now)
         silent = now - known.last >= self._patience
         known.last = now
         if len(known.replicas) > INSTANCES_MAX:
@@ -97,7 +97,7 @@ class Heartbeats:
         for known in self._controllers.values():
             known.last = now
             known.replicas = {
-                name: _Heard(heard.beat, now) for name, heard in known.replicas.items()
+                name: _Received(received.beat, now) for name, received in known.replicas.items()
             }
 
     def forget(self, but: set[str]) -> None:
@@ -110,7 +110,7 @@ class Heartbeats:
         times = [
             time + self._patience
             for known in self._controllers.values()
-            for time in (known.last, *(heard.at for heard in known.replicas.values()))
+            for time in (known.last, *(received.at for received in known.replicas.values()))
         ]
         return min((time for time in times if time > now), default=None)
 
@@ -149,10 +149,10 @@ class Heartbeats:
         return _programs(self._live(known, now)) if known is not None else ()
 
     def _live(self, known: _Controller, now: float) -> list[CheckAlive]:
-        gone = [n for n, heard in known.replicas.items() if now - heard.at >= self._patience]
+        gone = [n for n, received in known.replicas.items() if now - received.at >= self._patience]
         for name in gone:
             del known.replicas[name]
-        return [heard.beat for heard in known.replicas.values()]
+        return [received.beat for received in known.replicas.values()]
 
 
 _LOST: Final = ("False", reasons.CONTROLLER_LOST, "The controller sends no heartbeats any more")

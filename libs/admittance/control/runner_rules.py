@@ -58,7 +58,7 @@ class AnnouncedRunners:
         self._known[runner] = starts
 
     def forget(self, runner: str) -> None:
-        """Forgets a runner of which nothing was heard for days."""
+        """Forgets a runner that has sent nothing for days."""
         self._known.pop(runner, None)
 
     def refusal(self, user: str, namespace: str, manifest: bytes = b"") -> RunnerRefusal | None:

@@ -30,8 +30,8 @@ NO_ANSWER: Final = (
 )
 AWAY_SECONDS: Final = 5.0
 """A replica of a stream counts as away if the stream's leader has heard nothing from it for this
-long; a working replica is heard every second. nats-server itself calls the replica offline only
-after a minute.
+long; a working replica sends something every second. nats-server itself calls the replica offline
+only after a minute.
 """
 DIED: Final = "start the server, and look at its log: docs/operations.md#a-server-died"
 

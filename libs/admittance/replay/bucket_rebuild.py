@@ -221,8 +221,8 @@ class RebuildStart(NamedTuple):
 class BucketRebuild:
     """Rebuilds the bucket from ``start`` up to the revision ``seen``.
 
-    `BucketRebuild.hear` adds the facts after ``start``. `perform` must get the recorded commits in
-    order, each commit only when all facts up to its ``through`` have been added."""
+    `BucketRebuild.add_facts` adds the facts after ``start``. `perform` must get the recorded
+    commits in order, each commit only when all facts up to its ``through`` have been added."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class BucketRebuild:
         self._write_manifests(self.seen + 1)
         return sorted(self._entries.values(), key=lambda entry: entry.revision)
 
-    def hear(self, facts: Iterable[LogMessage]) -> None:
+    def add_facts(self, facts: Iterable[LogMessage]) -> None:
         """Adds facts from the log after the start of the rebuild, in order. All facts must be of
         types that the workload-controller reads."""
         self._facts.extend(facts)

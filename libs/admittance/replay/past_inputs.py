@@ -43,10 +43,10 @@ async def decision_at(bus: Bus, sequence: int) -> LoggedDecision:
             f"the log has no message {sequence}: it goes from {state['first_seq']} "
             f"to {state['last_seq']}"
         )
-    heard = log_message(sequence, message.subject, message.data, message.headers, clock.now())
-    target = logged_decision(heard)
+    logged = log_message(sequence, message.subject, message.data, message.headers, clock.now())
+    target = logged_decision(logged)
     if target is None:
-        raise NoDecision(f"message {sequence}, {heard.subject}, is not a decision of a scheduler")
+        raise NoDecision(f"message {sequence}, {logged.subject}, is not a decision of a scheduler")
     if target.decision.time is None:
         raise NoDecision(f"decision {sequence} does not say when it was made")
     return target
@@ -112,27 +112,27 @@ async def _rebuild(
     limits = {epoch: await _limits(bus, epoch) for epoch in {begun.epoch for begun in records}}
     facts = _messages(bus, ["admit.>"], through)
     decisions: list[LoggedDecision] = []
-    heard = folded = 0
+    last_read = folded = 0
     for record, commit in _after(records, through, start.revision):
         upto = max(commit.through, *(adopted.fact for adopted in commit.adopted), 0)
         batch: list[LogMessage] = []
-        while heard < upto:
+        while last_read < upto:
             one = await anext(facts, None)
             if one is None:
                 break
-            heard = one.sequence
+            last_read = one.sequence
             batch.append(one)
             _note(decisions, one, target)
         batch = [logged for logged in batch if _is_read(logged.subject)]
-        past.hear(batch)
+        past.add_facts(batch)
         folded += len(batch)
         if not past.perform(commit, record.floor, limits[record.epoch]):
             break
         # A decision was no longer in flight when the scheduler had seen its effect in the bucket.
         done = commit.through if not commit.unsure else 0
         decisions = [decision for decision in decisions if decision.sequence > done]
-    while heard < target.sequence and (one := await anext(facts, None)) is not None:
-        heard = one.sequence
+    while last_read < target.sequence and (one := await anext(facts, None)) is not None:
+        last_read = one.sequence
         _note(decisions, one, target)
     own = f"workload.{target.decision.namespace}.{target.decision.name}"
     if own in past.unknown:
@@ -151,10 +151,10 @@ async def _limits(bus: Bus, epoch: int) -> Limits:
         raise NoDecision(f"epoch {epoch} has unknown limits: {error}") from None
 
 
-def _note(decisions: list[LoggedDecision], heard: LogMessage, target: LoggedDecision) -> None:
-    if heard.sequence >= target.sequence:
+def _note(decisions: list[LoggedDecision], logged: LogMessage, target: LoggedDecision) -> None:
+    if logged.sequence >= target.sequence:
         return
-    decision = logged_decision(heard)
+    decision = logged_decision(logged)
     if decision is not None and decision.decision.domain == target.decision.domain:
         decisions.append(decision)
 

@@ -1,10 +1,11 @@
 """`LocalSystem`: the stored state of a system in memory, and the cores of its services over that
 state, without a bus.
 
-Facts go in (`hear`): the workload-controller's core folds them and writes workloads, and every core
-gets what was written. Facts come out (`run_cycle`, `orders`, and the timers that are due): the
-caller decides which of them are heard, in which order and when. `write` and `put_object` store what
-no service has to make first. Time is ``now``, which only the caller moves."""
+Facts go in (`apply_facts`): the workload-controller's core folds them and writes workloads, and
+every core gets what was written. Facts come out (`run_cycle`, `orders`, and the timers that are
+due): the caller decides which of them are applied, in which order and when. `write` and
+`put_object` store what no service has to make first. Time is ``now``, which only the caller
+moves."""
 
 from __future__ import annotations
 
@@ -206,7 +207,7 @@ class LocalSystem:
 
     def put_object(self, key: str, manifest: Any, value: bytes) -> int:
         """Writes a manifest; None: deletes it. Returns the revision of the write. The manifest
-        affects workloads only when `hear_message` gets the message about it."""
+        affects workloads only when `apply_message` gets the message about it."""
         self.revision += 1
         self.controller.keep_object(key, manifest, value, self.revision)
         if manifest is None:
@@ -256,13 +257,13 @@ class LocalSystem:
 
     # The log. -----------------------------------------------------------------------------------
 
-    def hear(self, *facts: Fact) -> list[SettledReply]:
+    def apply_facts(self, *facts: Fact) -> list[SettledReply]:
         """Publishes facts in one batch, and folds them; returns the outcome of each."""
         batch = [self.logged_fact(fact) for fact in facts]
         outcomes = self.fold(batch)
         return [outcomes.get(message.sequence, APPLIED) for message in batch]
 
-    def hear_message(self, subject: str, data: bytes) -> None:
+    def apply_message(self, subject: str, data: bytes) -> None:
         """Publishes a message, such as that about a manifest, and folds it."""
         self.fold([self.logged(subject, data)])
 
@@ -336,8 +337,8 @@ class LocalSystem:
     # Facts out. ---------------------------------------------------------------------------------
 
     def run_cycle(self) -> list[Decided]:
-        """Runs one cycle of the scheduler; returns its decisions, without refusals, and lets none
-        of them be heard."""
+        """Runs one cycle of the scheduler; returns its decisions, without refusals, and
+        applies none of them."""
         self.scheduler.wake(now=self.now)
         return self.scheduler.cycle(now=self.now)
 
@@ -360,11 +361,11 @@ class LocalSystem:
         return min(self.schedules.values(), key=lambda timer: (timer.want.at, timer), default=None)
 
     def fire(self, order: SetTimer) -> None:
-        """The bus publishes the fact of a timer, which is heard; the timer is gone."""
+        """Deletes a timer, and applies the fact that the bus publishes for it."""
         slot = order.slot
         del self.schedules[slot]
         subject = f"{TIMER_DUE}{slot.kind}.{token(slot.namespace)}.{token(slot.name)}"
-        self.hear_message(subject, due(order))
+        self.apply_message(subject, due(order))
 
     def wakes(self) -> Iterator[datetime]:
         """Yields the times at which a core has something to do if nothing changes until then."""

@@ -233,7 +233,7 @@ class BucketCopy(LocalSystem):
             if self._left < 0:
                 self.cut_off = True
                 return
-            self.hear(*decided)
+            self.apply_facts(*decided)
 
     def _stop(self) -> None:
         """Publishes the fact ``stopped`` on the simulated log for every evicted workload, as
@@ -252,7 +252,7 @@ class BucketCopy(LocalSystem):
                 )
             )
         self._stopping.clear()
-        self.hear(*stopped)
+        self.apply_facts(*stopped)
 
     def clear_records(self) -> None:
         """Clears the records of reservations, evictions and writes, so that only later ones are

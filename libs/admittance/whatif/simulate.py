@@ -237,7 +237,7 @@ def _apply(copy: BucketCopy, proposed: Proposal) -> Iterator[Applied]:
     # folded and affects workloads.
     for kept, before in written:
         message = message_about(copy.controller, kept, before=before)
-        copy.hear_message(message.subject, message.data)
+        copy.apply_message(message.subject, message.data)
     _update_checks(copy)
     for write, warnings in zip(planned, proposed.warnings, strict=True):
         more = warnings_about(write, copy.controller)
@@ -252,7 +252,7 @@ def _update_checks(copy: BucketCopy) -> None:
         before = copy.controller.objects.get(key)
         kept = StoredObject(check, value, copy.put_object(key, check, value))
         message = message_about(copy.controller, kept, before=before)
-        copy.hear_message(message.subject, message.data)
+        copy.apply_message(message.subject, message.data)
 
 
 def _submit(copy: BucketCopy, submissions: list[Workload]) -> Iterator[Applied]:
@@ -265,7 +265,7 @@ def _submit(copy: BucketCopy, submissions: list[Workload]) -> Iterator[Applied]:
         )
         for manifest in submissions
     ]
-    for fact, reply in zip(submitted, copy.hear(*submitted), strict=True):
+    for fact, reply in zip(submitted, copy.apply_facts(*submitted), strict=True):
         applied = Applied(
             kind="Workload", namespace=fact.namespace, name=fact.name, outcome="created"
         )
@@ -293,7 +293,9 @@ def _delete(copy: BucketCopy, request: Delete) -> Applied:
     if prefix == "workload":
         if not copy.has_workload((request.namespace, request.name)):
             raise InvalidChange(because=f"{object_name} not found")
-        copy.hear(facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now))
+        copy.apply_facts(
+            facts.Deleted(namespace=request.namespace, name=request.name, time=copy.now)
+        )
         return applied
     key = object_key(prefix, request.namespace, request.name)
     controller = copy.controller
@@ -306,11 +308,11 @@ def _delete(copy: BucketCopy, request: Delete) -> Applied:
         value = planned.value or b""
         revision = copy.put_object(key, planned.object, value)
         message = message_about(controller, StoredObject(planned.object, value, revision))
-        copy.hear_message(message.subject, message.data)
+        copy.apply_message(message.subject, message.data)
         sentence = f"it is deleted once nothing uses it: {', '.join(needed[:5])}"
         return replace(applied, outcome="terminating", warnings=(sentence,))
     revision = copy.put_object(key, None, b"")
     message = message_about(controller, kept._replace(revision=revision), deleted=True)
-    copy.hear_message(message.subject, message.data)
+    copy.apply_message(message.subject, message.data)
     _update_checks(copy)
     return applied

@@ -42,7 +42,7 @@ class StatusRelay:
 
     async def run(self) -> None:
         """Passes statuses on, until cancelled."""
-        subscription = await self._bus.nc.listen(STATUSES, self._hear, queue=self._group)
+        subscription = await self._bus.nc.listen(STATUSES, self._on_status, queue=self._group)
         try:
             await asyncio.Event().wait()
         finally:
@@ -50,7 +50,7 @@ class StatusRelay:
             for task in self._open:
                 await cancel_and_wait(task)
 
-    def _hear(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+    def _on_status(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
         if len(self._open) >= OPEN_MAX:
             return
         key = text_of(subject).removeprefix(PROVIDER_STATUSES)

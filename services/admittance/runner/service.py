@@ -238,7 +238,7 @@ async def _serve(
             request=lambda after: manager.retry(lambda: make(name, "claims", after)),
         )
         handling = [
-            asyncio.create_task(_handle_facts(manager, puller), name="runner hears"),
+            asyncio.create_task(_handle_facts(manager, puller), name="runner reads facts"),
             asyncio.create_task(following_claims, name="runner watches claims"),
         ]
         tasks += handling

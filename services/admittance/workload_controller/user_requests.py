@@ -110,8 +110,8 @@ class UserRequests:
     async def start(self) -> None:
         """Begins to receive requests of people."""
         for subject, rights in FACTS.items():
-            hear = partial(self._hear, rights)
-            self._subscriptions.append(await self._bus.nc.listen(subject, hear, queue=GROUP))
+            callback = partial(self._on_request, rights)
+            self._subscriptions.append(await self._bus.nc.listen(subject, callback, queue=GROUP))
 
     async def stop(self) -> None:
         """Stops receiving requests of people. A client whose request got no answer sends the
@@ -139,7 +139,9 @@ class UserRequests:
                     self._end(request, outcome)
                 await self._answer()
 
-    def _hear(self, rights: str, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+    def _on_request(
+        self, rights: str, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
         self._wake.set()
         replies = list(filter(None, [text_of(reply)]))
         tail = text_of(subject).removeprefix(OWNER_REQUESTS if rights else USER_REQUESTS)

@@ -67,8 +67,8 @@ class Stage:
         self.bus = await Bus.connect(self.server.url, name="stage")
         await streams.ensure(self.bus)
         await self.bus.nc.subscribe("$KV.admittance.workload.>", cb=self._stored)
-        await self.bus.nc.subscribe("admit.check.>", cb=self._heard)
-        await self.bus.nc.subscribe("admit.workload.>", cb=self._heard)
+        await self.bus.nc.subscribe("admit.check.>", cb=self._on_message)
+        await self.bus.nc.subscribe("admit.workload.>", cb=self._on_message)
         await self.bus.nc.flush()
         self.cluster = Cluster(self.server, self.folder)
         for service in SERVICES:
@@ -112,7 +112,7 @@ class Stage:
         await self.bus.close()
         await self.server.stop()
 
-    # What is heard. -------------------------------------------------------------------------
+    # Facts. ---------------------------------------------------------------------------------
 
     async def _stored(self, message: Msg) -> None:
         key = message.subject.removeprefix("$KV.admittance.")
@@ -129,7 +129,7 @@ class Stage:
             self.revisions.pop(name, None)
         self._moved.set()
 
-    async def _heard(self, message: Msg) -> None:
+    async def _on_message(self, message: Msg) -> None:
         try:
             fact = decode(message.subject, message.data)
         except Undecodable:
@@ -137,7 +137,7 @@ class Stage:
         if message.subject.startswith("admit.check."):
             self.asked.append(fact)
         if isinstance(fact, facts.Admitted | facts.Evicted) and fact.name in self.families.names:
-            self.broken.append(f"a runner hears of the variant {fact.name}")
+            self.broken.append(f"a runner got a fact about the variant {fact.name}")
         self._moved.set()
 
     async def until(self, claim: Callable[[], bool], what: str = "") -> None:

@@ -22,7 +22,7 @@ class RawClient:
         self._reader = reader
         self._writer = writer
         self._subscriptions = 0
-        self.heard: list[tuple[str, str]] = []
+        self.received: list[tuple[str, str]] = []
         """Subject and content of the messages that came so far."""
 
     @classmethod
@@ -74,7 +74,7 @@ class RawClient:
                     data = (await self._reader.readexactly(int(size) + 2))[:-2]
                     # What comes from the other account may have headers of the server.
                     content = data[int(before) :] if verb == "HMSG" else data
-                    self.heard.append((subject, content.decode(errors="replace")))
+                    self.received.append((subject, content.decode(errors="replace")))
                     continue
                 violation = _VIOLATION.match(line)
                 if violation is None and (line.startswith("-ERR") or not line):

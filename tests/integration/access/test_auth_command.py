@@ -210,11 +210,11 @@ async def test_revoked_user_is_disconnected_from_each_server_of_a_cluster(
         url = servers[0].url()
         store.remove("ada")
 
-        async def all_told() -> bool:
+        async def all_applied() -> bool:
             # A server that has just started needs a moment until it knows the others.
             return await apply_users(url, store, NO_OPTIONS) == len(servers)
 
-        await eventually(all_told)
+        await eventually(all_applied)
         await within(asyncio.gather(*(event.wait() for event in gone)))
         for client in clients:
             await client.close()
@@ -230,20 +230,20 @@ async def test_server_of_a_cluster_that_does_not_answer_is_reported(
     async with three_servers(tmp_path, locked=True, with_streams=False) as cluster:
         store = AuthStore(tmp_path / "auth")
 
-        async def told() -> str:
+        async def applied() -> str:
             try:
                 return str(await apply_users(cluster.url_of(0), store, NO_OPTIONS))
             except BusUnavailable as error:
                 return str(error)
 
-        async def all_told() -> bool:
-            return await told() == "3"
+        async def all_applied() -> bool:
+            return await applied() == "3"
 
-        await eventually(all_told)
+        await eventually(all_applied)
         cluster.pause(2)
-        assert (await told()).startswith("2 of the 3 servers of the cluster answer")
+        assert (await applied()).startswith("2 of the 3 servers of the cluster answer")
         cluster.resume(2)
-        await eventually(all_told)
+        await eventually(all_applied)
 
 
 def _accounts(config: str, jwt: bool, folder: Path) -> str:
@@ -277,13 +277,13 @@ async def test_expired_user_is_disconnected(locked: Locked) -> None:
     user = User(name="ada", role="viewer", key="", expires=clock.now() + timedelta(seconds=2))
     store.add(user, locked.creds("ada"))
 
-    async def tell(_: object) -> None:
+    async def reload_users(_: object) -> None:
         await reload(locked.server.url(), store.system_seed_file, NO_OPTIONS)
 
-    await tell(())
+    await reload_users(())
     gone = asyncio.Event()
     client = await plain_client(locked, locked.creds("ada"), gone)
-    keeping = asyncio.create_task(remove_expired_users(store, tell))
+    keeping = asyncio.create_task(remove_expired_users(store, reload_users))
     await within(gone.wait())
     await until(lambda: store.users == ())
     keeping.cancel()

@@ -148,7 +148,7 @@ async def test_only_listed_subjects_reach_the_services(locked: Locked) -> None:
                         arrived = arrived.replace(OWNER_FACTS, OWNER_REQUESTS)
                     expected |= {(arrived, role) for _ in crossing}
         await observer.listen()
-        assert {one for one in observer.heard if one[1] in OUTSIDE} == expected
+        assert {one for one in observer.received if one[1] in OUTSIDE} == expected
     finally:
         observer.close()
 
@@ -165,7 +165,7 @@ async def test_programs_of_out_answer_into_inboxes_only(locked: Locked, role: st
         assert not await asker.refused(f"PUB admit.api.health {one} 0\r\n\r\n" for one in chosen)
         assert not await asker.refused([f"PUB admit.api.health {inbox} 0\r\n\r\n"])
         await program.listen()
-        assert len(program.heard) == len(chosen) + 1
+        assert len(program.received) == len(chosen) + 1
         assert await program.publish([*chosen, inbox]) == set(chosen)
     finally:
         asker.close()
@@ -191,7 +191,7 @@ async def test_only_listed_subjects_reach_clients_outside(locked: Locked, role: 
         told = [subject for subject in locked.subjects if not subject.startswith("$JS.")]
         await observer.publish(told, mark="told")
         await listener.listen()
-        assert {subject for subject, mark in listener.heard if mark == "told"} == {
+        assert {subject for subject, mark in listener.received if mark == "told"} == {
             one
             for one in told
             if answer_for(permissions, one, subscribe=True).allowed

@@ -59,14 +59,14 @@ class Digger:
         await self.running
 
 
-async def until_told(bus: Bus, want: dict[str, tuple[bool, tuple[str, ...], int]]) -> None:
+async def until_health(bus: Bus, want: dict[str, tuple[bool, tuple[str, ...], int]]) -> None:
     """Waits until the instances report this health: ready, domains, lag."""
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         found = await health(bus)
         return {one.instance: (one.ready, one.leads, one.lag) for one in found} == want
 
-    await eventually(is_told)
+    await eventually(is_reported)
 
 
 async def test_a_standby_is_ready_and_takes_over(bus: Bus) -> None:
@@ -74,14 +74,14 @@ async def test_a_standby_is_ready_and_takes_over(bus: Bus) -> None:
     await until(lambda: first.alone.work is not None and first.alone.work.ready)
     second = Digger(bus, "second")
     try:
-        await until_told(bus, {"first": (True, ("hole",), 7), "second": (True, (), 0)})
+        await until_health(bus, {"first": (True, ("hole",), 7), "second": (True, (), 0)})
         standby = next(reply for reply in await health(bus, 2) if reply.instance == "second")
         assert standby.details["leader"] == "first"
         assert standby.details["leader_seen"] != "never"
         assert second.alone.work is None
         assert second.begun == []
         await first.end()
-        await until_told(bus, {"second": (True, ("hole",), 7)})
+        await until_health(bus, {"second": (True, ("hole",), 7)})
         assert not first.begun[0].ready
     finally:
         await first.end()

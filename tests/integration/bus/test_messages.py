@@ -124,20 +124,20 @@ async def test_a_request_with_the_subject_of_a_fact_for_its_answer_is_dropped(bu
         return HealthReply(service="runner", instance="i-1", ready=True)
 
     service = await micro.serve(bus.nc, "runner", "i-1", {"admit.api.health": health})
-    heard: list[str] = []
+    received: list[str] = []
 
-    async def hear(message: Msg) -> None:
-        heard.append(message.subject)
+    async def on_message(message: Msg) -> None:
+        received.append(message.subject)
 
     chosen = "admit.workload.finished.other.job", "$KV.admittance_claims.other.job.7"
     for one in chosen:
-        await bus.nc.subscribe(one, cb=hear)
+        await bus.nc.subscribe(one, cb=on_message)
         for subject in ("admit.api.health", "$SRV.PING"):
             await bus.nc.publish(subject, b"chosen", reply=one)
     answer = await bus.nc.request("admit.api.health", b"inbox", timeout=LIMIT)
     assert msgspec.json.decode(answer.data, type=HealthReply).ready
     assert asked == [b"inbox"]
-    assert heard == []
+    assert received == []
     await service.stop()
 
 
@@ -148,23 +148,23 @@ async def test_what_is_no_request_is_received_with_any_reply_subject(
     bus: Bus, subject: str, direct: bool
 ) -> None:
     subject = subject.replace("INBOX", bus.nc.new_inbox())
-    heard: list[str] = []
+    received: list[str] = []
 
-    async def hear(message: Msg) -> None:
-        heard.append(message.reply)
+    async def on_message(message: Msg) -> None:
+        received.append(message.reply)
 
     if direct:
-        await bus.nc.listen(subject, lambda _, reply, *_rest: heard.append(reply.decode()))
+        await bus.nc.listen(subject, lambda _, reply, *_rest: received.append(reply.decode()))
     else:
-        await bus.nc.subscribe(subject, cb=hear)
+        await bus.nc.subscribe(subject, cb=on_message)
     replies = [
         *("$JS.SNAPSHOT.ACK.ADMITTANCE.x.131072.1", "$JS.FC.ADMITTANCE.x.y"),
         *("$O.a.b", "$KV.a.b", "$JS.API.INFO", "admit.x", ""),
     ]
     for reply in replies:
         await bus.nc.publish(subject, b"x", reply=reply)
-    await until(lambda: len(heard) == len(replies))
-    assert heard == replies
+    await until(lambda: len(received) == len(replies))
+    assert received == replies
 
 
 def test_every_endpoint_has_the_subject_of_a_request() -> None:

@@ -235,27 +235,27 @@ async def test_a_put_is_sent_again_for_a_caller_that_reads_stale_keys(bus: Bus) 
 
 @pytest.mark.servers("real")
 async def test_a_request_to_jetstream_is_sent_again_until_it_is_answered(bare_bus: Bus) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def answer_the_third(question: Msg) -> None:
-        heard.append(question.data)
-        if len(heard) == 3:
+        received.append(question.data)
+        if len(received) == 3:
             await question.respond(b'{"third": true}')
 
     # While a leader is elected, no server answers; here a subscriber ignores two copies.
     await bare_bus.nc.subscribe("$JS.API.SLOW", cb=answer_the_third)
     assert await within(bare_bus.api("SLOW", {"at": 1}, timeout=LIMIT)) == {"third": True}
-    assert heard == [b'{"at":1}'] * 3
+    assert received == [b'{"at":1}'] * 3
 
 
 @pytest.mark.servers("real")
 async def test_a_purge_is_sent_once(bare_bus: Bus) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def note(question: Msg) -> None:
-        heard.append(question.data)
+        received.append(question.data)
 
     await bare_bus.nc.subscribe("$JS.API.STREAM.PURGE.none.at.all", cb=note)
     with pytest.raises(BusUnavailable):
         await bare_bus.api("STREAM.PURGE.none.at.all", {}, timeout=3 * RESEND_SECONDS)
-    assert len(heard) == 1
+    assert len(received) == 1

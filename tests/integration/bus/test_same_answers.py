@@ -64,47 +64,47 @@ class Script:
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
-        self.told: list[object] = []
+        self.results: list[object] = []
 
     async def say(self, subject: str, data: bytes = b"x", /, **headers: str) -> None:
         """Publishes, and records the acknowledgement."""
         answer = await self._ask(subject, data, _named(headers))
-        self.told.append((subject, headers, answer))
+        self.results.append((subject, headers, answer))
 
     async def api(self, what: str, asked: Mapping[str, Any] | None = None, *fields: str) -> None:
         """Calls the API, and records the answer, or some of its fields."""
         answer = await self._ask(f"$JS.API.{what}", msgspec.json.encode(asked or {}), {})
         if fields and isinstance(answer, dict) and "error" not in answer:
             answer = {name: _at(answer, name) for name in fields}
-        self.told.append((what, answer))
+        self.results.append((what, answer))
 
     async def _ask(self, subject: str, data: bytes, headers: dict[str, str]) -> object:
         found = await self.bus.nc.request(subject, data, timeout=LIMIT, headers=headers or None)
         return _without(msgspec.json.decode(found.data)) if found.data else found.headers
 
-    async def hear(self, subject: str, data: bytes, count: int) -> list[tuple[bytes, ...]]:
+    async def receive(self, subject: str, data: bytes, count: int) -> list[tuple[bytes, ...]]:
         """Sends a request with its own inbox. Returns the first messages."""
-        heard: list[tuple[bytes, ...]] = []
+        received: list[tuple[bytes, ...]] = []
         inbox = self.bus.nc.new_inbox()
-        ear = await self.bus.nc.listen(inbox, lambda *words: heard.append(words))
+        ear = await self.bus.nc.listen(inbox, lambda *words: received.append(words))
         await self.bus.nc.publish(subject, data, reply=inbox)
-        await until(lambda: len(heard) >= count)
+        await until(lambda: len(received) >= count)
         await self.bus.nc.unlisten(ear)
-        return heard
+        return received
 
     async def pull(self, consumer: str, count: int, ack: bytes = b"", **asked: Any) -> None:
         """Pulls ``count`` messages, records them, and sends ``ack`` for each."""
         request = msgspec.json.encode({"no_wait": True, **asked})
-        heard = await self.hear(f"$JS.API.CONSUMER.MSG.NEXT.{consumer}", request, count)
-        for subject, reply, data, headers in heard:
+        received = await self.receive(f"$JS.API.CONSUMER.MSG.NEXT.{consumer}", request, count)
+        for subject, reply, data, headers in received:
             if reply:
                 counted = _counted(reply)
-                self.told.append((subject, counted, data, _stored_headers(headers)))
+                self.results.append((subject, counted, data, _stored_headers(headers)))
                 if ack:
                     await self.bus.request(reply.decode(), ack)
             else:
                 wanting = parse_headers(headers).get("Nats-Pending-Messages")
-                self.told.append((status(headers), description(headers), wanting))
+                self.results.append((status(headers), description(headers), wanting))
 
 
 async def play(bus: Bus) -> list[object]:
@@ -113,7 +113,7 @@ async def play(bus: Bus) -> list[object]:
         await script.api(f"STREAM.CREATE.{config['name']}", config, "config.discard", "state")
     for part in (_publishing, _batches, _reading, _consuming, _sharing, _expiring, _routing):
         await part(script)
-    return script.told
+    return script.results
 
 
 async def _publishing(script: Script) -> None:
@@ -172,9 +172,9 @@ async def _reading(script: Script) -> None:
     )
     for asked, count in batches:
         data = msgspec.json.encode(asked)
-        for subject, _, body, raw in await script.hear("$JS.API.DIRECT.GET.L", data, count):
-            script.told.append((body, status(raw), parse_headers(raw).get("Nats-Sequence")))
-            script.told.append(subject.startswith(b"_INBOX."))
+        for subject, _, body, raw in await script.receive("$JS.API.DIRECT.GET.L", data, count):
+            script.results.append((body, status(raw), parse_headers(raw).get("Nats-Sequence")))
+            script.results.append(subject.startswith(b"_INBOX."))
 
 
 async def _consuming(script: Script) -> None:
@@ -252,18 +252,18 @@ async def _expiring(script: Script) -> None:
 
 
 async def _routing(script: Script) -> None:
-    bus, told = script.bus, script.told
-    heard: list[bytes] = []
+    bus, told = script.bus, script.results
+    received: list[bytes] = []
     subscription = await bus.nc.subscribe("core.>", max_msgs=0)
-    await bus.nc.listen("core.*.x", lambda subject, *_: heard.append(subject))
+    await bus.nc.listen("core.*.x", lambda subject, *_: received.append(subject))
     for subject in ("core.a", "core.a.x", "core.a.x.b"):
         await bus.nc.publish(subject, b"1")
     await bus.nc.flush()
     await subscription.unsubscribe()
     await bus.nc.publish("core.b.x", b"2")
     await bus.nc.flush()
-    told.append(heard)
-    found = await script.hear("nothing.listens", b"", 1)
+    told.append(received)
+    found = await script.receive("nothing.listens", b"", 1)
     told.append([(subject[:7], status(raw)) for subject, _, _, raw in found])
 
 

@@ -132,11 +132,11 @@ class ChangesItsVerdict(Stray):
 
     def __init__(self, bus: Bus) -> None:
         super().__init__(bus)
-        self.heard: set[str] = set()
+        self.seen: set[str] = set()
 
     async def on_requested(self, asked: Said) -> None:
-        first = asked["name"] not in self.heard
-        self.heard.add(asked["name"])
+        first = asked["name"] not in self.seen
+        self.seen.add(asked["name"])
         await self.say(asked, state="Ready" if first else "Retry")
 
 

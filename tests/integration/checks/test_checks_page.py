@@ -91,10 +91,10 @@ async def test_the_raw_protocol_is_a_check(
 
 @needs_jq
 async def test_the_raw_protocol_sends_heartbeats(bus: Bus, nats_server: TestServer) -> None:
-    heard = await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze")
+    heartbeats = await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze")
     await bus.nc.flush()
     async with running(nats_server.url, "bash", "-c", block("bash")):
-        assert (await within(heard.next_msg(timeout=20))).data == b"{}"
+        assert (await within(heartbeats.next_msg(timeout=20))).data == b"{}"
 
 
 @asynccontextmanager

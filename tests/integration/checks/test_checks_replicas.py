@@ -45,9 +45,9 @@ async def test_replicas_share_the_work_and_each_request_gets_one_verdict(
     await replicas.until_serving(2)
     for start in range(0, 600, 50):
         await requester.ask(*[requested(f"w{i}") for i in range(start, start + 50)])
-    await until(lambda: len(requester.heard) == 600)
+    await until(lambda: len(requester.verdicts) == 600)
     await requester.until_acknowledged()
-    assert len({verdict.name for verdict in requester.heard}) == 600
+    assert len({verdict.name for verdict in requester.verdicts}) == 600
     await until(lambda: all(replicas.log(i).count("check_judged") > 50 for i in range(2)))
 
 
@@ -62,11 +62,11 @@ async def test_requests_of_a_killed_replica_go_to_another_one(
     await first.wait()
     await replicas.start("slow")
     await until(lambda: len(replicas.begun()) == 10)
-    assert not requester.heard
+    assert not requester.verdicts
     (tmp_path / "go").touch()
-    await until(lambda: len(requester.heard) == 5)
+    await until(lambda: len(requester.verdicts) == 5)
     await requester.until_acknowledged()
-    assert {verdict.name for verdict in requester.heard} == {f"w{i}" for i in range(5)}
+    assert {verdict.name for verdict in requester.verdicts} == {f"w{i}" for i in range(5)}
 
 
 async def test_a_replica_finishes_its_judgements_before_it_ends(
@@ -100,12 +100,12 @@ async def test_a_judgement_beyond_the_grace_period_goes_to_another_replica(
     await requester.bus.nc.flush()
     process.send_signal(number)
     assert await within(process.wait(), 9.0) == 0
-    assert not requester.heard
+    assert not requester.verdicts
     assert await requester.unacknowledged() == 40
     assert handed_back.count(b"-NAK") >= 32, "what it judged, and what it had taken beside"
     assert b"+ACK" not in handed_back
     await replicas.start("ready")
-    await until(lambda: len(requester.heard) == 40)
+    await until(lambda: len(requester.verdicts) == 40)
 
 
 async def test_a_withdrawal_reaches_the_replica_at_work(
@@ -124,7 +124,7 @@ async def test_a_withdrawal_reaches_the_replica_at_work(
     (tmp_path / "go").touch()
     await requester.ask(requested("last", 2))
     await until(lambda: "Ready" in requester.states("last"))
-    assert {verdict.name for verdict in requester.heard if verdict.state == "Ready"} == {"last"}
+    assert {verdict.name for verdict in requester.verdicts if verdict.state == "Ready"} == {"last"}
 
 
 async def test_verdicts_continue_after_a_kill_of_the_server(
@@ -133,11 +133,11 @@ async def test_verdicts_continue_after_a_kill_of_the_server(
     await replicas.start("ready")
     await replicas.until_serving()
     await requester.ask(*[requested(f"w{i}") for i in range(20)])
-    await until(lambda: len(requester.heard) == 20)
+    await until(lambda: len(requester.verdicts) == 20)
     await nats_server.restart_after_kill()
     await requester.bus.connected()
     await requester.ask(*[requested(f"later{i}") for i in range(20)])
-    await until(lambda: len({verdict.name for verdict in requester.heard}) == 40)
+    await until(lambda: len({verdict.name for verdict in requester.verdicts}) == 40)
     await requester.until_acknowledged()
 
 

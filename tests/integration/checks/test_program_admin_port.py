@@ -125,11 +125,11 @@ async def test_a_check_without_a_server_says_so_at_its_admin_port(
     serving = asyncio.create_task(controller.serve("nats://127.0.0.1:1", stop=stop))
     try:
 
-        async def told() -> bool:
+        async def is_reported() -> bool:
             status, text = await ask(address, "/readyz")
             return status == 503 and "nothing listens at nats://127.0.0.1:1" in text
 
-        await eventually(told)
+        await eventually(is_reported)
         assert await ask(address, "/livez") == (200, "ok\n")
     finally:
         stop.set()

@@ -51,9 +51,9 @@ async def test_a_request_gets_a_verdict_that_names_check_and_cycle(
         await requester.ask(
             requested("w", 3, parameters={"limit": 5}, retry_count=2), traceparent=context
         )
-        await until(lambda: bool(requester.heard))
+        await until(lambda: bool(requester.verdicts))
         await requester.until_acknowledged()
-    [said] = requester.heard
+    [said] = requester.verdicts
     assert (said.namespace, said.name, said.uid) == ("ns", "w", "uid-w")
     assert (said.controller, said.check, said.cycle) == (NAME, "budget", 3)
     assert (said.state, said.message) == ("Retry", "weekly budget is spent")
@@ -100,8 +100,8 @@ async def test_each_verdict_is_published_with_all_its_fields(
     budget.check(lambda _: verdict)
     async with running(budget, nats_server.url):
         await requester.ask(requested())
-        await until(lambda: bool(requester.heard))
-    said = requester.heard[0]
+        await until(lambda: bool(requester.verdicts))
+    said = requester.verdicts[0]
     assert {key: getattr(said, key) for key in want} == want
 
 
@@ -121,7 +121,7 @@ async def test_a_check_can_change_its_verdict_after_ready(
         await until(lambda: requester.states() == ["Ready"])
         assert await kept[0].report(Retry("spent meanwhile", after=60))
         assert await budget.report(kept[0].reference, Ready("paid"))
-        await until(lambda: len(requester.heard) == 3)
+        await until(lambda: len(requester.verdicts) == 3)
     assert requester.states() == ["Ready", "Retry", "Ready"]
     assert len({one["Nats-Msg-Id"] for one in requester.headers}) == 3
 
@@ -163,7 +163,7 @@ async def test_parameters_are_decoded_as_the_requested_struct(
 
     async with running(budget, nats_server.url):
         await requester.ask(requested(parameters={"limit": 5, "query": "up", "unknown": 1}))
-        await until(lambda: bool(requester.heard))
+        await until(lambda: bool(requester.verdicts))
     assert seen == [Budget(limit=5, query="up")]
 
 
@@ -186,7 +186,7 @@ async def test_wrong_parameters_are_reported_until_they_are_corrected(
     async with running(budget, nats_server.url):
         await requester.ask(requested("w", parameters={"limit": "much"}))
         await until(lambda: requester.states() == ["Pending"])
-        assert "limit" in requester.heard[0].message
+        assert "limit" in requester.verdicts[0].message
         await until(lambda: any(beat.checks for beat in beats))
         told = next(beat for beat in beats if beat.checks).checks["budget"]
         assert (told.active, told.reason) == (False, "BadParametersRef")
@@ -195,7 +195,7 @@ async def test_wrong_parameters_are_reported_until_they_are_corrected(
         await requester.ask(requested("other", parameters={"limit": 7}))
         await until(lambda: requester.states() == ["Pending", "Ready"])
         await until(lambda: not beats[-1].checks)
-    assert [verdict.message for verdict in requester.heard if verdict.state == "Ready"] == [
+    assert [verdict.message for verdict in requester.verdicts if verdict.state == "Ready"] == [
         "limit 7"
     ] * 2
 
@@ -205,8 +205,8 @@ async def test_the_sdk_waits_for_its_durable(bus: Bus, nats_server: TestServer) 
     budget = AdmissionCheckController(NAME)
     budget.check(lambda _: Ready())
     async with running(budget, nats_server.url):
-        heard = await bus.nc.subscribe("admit.alive.check.>")
-        await within(heard.next_msg(timeout=20))
+        heartbeats = await bus.nc.subscribe("admit.alive.check.>")
+        await within(heartbeats.next_msg(timeout=20))
         await check_durables.make(bus, NAME)
         await requester.ask(requested())
         await until(lambda: requester.states() == ["Ready"])
@@ -240,7 +240,7 @@ async def test_no_more_judgements_are_under_way_than_the_limit(
         await requester.ask(*[requested(f"w{i}") for i in range(20)])
         await until(lambda: now == 3)
         go.set()
-        await until(lambda: len(requester.heard) == 20)
+        await until(lambda: len(requester.verdicts) == 20)
         await requester.until_acknowledged()
     assert most == 3
 
@@ -256,9 +256,9 @@ async def test_two_thousand_requests_get_one_verdict_each_and_are_acknowledged(
 
     async with running(budget, nats_server.url):
         await requester.ask(*[requested(f"w{i}") for i in range(2000)])
-        await until(lambda: len(requester.heard) >= 2000)
+        await until(lambda: len(requester.verdicts) >= 2000)
         await requester.until_acknowledged()
-    assert len({verdict.name for verdict in requester.heard}) == len(requester.heard) == 2000
+    assert len({verdict.name for verdict in requester.verdicts}) == len(requester.verdicts) == 2000
 
 
 async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
@@ -287,11 +287,11 @@ async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
         await requester.ask(requested("w", 1))
         await until(lambda: story == ["begun 1"])
         await requester.ask(withdrawn("w", 1), requested("w", 2))
-        await until(lambda: bool(requester.heard))
+        await until(lambda: bool(requester.verdicts))
         await requester.until_acknowledged()
     assert story.index("ended") < story.index("freed 1 Preempted")
     assert story.count("freed 1 Preempted") == 1
-    assert [(verdict.cycle, verdict.state) for verdict in requester.heard] == [(2, "Ready")]
+    assert [(verdict.cycle, verdict.state) for verdict in requester.verdicts] == [(2, "Ready")]
 
 
 @pytest.mark.scenario("L19")
@@ -317,11 +317,11 @@ async def test_a_judgement_goes_on_when_another_check_says_retry(
         await requester.ask(requested())
         await requester.ask(withdrawn(reason="AdmissionCheck"))
         await within(freed.wait())
-        assert not requester.heard
+        assert not requester.verdicts
         ended.set()
-        await until(lambda: bool(requester.heard))
+        await until(lambda: bool(requester.verdicts))
         await requester.until_acknowledged()
-    [said] = requester.heard
+    [said] = requester.verdicts
     assert (said.state, said.cycle, said.requeue_after_seconds) == ("Retry", 1, 120)
 
 
@@ -344,7 +344,7 @@ async def test_after_a_withdrawal_only_verdicts_that_count_are_published(
         assert not await kept[0].report(Ready("again"))
         assert not await kept[0].report(Pending("again"))
         assert await kept[0].report(Rejected("never"))
-        await until(lambda: len(requester.heard) == 2)
+        await until(lambda: len(requester.verdicts) == 2)
     assert requester.states() == ["Ready", "Rejected"]
 
 
@@ -368,8 +368,8 @@ async def test_a_failing_check_answers_pending_and_is_called_again(
         await until(lambda: "Ready" in requester.states())
         await requester.until_acknowledged()
     assert requester.states() == ["Pending", "Ready"]
-    assert "ConnectionError" in requester.heard[0].message
-    assert "password" not in requester.heard[0].message
+    assert "ConnectionError" in requester.verdicts[0].message
+    assert "password" not in requester.verdicts[0].message
 
 
 async def test_only_the_newest_waiting_cycle_gets_a_verdict(
@@ -398,9 +398,9 @@ async def test_only_the_newest_waiting_cycle_gets_a_verdict(
         # All but the two are acknowledged: one judges, one waits for it.
         await until(lambda: begun == [1])
         go.set()
-        await until(lambda: len(requester.heard) == 2)
+        await until(lambda: len(requester.verdicts) == 2)
         await requester.until_acknowledged()
-    assert [verdict.cycle for verdict in requester.heard] == begun
+    assert [verdict.cycle for verdict in requester.verdicts] == begun
     assert begun[0] == 1
     assert begun[-1] == 6
 

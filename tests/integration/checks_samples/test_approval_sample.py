@@ -32,10 +32,10 @@ async def waiting(folder: Path, *names: str) -> AsyncIterator[Admit]:
         )
         for name in names:
 
-            async def told(name: str = name) -> bool:
+            async def is_reported(name: str = name) -> bool:
                 return "waits for a person" in (await admit.row(name)).get("message", "")
 
-            await eventually(told, lambda: "no message about the awaited approval")
+            await eventually(is_reported, lambda: "no message about the awaited approval")
         yield admit
 
 
@@ -44,7 +44,7 @@ async def test_an_approved_workload_runs_and_a_denied_workload_does_not(tmp_path
         row = await admit.row("good")
         assert row["state"] == "Pending"
         how = row["message"].partition(": ")[2].split(", or ")
-        # What the user is told to type does what it says.
+        # What the user is is_reported to type does what it says.
         await admit(*how[0].split()[1:], "--as", "ada", "-m", "may be used")
         await admit.wait("good", "Finished")
         how = (await admit.row("bad"))["message"].partition(": ")[2].split(", or ")

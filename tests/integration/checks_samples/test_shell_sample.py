@@ -55,7 +55,7 @@ async def test_requests_sent_while_the_sample_was_down_are_redelivered(tmp_path:
         assert (await admit.row("early"))["state"] == "Pending"
         async with program(tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=system.url) as check:
             await admit.wait("early", "Finished")
-            # Not of the cycle that it did not hear of.
+            # It sends no verdict for the cycle whose request it did not receive.
             assert "default/early cycle 0" not in check.printed
             assert "default/early cycle" in check.printed
 
@@ -79,13 +79,13 @@ async def test_the_sample_sends_heartbeats_and_reconnects_to_the_server(tmp_path
 
 async def _beats(url: str) -> None:
     bus = await Bus.connect(url, name="test")
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
     async def beat(_: object) -> None:
-        heard.set()
+        received.set()
 
     await bus.nc.subscribe("admit.alive.check.example_com=2Ffreeze", cb=beat)
-    await within(heard.wait())
+    await within(received.wait())
     await bus.close()
 
 

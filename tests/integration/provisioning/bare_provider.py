@@ -23,7 +23,7 @@ class BareProvider:
     def __init__(self, bus: Bus, provisioning_class: str = "class") -> None:
         self._bus = bus
         self._class = provisioning_class
-        self.heard: list[ProvisioningFact] = []
+        self.received: list[ProvisioningFact] = []
 
     async def start(self) -> BareProvider:
         for word in ("requested", "cancelled"):
@@ -34,16 +34,16 @@ class BareProvider:
     def _on_message(self, subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         fact = decode(subject.decode(), data)
         assert isinstance(fact, ProvisioningFact)
-        self.heard.append(fact)
+        self.received.append(fact)
 
     @property
     def asked(self) -> list[ProvisioningRequested]:
-        return [fact for fact in self.heard if isinstance(fact, ProvisioningRequested)]
+        return [fact for fact in self.received if isinstance(fact, ProvisioningRequested)]
 
     @property
     def booked(self) -> set[str]:
         ids: set[str] = set()
-        for fact in self.heard:
+        for fact in self.received:
             if isinstance(fact, ProvisioningCancelled):
                 ids.discard(fact.id)
             else:

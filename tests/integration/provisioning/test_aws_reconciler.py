@@ -254,7 +254,7 @@ async def test_an_unknown_reservation_of_a_cancelled_request_is_cancelled(
 async def test_a_reservation_for_a_cancelled_request_is_cancelled(
     running: Running, bus: Bus, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
-    async def heard() -> bool:
+    async def has_request() -> bool:
         found = (await StatusStore(bus, CLASS).get(ONE)).status
         return found is not None and found.status == CANCELLED
 
@@ -263,7 +263,7 @@ async def test_a_reservation_for_a_cancelled_request_is_cancelled(
     await asks(requester)
     await so(lambda: len(ec2.alive()) == 1)
     await requester.takes_back()
-    await eventually(heard)
+    await eventually(has_request)
     ec2.allow()
 
     await so(lambda: not ec2.alive())

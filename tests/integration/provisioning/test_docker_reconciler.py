@@ -42,7 +42,7 @@ class CountingEngine(Engine):
         self.calls: Counter[str] = Counter()
         self.away = False
         self.stuck: set[str] = set()
-        self.heard: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         self.listened = False
         self.ended = threading.Event()
 
@@ -75,13 +75,13 @@ class CountingEngine(Engine):
         if container in self.stuck:
             raise EngineDenied(403, "the container is stuck")
         self.there.pop(container, None)
-        self.heard()
+        self.on_change()
 
     async def last_lines(self, container: str) -> str:
         return ""
 
-    def listen(self, installation: str, heard: Callable[[], None]) -> None:
-        self.heard = heard
+    def listen(self, installation: str, on_change: Callable[[], None]) -> None:
+        self.on_change = on_change
         self.listened = True
         self.ended.wait()  # in a thread of its own
 
@@ -150,7 +150,7 @@ async def test_workers_lost_at_once_are_reported_by_one_comparison(
     engine.calls.clear()
     for worker in list(engine.there)[::2]:
         del engine.there[worker]
-        engine.heard()
+        engine.on_change()
     await until(lambda: said(requester, "CapacityRevoked") == ids)
     assert engine.calls["workers"] <= 2
 
@@ -180,7 +180,7 @@ async def test_containers_of_another_installation_are_left_alone(
         engine.there[name] = ListedWorker(
             container=name, name=name, installation=installation, request_id="z/c/1/1", **about
         )
-    engine.heard()
+    engine.on_change()
     await until(lambda: "orphan" not in engine.there)
     assert "theirs" in engine.there
 
@@ -196,6 +196,6 @@ async def test_one_unreadable_status_or_worker_does_not_stop_the_comparison(
         engine.there[name] = ListedWorker(
             container=name, name=name, request_id=f"{name}/c/1/1", **about
         )
-    engine.heard()
+    engine.on_change()
     await until(lambda: "b" not in engine.there)
     assert reconciler.ready

@@ -122,12 +122,12 @@ async def test_an_answer_that_raises_becomes_a_dead_letter(
         )
         for record in records
     ]
-    heard = reconciler.core.apply_status
+    apply_unbroken = reconciler.core.apply_status
 
     def apply_status(fact: ProvisioningStatus, now: datetime) -> tuple[Step | None, str]:
         if fact.id == said[0].id:
             raise ZeroDivisionError("a bug")
-        return heard(fact, now)
+        return apply_unbroken(fact, now)
 
     monkeypatch.setattr(reconciler.core, "apply_status", apply_status)
 

@@ -76,9 +76,9 @@ async def booking(bus: Bus, requester: CapacityRequester, *ids: str) -> None:
     """Books a machine for each request, in this order, and ends the leader."""
     async with kept(bus):
         for request_id in ids:
-            heard = len(requester.said)
+            count = len(requester.said)
             await requester.asks(request_id, **pods(1))
-            await until(lambda before=heard: len(requester.said) > before)  # type: ignore[misc]
+            await until(lambda before=count: len(requester.said) > before)  # type: ignore[misc]
 
 
 async def until_booked(bus: Bus, wanted: set[str]) -> None:

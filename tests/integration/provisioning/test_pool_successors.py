@@ -67,7 +67,7 @@ async def test_a_stale_leader_writes_nothing_and_ends(
             await old.obtain(a_request("u/c/1/1"))
             async with kept(bus) as new:
                 await new.obtain(a_request("x/c/1/1"))
-                # What it had heard before it was paused.
+                # A fact that it had read before it was paused.
                 for request_id in ("v/c/1/1", "w/c/1/1"):
                     with pytest.raises((Fenced, Superseded)):
                         await old.obtain(a_request(request_id, 3 if request_id[0] == "v" else 1))

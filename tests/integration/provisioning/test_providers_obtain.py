@@ -118,7 +118,7 @@ async def test_capacity_obtained_after_the_cancellation_is_freed(
     first, second = Pool(), Pool()
     go = asyncio.Event()
 
-    async def until_told(request: Request) -> None:
+    async def until_allowed(request: Request) -> None:
         # Ignores its cancellation, as a call to an external API would.
         while not go.is_set():
             try:
@@ -126,7 +126,7 @@ async def test_capacity_obtained_after_the_cancellation_is_freed(
             except asyncio.CancelledError:
                 continue
 
-    first.before = until_told
+    first.before = until_allowed
     async with running(first.provider(grace_seconds=1.0), nats_server):
         await requester.asks()
         await until(lambda: bool(first.calls))

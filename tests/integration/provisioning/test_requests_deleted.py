@@ -49,7 +49,7 @@ async def test_deleting_a_request_prints_what_follows(
     second = await provider.until_asked(2)
     assert (second.attempt, second.id) == (1, f"{first.id}~2")
     assert provider.booked == {second.id}
-    ended = [fact for fact in provider.heard if isinstance(fact, facts.ProvisioningCancelled)]
+    ended = [fact for fact in provider.received if isinstance(fact, facts.ProvisioningCancelled)]
     assert [one.reason for one in ended] == [DELETED]
     await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)

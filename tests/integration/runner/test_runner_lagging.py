@@ -60,7 +60,7 @@ async def test_a_runner_that_sees_no_admission_does_not_answer_for_another_runne
         script = "trap 'sleep 0.5; exit 1' TERM; while :; do sleep 0.02; done"
         admitted = await testbed.admit("train", script, grace=5)
         await testbed.wait_for_fact("started", "train")
-        # The new runner has not heard of the admission, and its replica of the log lacks it.
+        # The new runner has not read the admission, and its replica of the log lacks it.
         async with testbed.runner("b"):
             monkeypatch.setattr(admissions, "last_by_direct_get", nothing)
             await testbed.evict("train", admitted)

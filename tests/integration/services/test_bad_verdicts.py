@@ -118,8 +118,8 @@ async def test_a_controller_that_never_acknowledges_does_not_block_others(runnin
 
     await eventually(asked)
     subscription = await running.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
-    heard = await subscription.fetch(21, timeout=LIMIT)
-    assert len(heard) == 21  # and not one of them is acknowledged
+    received = await subscription.fetch(21, timeout=LIMIT)
+    assert len(received) == 21  # and not one of them is acknowledged
     found = (await check_durables.existing(running))["ctl"]
     assert (found["num_pending"], found["num_ack_pending"]) == (0, 21)
     await submit(running, [a_manifest("free", queue="lq-open")])

@@ -47,8 +47,8 @@ async def test_the_durable_of_an_applied_check_receives_only_its_requests(
     config = found["ctl"]["config"]
     assert (config["ack_policy"], config["ack_wait"]) == ("explicit", 30_000_000_000)
     subscription = await bus.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
-    heard = await subscription.fetch(2, timeout=LIMIT)
-    assert [json.loads(one.data)["name"] for one in heard] == ["one", "two"]
+    received = await subscription.fetch(2, timeout=LIMIT)
+    assert [json.loads(one.data)["name"] for one in received] == ["one", "two"]
 
 
 async def test_the_durable_is_deleted_with_the_last_check_of_its_controller(

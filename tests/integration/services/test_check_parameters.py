@@ -64,8 +64,8 @@ async def asked(bus: Bus, name: str) -> CheckRequested:
     return found[0]
 
 
-async def told_again(bus: Bus, name: str, expected: list[Any]) -> None:
-    """The parameters of all requests about that workload come to be these."""
+async def until_requested(bus: Bus, name: str, expected: list[Any]) -> None:
+    """Waits until the requests about the workload have these parameters."""
 
     async def so() -> bool:
         each = [request.parameters for request in await requests(bus) if request.name == name]
@@ -84,11 +84,11 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(
     await submit(bus, [a_manifest("early", queue="lq-cq")])
     await apply(bus, a_budget(5))
     assert msgspec.json.decode((await asked(bus, "first")).parameters) == {"limit": 5}
-    await told_again(bus, "early", [{"limit": 5}])
+    await until_requested(bus, "early", [{"limit": 5}])
     # A check without a verdict is asked again, in the same cycle, when its parameters change.
     await apply(bus, a_budget(7))
-    await told_again(bus, "early", [{"limit": 5}, {"limit": 7}])
-    await told_again(bus, "first", [{"limit": 5}, {"limit": 7}])
+    await until_requested(bus, "early", [{"limit": 5}, {"limit": 7}])
+    await until_requested(bus, "first", [{"limit": 5}, {"limit": 7}])
     assert {request.cycle for request in await requests(bus)} == {0}
     assert msgspec.json.decode((await asked(bus, "second")).parameters) == {"limit": 7}
     # The check names others.
@@ -97,9 +97,9 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(
     other = {**CHECK, "spec": {**CHECK["spec"], "parameters": reference}}
     await apply(bus, monthly)
     await apply(bus, other)
-    await told_again(bus, "second", [{"limit": 7}, {"limit": 9}])
+    await until_requested(bus, "second", [{"limit": 7}, {"limit": 9}])
     await apply(bus, CHECK)
-    await told_again(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}])
+    await until_requested(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}])
     gone = Delete(kind="budget.budgets.example.com", name="weekly")
     await ask(bus, "admit.api.delete", gone, DeleteReply)
 
@@ -109,7 +109,7 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(
         return "weekly" in found.status.admission_checks[0].message
 
     await eventually(row_waits_for_the_object)
-    await told_again(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}])
+    await until_requested(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}])
 
 
 @pytest.mark.servers("real")

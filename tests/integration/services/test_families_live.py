@@ -80,7 +80,7 @@ class Place:
 
         await eventually(so)
 
-    async def told(self) -> FamiliesReply:
+    async def reply(self) -> FamiliesReply:
         """The reply of the leading variant-controller to a query about its families."""
         found: FamiliesReply = await ask(self.bus, "admit.api.families", Families(), FamiliesReply)
         return found
@@ -89,7 +89,7 @@ class Place:
         """Waits until no act of the variant-controller is pending."""
 
         async def so() -> bool:
-            return (await self.told()).pending == 0
+            return (await self.reply()).pending == 0
 
         await eventually(so)
 
@@ -198,12 +198,12 @@ async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place
     families = await place.families()
     assert {tuple(tags(family)) for family in families.values()} == {FLAVORS}
     before = await last(place.bus, "admit.workload.*.ns.*")
-    told = await place.told()
-    assert told.families == 150
+    reply = await place.reply()
+    assert reply.families == 150
     after = await last(place.bus, "admit.workload.*.ns.*")
     assert before is not None
     assert after is not None
-    assert before.sequence == after.sequence, "it goes on talking"
+    assert before.sequence == after.sequence, "it still publishes"
 
 
 async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Place) -> None:

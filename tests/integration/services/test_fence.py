@@ -27,13 +27,13 @@ async def test_a_decision_of_a_deposed_scheduler_from_old_state_is_refused(
     await cluster.start("workload-controller")
     leading = LeaderElector(bus, "scheduler", "old", ttl_seconds=1)
     shell = SchedulerService(bus, leading)
-    hears = [asyncio.create_task(task) for task in (leading.run(), shell.watch(), shell.lead())]
+    tasks = [asyncio.create_task(task) for task in (leading.run(), shell.watch(), shell.lead())]
     decides = asyncio.create_task(shell.decide())
     await apply(bus, *queues("cq", cpu=2))
     await eventually(lambda: _leads(leading))
 
     # From now on it gets no message, and its heartbeat expires, but it still makes decisions.
-    for task in hears:
+    for task in tasks:
         await cancel_and_wait(task)
     await cluster.start("scheduler", "new")
     await eventually(lambda: _led_by_new(bus))

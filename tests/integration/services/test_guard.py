@@ -102,7 +102,7 @@ async def test_the_leader_writes_back_a_workload_that_became_unreadable(bus: Bus
     writer = CommitWriter(bus, controller, guard, puts, history, None)
     await writer.perform([bench.submitted()])
     await bus.publish(bucket.put_message(WORKLOAD, b"junk", expected=None))
-    await writer.perform([bench.heard(Deactivated(**ME))])
+    await writer.perform([bench.logged(Deactivated(**ME))])
     entry = await bucket.get(bus, WORKLOAD)
     assert entry is not None
     assert entry.value is not None

@@ -167,5 +167,5 @@ async def test_a_change_costs_the_scheduler_no_look_at_each_domain_that_it_leads
 
     await apply(bus, *queues("cq-new", cpu=CPU))
     await eventually(leads_all)
-    # Two for each change that it hears of, of which there are a hundred.
+    # Two for each of the hundred changes that it reads.
     assert 0 < len(calls) < 400

@@ -24,11 +24,11 @@ async def test_a_log_older_than_the_bucket_is_reported_and_services_run(
     await bus.publish(put_message("workload.ns.w", json.dumps(manifest).encode(), expected=0))
     controller = await cluster.start("workload-controller")
 
-    async def told() -> bool:
+    async def is_reported() -> bool:
         await asyncio.sleep(0)
         return "restore log and bucket from one backup" in controller.log
 
-    await eventually(told)
+    await eventually(is_reported)
     await apply(bus, *queues("a"))
     assert controller.status is None
     assert "Traceback" not in controller.log

@@ -51,12 +51,12 @@ def a_job(name: str, trail: Path, *, priority: int, stops: float = 0.0, runs: st
     }
 
 
-async def told(bus: Bus, what: str) -> list[StoredMessage]:
+async def facts_on_log(bus: Bus, what: str) -> list[StoredMessage]:
     return await read_messages(bus, [f"admit.workload.{what}.>"])
 
 
-async def has_told(bus: Bus, what: str, name: str) -> bool:
-    return any(one.subject.endswith(f".{name}") for one in await told(bus, what))
+async def has_fact(bus: Bus, what: str, name: str) -> bool:
+    return any(one.subject.endswith(f".{name}") for one in await facts_on_log(bus, what))
 
 
 async def stored(bus: Bus, name: str) -> StoredWorkload:
@@ -74,9 +74,9 @@ async def test_a_job_is_stopped_before_its_quota_is_handed_on(
         await cluster.start(service)
     await apply(bus, *queues("cq", cpu=1, preemption=LOWER))
     await submit(bus, [a_job("low", trail, priority=1, stops=3.0)])
-    await eventually(lambda: has_told(bus, "pods_ready", "low"))
+    await eventually(lambda: has_fact(bus, "pods_ready", "low"))
     await submit(bus, [a_job("high", trail, priority=7, runs="true")])
-    await eventually(lambda: has_told(bus, "evicted", "low"))
+    await eventually(lambda: has_fact(bus, "evicted", "low"))
 
     # While the job stops its quota stays booked, and the preempting workload says so.
     await eventually(lambda: _waits_for_it(bus))
@@ -93,9 +93,9 @@ async def test_a_job_is_stopped_before_its_quota_is_handed_on(
     await eventually(lambda: _says(trail, "done high"))
     lines = _lines(trail)
     assert lines[:4] == ["started low", "stopped low", "started high", "done high"]
-    (evicted,) = await told(bus, "evicted")
-    (stopped,) = await told(bus, "stopped")
-    taken = [one for one in await told(bus, "assigned") if one.subject.endswith(".high")]
+    (evicted,) = await facts_on_log(bus, "evicted")
+    (stopped,) = await facts_on_log(bus, "stopped")
+    taken = [one for one in await facts_on_log(bus, "assigned") if one.subject.endswith(".high")]
     assert evicted.sequence < stopped.sequence < taken[0].sequence
     said = decode(evicted.subject, evicted.data)
     assert isinstance(said, facts.Evicted)
@@ -145,7 +145,7 @@ async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
     first = await cluster.start("scheduler", "first")
     await apply(bus, *queues("cq", cpu=1, preemption=LOWER))
     await submit(bus, [a_job("low", trail, priority=1, stops=4.0)])
-    await eventually(lambda: has_told(bus, "pods_ready", "low"))
+    await eventually(lambda: has_fact(bus, "pods_ready", "low"))
     await submit(bus, [a_job("high", trail, priority=5, runs="true")])
     await eventually(lambda: _waits_for_it(bus))
     await first.kill()
@@ -155,7 +155,7 @@ async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
     await cluster.start("scheduler", "second")
 
     await eventually(lambda: _says(trail, "done higher"))
-    taken = [one.subject.rsplit(".", 1)[1] for one in await told(bus, "assigned")]
+    taken = [one.subject.rsplit(".", 1)[1] for one in await facts_on_log(bus, "assigned")]
     assert taken[:3] == ["low", "high", "higher"]
-    preempted = [one.subject.rsplit(".", 1)[1] for one in await told(bus, "preempted")]
+    preempted = [one.subject.rsplit(".", 1)[1] for one in await facts_on_log(bus, "preempted")]
     assert preempted.count("low") == 1

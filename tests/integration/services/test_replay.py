@@ -301,12 +301,12 @@ async def test_a_different_decision_is_shown_field_by_field(
     (submitted,) = await submit(bus, [a_manifest("w", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 1))
     (assigned,) = await decisions(bus)
-    (heard,) = await read_messages(bus, ["admit.workload.assigned.>"])
+    (message,) = await read_messages(bus, ["admit.workload.assigned.>"])
     told = await replayed(nats_server, assigned, capsys)
     assert (told["same"], told["from"]["turns"]) == (True, ["ns/w"])
 
     # A leader publishes a decision that no scheduler would have made.
-    decided = msgspec.json.decode(heard.data, type=facts.Assigned)
+    decided = msgspec.json.decode(message.data, type=facts.Assigned)
     place = decided.admission.pod_set_assignments[0]
     forged = msgspec.structs.replace(
         decided,
@@ -315,7 +315,7 @@ async def test_a_different_decision_is_shown_field_by_field(
             pod_set_assignments=(msgspec.structs.replace(place, flavors={"cpu": "solid"}),),
         ),
     )
-    fence = {name: value for name, value in heard.headers.items() if "Expected" in name}
+    fence = {name: value for name, value in message.headers.items() if "Expected" in name}
     other = await bus.publish(Outgoing(subject_of(forged), encode(forged), fence))
     told = await replayed(nats_server, other, capsys)
     assert not told["same"]

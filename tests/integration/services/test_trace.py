@@ -22,7 +22,7 @@ async def test_every_message_that_follows_a_submission_has_its_trace(
     for service in ("workload-controller", "scheduler", "runner"):
         await cluster.start(service)
     await apply(bus, *queues("cq"))
-    heard: dict[str, str] = {}
+    traceparents: dict[str, str] = {}
     subscription = await bus.nc.subscribe("admit.workload.*.ns.w")
     context = start()
     said = {"namespace": "ns", "name": "w", "workload": a_manifest("w", queue="lq-cq")}
@@ -33,14 +33,16 @@ async def test_every_message_that_follows_a_submission_has_its_trace(
         while subscription.pending_msgs:
             message = await subscription.next_msg(timeout=LIMIT)
             what = message.subject.split(".")[2]
-            heard[what] = (message.headers or {}).get("traceparent", "")
-        return "finished" in heard
+            traceparents[what] = (message.headers or {}).get("traceparent", "")
+        return "finished" in traceparents
 
     await eventually(ended)
-    traced = {what: trace_id(found) for what, found in heard.items()}
+    traced = {what: trace_id(found) for what, found in traceparents.items()}
     wanted = ("submitted", "assigned", "quota_reserved", "admitted", "started", "finished")
     assert {what: traced.get(what) for what in wanted} == dict.fromkeys(wanted, trace_id(context))
-    assert len({found[36:52] for found in heard.values()}) == len(heard), "each a span of its own"
+    assert len({found[36:52] for found in traceparents.values()}) == len(traceparents), (
+        "each a span of its own"
+    )
 
 
 async def test_a_runner_that_comes_late_carries_the_trace_on(cluster: Cluster, bus: Bus) -> None:

@@ -131,11 +131,11 @@ class Capacity:
         self._open: dict[str, str] = {}
         self.given: set[tuple[str, str, int]] = set()
         self._runs: set[str] = set()
-        server.log.on_stored.append(self._hear)
-        server.nats.streams[KV_PROVIDERS].on_stored.append(self._hear_stored)
+        server.log.on_stored.append(self._on_fact)
+        server.nats.streams[KV_PROVIDERS].on_stored.append(self._on_record)
         server.bucket.on_stored.append(self._seen)
 
-    def _hear(self, stored: Stored) -> None:
+    def _on_fact(self, stored: Stored) -> None:
         if not stored.subject.startswith("admit.provisioning."):
             return
         fact = decode(stored.subject, stored.data)
@@ -150,7 +150,7 @@ class Capacity:
             case facts.Provisioned():
                 self._give(fact.id)
 
-    def _hear_stored(self, stored: Message) -> None:
+    def _on_record(self, stored: Message) -> None:
         """A provider stores a status before the log has it, and answers queries from its store."""
         if stored.subject.startswith(f"$KV.{PROVIDERS}.{CLASS}.") and stored.data:
             status = msgspec.json.decode(stored.data, type=StoredStatus)

@@ -82,7 +82,7 @@ class Admin:
             if over:
                 return
             over = True
-            self._transcript.tell("admin", f"hears {outcome!r}")
+            self._transcript.tell("admin", f"gets {outcome!r}")
             if outcome in ("applied", "unchanged", *DONE):
                 self.applied += 1
                 self._waiting.pop(0)

@@ -326,7 +326,7 @@ MUTATIONS: Final = {
         "does not count|no controller said|no verdict says",
         0,
     ),
-    "a slow check would never be heard beside a fast one": Mutation(
+    "a slow check would never report beside a fast one": Mutation(
         (Patch(*_TRANSITION, _without_rounds),),
         checked,
         "Retry of .* counts, and had no effect",

@@ -20,10 +20,10 @@ _ROUNDING: Final = 1e-9
 
 
 class PullRequest:
-    """An open request for messages. ``heard``: when the server last sent something for it.
+    """An open request for messages. ``sent_at``: when the server last sent something for it.
     ``bytes_left``: the most bytes that the server still sends for it."""
 
-    __slots__ = ("beat", "bytes_left", "heard", "inbox", "left", "no_wait", "open", "until")
+    __slots__ = ("beat", "bytes_left", "inbox", "left", "no_wait", "open", "sent_at", "until")
 
     def __init__(self, inbox: str, asked: Mapping[str, Any], now: float) -> None:
         self.inbox = inbox
@@ -32,7 +32,7 @@ class PullRequest:
         self.until = now + asked["expires"] / 1e9 if asked.get("expires") else inf
         self.beat: float = asked.get("idle_heartbeat", 0) / 1e9
         self.no_wait = bool(asked.get("no_wait"))
-        self.heard = now
+        self.sent_at = now
         self.open = True
 
 
@@ -160,7 +160,7 @@ class Consumer:
     def _flow(self) -> None:
         while self._requests and (self._again or self._next):
             request = self._requests[0]
-            if not request.open or not self._server.is_heard(request.inbox):
+            if not request.open or not self._server.has_listener(request.inbox):
                 request.open = False
                 self._requests.popleft()
                 continue
@@ -191,7 +191,7 @@ class Consumer:
         self._delivered += 1
         request.left -= 1
         request.bytes_left -= len(message.data) + len(message.raw)
-        request.heard = self._loop.now
+        request.sent_at = self._loop.now
         if not request.left:
             request.open = False
         reply = (
@@ -205,7 +205,7 @@ class Consumer:
         self._server.deliver(request.inbox, message.subject, reply, data, raw)
 
     def _watch(self, request: PullRequest) -> None:
-        beat = request.heard + request.beat if request.beat else inf
+        beat = request.sent_at + request.beat if request.beat else inf
         when = min(beat, request.until)
         if when < inf:
             self._loop.at(when, self._tick, request)
@@ -214,13 +214,13 @@ class Consumer:
         if not request.open or not self.alive:
             return
         now = self._loop.now
-        if not self._server.is_heard(request.inbox):
+        if not self._server.has_listener(request.inbox):
             request.open = False
         elif now >= request.until:
             self._end(request, "408 Request Timeout")
         else:
-            if now >= request.heard + request.beat - _ROUNDING:
-                request.heard = now
+            if now >= request.sent_at + request.beat - _ROUNDING:
+                request.sent_at = now
                 self._server.status(request.inbox, "100 Idle Heartbeat")
             self._watch(request)
 
@@ -295,7 +295,9 @@ class Consumer:
         if not self.alive:
             return
         now = self._loop.now
-        if any(request.open and self._server.is_heard(request.inbox) for request in self._requests):
+        if any(
+            request.open and self._server.has_listener(request.inbox) for request in self._requests
+        ):
             self._used = now
         if now - self._used >= threshold:
             self._stream.drop(self)

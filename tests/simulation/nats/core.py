@@ -233,13 +233,13 @@ class Server:
         if subject.startswith("$JS.API."):
             self.api(subject[8:], reply, data)
             return
-        heard = False
+        handled = False
         if subject.startswith("$JS.ACK."):
-            heard = self._acked(subject, reply, data)
+            handled = self._acked(subject, reply, data)
         else:
             stream = self.stream_of(subject)
             if stream is not None:
-                heard = True
+                handled = True
                 if stream.store_seconds or stream.busy_until > self.loop.now:
                     stream.busy_until = max(stream.busy_until, self.loop.now)
                     stream.busy_until += stream.store_seconds
@@ -248,8 +248,8 @@ class Server:
                     )
                 else:
                     self._store(stream, subject, reply, data, headers)
-        heard |= self._route(subject, reply, data, headers)
-        if reply and not heard:
+        handled |= self._route(subject, reply, data, headers)
+        if reply and not handled:
             self.status(reply, "503")
 
     def _store(self, stream: Stream, subject: str, reply: str, data: bytes, headers: bytes) -> None:
@@ -274,7 +274,7 @@ class Server:
         for one in self.interest.of(inbox):
             one.send(subject, reply, data, headers)
 
-    def is_heard(self, inbox: str) -> bool:
+    def has_listener(self, inbox: str) -> bool:
         """Whether a client listens there."""
         return bool(self.interest.of(inbox))
 

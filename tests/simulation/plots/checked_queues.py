@@ -109,7 +109,7 @@ class CheckedQueues(Queues):
         self.trees = {"c0": {}}
 
     def beat(self, *, active: bool) -> Manifests:
-        """The controller of a check is heard again, or no more."""
+        """The controller of a check sends heartbeats again, or stops sending them."""
         return [{"beat": {"check": self.rng.choice(self.checks), "active": active}}]
 
     def edit(self) -> Manifests:

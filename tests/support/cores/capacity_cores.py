@@ -34,9 +34,9 @@ CLASS = "class"
 
 class CapacityCores(TimedCores):
     """``wanted``: the published requests; ``freed``: the ids of cancelled requests, once for each
-    message. ``booked``: the ids of provisioned requests. ``told``: verdicts of the check, in order.
-    ``ignored``: ids of answers without an effect, with the reason. ``patience``: seconds that a
-    provider gets. ``restarts``: the check starts anew between any two of its steps."""
+    message. ``booked``: the ids of provisioned requests. ``verdicts``: verdicts of the check, in
+    order. ``ignored``: ids of answers without an effect, with the reason. ``patience``: seconds
+    that a provider gets. ``restarts``: the check starts anew between any two of its steps."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class CapacityCores(TimedCores):
         self.wanted: list[ProvisioningRequested] = []
         self.freed: list[str] = []
         self.booked: set[str] = set()
-        self.told: list[tuple[str, VerdictReport]] = []
+        self.verdicts: list[tuple[str, VerdictReport]] = []
         self.ignored: list[tuple[str, str]] = []
         self._last: Step | None = None
         self.capacity = ProvisioningCore(self.patience)
@@ -111,13 +111,13 @@ class CapacityCores(TimedCores):
                 return
             self.keep(key, step.write.record)
         if step.fact is not None:
-            self._provider_hears(step.fact)
+            self._provider_reads(step.fact)
         if step.report is not None:
             self._tells(step.slot.workload, step.slot.check, step.report)
         self.capacity.done(step, self.written)
 
     def _tells(self, name: str, check: str, tell: VerdictReport) -> None:
-        self.told.append((name, tell))
+        self.verdicts.append((name, tell))
         answer = tell.verdict
         self.publish(
             facts.CheckReported,
@@ -163,7 +163,7 @@ class CapacityCores(TimedCores):
 
     # The provider. --------------------------------------------------------------------------
 
-    def _provider_hears(self, fact: ProvisioningFact) -> None:
+    def _provider_reads(self, fact: ProvisioningFact) -> None:
         if isinstance(fact, ProvisioningRequested):
             self.wanted.append(fact)
         elif isinstance(fact, ProvisioningCancelled):

@@ -297,5 +297,5 @@ class FamilyController(LocalSystem):
     def look(self) -> None:
         """Checks the invariants of every family at every revision."""
         self.family_watch.settled()
-        heard = {name for what, name in self.published if what in ("admitted", "evicted")}
-        assert not any("-variant-" in name for name in heard), heard
+        named = {name for what, name in self.published if what in ("admitted", "evicted")}
+        assert not any("-variant-" in name for name in named), named

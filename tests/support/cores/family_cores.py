@@ -40,7 +40,7 @@ class FamilyCores(TimedCores):
     """``levels``: the quota held of each flavor and resource, with the second since when; a family
     counts once. ``actives``: the active variants of each family, with the second since when.
     ``restarts``: all cores start anew between any two steps. ``loses_decisions``: every decision is
-    lost once, and its scheduler starts anew. ``slow_controller``: the workload-controller hears
+    lost once, and its scheduler starts anew. ``slow_controller``: the workload-controller reads
     decisions only when the scheduler has nothing more to decide."""
 
     def __init__(self, config: Config | None = None, limits: Limits | None = None) -> None:
@@ -127,11 +127,11 @@ class FamilyCores(TimedCores):
             self.go()
 
     def one_step(self) -> None:
-        """The variant-controller is heard, or else one cycle decided."""
+        """Applies the orders of the variant-controller; without orders, runs one cycle."""
         if not self.orders_of_families():
             self.cycle(later=0)
 
-    def foreigner(self, name: str, flavor: str, gpu: int = 4, priority: int = 100) -> None:
+    def submit_regular(self, name: str, flavor: str, gpu: int = 4, priority: int = 100) -> None:
         """Submits a regular workload on that flavor: a workload with ``minCount`` is never a
         family."""
         container = {"name": "c", "command": ["true"], "resources": {"requests": {GPU: "1"}}}

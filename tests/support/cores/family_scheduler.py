@@ -184,21 +184,21 @@ class FamilyScheduler(SteppedScheduler):
         changes = (facts.Activated, facts.Deactivated)
         for order in self.orders():
             if isinstance(order, changes):
-                self.hear(order)
+                self.apply_facts(order)
 
     def later(self, seconds: float) -> None:
         """Lets so many seconds pass."""
         self.now += timedelta(seconds=seconds)
         self.core.wake(now=self.now)
 
-    # What the workload-controller hears. ----------------------------------------------------
+    # What the workload-controller reads. ----------------------------------------------------
 
     def cycle(self, *, confirm: bool = True) -> list[str]:
         decisions = self.core.cycle(now=self.now)
         self.decisions = [*decisions, *self.core.refusals(now=self.now)]
         self.decided = [decision for decision in decisions if isinstance(decision, Assigned)]
         self.preempted = [one for one in decisions if isinstance(one, Preempted)]
-        self.told += self.preempted
+        self.all_preempted += self.preempted
         if confirm:
             for decision in self.decisions:
                 self.apply(decision)
@@ -206,7 +206,7 @@ class FamilyScheduler(SteppedScheduler):
 
     def apply(self, decision: Decision) -> None:
         """Applies the decision as the workload-controller does."""
-        self.hear(decision)
+        self.apply_facts(decision)
         match decision:
             case facts.Confirmed():
                 self.confirmed.append(decision.name)
@@ -242,7 +242,7 @@ class FamilyScheduler(SteppedScheduler):
         """The job of the workload has stopped, or that of its parent."""
         job = self.parent_of(name) or name
         revision = self.workload(job).status.evicted_revision
-        self.hear(facts.Stopped(namespace="ns", name=job, revision=revision))
+        self.apply_facts(facts.Stopped(namespace="ns", name=job, revision=revision))
         self.follow()
 
     def workload(self, name: str) -> StoredWorkload:
@@ -258,7 +258,7 @@ class FamilyScheduler(SteppedScheduler):
             for row in status.admission_checks:
                 rules = self.controller.queues.check(row.name)
                 assert rules is not None
-                self.hear(
+                self.apply_facts(
                     facts.CheckReported(
                         namespace="ns",
                         name=name,
@@ -272,7 +272,7 @@ class FamilyScheduler(SteppedScheduler):
 
     def opens(self, name: str) -> None:
         """Publishes ``ungated`` for the variant, whose preemption gate opens."""
-        self.hear(facts.Ungated(namespace="ns", name=name))
+        self.apply_facts(facts.Ungated(namespace="ns", name=name))
 
     # What is written by hand. ---------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 """A system in memory whose steps a test takes itself: what the scheduler decides, the
-workload-controller applies at once, and the scheduler first hears of it.
+workload-controller applies at once, before the scheduler reads it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SteppedCores(ConfiguredSystem):
 
     def _announce(self, message: Message) -> None:
         if self.announces_objects:
-            self.hear_message(message.subject, message.data)
+            self.apply_message(message.subject, message.data)
 
     # Facts. ---------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class SteppedCores(ConfiguredSystem):
 
     def publish(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
         """Publishes a fact about the workload."""
-        self.hear(kind(namespace=self.namespace, name=name, **fields))
+        self.apply_facts(kind(namespace=self.namespace, name=name, **fields))
 
     def verdict(self, name: str, check: str, state: str, **fields: Any) -> None:
         """Publishes a verdict of the check's controller."""
@@ -171,7 +171,7 @@ class SteppedCores(ConfiguredSystem):
 
     def apply(self, decision: facts.Decision) -> None:
         """Lets the workload-controller read the decision."""
-        self.hear(decision)
+        self.apply_facts(decision)
 
     def settle(self, cycles: int = 100) -> int:
         """Runs cycles until no work is left, and returns how many. Raises AssertionError after as

@@ -36,9 +36,9 @@ class SteppedScheduler(ConfiguredSystem):
     """A system in memory with workloads written by hand: decisions of the scheduler are stored
     by `cycle` at once, without the workload-controller.
 
-    ``stored``: the workloads by name. ``decided`` and ``preempted``: of the last cycle; ``told``:
-    all workloads preempted so far; ``waiting``: the preemptors that were told that they wait.
-    ``admits``: a workload with quota is admitted at once; else it stays reserved.
+    ``stored``: the workloads by name. ``decided`` and ``preempted``: of the last cycle;
+    ``all_preempted``: the preemptions so far; ``waiting``: the refusals so far. ``admits``: a
+    workload with quota is admitted at once; else it stays reserved.
     """
 
     def __init__(self, config: Config | None = None) -> None:
@@ -46,7 +46,7 @@ class SteppedScheduler(ConfiguredSystem):
         self.stored: dict[str, StoredWorkload] = {}
         self.decided: list[Assigned] = []
         self.preempted: list[Preempted] = []
-        self.told: list[Preempted] = []
+        self.all_preempted: list[Preempted] = []
         self.waiting: list[Refused] = []
         self.admits = True
         self.flavor("default")
@@ -178,7 +178,7 @@ class SteppedScheduler(ConfiguredSystem):
         decisions = self.core.cycle(now=self.now)
         self.decided = [decision for decision in decisions if isinstance(decision, Assigned)]
         self.preempted = [decision for decision in decisions if isinstance(decision, Preempted)]
-        self.told += self.preempted
+        self.all_preempted += self.preempted
         for decision in decisions:
             if isinstance(decision, Refused):
                 self.waiting.append(decision)

@@ -65,7 +65,7 @@ def with_conditions(workload: StoredWorkload, *conditions: Condition) -> StoredW
 class SteppedVariants(LocalSystem):
     """A system in memory. A test decides when the workload-controller gets the orders of the
     variant-controller. ``stored``: all workloads by name. ``ordered``: every fact that was ordered.
-    ``waiting``: those that the workload-controller has not heard yet. ``core``: settings of the
+    ``waiting``: those that the workload-controller has not read yet. ``core``: settings of the
     variant-controller's core."""
 
     def __init__(self, *, queues: bool = True, **core: Any) -> None:
@@ -209,7 +209,7 @@ class SteppedVariants(LocalSystem):
         bucket."""
         uid, revision = self.stored[name].metadata.uid, self.revision_of(name)
         whole = {"uid": uid, "revision": revision, "seen": self.revision, **fields}
-        self.hear(kind(namespace=NS, name=name, domain="queue-cq", **whole))
+        self.apply_facts(kind(namespace=NS, name=name, domain="queue-cq", **whole))
 
     def revision_of(self, name: str) -> int:
         """The revision of the workload."""
@@ -234,9 +234,9 @@ class SteppedVariants(LocalSystem):
             stopped = self._stopped()
             if not self.waiting and not stopped:
                 return lines
-            self.hear(*stopped)
+            self.apply_facts(*stopped)
             while self.waiting:
-                self.hear(self.waiting.pop(0))
+                self.apply_facts(self.waiting.pop(0))
         raise AssertionError(f"it does not come to rest: {lines[-10:]}")
 
     def _stopped(self) -> list[Fact]:

@@ -94,7 +94,9 @@ class TimedCores(SteppedCores):
         super().reads(message)
         for fact in self.published[said:]:
             if isinstance(fact, facts.Admitted | facts.Evicted):
-                assert fact.name not in self.family_watch.names, f"a runner hears of {fact.name}"
+                assert fact.name not in self.family_watch.names, (
+                    f"a runner got a fact about {fact.name}"
+                )
             if isinstance(fact, facts.Admitted):
                 self.job_events.append(("started", fact.name, self.seconds()))
 
@@ -120,13 +122,13 @@ class TimedCores(SteppedCores):
         self.verdict(name, check, state, **fields)
         return self.settled.get(self.sequence)
 
-    def judge(self, name: str, check: str, state: str, **fields: Any) -> None:
+    def report(self, name: str, check: str, state: str, **fields: Any) -> None:
         """The same, and what follows from it at once."""
         self.answer(name, check, state, **fields)
         self.go()
 
     def starts(self, name: str) -> int:
-        """How often the job was told to start."""
+        """How often the job was started."""
         return sum(1 for what, job, _ in self.job_events if (what, job) == ("started", name))
 
     # Time. ----------------------------------------------------------------------------------
@@ -155,11 +157,11 @@ class TimedCores(SteppedCores):
         raise AssertionError("it does not come to rest")
 
     def orders_of_families(self) -> bool:
-        """The workload-controller hears the orders of the variant-controller. Returns whether there
-        were any."""
+        """The workload-controller applies the orders of the variant-controller. Returns whether
+        there were any."""
         orders = self.orders()
         for order in orders:
-            self.hear(order)
+            self.apply_facts(order)
         return bool(orders)
 
     def step(self) -> None:

@@ -70,7 +70,7 @@ class StoredSystem:
             cycle=workload.status.admission_cycle,
             state="Ready",
         )
-        self.copy.hear(report)
+        self.copy.apply_facts(report)
         self.copy.settle()
 
     def entries(self) -> list[BucketEntry]:

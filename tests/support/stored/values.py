@@ -68,12 +68,12 @@ class Leader:
         assert not self.controller.unreadable
         self.controller.settle_load(0)
 
-    def hear(self, fact: Fact) -> list[Message]:
+    def apply_fact(self, fact: Fact) -> list[Message]:
         """Applies one fact; returns the messages that follow from the fact."""
         headers = FENCE if isinstance(fact, facts.Decision) else {}
-        return self.hear_raw(subject_of(fact), encode_fact(fact), headers)
+        return self.apply_message(subject_of(fact), encode_fact(fact), headers)
 
-    def hear_raw(
+    def apply_message(
         self, subject: str, data: bytes, headers: dict[str, str] | None = None
     ) -> list[Message]:
         self.sequence += 1
@@ -110,23 +110,23 @@ def stages() -> dict[str, tuple[str, bytes]]:
     def submitted(**spec: Any) -> Leader:
         leader = Leader(**spec)
         manifest = msgspec.Raw(msgspec.json.encode(a_manifest()))
-        leader.hear(facts.Submitted(**ME, workload=manifest))
+        leader.apply_fact(facts.Submitted(**ME, workload=manifest))
         return leader
 
     plain = submitted()
     note("pending", plain)
-    plain.hear(plain.assigned())
+    plain.apply_fact(plain.assigned())
     note("admitted", plain)
-    plain.hear(facts.PodsReady(**ME, revision=plain.at))
+    plain.apply_fact(facts.PodsReady(**ME, revision=plain.at))
     note("running", plain)
-    plain.hear(facts.Deactivated(**ME))
+    plain.apply_fact(facts.Deactivated(**ME))
     note("evicted", plain)
     checked = submitted(**CHECKED)
-    checked.hear(checked.assigned())
+    checked.apply_fact(checked.assigned())
     note("waits for a check", checked)
     cycle = checked.controller.workloads.get(KEY).workload
     assert cycle is not None
-    checked.hear(
+    checked.apply_fact(
         facts.CheckReported(
             **ME,
             controller="ctl",
@@ -161,14 +161,14 @@ def afterwards(leader: Leader) -> None:
         facts.Finished(**ME, revision=leader.at, succeeded=True),
         facts.Deleted(**ME),
     ):
-        leader.hear(fact)
+        leader.apply_fact(fact)
     for kind, name, prefix in (
         ("ClusterQueue", "cq", "clusterqueue._"),
         ("AdmissionCheck", "c", "admissioncheck._"),
         ("WorkloadPriorityClass", "high", "workloadpriorityclass._"),
     ):
         applied = ObjectApplied(kind=kind, name=name, revision=leader.revision)
-        leader.hear_raw(f"admit.object.applied.{prefix}.{name}", encode_fact(applied))
+        leader.apply_message(f"admit.object.applied.{prefix}.{name}", encode_fact(applied))
 
 
 VALUES_OF_A_STORY = [

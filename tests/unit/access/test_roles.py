@@ -84,12 +84,14 @@ def test_what_a_role_outside_receives_crosses_the_border_or_is_its_own(role: str
 
 def test_border_lists_no_subject_that_no_role_uses() -> None:
     published = {rule.pattern for name in OUTSIDE for rule in permissions_of(USERS[name]).publish}
-    heard = {rule.pattern for name in OUTSIDE for rule in permissions_of(USERS[name]).subscribe}
+    subscribed = {
+        rule.pattern for name in OUTSIDE for rule in permissions_of(USERS[name]).subscribe
+    }
     assert [
         inward for inward in INWARDS if not any(overlaps(inward.subject, p) for p in published)
     ] == []
     assert [
-        outward for outward in OUTWARDS if not any(overlaps(outward.subject, p) for p in heard)
+        outward for outward in OUTWARDS if not any(overlaps(outward.subject, p) for p in subscribed)
     ] == []
 
 
@@ -137,10 +139,10 @@ def test_a_backup_may_confirm_the_parts_of_every_stream() -> None:
 def test_no_role_may_read_the_answers_to_another_user() -> None:
     for name in ROLES:
         own = f"_INBOX.{USERS[name].token}."
-        heard = {
+        subscribed = {
             subject for subject in allowed(name, subscribe=True) if subject.startswith("_INBOX")
         }
-        assert heard == {f"{own}a.b"}
+        assert subscribed == {f"{own}a.b"}
 
 
 def test_each_user_acts_in_its_own_name_only() -> None:

@@ -22,13 +22,13 @@ async def test_a_bench_check_answers_ready_for_the_requested_cycle(bus: Bus) -> 
     publishing = asyncio.create_task(publisher.run())
     answered: asyncio.Queue[facts.CheckReported] = asyncio.Queue()
 
-    def hear(subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
+    def on_reported(subject: bytes, _reply: bytes, data: bytes, _headers: bytes) -> None:
         fact = decode(subject.decode(), data)
         assert isinstance(fact, facts.CheckReported)
         answered.put_nowait(fact)
 
-    await bus.nc.listen("admit.check.reported.>", hear)
-    await bus.nc.listen("admit.check.requested.>", SimulatedController(publisher).hear)
+    await bus.nc.listen("admit.check.reported.>", on_reported)
+    await bus.nc.listen("admit.check.requested.>", SimulatedController(publisher).on_message)
     asked = facts.CheckRequested(
         namespace="team",
         name="w.1",

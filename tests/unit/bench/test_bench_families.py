@@ -77,11 +77,11 @@ def test_a_moved_job_is_counted_twice_and_a_repeated_fact_once() -> None:
     jobs = Jobs(load)  # type: ignore[arg-type]
     for what, revision in (("admitted", 3), ("admitted", 3), ("evicted", 5), ("evicted", 5)):
         data = msgspec.json.encode({"name": "job", "revision": revision})
-        jobs.hear(f"admit.workload.{what}.default.job".encode(), b"", data, b"")
+        jobs.on_message(f"admit.workload.{what}.default.job".encode(), b"", data, b"")
     assert jobs.admissions == {"job": 1}
     assert load.said == [("stopped", "job", 5)]
     data = msgspec.json.encode({"name": "job", "revision": 8})
-    jobs.hear(b"admit.workload.admitted.default.job", b"", data, b"")
+    jobs.on_message(b"admit.workload.admitted.default.job", b"", data, b"")
     assert jobs.admissions == {"job": 2}
     jobs.end("job")
     assert load.said[-1] == ("finished", "job", 8)

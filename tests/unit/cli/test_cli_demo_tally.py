@@ -16,16 +16,16 @@ from admittance.runtime.errors import SetupError
 def test_every_expected_workload_must_finish() -> None:
     tally = Tally()
     tally.expect("a", "b")
-    tally.hear("finished", "a", 1.0, "Succeeded")
+    tally.record("finished", "a", 1.0, "Succeeded")
     assert (tally.all_finished, tally.open) == (False, ["b"])
-    tally.hear("finished", "b", 2.0, "Succeeded")
+    tally.record("finished", "b", 2.0, "Succeeded")
     assert tally.all_finished
 
 
 def test_a_failed_job_fails_the_demo() -> None:
     tally = Tally()
     tally.expect("a")
-    tally.hear("finished", "a", 1.0, "Failed")
+    tally.record("finished", "a", 1.0, "Failed")
     assert not tally.all_finished
     assert "1 of them failed" in tally.summary()[0]
 
@@ -34,7 +34,7 @@ def test_waits_are_measured_from_the_first_fact_of_a_kind() -> None:
     tally = Tally()
     tally.expect("a")
     for what, since in (("submitted", 1.0), ("refused", 1.5), ("admitted", 3.0), ("admitted", 9.0)):
-        tally.hear(what, "a", since)
+        tally.record(what, "a", since)
     assert tally.summary()[1:] == [
         "submitted to admitted: 2000 ms where quota was free, 2.0 s at the longest, "
         "2.0 s on average",
@@ -46,7 +46,7 @@ def test_a_migration_is_not_counted_as_a_preemption() -> None:
     tally = Tally()
     tally.expect("a")
     for what, since in (("submitted", 1.0), ("admitted", 1.2), ("evicted", 6.0)):
-        tally.hear(what, "a", since, "VariantEvicted" if what == "evicted" else "")
+        tally.record(what, "a", since, "VariantEvicted" if what == "evicted" else "")
     tally.at("a", "spot", 1.2)
     tally.at("a", "reservation", 6.2)
     tally.at("a", "reservation", 6.3)  # told twice
@@ -61,7 +61,7 @@ def test_revoked_capacity_is_not_counted_as_a_preemption() -> None:
     tally = Tally()
     tally.expect("burst")
     for at, what in enumerate(("submitted", "admitted", "revoked", "evicted", "finished")):
-        tally.hear(what, "burst", float(at), "DeactivatedDueToAdmissionCheck")
+        tally.record(what, "burst", float(at), "DeactivatedDueToAdmissionCheck")
     assert "1 lost its machines, and ran again on others: burst" in tally.summary()
     assert not tally.stopped
 

@@ -23,12 +23,12 @@ WORKLOAD = cast(Workload, accept(a_manifest("w", queueName="lq")).manifest)
 
 class LinkOfUser:
     """A bus on which a user reads its own namespace, and a scheduler that has not read the
-    LocalQueue until it is asked for the ``heard``-th time."""
+    LocalQueue until it is asked for the ``requests``-th time."""
 
     spelled = IN_PYTHON
 
-    def __init__(self, heard: int) -> None:
-        self.left = heard
+    def __init__(self, requests: int) -> None:
+        self.left = requests
         self.asked = 0
 
     async def ask(self, *_: Any, **__: Any) -> FitReply:
@@ -48,7 +48,7 @@ class LinkOfUser:
 
 
 async def test_a_user_waits_until_the_scheduler_has_read_its_queue() -> None:
-    link = LinkOfUser(heard=3)
+    link = LinkOfUser(requests=3)
     await refuse_misfit(cast(Link, link), WORKLOAD)
     assert link.asked == 3
 
@@ -58,7 +58,7 @@ async def test_a_queue_that_the_scheduler_does_not_know_is_refused_in_words(
 ) -> None:
     monkeypatch.setattr("admittance.client.requests.submissions.CURRENT_SECONDS", 0.0)
     with pytest.raises(RequestFailed, match="not submitted: there is no LocalQueue"):
-        await refuse_misfit(cast(Link, LinkOfUser(heard=100)), WORKLOAD)
+        await refuse_misfit(cast(Link, LinkOfUser(requests=100)), WORKLOAD)
 
 
 async def test_a_queue_that_is_inactive_now_gets_one_warning(
@@ -68,7 +68,7 @@ async def test_a_queue_that_is_inactive_now_gets_one_warning(
         async def ask(self, *_: Any, **__: Any) -> FitReply:
             return FitReply(cluster_queue="cq", inactive="references missing …: gold", seen=7)
 
-    link = cast(Link, Inactive(heard=1))
+    link = cast(Link, Inactive(requests=1))
     await submit.refuse_misfit(link, WORKLOAD, anyway=False)
     heavier = cast(Workload, accept(a_manifest("v", queueName="lq", priority=3)).manifest)
     said = "ClusterQueue cq is inactive: references missing …: gold; its workloads wait"

@@ -80,7 +80,7 @@ class Bench:
         value = msgspec.json.encode(manifest)
         self.controller.keep_object(key_of(read), read, value, self.revision)
 
-    def heard(self, fact: Fact, *, fenced: bool = True) -> LogMessage:
+    def logged(self, fact: Fact, *, fenced: bool = True) -> LogMessage:
         decided = isinstance(fact, facts.Decision) and fenced
         return self.raw(subject_of(fact), encode(fact), FENCE if decided else {})
 
@@ -90,7 +90,7 @@ class Bench:
 
     def submitted(self, **spec: Any) -> LogMessage:
         manifest = msgspec.Raw(msgspec.json.encode(a_manifest(**spec)))
-        return self.heard(facts.Submitted(**ME, workload=manifest))
+        return self.logged(facts.Submitted(**ME, workload=manifest))
 
     def assigned(self, **fields: Any) -> facts.Assigned:
         decided: dict[str, Any] = {
@@ -136,7 +136,7 @@ def kinds(messages: list[Message]) -> list[str]:
 def test_several_facts_about_one_workload_fold_into_one_put() -> None:
     bench = Bench()
     priority = facts.Reprioritized(**ME, priority=7)
-    commit = bench.fold(bench.submitted(), bench.heard(priority))
+    commit = bench.fold(bench.submitted(), bench.logged(priority))
     assert [(put.key, put.expected, put.fact) for put in commit.puts] == [(KEY, 0, 2)]
     assert commit.rest == []
 
@@ -144,8 +144,8 @@ def test_several_facts_about_one_workload_fold_into_one_put() -> None:
 def test_a_start_is_published_before_the_workload_moves_on() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
-    first = bench.heard(bench.assigned())
-    second = bench.heard(facts.Deactivated(**ME))
+    first = bench.logged(bench.assigned())
+    second = bench.logged(facts.Deactivated(**ME))
     commit = bench.fold(first, second)
     assert commit.rest == [second]
     assert commit.through == first.sequence
@@ -161,7 +161,7 @@ def test_a_decision_that_raises_ends_the_assumption_of_the_scheduler(
     bench = Bench()
     bench.perform(bench.submitted())
     monkeypatch.setattr("admittance.control.fold.single_transition", broken)
-    commit = fold(bench.controller, [bench.heard(bench.assigned())], NOON, [])
+    commit = fold(bench.controller, [bench.logged(bench.assigned())], NOON, [])
     assert [put.fact for put in commit.puts] == [bench.sequence]
     assert [letter.reason for letter in commit.dead] == [
         "it cannot be applied: AssertionError: a bug"
@@ -172,7 +172,7 @@ def test_facts_read_again_after_a_crash_change_nothing() -> None:
     bench = Bench()
     submitted = bench.submitted()
     bench.perform(submitted)
-    assigned = bench.heard(bench.assigned())
+    assigned = bench.logged(bench.assigned())
     bench.perform(assigned)
     assert bench.fold(submitted, assigned).puts == []
 
@@ -180,7 +180,7 @@ def test_facts_read_again_after_a_crash_change_nothing() -> None:
 def test_a_new_leader_publishes_the_outbox_again_under_the_same_ids() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
-    commit = bench.fold(bench.heard(bench.assigned()))
+    commit = bench.fold(bench.logged(bench.assigned()))
     put = commit.puts[0]
     said = bench.controller.committed(put, 99, NOON)
     successor = Controller(b"secret")
@@ -194,7 +194,7 @@ def test_a_new_leader_publishes_the_outbox_again_under_the_same_ids() -> None:
 def test_outbox_entries_below_the_floor_are_not_published_again() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
-    put = bench.fold(bench.heard(bench.assigned())).puts[0]
+    put = bench.fold(bench.logged(bench.assigned())).puts[0]
     successor = Controller(b"secret")
     successor.load(put.key, put.value, 99, {})
     assert successor.settle_load(floor=2) == []
@@ -203,7 +203,7 @@ def test_outbox_entries_below_the_floor_are_not_published_again() -> None:
 def test_the_admission_carries_what_a_runner_needs() -> None:
     bench = Bench()
     bench.perform(bench.submitted(count=1))
-    said = bench.perform(bench.heard(bench.assigned()))
+    said = bench.perform(bench.logged(bench.assigned()))
     admitted = msgspec.json.decode(said[1].data, type=facts.Admitted)
     assert admitted.revision == bench.revision
     assert admitted.cluster_queue == "cq"
@@ -215,15 +215,15 @@ def test_admission_names_the_submitter_for_the_runner() -> None:
     bench = Bench()
     submitted = bench.submitted()
     bench.perform(submitted._replace(subject="admit.user.ada.submitted.ns.w"))
-    assert admitted_by(bench, bench.heard(bench.assigned())).submitted_by == "ada"
+    assert admitted_by(bench, bench.logged(bench.assigned())).submitted_by == "ada"
 
 
 def test_a_decision_from_an_old_revision_is_dropped() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
     stale = bench.assigned()
-    bench.perform(bench.heard(facts.Reprioritized(**ME, priority=3)))
-    commit = bench.fold(bench.heard(stale))
+    bench.perform(bench.logged(facts.Reprioritized(**ME, priority=3)))
+    commit = bench.fold(bench.logged(stale))
     assert commit.puts == []
     assert [reply.reason for reply in commit.outcomes.values()] == ["StaleRevision"]
 
@@ -231,8 +231,8 @@ def test_a_decision_from_an_old_revision_is_dropped() -> None:
 def test_a_decision_about_a_finished_workload_is_dropped_without_reading_it() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
-    stale = bench.heard(bench.assigned())
-    bench.perform(bench.heard(facts.Finished(**ME, reason="Succeeded")))
+    stale = bench.logged(bench.assigned())
+    bench.perform(bench.logged(facts.Finished(**ME, reason="Succeeded")))
     bench.controller.outbox_published(KEY)
     assert bench.controller.workloads.must_load(KEY)
     assert bench.controller.missing([stale]) == []
@@ -246,7 +246,7 @@ def test_a_decision_made_before_a_queue_changed_is_dropped() -> None:
     bench.perform(bench.submitted())
     before = bench.assigned()
     bench.apply(QUEUE | {"spec": QUEUE["spec"] | {"stopPolicy": "Hold"}})
-    commit = bench.fold(bench.heard(before))
+    commit = bench.fold(bench.logged(before))
     assert [reply.reason for reply in commit.outcomes.values()] == ["OutOfDate"]
     written = commit.puts[0].workload
     assert written is not None
@@ -261,7 +261,7 @@ def test_a_new_leader_refuses_decisions_older_than_its_manifests() -> None:
     elsewhere = QUEUE | {"metadata": {"name": "elsewhere"}}
     bench.controller.load("clusterqueue.elsewhere", msgspec.json.encode(elsewhere), 90, {})
     bench.controller.settle_load(floor=0)
-    commit = bench.fold(bench.heard(before))
+    commit = bench.fold(bench.logged(before))
     assert [reply.reason for reply in commit.outcomes.values()] == ["OutOfDate"]
 
 
@@ -272,14 +272,14 @@ def test_a_decision_from_before_a_restore_is_dropped() -> None:
     before = bench.assigned()
     bench.controller.load(RESTORED, b"{}", 90, {})
     bench.controller.settle_load(floor=0)
-    commit = bench.fold(bench.heard(before))
+    commit = bench.fold(bench.logged(before))
     assert [reply.reason for reply in commit.outcomes.values()] == ["OutOfDate"]
 
 
 def test_a_decision_without_the_fence_of_its_domain_is_dropped() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
-    commit = bench.fold(bench.heard(bench.assigned(), fenced=False))
+    commit = bench.fold(bench.logged(bench.assigned(), fenced=False))
     assert commit.puts == []
     assert [reply.reason for reply in commit.outcomes.values()] == ["NoFence"]
 
@@ -289,7 +289,7 @@ def test_a_decision_for_a_domain_that_the_queue_left_is_dropped() -> None:
     bench.perform(bench.submitted())
     before = bench.assigned()
     bench.apply(QUEUE | {"spec": QUEUE["spec"] | {"cohortName": "team"}})
-    commit = bench.fold(bench.heard(before))
+    commit = bench.fold(bench.logged(before))
     assert [reply.reason for reply in commit.outcomes.values()] == ["OtherDomain"]
 
 
@@ -297,8 +297,8 @@ def test_a_decision_refused_by_the_phase_still_moves_the_revision() -> None:
     """Its workload is held by the scheduler's assumption until the revision moves."""
     bench = Bench()
     bench.perform(bench.submitted())
-    bench.perform(bench.heard(facts.Deactivated(**ME)))
-    commit = bench.fold(bench.heard(bench.assigned()))
+    bench.perform(bench.logged(facts.Deactivated(**ME)))
+    commit = bench.fold(bench.logged(bench.assigned()))
     assert len(commit.puts) == 1
     assert [reply.outcome for reply in commit.outcomes.values()] == ["ignored"]
 
@@ -347,7 +347,7 @@ def test_timeouts_of_a_workload_for_its_pods_are_checked(
     manifest = a_manifest()
     manifest["metadata"]["annotations"] = notes
     workload = msgspec.Raw(msgspec.json.encode(manifest))
-    commit = bench.fold(bench.heard(facts.Submitted(**ME, workload=workload)))
+    commit = bench.fold(bench.logged(facts.Submitted(**ME, workload=workload)))
     assert kinds(commit.notes) == ([] if problem is None else ["rejected"])
     if problem is not None:
         [note] = commit.notes
@@ -356,7 +356,7 @@ def test_timeouts_of_a_workload_for_its_pods_are_checked(
 
 def test_a_fact_about_an_unknown_workload_changes_nothing() -> None:
     bench = Bench()
-    commit = bench.fold(bench.heard(facts.Deactivated(**ME)))
+    commit = bench.fold(bench.logged(facts.Deactivated(**ME)))
     assert commit.puts == []
     assert [reply.reason for reply in commit.outcomes.values()] == ["NoSuchWorkload"]
 
@@ -364,7 +364,7 @@ def test_a_fact_about_an_unknown_workload_changes_nothing() -> None:
 def test_a_deletion_is_remembered_so_that_nothing_revives() -> None:
     bench = Bench()
     submitted = bench.submitted()
-    deleted = bench.heard(facts.Deleted(**ME))
+    deleted = bench.logged(facts.Deleted(**ME))
     bench.perform(submitted)
     put = bench.fold(deleted).puts[0]
     assert put.value is None
@@ -409,8 +409,8 @@ def test_a_barrier_without_a_fence_is_a_dead_letter(forged: dict[str, Any]) -> N
     assert len(commit.dead) == 1
 
 
-def admitted_by(bench: Bench, heard: LogMessage) -> facts.Admitted:
-    (said,) = [one for one in bench.perform(heard) if ".admitted." in one.subject]
+def admitted_by(bench: Bench, logged: LogMessage) -> facts.Admitted:
+    (said,) = [one for one in bench.perform(logged) if ".admitted." in one.subject]
     return msgspec.json.decode(said.data, type=facts.Admitted)
 
 
@@ -419,13 +419,13 @@ def test_pod_set_updates_of_a_check_are_in_the_admitted_message() -> None:
     bench.apply(CHECK)
     bench.apply(QUEUE | {"spec": QUEUE["spec"] | CHECKED})
     bench.perform(bench.submitted())
-    bench.perform(bench.heard(bench.assigned()))
+    bench.perform(bench.logged(bench.assigned()))
     update = PodSetUpdate(name="main", labels={"rack": "7"}, node_selector={"zone": "b"})
     verdict = facts.CheckReported(
         **ME, controller="ctl", check="c", cycle=0, state="Ready", pod_set_updates=(update,)
     )
-    bench.perform(bench.heard(verdict))
-    (pods,) = admitted_by(bench, bench.heard(bench.confirmed())).pod_sets
+    bench.perform(bench.logged(verdict))
+    (pods,) = admitted_by(bench, bench.logged(bench.confirmed())).pod_sets
     assert pods.labels == {"rack": "7"}
     assert pods.node_selector == {"pool": "a", "zone": "b"}
 
@@ -445,20 +445,20 @@ def test_completions_that_are_no_number_are_as_many_as_pods(noted: str, completi
     template = manifest["spec"]["podSets"][0]["template"]
     template["metadata"] = {"annotations": {"admittance.dev/completions": noted}}
     workload = msgspec.Raw(msgspec.json.encode(manifest))
-    bench.perform(bench.heard(facts.Submitted(**ME, workload=workload)))
-    (pods,) = admitted_by(bench, bench.heard(bench.assigned())).pod_sets
+    bench.perform(bench.logged(facts.Submitted(**ME, workload=workload)))
+    (pods,) = admitted_by(bench, bench.logged(bench.assigned())).pod_sets
     assert (pods.count, pods.completions) == (1, completions)
 
 
 def test_a_stopped_queue_sends_its_reserved_workloads_back() -> None:
     bench = Bench()
     bench.perform(bench.submitted())
-    bench.perform(bench.heard(bench.assigned()))
+    bench.perform(bench.logged(bench.assigned()))
     drained = QUEUE | {"spec": QUEUE["spec"] | {"stopPolicy": "HoldAndDrain"}}
     bench.apply(drained)
     applied = ObjectApplied(kind="ClusterQueue", name="cq", revision=bench.revision)
-    heard = bench.raw("admit.object.applied.clusterqueue._.cq", msgspec.json.encode(applied))
-    assert kinds(bench.perform(heard)) == ["evicted"]
+    logged = bench.raw("admit.object.applied.clusterqueue._.cq", msgspec.json.encode(applied))
+    assert kinds(bench.perform(logged)) == ["evicted"]
 
 
 def test_a_due_timer_counts_from_the_time_it_was_set_for() -> None:
@@ -468,7 +468,7 @@ def test_a_due_timer_counts_from_the_time_it_was_set_for() -> None:
     ahead = NOON + timedelta(seconds=30)
     due = facts.TimerDue(**ME, kind="requeue", at=ahead)
     bench.perform(bench.submitted())
-    commit = bench.fold(bench.heard(due)._replace(time=ahead))
+    commit = bench.fold(bench.logged(due)._replace(time=ahead))
     assert [reply.reason for reply in commit.outcomes.values()] != ["TooEarly"]
 
 
@@ -478,10 +478,10 @@ def test_a_timer_of_a_time_that_the_bus_has_not_reached_ends_nothing_early() -> 
     manifest = a_manifest()
     manifest["spec"]["maximumExecutionTimeSeconds"] = 3600
     workload = msgspec.Raw(msgspec.json.encode(manifest))
-    bench.perform(bench.heard(facts.Submitted(**ME, workload=workload)))
-    bench.perform(bench.heard(bench.assigned()))
+    bench.perform(bench.logged(facts.Submitted(**ME, workload=workload)))
+    bench.perform(bench.logged(bench.assigned()))
     due = facts.TimerDue(**ME, kind="execution", at=NOON + timedelta(days=9999))
-    commit = bench.fold(bench.heard(due))
+    commit = bench.fold(bench.logged(due))
     assert [reply.reason for reply in commit.outcomes.values()] == ["TooEarly"]
     assert not commit.puts
 
@@ -515,7 +515,7 @@ def test_an_older_revision_does_not_restore_a_deleted_object() -> None:
 def test_what_came_and_went_in_one_batch_leaves_a_marker() -> None:
     # A predecessor that read only the submission, and is late, expects that nothing was written.
     bench = Bench()
-    (put,) = bench.fold(bench.submitted(), bench.heard(facts.Deleted(**ME))).puts
+    (put,) = bench.fold(bench.submitted(), bench.logged(facts.Deleted(**ME))).puts
     assert (put.expected, put.value, put.fact) == (0, None, 2)
 
 
@@ -524,8 +524,8 @@ def test_a_submission_named_like_a_workload_being_deleted_is_refused() -> None:
     it."""
     bench = Bench()
     bench.perform(bench.submitted())
-    bench.perform(bench.heard(bench.assigned()))
-    bench.perform(bench.heard(facts.Deleted(**ME)))
+    bench.perform(bench.logged(bench.assigned()))
+    bench.perform(bench.logged(facts.Deleted(**ME)))
     commit = bench.fold(bench.submitted())
     assert [reply.reason for reply in commit.outcomes.values()] == ["BeingDeleted"]
     assert kinds(commit.notes) == ["rejected"]

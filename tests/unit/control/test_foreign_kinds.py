@@ -66,7 +66,7 @@ def _decided(controller: Controller) -> object:
 def leader() -> Leader:
     leader = Leader(**CHECKED)
     workload = msgspec.Raw(msgspec.json.encode(a_manifest(queue="lq")))
-    leader.hear(facts.Submitted(**ME, workload=workload))
+    leader.apply_fact(facts.Submitted(**ME, workload=workload))
     return leader
 
 
@@ -88,7 +88,7 @@ def test_a_foreign_object_decides_nothing_whatever_its_kind_is_named(
         said = message_about(leader.controller, kept)
         leader.controller.keep_object(planned.key, *kept)
         # No workload changes through the message about it.
-        assert leader.hear_raw(said.subject, said.data) == []
+        assert leader.apply_message(said.subject, said.data) == []
         assert _decided(leader.controller) == before
         # The next leader reads the bucket.
         again = Leader(**CHECKED)

@@ -29,7 +29,7 @@ class Listening:
             spec=AdmissionCheckSpec(controller_name=CONTROLLER),
         )
 
-    def hear(self, now: float, beat: CheckAlive | None = None) -> bool:
+    def observe(self, now: float, beat: CheckAlive | None = None) -> bool:
         """Whether the heartbeat changed something; the resulting condition is written."""
         told = self.beats.record(CONTROLLER, beat or CheckAlive(), now)
         if told:
@@ -64,7 +64,7 @@ def test_nothing_is_written_for_a_controller_without_heartbeats(listening: Liste
 
 
 def test_the_first_heartbeat_makes_the_check_active(listening: Listening) -> None:
-    listening.hear(5.0)
+    listening.observe(5.0)
     found = active_of(listening.check)
     assert found is not None
     assert (found.status, found.reason) == ("True", "Active")
@@ -75,7 +75,7 @@ def test_the_first_heartbeat_makes_the_check_active(listening: Listening) -> Non
 def test_a_heartbeat_without_changes_is_not_written(listening: Listening) -> None:
     for second in range(1_000):
         beat = CheckAlive(instance="a", time=NOON + timedelta(seconds=second))
-        assert listening.hear(float(second), beat) == (second == 0)
+        assert listening.observe(float(second), beat) == (second == 0)
     assert listening.writes == 1
 
 
@@ -90,22 +90,22 @@ def test_a_heartbeat_without_changes_is_not_written(listening: Listening) -> Non
 def test_a_controller_is_lost_when_three_in_a_row_are_missing(
     listening: Listening, now: float, want: tuple[str, str]
 ) -> None:
-    listening.hear(0.0)
+    listening.observe(0.0)
     assert listening.beats.next_loss(0.0) == 30.0
     assert listening.look(now) == want
 
 
 def test_a_lost_controller_is_active_with_its_next_heartbeat(listening: Listening) -> None:
-    listening.hear(0.0)
+    listening.observe(0.0)
     listening.look(30.0)
-    assert listening.hear(300.0)
+    assert listening.observe(300.0)
     assert listening.look(300.0) == ("True", "Active")
     assert listening.writes == 3
 
 
 def test_the_time_of_the_transition_moves_only_with_the_status(listening: Listening) -> None:
-    listening.hear(0.0, CheckAlive(active=False, reason="BadParametersRef"))
-    listening.hear(1.0, CheckAlive(active=False, reason="NoConnection"))
+    listening.observe(0.0, CheckAlive(active=False, reason="BadParametersRef"))
+    listening.observe(1.0, CheckAlive(active=False, reason="NoConnection"))
     found = active_of(listening.check)
     assert found is not None
     assert (found.reason, found.last_transition_time) == ("NoConnection", NOON)
@@ -115,8 +115,8 @@ def test_a_controller_reports_why_it_cannot_evaluate_a_check() -> None:
     budget, other = Listening("budget"), Listening("other")
     why = CheckActive(active=False, reason="BadParametersRef", message="no Budget b")
     beat = CheckAlive(checks={"budget": why})
-    budget.hear(0.0, beat)
-    other.hear(0.0, beat)
+    budget.observe(0.0, beat)
+    other.observe(0.0, beat)
     assert budget.look(0.0) == ("False", "BadParametersRef")
     assert budget.message == "no Budget b"
     assert other.look(0.0) == ("True", "Active")
@@ -128,51 +128,51 @@ def test_a_controller_reports_why_it_cannot_evaluate_a_check() -> None:
     ids=["none", "with spaces", "endless", "not ASCII", "a dash first"],
 )
 def test_an_invalid_reason_is_replaced(listening: Listening, reason: str) -> None:
-    listening.hear(0.0, CheckAlive(active=False, reason=reason, message="m" * 100_000))
+    listening.observe(0.0, CheckAlive(active=False, reason=reason, message="m" * 100_000))
     assert listening.look(0.0) == ("False", "Inactive")
     assert len(listening.message) == 1024
 
 
 def test_one_replica_that_can_evaluate_is_enough(listening: Listening) -> None:
-    listening.hear(0.0, CheckAlive(instance="a", active=False, reason="Starting"))
+    listening.observe(0.0, CheckAlive(instance="a", active=False, reason="Starting"))
     assert listening.look(0.0) == ("False", "Starting")
-    listening.hear(1.0, CheckAlive(instance="b"))
+    listening.observe(1.0, CheckAlive(instance="b"))
     assert listening.look(1.0) == ("True", "Active")
     # The one that could is gone; the other one still lives, and still cannot.
-    listening.hear(20.0, CheckAlive(instance="a", active=False, reason="Starting"))
+    listening.observe(20.0, CheckAlive(instance="a", active=False, reason="Starting"))
     assert listening.beats.next_loss(20.0) == 31.0
     assert listening.look(31.0) == ("False", "Starting")
 
 
 def test_two_programs_under_one_controller_name_are_reported(listening: Listening) -> None:
-    listening.hear(0.0, CheckAlive(instance="a", program="budget"))
-    listening.hear(1.0, CheckAlive(instance="b", program="approval"))
+    listening.observe(0.0, CheckAlive(instance="a", program="budget"))
+    listening.observe(1.0, CheckAlive(instance="b", program="approval"))
     assert listening.look(1.0) == ("True", "Active")
     assert listening.message == f"{RIVALS} approval, budget"
     assert listening.beats.rivals(CONTROLLER, 1.0) == ("approval", "budget")
     for second in (10.0, 20.0, 30.0):
-        listening.hear(second, CheckAlive(instance="a", program="budget"))
+        listening.observe(second, CheckAlive(instance="a", program="budget"))
     listening.look(31.0)
     assert listening.message == "The admission check is active"
 
 
 def test_replicas_of_one_program_are_not_reported_as_rivals(listening: Listening) -> None:
-    listening.hear(0.0, CheckAlive(instance="a", program="budget"))
-    listening.hear(0.0, CheckAlive(instance="b", program="budget"))
-    listening.hear(0.0, CheckAlive(instance="c"))
+    listening.observe(0.0, CheckAlive(instance="a", program="budget"))
+    listening.observe(0.0, CheckAlive(instance="b", program="budget"))
+    listening.observe(0.0, CheckAlive(instance="c"))
     assert listening.beats.rivals(CONTROLLER, 0.0) == ()
 
 
 def test_a_message_that_changes_all_the_time_is_written_seldom(listening: Listening) -> None:
     for second in range(600):
-        listening.hear(float(second), CheckAlive(message=f"spent {second}"))
+        listening.observe(float(second), CheckAlive(message=f"spent {second}"))
     assert 9 <= listening.writes <= 11
 
 
 def test_a_check_with_only_failed_calls_is_written_at_once(listening: Listening) -> None:
     failing = CheckAlive(message=f"{EVERY_CALL_FAILS} (KeyError)")
     for second, beat in enumerate((CheckAlive(), failing, CheckAlive(), failing)):
-        listening.hear(float(second), beat)
+        listening.observe(float(second), beat)
     assert (listening.message, listening.writes) == (failing.message, 2)
 
 
@@ -187,7 +187,7 @@ class TestATakeover:
 
     @pytest.fixture
     def later(self, listening: Listening) -> Listening:
-        listening.hear(0.0)
+        listening.observe(0.0)
         listening.beats = Heartbeats(10.0)
         listening.beats.expect([CONTROLLER], 500.0)
         return listening
@@ -200,17 +200,17 @@ class TestATakeover:
         self, later: Listening
     ) -> None:
         bad = CheckAlive(active=False, reason="BadParametersRef")
-        later.hear(0.0, bad)
+        later.observe(0.0, bad)
         later.beats = Heartbeats(10.0)
         later.beats.expect([CONTROLLER], 500.0)
         assert later.look(501.0) == ("False", "BadParametersRef")
-        later.hear(502.0)
+        later.observe(502.0)
         assert later.look(502.0) == ("True", "Active")
 
     def test_no_controller_is_lost_while_the_leader_received_nothing(
         self, later: Listening
     ) -> None:
-        later.hear(505.0)
+        later.observe(505.0)
         later.beats.expect_all(600.0)
         assert later.look(601.0) == ("True", "Active")
         assert later.look(630.0) == ("False", reasons.CONTROLLER_LOST)
@@ -218,12 +218,12 @@ class TestATakeover:
 
 def test_a_check_applied_while_its_controller_beats_is_active_at_once() -> None:
     listening = Listening()
-    listening.hear(0.0)
+    listening.observe(0.0)
     listening.check = replace(listening.check, status=None)
     assert listening.look(1.0) == ("True", "Active")
 
 
 def test_a_controller_that_no_check_names_is_forgotten(listening: Listening) -> None:
-    listening.hear(0.0)
+    listening.observe(0.0)
     listening.beats.forget(set())
     assert listening.beats.next_loss(0.0) is None

@@ -26,7 +26,7 @@ def submit(cores: SteppedCores, name: str, pod_class: str = "") -> str:
     template = manifest["spec"]["podSets"][0]["template"]
     template["spec"]["priorityClassName"] = pod_class
     raw = msgspec.Raw(msgspec.json.encode(manifest))
-    (settled,) = cores.hear(facts.Submitted(namespace="ns", name=name, workload=raw))
+    (settled,) = cores.apply_facts(facts.Submitted(namespace="ns", name=name, workload=raw))
     return settled.message
 
 

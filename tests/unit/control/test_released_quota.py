@@ -33,7 +33,7 @@ class TimedBench(Bench):
         for step in steps:
             self.now += timedelta(seconds=10)
             found += self._perform(
-                self.heard(self.assigned() if step is ASSIGN else self._at(step))
+                self.logged(self.assigned() if step is ASSIGN else self._at(step))
             )
         return found
 
@@ -115,7 +115,7 @@ def test_a_report_says_what_was_held_by_which_workload() -> None:
     manifest = a_manifest()
     manifest["metadata"]["labels"] = {"team": "a"}
     raw = msgspec.Raw(msgspec.json.encode(manifest))
-    bench.perform(bench.heard(facts.Submitted(**ME, workload=raw)))
+    bench.perform(bench.logged(facts.Submitted(**ME, workload=raw)))
     bench.now += timedelta(seconds=5)
     [found] = bench.play(ASSIGN, FAILED)
     assert found == QuotaReleased(

@@ -66,14 +66,14 @@ def test_a_deleted_request_is_not_made_again_when_the_check_is_ready() -> None:
     story.reserved()
     story.apply_status(facts.Provisioned)
     story.reserved(state="Ready", conditions=("Admitted",))
-    told = len(story.told)
+    count = len(story.verdicts)
 
     delete(story)
 
     assert story.freed == [story.asked[0].id]
     assert len(story.asked) == 1
     assert not story.bucket
-    assert len(story.told) == told
+    assert len(story.verdicts) == count
 
 
 def test_the_id_of_a_deleted_cancelled_request_is_not_used_again() -> None:

@@ -27,7 +27,7 @@ def test_an_answer_with_another_uid_does_not_count() -> None:
     assert why == "u/capacity/1/1 belongs to the workload with the uid u, not wrong"
     assert notes(story) == [f"Provisioned of class class does not count: {why}"]
     assert foreign(story, uid="wrong"), "and a dead letter"
-    assert not story.told
+    assert not story.verdicts
     story.apply_status(facts.Provisioned, uid="u")
     assert story.last[0] == "Ready"
 
@@ -64,7 +64,7 @@ def test_updates_of_unknown_pod_sets_are_left_out_and_noted() -> None:
         "podSetUpdates for 'main' more than once: the last one counts",
     ]
     assert story.last[0] == "Ready"
-    (update,) = story.told[-1].verdict.updates
+    (update,) = story.verdicts[-1].verdict.updates
     assert update.labels == {"by": "2"}
 
 

@@ -44,7 +44,7 @@ class Story:
         self.markers: dict[str, int] = {}
         self.revision = 0
         self.said: list[facts.ProvisioningFact] = []
-        self.told: list[VerdictReport] = []
+        self.verdicts: list[VerdictReport] = []
         self.limit = limit
         self.work: StoredWorkload | None = None
         self.settings = config
@@ -132,7 +132,7 @@ class Story:
                 if step.fact is not None:
                     self.said.append(step.fact)
                 if step.report is not None:
-                    self.told.append(step.report)
+                    self.verdicts.append(step.report)
                 self.core.done(step, self.revision)
         raise AssertionError("it does not come to rest")
 
@@ -168,7 +168,7 @@ class Story:
 
     @property
     def last(self) -> tuple[str, str, int | None]:
-        answer = self.told[-1].verdict
+        answer = self.verdicts[-1].verdict
         return answer.state, answer.message, answer.after
 
 
@@ -183,7 +183,7 @@ def test_no_capacity_is_requested_before_the_reservation() -> None:
     story.becomes(waits)
 
     assert not story.said
-    assert not story.told
+    assert not story.verdicts
 
 
 def test_no_capacity_is_requested_without_a_managed_resource() -> None:
@@ -231,8 +231,8 @@ def test_provisioned_capacity_makes_the_check_ready() -> None:
     story.apply_status(facts.Accepted, message="soon")
     story.apply_status(facts.Provisioned, message="here")
 
-    assert [one.verdict.state for one in story.told] == ["Pending", "Ready"]
-    assert [update.name for update in story.told[-1].verdict.updates] == ["main"]
+    assert [one.verdict.state for one in story.verdicts] == ["Pending", "Ready"]
+    assert [update.name for update in story.verdicts[-1].verdict.updates] == ["main"]
 
 
 def test_a_failure_reports_retry_and_cancels_the_request() -> None:
@@ -269,7 +269,7 @@ def test_a_verdict_is_reported_again_after_a_failed_report() -> None:
     story.reserved(message="later")
 
     assert story.last == ("Pending", "soon", None)
-    assert len(story.told) == 2
+    assert len(story.verdicts) == 2
 
 
 def test_the_last_failure_rejects() -> None:
@@ -288,10 +288,10 @@ def test_only_a_revocation_ends_the_booking_of_a_running_workload() -> None:
     story.reserved()
     story.apply_status(facts.Provisioned)
     story.reserved(state="Ready", conditions=("Admitted",))
-    told = len(story.told)
+    count = len(story.verdicts)
 
     story.apply_status(facts.BookingExpired)
-    assert len(story.told) == told
+    assert len(story.verdicts) == count
 
     story.apply_status(facts.CapacityRevoked, message="sold")
     assert story.last == ("Rejected", "sold", None)
@@ -381,7 +381,7 @@ def test_a_provider_that_is_down_changes_no_request_and_no_row() -> None:
     assert trouble.reason == "ProviderDown"
     assert not story.freed
     assert story.last == ("Pending", "soon", None)
-    assert len(story.told) == 1
+    assert len(story.verdicts) == 1
 
 
 def test_a_record_deleted_by_hand_is_cancelled_when_the_check_is_ready() -> None:
@@ -478,7 +478,7 @@ def test_an_answer_to_an_unknown_request_is_ignored() -> None:
     story.reserved()
 
     assert "no request x" in story.apply_status(facts.Provisioned, id="x")
-    assert not story.told
+    assert not story.verdicts
 
 
 def test_a_request_unknown_to_its_provider_is_sent_again() -> None:
@@ -521,7 +521,7 @@ def test_an_answer_that_does_not_count_is_noted_once() -> None:
     foreign, stranger = notes(story)
     assert "no request other/capacity/1/1 of ns/train is open" in foreign
     assert "of class stranger does not count: u/capacity/1/1 was requested from class" in stranger
-    assert not story.told
+    assert not story.verdicts
 
 
 def test_a_contradicting_status_is_noted_and_a_late_one_is_not() -> None:
@@ -564,7 +564,7 @@ def test_a_failure_of_a_running_job_is_noted_and_changes_nothing() -> None:
     story.reserved()
     story.apply_status(facts.Provisioned)
     story.reserved(state="Ready", conditions=("Admitted",))
-    told = len(story.told)
+    count = len(story.verdicts)
 
     story.apply_status(facts.ProvisioningFailed, message="none")
 
@@ -573,7 +573,7 @@ def test_a_failure_of_a_running_job_is_noted_and_changes_nothing() -> None:
         "ProvisioningFailed of class class does not count: the workload is admitted, "
         "and only CapacityRevoked stops it"
     )
-    assert len(story.told) == told
+    assert len(story.verdicts) == count
     story.apply_status(facts.CapacityRevoked)
     assert story.last[0] == "Rejected"
 

@@ -66,7 +66,7 @@ class Troubled(Story):
         if step.fact is not None:
             self.said.append(step.fact)
         if step.report is not None:
-            self.told.append(step.report)
+            self.verdicts.append(step.report)
         self.core.done(step, self.revision)
 
 
@@ -84,7 +84,7 @@ def test_a_verdict_that_cannot_be_reported_is_noted_and_tried_once() -> None:
 
     assert notes(story) == [TOLD]
     assert len(story.tries) == 1
-    assert not story.told
+    assert not story.verdicts
 
 
 def test_a_blocked_slot_continues_when_another_step_follows() -> None:
@@ -118,7 +118,7 @@ def test_a_slot_rests_when_not_even_the_note_can_be_written(kept: bool) -> None:
     story.core.observed.touch(["capacity"])
     story.settle()
 
-    assert not story.told
+    assert not story.verdicts
 
 
 BROKEN = msgspec.Raw(b'{"podSets": 7}')
@@ -137,9 +137,9 @@ def test_an_unreadable_workload_does_not_block_others() -> None:
 
     assert story.troubles == [RequestSlot("ns", "other", "capacity")]
     assert [one.id for one in story.asked] == ["u/capacity/1/1"]
-    (told,) = story.told
-    assert (told.reservation.uid, told.verdict.state) == ("o", "Pending")
-    assert told.verdict.message.startswith("skipped, because it cannot succeed: ")
+    (report,) = story.verdicts
+    assert (report.reservation.uid, report.verdict.state) == ("o", "Pending")
+    assert report.verdict.message.startswith("skipped, because it cannot succeed: ")
     story.core.observed.workload(("ns", "other"), other)
     story.settle()
     assert [one.id for one in story.asked] == ["u/capacity/1/1", "o/capacity/1/1"]
@@ -193,7 +193,7 @@ def test_heartbeats_of_many_classes_leave_room_for_the_known_ones(
         beats(monitor, name, encode(ProviderAlive(active=active)))
 
     assert monitor._heartbeats.classes() == ["a", "b"]
-    assert monitor._heartbeats.trouble("a", monotonic()) is None, "heard again"
+    assert monitor._heartbeats.trouble("a", monotonic()) is None, "it sends heartbeats again"
 
 
 UNREADABLE = [b"junk", b"[]", b'{"active": 7}', b"[" * 5000, b" " * (HEARTBEAT_MAX + 1)]

@@ -81,17 +81,17 @@ class House:
 
     # What is said. --------------------------------------------------------------------------
 
-    def _hear(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> None:
+    def _add(self, subject: str, data: bytes, headers: dict[str, str] | None = None) -> None:
         self.now += timedelta(milliseconds=self.chance.randint(1, 900))
-        heard = log_message(len(self.log) + 1, subject, data, headers or {}, self.now)
-        self.log.append(heard)
-        self.unread.append(heard)
+        logged = log_message(len(self.log) + 1, subject, data, headers or {}, self.now)
+        self.log.append(logged)
+        self.unread.append(logged)
 
     def say(self, fact: Fact) -> None:
         headers = {}
         if isinstance(fact, facts.Decision):
             headers = {EXPECTED: "1", FENCE: f"{EPOCH}{token(DOMAIN)}"}
-        self._hear(subject_of(fact), msgspec.json.encode(fact), headers)
+        self._add(subject_of(fact), msgspec.json.encode(fact), headers)
 
     def write_object(self, value: dict[str, Any]) -> None:
         """Writes a manifest and publishes the message about it, which may be read much later."""
@@ -111,7 +111,7 @@ class House:
             object=msgspec.Raw(data),
         )
         subject = f"admit.object.applied.{kind.lower()}.{namespace or '_'}.{meta['name']}"
-        self._hear(subject, msgspec.json.encode(said))
+        self._add(subject, msgspec.json.encode(said))
 
     def something(self) -> None:
         """One of the things that happen to workloads."""
@@ -229,7 +229,7 @@ def rebuilt(
     behind = [one for one in house.log if one.sequence > through]
     objects = [one for one in behind if one.subject.startswith("admit.object.")]
     past = BucketRebuild(start, kept, objects, seen=seen)
-    past.hear(behind)
+    past.add_facts(behind)
     for word in house.words:
         if not all(past.perform(commit, word.floor, limits) for commit in word.commits):
             break
@@ -364,6 +364,6 @@ def test_time_settings_of_the_leader_are_used_in_a_rebuild() -> None:
 
 
 def test_the_error_names_a_message_without_a_readable_object() -> None:
-    heard = log_message(7, "admit.object.applied.x._.y", b"{", {}, NOON)
+    logged = log_message(7, "admit.object.applied.x._.y", b"{", {}, NOON)
     with pytest.raises(CannotRebuild, match="message 7"):
-        manifest_of(heard)
+        manifest_of(logged)

@@ -237,7 +237,7 @@ def test_an_event_twice_is_an_event_once(events: list[Event]) -> None:
         pytest.param(14, 10, ["ten"], id="its own, told again for another reason"),
         pytest.param(58, 55, [], id="that of a later admission, which runs elsewhere"),
         pytest.param(58, 0, ["ten"], id="no later admission is known"),
-        pytest.param(12, 55, ["ten"], id="its own, heard after it was admitted anew"),
+        pytest.param(12, 55, ["ten"], id="its own, read after a new admission"),
         pytest.param(10, 10, [], id="one before it was admitted"),
     ],
 )

@@ -26,7 +26,7 @@ async def test_a_cancellation_that_a_reload_loses_ends_the_removal(tmp_path: Pat
     store.add(expired, tmp_path / "ada.creds")
     reloading = asyncio.Event()
 
-    async def told(_: Sequence[User]) -> None:
+    async def reload(_: Sequence[User]) -> None:
         reloading.set()
         try:
             await asyncio.Event().wait()
@@ -34,7 +34,7 @@ async def test_a_cancellation_that_a_reload_loses_ends_the_removal(tmp_path: Pat
             # As asyncio.wait_for of Python 3.11 when the answer arrives at the same moment.
             return
 
-    removing = asyncio.create_task(remove_expired_users(store, told))
+    removing = asyncio.create_task(remove_expired_users(store, reload))
     await within(reloading.wait())
     removing.cancel()
     done, _ = await asyncio.wait([removing], timeout=20)
@@ -50,14 +50,16 @@ async def test_servers_that_know_the_users_receive_changes_only(
     store.create("")
     users: list[list[str]] = []
 
-    async def told(_: Sequence[User]) -> None:
+    async def reload(_: Sequence[User]) -> None:
         users.append([user.name for user in store.users])
 
-    telling = asyncio.create_task(remove_expired_users(store, told, known=store.known_by_servers))
+    removing = asyncio.create_task(
+        remove_expired_users(store, reload, known=store.known_by_servers)
+    )
     await asyncio.sleep(0)
     store.add(User(name="bob", role="viewer", key=""), tmp_path / "bob.creds")
     await until(lambda: bool(users))
-    await cancel_and_wait(telling)
+    await cancel_and_wait(removing)
     assert users == [["bob"]]
 
 
@@ -78,13 +80,13 @@ async def test_servers_receive_what_an_ended_process_did_not_send(
     ending = asyncio.create_task(remove_expired_users(store, server_is_away))
     await until(lambda: [user.name for user in store.users] == ["bob"])
     await cancel_and_wait(ending)
-    told: list[int] = []
+    counts: list[int] = []
 
-    async def tell(_: Sequence[User]) -> None:
-        told.append(len(store.users))
+    async def reload(_: Sequence[User]) -> None:
+        counts.append(len(store.users))
 
-    going = asyncio.create_task(remove_expired_users(store, tell))
-    await until(lambda: told == [1])
-    store.remove("bob")  # in another process, which could not tell the servers
-    await until(lambda: told == [1, 0])
+    going = asyncio.create_task(remove_expired_users(store, reload))
+    await until(lambda: counts == [1])
+    store.remove("bob")  # in another process, which could not reload the servers
+    await until(lambda: counts == [1, 0])
     await cancel_and_wait(going)

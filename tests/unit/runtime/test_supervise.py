@@ -143,7 +143,7 @@ async def test_a_service_that_fails_at_its_end_is_not_restarted() -> None:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            raise BusUnavailable("the last word was not heard") from None
+            raise BusUnavailable("the last message was not stored") from None
 
     await within(supervise.supervise([supervise.ServiceTask("one", run)], stop, ready=stop.set))
     assert runs == 1

@@ -26,8 +26,8 @@ def admitted() -> LocalSystem:
     system.apply_manifest(an_object("ClusterQueue", "cq", offer))
     system.apply_manifest(an_object("LocalQueue", "lq", {"clusterQueue": "cq"}, "ns"))
     workload = msgspec.Raw(json.dumps(a_manifest("w")).encode())
-    system.hear(facts.Submitted(**ME, workload=workload))
-    system.hear(*system.run_cycle())
+    system.apply_facts(facts.Submitted(**ME, workload=workload))
+    system.apply_facts(*system.run_cycle())
     system.now += timedelta(seconds=1)
     system.set_timers()
     return system
@@ -77,10 +77,10 @@ def test_a_timer_that_fires_is_applied_and_gone() -> None:
 
 def test_a_finished_workload_is_read_again_for_a_fact_about_it() -> None:
     system = admitted()
-    system.hear(facts.Finished(**ME))
+    system.apply_facts(facts.Finished(**ME))
     assert phase_of(system) == "Finished"
     assert system.controller.workloads.get("workload.ns.w").workload is None
-    system.hear(facts.Deleted(**ME))
+    system.apply_facts(facts.Deleted(**ME))
     assert system.stored_workload("ns", "w") is None
 
 
@@ -102,7 +102,7 @@ def test_a_fact_after_a_written_workload_is_new_to_the_workload() -> None:
     written = admitted().stored_workload("ns", "w")
     system = LocalSystem(NOON)
     system.write("ns", "w", written)
-    system.hear(facts.Finished(**ME))
+    system.apply_facts(facts.Finished(**ME))
     assert phase_of(system) == "Finished"
 
 

@@ -141,9 +141,9 @@ def test_a_command_with_another_trace_changes_no_trace() -> None:
     own = f"00-{'a' * 32}-{'b' * 16}-01"
     manifest = msgspec.json.encode(a_manifest("j", requests={"gpu": "1"}, queue="cq"))
     fact = facts.Submitted(namespace="ns", name="j", workload=msgspec.Raw(manifest))
-    cores.hear_traced(fact, own)
+    cores.apply_traced(fact, own)
     other = f"00-{'c' * 32}-{'d' * 16}-01"
-    cores.hear_traced(facts.Reprioritized(namespace="ns", name="j", priority=3), other)
+    cores.apply_traced(facts.Reprioritized(namespace="ns", name="j", priority=3), other)
     cores.go()
     asked = [one for one in cores.log if one.subject.startswith("admit.check.requested.")]
     assert [one.traceparent[:36] for one in asked] == [own[:36]]

@@ -104,7 +104,7 @@ def test_a_deactivated_workload_is_inactive_until_it_is_activated() -> None:
 def test_a_rejected_workload_is_inactive_with_the_reason() -> None:
     cores = cores_with("budget")
     cores.at(5)
-    cores.judge("j", "budget", "Rejected", message="never")
+    cores.report("j", "budget", "Rejected", message="never")
     spans = spans_of(cores)
     check = named(spans, "check budget")
     assert (check.status, check.message) == (Status.ERROR, "never")
@@ -117,9 +117,9 @@ def test_a_rejected_workload_is_inactive_with_the_reason() -> None:
 
 def test_a_retry_of_an_admitted_workload_stops_its_job_first() -> None:
     cores = cores_with("budget")
-    cores.judge("j", "budget", "Ready")
+    cores.report("j", "budget", "Ready")
     cores.at(5)
-    cores.judge("j", "budget", "Retry", after=10)
+    cores.report("j", "budget", "Retry", after=10)
     cores.at(7)
     cores.stop("j")
     cores.at(20)

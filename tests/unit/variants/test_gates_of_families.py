@@ -22,7 +22,7 @@ FULL = (
 A, B = "j-variant-a", "j-variant-b"
 
 
-def told(table: SteppedVariants) -> list[str]:
+def ungated(table: SteppedVariants) -> list[str]:
     """The variants with a gate that opens now."""
     found = [one for one in table.follow() if one.startswith("ungated")]
     return [one.removeprefix("ungated j-variant-") for one in found]
@@ -50,14 +50,14 @@ def test_a_variant_that_does_not_compete_opens_no_gate(
     change: Callable[[SteppedVariants], SteppedVariants],
 ) -> None:
     table = a_family("a", "b").status(B, *GATED)
-    assert told(table) == []
-    assert told(change(table)) == ["b"]
+    assert ungated(table) == []
+    assert ungated(change(table)) == ["b"]
 
 
 def opened(used: bool = False, reserved: bool = False) -> SteppedVariants:
     """a's gate was opened at noon, and b is blocked."""
     table = a_family("a", "b").status(A, *GATED).status(B, *GATED)
-    assert told(table) == ["a"]
+    assert ungated(table) == ["a"]
     table.status(A, preemption_gates=an_open_gate(used))
     if reserved:
         table.status(A, a_condition("QuotaReserved", True), admission=an_admission())
@@ -79,30 +79,30 @@ def test_the_next_gate_opens_when_the_holder_has_lost_it(
     change: Callable[[SteppedVariants], SteppedVariants],
 ) -> None:
     table = opened()
-    assert told(table) == []
-    assert "b" in told(change(table))
+    assert ungated(table) == []
+    assert "b" in ungated(change(table))
 
 
 def test_the_next_gate_opens_after_five_minutes() -> None:
     table = opened().later(1)
-    assert told(table) == []
+    assert ungated(table) == []
     assert table.families.wake() == NOON + PREEMPTION_TIMEOUT
     table.later(PREEMPTION_TIMEOUT.total_seconds() - 2)
-    assert told(table) == []
+    assert ungated(table) == []
     table.later(1)
-    assert told(table) == ["b"]
+    assert ungated(table) == ["b"]
     assert table.stored["j"].status.preemption_gate == GateHolder(holder=B, since=table.now)
 
 
 def test_no_gate_opens_after_preemption_for_a_reservation() -> None:
     table = opened(used=True, reserved=True)
     table.now += 2 * PREEMPTION_TIMEOUT
-    assert told(table) == []
+    assert ungated(table) == []
     table.later(86400)
-    assert told(table) == []
+    assert ungated(table) == []
     # Rejected: now the worse one may.
     table.status(A, stopped_by="Rejected", preemption_gates=()).spec(A, active=False)
-    assert told(table) == ["b"]
+    assert ungated(table) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_no_variant_may_preempt(change: Callable[[SteppedVariants], SteppedVaria
     table = change(a_family("a", "b").status(B, *FULL))
     if table.stored["j"].status.admitted_variant:
         table.status("j", admission=an_admission())
-    assert told(table.status(A, *GATED)) == []
+    assert ungated(table.status(A, *GATED)) == []
 
 
 def test_families_with_an_open_gate_are_counted_by_queue() -> None:

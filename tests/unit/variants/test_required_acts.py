@@ -205,7 +205,9 @@ def test_an_aggregation_that_became_needless_is_not_requested() -> None:
     table = SteppedVariants(gather=GATHER).offer("a").workload()
     assert table.follow() == ["submitted j-variant-a"]
     assert table.families.wake() == table.now + GATHER
-    table.hear(facts.Aggregated(namespace=NS, name="j"))  # The rows are written for another reason.
+    table.apply_facts(
+        facts.Aggregated(namespace=NS, name="j")
+    )  # The rows are written for another reason.
     assert table.later(GATHER.total_seconds()).ordered_now() == []
     table.status("j-variant-a", a_condition("QuotaReserved", False, "AnotherReason"))
     assert table.ordered_now() == []

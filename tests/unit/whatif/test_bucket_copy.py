@@ -97,7 +97,7 @@ def test_an_evicted_job_stops_with_and_without_the_change() -> None:
 def with_a_long_finished(town: StoredSystem) -> list[BucketEntry]:
     """The bucket after workload a has finished and is only stored, not held by a controller."""
     [old] = [entry for entry in town.entries() if entry.key == "workload.ns.a"]
-    town.copy.hear(Finished(namespace="ns", name="a"))
+    town.copy.apply_facts(Finished(namespace="ns", name="a"))
     town.copy.settle()
     # It is in the bucket, though no process holds it.
     assert town.copy.workload(("ns", "a")) is None

@@ -30,9 +30,9 @@ class Stage(Bench):
         self.apply(QUEUE | {"spec": QUEUE["spec"] | CHECKED})
         for name in ("giver", "other", "taker"):
             manifest = msgspec.Raw(msgspec.json.encode(a_manifest(name)))
-            self.perform(self.heard(facts.Submitted(namespace="ns", name=name, workload=manifest)))
+            self.perform(self.logged(facts.Submitted(namespace="ns", name=name, workload=manifest)))
         for name in ("giver", "other"):
-            self.perform(self.heard(self.decided(name)))
+            self.perform(self.logged(self.decided(name)))
 
     def decided(self, name: str, *givers: str, **fields: Any) -> facts.Assigned:
         known = self.controller.workloads.get(f"workload.ns.{name}")
@@ -67,12 +67,12 @@ class Stage(Bench):
         return found
 
     def say(self, fact: Any) -> None:
-        self.perform(self.heard(fact))
+        self.perform(self.logged(fact))
 
 
 def test_a_handover_is_one_group_with_the_givers_first() -> None:
     stage = Stage()
-    commit = stage.fold(stage.heard(stage.decided("taker", "giver", "other")))
+    commit = stage.fold(stage.logged(stage.decided("taker", "giver", "other")))
     assert [put.key for put in commit.puts] == [GIVER, OTHER, TAKER]
     assert len({put.group for put in commit.puts}) == 1
     assert commit.puts[0].group
@@ -82,7 +82,7 @@ def test_a_handover_is_one_group_with_the_givers_first() -> None:
 
 def test_givers_are_evicted_and_requeued_and_the_receiver_is_reserved() -> None:
     stage = Stage()
-    said = stage.perform(stage.heard(stage.decided("taker", "giver")))
+    said = stage.perform(stage.logged(stage.decided("taker", "giver")))
     told = [
         (kind, one.subject.rsplit(".", 1)[1]) for kind, one in zip(kinds(said), said, strict=True)
     ]
@@ -129,11 +129,11 @@ def test_a_void_handover_changes_only_the_receiver(happened: Callable[[Stage], N
     decided = stage.decided("taker", "giver", "other")
     happened(stage)
     before = {key: stage.controller.workloads.get(key) for key in (OTHER, TAKER)}
-    heard = stage.heard(decided)
-    commit = stage.fold(heard)
+    logged = stage.logged(decided)
+    commit = stage.fold(logged)
     assert [(put.key, put.group) for put in commit.puts] == [(TAKER, 0)]
-    assert commit.outcomes[heard.sequence].reason == "StaleGiver"
-    stage.perform(heard)
+    assert commit.outcomes[logged.sequence].reason == "StaleGiver"
+    stage.perform(logged)
     assert stage.controller.workloads.get(OTHER) == before[OTHER]
     assert stage.controller.workloads.get(TAKER).revision > before[TAKER].revision
     assert not is_true(stage.stored(TAKER), Type.QUOTA_RESERVED)
@@ -142,7 +142,7 @@ def test_a_void_handover_changes_only_the_receiver(happened: Callable[[Stage], N
 def test_an_admitted_workload_does_not_hand_over_quota() -> None:
     stage = Stage()
     _admitted(stage)
-    stage.perform(stage.heard(stage.decided("taker", "giver")))
+    stage.perform(stage.logged(stage.decided("taker", "giver")))
     assert stage.stored(GIVER).status.admission is not None
     assert not is_true(stage.stored(GIVER), Type.EVICTED)
     assert not is_true(stage.stored(TAKER), Type.QUOTA_RESERVED)
@@ -151,16 +151,16 @@ def test_an_admitted_workload_does_not_hand_over_quota() -> None:
 def test_a_giver_of_another_cohort_tree_voids_the_handover() -> None:
     stage = Stage()
     manifest = msgspec.Raw(msgspec.json.encode(a_manifest("away")))
-    stage.perform(stage.heard(facts.Submitted(namespace="ns", name="away", workload=manifest)))
-    stage.perform(stage.heard(stage.decided("away", admission=an_admission("elsewhere"))))
-    heard = stage.heard(stage.decided("taker", "away"))
-    assert stage.fold(heard).outcomes[heard.sequence].reason == "StaleGiver"
+    stage.perform(stage.logged(facts.Submitted(namespace="ns", name="away", workload=manifest)))
+    stage.perform(stage.logged(stage.decided("away", admission=an_admission("elsewhere"))))
+    logged = stage.logged(stage.decided("taker", "away"))
+    assert stage.fold(logged).outcomes[logged.sequence].reason == "StaleGiver"
 
 
 def test_a_giver_changed_earlier_in_the_batch_voids_the_handover() -> None:
     stage = Stage()
-    quiet = stage.heard(facts.Reprioritized(namespace="ns", name="giver", priority=5))
-    decided = stage.heard(stage.decided("taker", "giver"))
+    quiet = stage.logged(facts.Reprioritized(namespace="ns", name="giver", priority=5))
+    decided = stage.logged(stage.decided("taker", "giver"))
     commit = stage.fold(quiet, decided)
     assert commit.outcomes[decided.sequence].reason == "StaleGiver"
     assert {put.key for put in commit.puts} == {GIVER, TAKER}
@@ -169,17 +169,17 @@ def test_a_giver_changed_earlier_in_the_batch_voids_the_handover() -> None:
 
 def test_unpublished_messages_of_a_giver_delay_the_handover() -> None:
     stage = Stage()
-    loud = stage.heard(facts.Deactivated(namespace="ns", name="giver"))
-    decided = stage.heard(stage.decided("taker", "giver"))
+    loud = stage.logged(facts.Deactivated(namespace="ns", name="giver"))
+    decided = stage.logged(stage.decided("taker", "giver"))
     commit = stage.fold(loud, decided)
     assert commit.rest == [decided]
 
 
 def test_read_again_after_a_crash_it_changes_nothing() -> None:
     stage = Stage()
-    heard = stage.heard(stage.decided("taker", "giver"))
-    stage.perform(heard)
-    assert stage.fold(heard).puts == []
+    logged = stage.logged(stage.decided("taker", "giver"))
+    stage.perform(logged)
+    assert stage.fold(logged).puts == []
 
 
 def _put(key: str, group: int = 0) -> Put:

@@ -73,7 +73,7 @@ async def facts_about(
     ``on_removed``: called with the time before which facts were removed to keep the log small.
     """
     news = asyncio.Event()
-    heard: list[Any] = []
+    subscriptions: list[Any] = []
     subscribed: set[str | None] = set()
     begun = False
     family = workload is not None and also is None
@@ -83,7 +83,7 @@ async def facts_about(
             names = await (also or no_names)()
             if follow:
                 for name in {workload, *names, *told} - subscribed:
-                    heard += await _notify_of_facts(link, namespace, name, news)
+                    subscriptions += await _notify_of_facts(link, namespace, name, news)
                     subscribed.add(name)
             query = Events(
                 workload=workload or "",
@@ -121,7 +121,7 @@ async def facts_about(
             await asyncio.sleep(GATHER_SECONDS)
             news.clear()
     finally:
-        for subscription in heard:
+        for subscription in subscriptions:
             await link.bus.nc.unlisten(subscription)
 
 
@@ -237,7 +237,7 @@ async def _notify_of_facts(
     link: Link, namespace: str | None, workload: str | None, news: asyncio.Event
 ) -> list[Any]:
     """Sets ``news`` whenever a fact of the workload is published. The fact is then read from the
-    log by its sequence, so that no fact is lost or told twice. Returns the subscriptions."""
+    log by its sequence, so that no fact is lost or shown twice. Returns the subscriptions."""
     where = "*" if namespace is None else token(namespace)
     name = "*" if workload is None else token(workload)
 
@@ -294,7 +294,7 @@ async def output_of(
             raise NotFound(why_no_output(stored.workload()) or reply.error)
         for pod_log in reply.pods:
             offsets[pod_log.pod] = pod_log.offset
-        # A pod that starts after the first answer is told from its first line.
+        # A pod that starts after the first answer is shown from its first line.
         asked = replace(asked, offsets=dict(offsets), tail=None if offsets else tail)
         yield reply
         if not reply.complete:

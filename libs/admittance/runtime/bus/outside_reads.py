@@ -217,7 +217,7 @@ class KeyFollower:
         self._again = again_seconds
         self._known: dict[str, int] = {}
         self._present: set[str] = set()
-        self._heard: dict[str, int] = {}
+        self._reads_since_write: dict[str, int] = {}
         """For each key with a received write: how often the key was read since then."""
         self._due: dict[str, float] = {}
         self._wake = asyncio.Event()
@@ -264,7 +264,7 @@ class KeyFollower:
 
     def _on_write(self, subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
         key = text_of(subject)[len(self._prefix) :]
-        self._heard[key] = 0
+        self._reads_since_write[key] = 0
         self._due[key] = 0.0
         self._wake.set()
 
@@ -300,7 +300,7 @@ class KeyFollower:
 
     async def _read_keys(self, keys: Sequence[str]) -> list[Entry]:
         # A write that is received while its key is read makes a new entry in ``_due``.
-        counts = {key: self._heard.pop(key) for key in keys}
+        counts = {key: self._reads_since_write.pop(key) for key in keys}
         for key in keys:
             del self._due[key]
         entries = await asyncio.gather(*(get_directly(self._bus, key) for key in keys))
@@ -308,7 +308,7 @@ class KeyFollower:
         for key in counts.keys() - {entry.key for entry in changed} - self._due.keys():
             count = counts[key] + 1
             if count < len(PAUSES):
-                self._heard[key] = count
+                self._reads_since_write[key] = count
                 self._due[key] = clock.monotonic() + PAUSES[count]
         return changed
 

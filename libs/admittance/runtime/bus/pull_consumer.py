@@ -127,7 +127,7 @@ class PullConsumer:
         """The long messages that the reader has not handled, oldest first: the number of each among
         the received messages, and its bytes."""
         self._held_bytes = 0
-        self._heard = clock.monotonic()
+        self._last_message_at = clock.monotonic()
         self._wake = asyncio.Event()
         self._renew = False
         self._stopped = False
@@ -218,7 +218,7 @@ class PullConsumer:
 
     async def _silent(self) -> bool:
         silence = SILENCE * self._bus.heartbeat_seconds
-        if clock.monotonic() - self._heard < silence or not self._open:
+        if clock.monotonic() - self._last_message_at < silence or not self._open:
             return False
         if not self._bus.nc.is_connected:
             return False
@@ -230,7 +230,7 @@ class PullConsumer:
             # The server does not answer the ping. If the server is only paused, the pull request
             # stays open at the server; if the connection is lost, the client's own pings notice it.
             return False
-        return clock.monotonic() - self._heard >= silence
+        return clock.monotonic() - self._last_message_at >= silence
 
     async def _recreate(self) -> None:
         self._renew = False
@@ -243,7 +243,7 @@ class PullConsumer:
         subject = self._bus.nc.new_inbox()
         self._inbox = await self._bus.nc.listen(subject, self._on_message)
         self._subject = subject
-        self._heard = clock.monotonic()
+        self._last_message_at = clock.monotonic()
         await self._request_more()
 
     async def _request_more(self) -> None:
@@ -264,7 +264,7 @@ class PullConsumer:
             "idle_heartbeat": int(self._bus.heartbeat_seconds * 1e9),
         }
         self._open += count
-        self._heard = clock.monotonic()
+        self._last_message_at = clock.monotonic()
         await self._bus.nc.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self.consumer}",
             _encode(request),
@@ -272,7 +272,7 @@ class PullConsumer:
         )
 
     def _on_message(self, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        self._heard = clock.monotonic()
+        self._last_message_at = clock.monotonic()
         if not reply.startswith(b"$JS.ACK."):
             self._on_status(headers)
             return

@@ -49,7 +49,7 @@ REFUSED_PAUSE_SECONDS: Final = 0.5
 faster.
 """
 UNSTORED_PAUSES_SECONDS: Final = (0.5, 2.5)
-"""An epoch that was heard and is not on the log yet is read again after these pauses."""
+"""An epoch that was announced and is not on the log yet is read again after these pauses."""
 STALE: Final = 0.5
 """The part of the TTL after which an instance's own heartbeat counts as old. If its own heartbeat
 is older than this, an instance cannot know whether another instance is dead: after a pause of the

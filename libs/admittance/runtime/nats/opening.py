@@ -208,12 +208,12 @@ def _described(
     """``on_error`` for an open connection: a later refusal says which credentials, and what to
     do."""
 
-    async def told(error: Exception) -> None:
+    async def on_connection_error(error: Exception) -> None:
         if isinstance(error, ssl.SSLError) or _is_refusal(error):
             error = _failure(nc, target, error)
         await on_error(error)
 
-    return told
+    return on_connection_error
 
 
 async def _check_nothing(_: Connection, __: _Target) -> None:

@@ -133,30 +133,30 @@ async def _reload_all(connection: Connection) -> int:
     number of servers."""
     subscription = await connection.subscribe(inbox := connection.new_inbox())
     await connection.publish("$SYS.REQ.SERVER.PING", b"", reply=inbox)
-    told: set[str] = set()
+    reloaded: set[str] = set()
     known = 0
     with suppress(TimeoutError, asyncio.TimeoutError):
         while True:
-            limit = QUIET_SECONDS if told and len(told) >= known else ANSWER_SECONDS
+            limit = QUIET_SECONDS if reloaded and len(reloaded) >= known else ANSWER_SECONDS
             message = await subscription.next_msg(timeout=limit)
             if not message.data:
                 break  # No responder: the server has no such system account.
             answer = _answer.decode(message.data)
             known = max(known, answer.statsz.active_servers)
-            if answer.server.id not in told:
+            if answer.server.id not in reloaded:
                 await _reload_one(connection, answer.server)
-                told.add(answer.server.id)
-    if not told:
+                reloaded.add(answer.server.id)
+    if not reloaded:
         raise BusUnavailable(
             "the server does not include this auth.conf: it lets the key in system.nk connect, but "
             "not reload"
         )
-    if len(told) < known:
+    if len(reloaded) < known:
         raise BusUnavailable(
-            f"{len(told)} of the {known} servers of the cluster answer: a server that does not "
+            f"{len(reloaded)} of the {known} servers of the cluster answer: a server that does not "
             "answer keeps its earlier users until it restarts"
         )
-    return len(told)
+    return len(reloaded)
 
 
 async def _reload_one(connection: Connection, server: _Server) -> None:
@@ -182,30 +182,30 @@ log = logger()
 
 async def remove_expired_users(
     store: AuthStore,
-    told: Callable[[Sequence[User]], Awaitable[None]],
+    reload: Callable[[Sequence[User]], Awaitable[None]],
     *,
     known: Sequence[object] | None = None,
 ) -> None:
-    """Removes each user from the store when the user expires, until cancelled. ``told`` is called
+    """Removes each user from the store when the user expires, until cancelled. ``reload`` is called
     with the removed users and reloads the servers: at the start, when users expire, and when
-    another process has changed the users; after a failure ``told`` is called again. Errors
-    of the store and of ``told`` are logged, and the next reading of the store tries again.
+    another process has changed the users; after a failure ``reload`` is called again. Errors
+    of the store and of ``reload`` are logged, and the next reading of the store tries again.
     ``known``: what the servers have read of the store, as `AuthStore.known_by_servers`. None: not
-    known, since a process that removed users may have ended before it could tell the servers.
+    known, since a process that removed users may have ended before it reloaded the servers.
     """
     throttle = LogThrottle()
-    untold: list[User] = []
+    unapplied: list[User] = []
     while True:
         pause = LOOK_SECONDS
         try:
-            untold += store.remove_expired(clock.now())
+            unapplied += store.remove_expired(clock.now())
             wanted = store.known_by_servers
-            if untold or known != wanted:
-                await told(untold)
+            if unapplied or known != wanted:
+                await reload(unapplied)
                 known = wanted
-                if untold:
-                    log.info("users_expired", users=[user.name for user in untold])
-                untold = []
+                if unapplied:
+                    log.info("users_expired", users=[user.name for user in unapplied])
+                unapplied = []
             soonest = next_expiry(store.users, clock.now())
             if soonest is not None:
                 pause = min(pause, (soonest - clock.now()).total_seconds())

@@ -32,12 +32,12 @@ async def expire(call: Call, folder: Path) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop, in_time=True)
 
-    async def told(_: Sequence[User]) -> None:
+    async def reload(_: Sequence[User]) -> None:
         await reload_servers(call, store)
 
     async def remove(serves: asyncio.Event) -> None:
         serves.set()
-        await remove_expired_users(store, told)
+        await remove_expired_users(store, reload)
 
     async def ready() -> str:
         return ""

@@ -84,12 +84,12 @@ class Lock:
     async def remove_expired(self, server: EmbeddedServer) -> None:
         """Removes expired users, until cancelled."""
 
-        async def told(_: Sequence[User]) -> None:
+        async def reload(_: Sequence[User]) -> None:
             await self._reload(server)
 
         # The server has read the users at its start or in `apply`. While a server reads them, it
         # refuses new connections, so services would be interrupted.
-        await remove_expired_users(self._store, told, known=self._known)
+        await remove_expired_users(self._store, reload, known=self._known)
 
     async def _reload(self, server: EmbeddedServer) -> None:
         await reload(server.url, self._store.system_seed_file, NO_OPTIONS)
@@ -115,8 +115,8 @@ def _make_folder(folder: Path) -> None:
 
 
 OWN_JOBS: Final = (f"user:{ADMIN}", UNKNOWN)
-"""The submitters of jobs that a locked `admit up` runs as its own Unix user unless told otherwise:
-the admin, and the unknown submitters of jobs from before the lock.
+"""The submitters of jobs that a locked `admit up` runs as its own Unix user unless a rule names
+another: the admin, and the unknown submitters of jobs from before the lock.
 """
 
 

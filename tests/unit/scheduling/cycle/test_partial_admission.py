@@ -67,7 +67,7 @@ def test_all_pods_by_preemption_come_before_fewer_without() -> None:
     scheduler.submit("high", "cq")
     scheduler.respec("high", podSets=[pods(8, 2)])
     scheduler.settle()
-    assert [one.name for one in scheduler.told] == ["low"]
+    assert [one.name for one in scheduler.all_preempted] == ["low"]
     assert count(scheduler, "high") == 8
 
 

@@ -568,7 +568,7 @@ def test_a_closed_preemption_gate_is_a_remedy() -> None:
             "1 more free cpu in flavor default of ClusterQueue cq (held by ns/mid, ns/low)",
         )
         scheduler.settle()
-        assert scheduler.told == []
+        assert scheduler.all_preempted == []
 
 
 def test_an_admission_carries_what_it_took_and_what_there_was() -> None:

@@ -379,7 +379,7 @@ def test_a_victim_does_not_take_back_the_quota_it_freed() -> None:
     scheduler.submit("high", "a", "4", priority=5)
     scheduler.settle()
     assert scheduler.admission("high") is not None
-    assert len(scheduler.told) == 1
+    assert len(scheduler.all_preempted) == 1
 
 
 def test_victims_are_taken_from_the_local_queue_that_used_more() -> None:

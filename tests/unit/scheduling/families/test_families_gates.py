@@ -74,7 +74,7 @@ def test_a_user_s_gate_that_is_closed_keeps_a_variant_from_preempting_too() -> N
     scheduler.settle()
     scheduler.opens("a-best")
     scheduler.settle()
-    assert scheduler.told == []
+    assert scheduler.all_preempted == []
     assert scheduler.admitted("a") == "mid", "its own gate is open, so no sibling waits for it"
 
 
@@ -110,5 +110,5 @@ def test_a_variant_that_lost_its_gate_preempts_no_workload() -> None:
     scheduler.change("a-best", preemption_gates=closed)
     scheduler.passes("a-best")
     scheduler.cycle()
-    assert scheduler.told == []
+    assert scheduler.all_preempted == []
     assert [type(decision).__name__ for decision in scheduler.decisions] == ["Revoked"]

@@ -181,7 +181,7 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
             else:
                 scheduler.change(one.name, conditions={"Evicted": (True, "Preempted")})
     assert scheduler.admission("a-best") is not None
-    assert [one.name for one in scheduler.told] == ["r"]
+    assert [one.name for one in scheduler.all_preempted] == ["r"]
     assert scheduler.admitted("a") == ""
     scheduler.stops("r")
     scheduler.settle()

@@ -155,7 +155,7 @@ def test_no_sibling_is_preempted_for_a_sibling() -> None:
     runs_on_demand(scheduler, r1_priority=5)
     scheduler.job("x", "q", [(1, {"cpu": "10"})], priority=5)
     scheduler.settle()
-    # Their parent matters more from now on, and only one of them has heard it yet.
+    # The priority of their parent rises, and only one of the variants has the new priority yet.
     scheduler.respec("j-reservation", priority=1)
     member = scheduler.member("j-reservation")
     node = scheduler.queue_of("q").node
@@ -196,7 +196,7 @@ def test_a_plan_for_one_resource_leaves_the_family_the_other() -> None:
     assert scheduler.stored["j"].status.admitted_variant == "j-on-demand"
     scheduler.passes("j-reservation")
     scheduler.settle()
-    assert [one.name for one in scheduler.told] == ["r1"], (
+    assert [one.name for one in scheduler.all_preempted] == ["r1"], (
         "nor are they when the plan is carried out"
     )
     assert scheduler.revoked == []

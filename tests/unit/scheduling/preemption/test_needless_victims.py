@@ -35,8 +35,8 @@ def a_crowd(seed: int) -> SteppedScheduler:
     return scheduler
 
 
-def told(scheduler: SteppedScheduler) -> set[tuple[str, str, str]]:
-    return {(one.name, one.reason, one.by) for one in scheduler.told}
+def preemptions(scheduler: SteppedScheduler) -> set[tuple[str, str, str]]:
+    return {(one.name, one.reason, one.by) for one in scheduler.all_preempted}
 
 
 def no_victims(*_: object) -> list[RemovedVictim]:
@@ -47,9 +47,9 @@ def no_victims(*_: object) -> list[RemovedVictim]:
 def test_the_short_search_finds_the_same_victims(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = told(a_crowd(seed))
+    short = preemptions(a_crowd(seed))
     monkeypatch.setattr(classical._Search, "fit_within_nominal", no_victims)
-    assert told(a_crowd(seed)) == short
+    assert preemptions(a_crowd(seed)) == short
 
 
 def test_the_short_search_removes_few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +70,8 @@ def test_the_short_search_removes_few_candidates(monkeypatch: pytest.MonkeyPatch
     scheduler.settle()
     scheduler.submit("head", "q0", "17", priority=5)
     scheduler.settle()
-    assert {one.name for one in scheduler.told} >= {"own"}
-    assert len(scheduler.told) == 13
+    assert {one.name for one in scheduler.all_preempted} >= {"own"}
+    assert len(scheduler.all_preempted) == 13
     assert max(taken) == 13
 
 
@@ -94,5 +94,5 @@ def test_other_queues_are_not_searched_if_only_the_own_one_helps(
     scheduler.settle()
     scheduler.submit("head", "q0", "8", priority=5)
     scheduler.settle()
-    assert told(scheduler) == set()
+    assert preemptions(scheduler) == set()
     assert looked == []

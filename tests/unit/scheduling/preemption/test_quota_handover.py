@@ -203,7 +203,7 @@ def test_no_decision_is_made_about_a_workload_in_flight() -> None:
     scheduler.confirm(assigned)
     assert scheduler.core.has_work()
     scheduler.cycle()
-    assert [one.name for one in scheduler.told] == ["low"]
+    assert [one.name for one in scheduler.all_preempted] == ["low"]
     assert scheduler.settle() == ["high"]
 
 

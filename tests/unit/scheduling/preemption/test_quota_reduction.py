@@ -123,7 +123,7 @@ def test_a_late_decision_of_an_earlier_leader_admits_no_job_beyond_quota() -> No
     cores.submit("late", "cq", "8")
     cores.settle()
     revision = cores.controller.workloads.get("workload.ns.late").revision
-    cores.hear(replace(decision, name="late", uid="", revision=revision))
+    cores.apply_facts(replace(decision, name="late", uid="", revision=revision))
     cores.verdict("late", "c", "Ready")
     cores.settle()
     assert cores.revoked() == [("late", "QuotaChanged")]

@@ -107,12 +107,12 @@ def test_a_victim_that_was_protected_before_its_eviction_stays() -> None:
     events(scheduler)
     scheduler.respec("low", priority=2)
     events(scheduler)
-    assert [one.name for one in scheduler.told] == ["low"]
+    assert [one.name for one in scheduler.all_preempted] == ["low"]
 
 
 def test_a_head_with_a_choice_of_flavors_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler, searched = a_scheduler(monkeypatch, one="5", two="5")
-    stays = ({"low-0", "low-1"} - {scheduler.told[0].name}).pop()
+    stays = ({"low-0", "low-1"} - {scheduler.all_preempted[0].name}).pop()
     events(scheduler)
     assert searched
     scheduler.finish(stays)
@@ -125,7 +125,7 @@ def test_victims_that_are_not_enough_any_more_are_found_others_for(
     scheduler, _ = a_scheduler(monkeypatch)
     scheduler.queue("cq", resourceGroups=groups(default="4"), preemption=LOWER)
     scheduler.cycle(confirm=False)
-    assert sorted(one.name for one in scheduler.told) == ["low-0", "side-0"]
+    assert sorted(one.name for one in scheduler.all_preempted) == ["low-0", "side-0"]
 
 
 def test_as_kueue_every_cycle_searches_again() -> None:

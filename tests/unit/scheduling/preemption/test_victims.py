@@ -19,8 +19,8 @@ def a_scheduler(nominal: str = "10", **more: Any) -> SteppedScheduler:
     return scheduler
 
 
-def told(scheduler: SteppedScheduler) -> list[tuple[str, str]]:
-    return [(one.name, one.reason) for one in scheduler.told]
+def preemptions(scheduler: SteppedScheduler) -> list[tuple[str, str]]:
+    return [(one.name, one.reason) for one in scheduler.all_preempted]
 
 
 def a_full_queue(scheduler: SteppedScheduler) -> None:
@@ -36,7 +36,7 @@ def test_off_every_policy_means_never() -> None:
     scheduler.queue("cq", resourceGroups=groups(default="10"), preemption=LOWER)
     a_full_queue(scheduler)
     assert scheduler.settle() == []
-    assert told(scheduler) == []
+    assert preemptions(scheduler) == []
     assert scheduler.parked() == ["high"]
 
 
@@ -44,7 +44,7 @@ def test_the_lowest_priority_is_preempted_for_the_preemptor() -> None:
     scheduler = a_scheduler()
     a_full_queue(scheduler)
     assert scheduler.settle() == ["high"]
-    assert told(scheduler) == [("low", "InClusterQueue")]
+    assert preemptions(scheduler) == [("low", "InClusterQueue")]
     assert scheduler.parked() == ["low"]
 
 
@@ -69,7 +69,7 @@ def test_a_victim_is_preempted_once_while_it_stops() -> None:
     scheduler.submit("other", "cq", "1", priority=-5)
     for _ in range(3):
         assert scheduler.cycle(confirm=False) == []
-    assert told(scheduler) == [("low", "InClusterQueue")]
+    assert preemptions(scheduler) == [("low", "InClusterQueue")]
     scheduler.evict("low", "Preempted")
     assert scheduler.cycle() == ["high"]
 
@@ -82,7 +82,7 @@ def test_a_victim_is_preempted_again_when_the_log_refused_it() -> None:
     scheduler.core.forget(one.namespace, one.name, one.revision)
     assert scheduler.core.has_work()
     scheduler.cycle(confirm=False)
-    assert told(scheduler) == [("low", "InClusterQueue")] * 2
+    assert preemptions(scheduler) == [("low", "InClusterQueue")] * 2
 
 
 def test_a_victim_that_changed_is_preempted_again() -> None:
@@ -92,7 +92,7 @@ def test_a_victim_that_changed_is_preempted_again() -> None:
     scheduler.change("low", conditions={"PodsReady": (True, "Started")})
     scheduler.submit("other", "cq", "1", priority=-5)
     scheduler.cycle(confirm=False)
-    assert told(scheduler) == [("low", "InClusterQueue")] * 2
+    assert preemptions(scheduler) == [("low", "InClusterQueue")] * 2
     assert scheduler.preempted[0].revision > 0
 
 
@@ -141,7 +141,7 @@ def test_lent_quota_is_reclaimed_from_borrowing_workloads() -> None:
     scheduler.settle()
     scheduler.submit("owner", "a", "5")
     assert scheduler.settle() == ["owner"]
-    assert told(scheduler) == [("mine", "InCohortReclamation")]
+    assert preemptions(scheduler) == [("mine", "InCohortReclamation")]
 
 
 def test_workloads_of_a_stopped_queue_are_not_preempted() -> None:
@@ -153,7 +153,7 @@ def test_workloads_of_a_stopped_queue_are_not_preempted() -> None:
     scheduler.queue("b", "co", resourceGroups=groups(default="5"), stopPolicy="Hold")
     scheduler.submit("owner", "a", "5")
     assert scheduler.settle() == []
-    assert told(scheduler) == []
+    assert preemptions(scheduler) == []
 
 
 def test_two_preemptors_never_share_a_victim() -> None:
@@ -168,7 +168,7 @@ def test_two_preemptors_never_share_a_victim() -> None:
     scheduler.submit("first", "a", "2", age=1)
     scheduler.submit("second", "b", "2")
     scheduler.settle()
-    assert sorted(one.name for one in scheduler.told) == ["one", "two"]
+    assert sorted(one.name for one in scheduler.all_preempted) == ["one", "two"]
     assert scheduler.admission("first") is not None
     assert scheduler.admission("second") is not None
 
@@ -179,7 +179,7 @@ def test_a_queue_edit_voids_earlier_preemption_decisions() -> None:
     scheduler.cycle(confirm=False)
     scheduler.queue("cq", resourceGroups=groups(default="15"), preemption=LOWER)
     assert scheduler.cycle() == ["high"]
-    assert told(scheduler) == [("low", "InClusterQueue")]
+    assert preemptions(scheduler) == [("low", "InClusterQueue")]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_zero_request_of_an_overused_resource_needs_no_victim() -> None:
     scheduler.queue("cq", resourceGroups=_two_resources("1"), preemption=LOWER)
     scheduler.submit("new", "cq", priority=1, pods=[{"requests": {"cpu": "2", "memory": "0"}}])
     scheduler.cycle()
-    assert told(scheduler) == [("mid", "InClusterQueue")]
+    assert preemptions(scheduler) == [("mid", "InClusterQueue")]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_running_workload_with_lowered_priority_is_preempted(
     assert scheduler.settle() == []
     scheduler.respec("runs", priority=lowered)
     scheduler.settle()
-    assert [name for name, _ in told(scheduler)] == goes
+    assert [name for name, _ in preemptions(scheduler)] == goes
 
 
 def test_a_preemptor_is_refused_once_with_its_victims() -> None:

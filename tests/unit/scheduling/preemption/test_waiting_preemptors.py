@@ -23,12 +23,12 @@ def a_scheduler(**config: Any) -> SteppedScheduler:
     scheduler.settle()
     scheduler.submit("high", "cq", "5", priority=1)
     scheduler.cycle(confirm=False)
-    told(scheduler, "low", "high")
+    preempt(scheduler, "low", "high")
     scheduler.submit("higher", "cq", "5", priority=2)
     return scheduler
 
 
-def told(scheduler: SteppedScheduler, victim: str, by: str) -> None:
+def preempt(scheduler: SteppedScheduler, victim: str, by: str) -> None:
     """Stores the victim's eviction, with its preemptor."""
     scheduler.change(
         victim,
@@ -56,7 +56,7 @@ def test_its_place_is_kept_in_whatever_order_the_new_leader_reads(order: tuple[s
     heir.core.own("queue-cq")
     for _ in range(3):
         heir.cycle(confirm=False)
-    assert heir.told == []
+    assert heir.all_preempted == []
     heir.evict("low", "Preempted")
     assert heir.cycle() == ["high"]
 
@@ -88,7 +88,7 @@ def test_of_two_preemptors_the_latest_keeps_its_place() -> None:
     scheduler.submit("last", "cq", "5", priority=1)
     scheduler.submit("other", "cq", "5", priority=-1)
     scheduler.change("other", conditions={"QuotaReserved": (True, "QuotaReserved")})
-    told(scheduler, "other", "last")
+    preempt(scheduler, "other", "last")
     scheduler.change("last", conditions={"QuotaReserved": (False, "WaitingForPreemptedWorkloads")})
     for order in permutations(("low", "high", "other", "last")):
         assert heir_of(scheduler, order).why("last").position == 1
@@ -110,5 +110,5 @@ def test_a_leader_keeps_its_own_preemptor() -> None:
     assert scheduler.why("high").position == 1
     scheduler.respec("high", active=False)
     scheduler.respec("high", active=True)
-    told(scheduler, "low", "high")
+    preempt(scheduler, "low", "high")
     assert scheduler.why("highest").position == 1
