@@ -15,7 +15,7 @@ import msgspec
 from tools.documents import text_of, write
 
 from admittance.access.outside_roles import USER_VERBS
-from admittance.events import facts, reading_requests, requests, system, whatif
+from admittance.events import facts, machines, reading_requests, requests, system, whatif
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.subjects import (
     ALIVE_CHECK,
@@ -80,6 +80,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("simulate", whatif.Simulate, whatif.SimulateReply, "both"),
     ("logs", requests.Logs, requests.LogsReply, "namespace"),
     ("timers", requests.Timers, requests.TimersReply, "all"),
+    ("machines", machines.Machines, machines.MachinesReply, "all"),
     ("families", requests.Families, requests.FamiliesReply, "all"),
     ("health", requests.Health, requests.HealthReply, "all"),
 )

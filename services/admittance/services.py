@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from admittance import (
+    placement_service,
     provider_aws,
     provider_docker,
     provider_kubernetes,
@@ -30,6 +31,7 @@ SERVICES: Final[dict[str, Service]] = {
         retry_timer,
         variant_controller,
         provisioning_check,
+        placement_service,
         provider_pool,
         provider_aws,
         provider_kubernetes,

@@ -84,12 +84,14 @@ MEMBERS = {
 """Documented members of the public classes: docs/checks.md, docs/providers.md, docs/python.md."""
 
 MODULES = """
+    placement_service
     provider_aws provider_docker provider_kubernetes provider_pool provisioning_check retry_timer
     runner scheduler telemetry variant_controller workload_controller
 """
 """``python -m admittance.<module>``."""
 
 SERVICE_NAMES = """
+    placement
     provider-aws provider-docker provider-kubernetes provider-pool provisioning-check retry-timer
     runner scheduler telemetry variant-controller workload-controller
 """
@@ -136,9 +138,10 @@ DURABLES = "check-example_com=2Fbudget provider-check-capacity_autoscaling_x-k8s
 
 KEY_PREFIXES = """
     admissioncheck clusterqueue cohort flavor job localqueue namespace provisioningrequestconfig
-    priorityclass_scheduling_k8s_io topology workload workloadpriorityclass
+    priorityclass_scheduling_k8s_io runner topology workload workloadpriorityclass
     provisioningrequest _usage
     _admittance.manifests _admittance.secret _alive _pool _pool_led _runner barrier
+    _runner_alive _runner_inventory _runner_refused _runner_runs
 """
 """First tokens of keys in the buckets, or whole keys."""
 
@@ -240,6 +243,7 @@ SUBJECTS = """
     admit.api.logs.{namespace}
     admit.api.timers
     admit.api.families
+    admit.api.machines
     admit.api.health
 """
 

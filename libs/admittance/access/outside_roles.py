@@ -35,10 +35,14 @@ from admittance.access.parts import (
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.role import Account, Names, Role
 from admittance.access.users import User
+from admittance.api.kinds import KINDS
 from admittance.events import subjects
+from admittance.events.machines import ALIVE_RUNNERS, OF_RUNNERS
 from admittance.events.names import service_name, token
 
 LOG: Final = subjects.STREAM
+RUNNER_KEYS: Final = KINDS["Runner"].prefix
+"""The first token of the bucket keys of runners."""
 USER_VERBS: Final = (
     "submitted", "activated", "deactivated", "held", "released", "reprioritized", "deleted",
 )  # fmt: skip
@@ -57,7 +61,8 @@ NAMESPACE_QUESTIONS: Final = (
 )  # fmt: skip
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
-    "events", "families", "health", "objects", "pending", "provider.*", "queues", "runners",
+    "events", "families", "health", "machines", "objects", "pending", "provider.*", "queues",
+    "runners",
     "settled", "simulate", "timers", "usage",
 )  # fmt: skip
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
@@ -121,6 +126,9 @@ def runner(user: User) -> Permissions:
     durable = f"{subjects.RUNNER_DURABLE}{user.token}"
     orders = _about_workloads(("admitted", "evicted"), spaces)
     everywhere = "*" in spaces
+    of_machine = tuple(f"$KV.{subjects.CLAIMS}.{first}.{user.token}" for first in OF_RUNNERS)
+    alive = f"$KV.{subjects.CLAIMS}.{ALIVE_RUNNERS}.{user.token}"
+    own_object = f"$KV.{subjects.BUCKET}.{RUNNER_KEYS}.{user.token}"
     publish = (
         *CONNECT,
         *stream_info((LOG,)),
@@ -136,6 +144,9 @@ def runner(user: User) -> Permissions:
         ),
         *rules("claim what it starts", *claims, *direct_get(KV_CLAIMS, *claims)),
         *rules("announce its data folder", f"$KV.{subjects.CLAIMS}._runner.*"),
+        *rules("announce its machine", *of_machine),
+        *rules("have its name alone", *direct_get(KV_CLAIMS, alive)),
+        *rules("see whether it is cordoned", *direct_get(KV, own_object)),
         *rules(
             "report on jobs",
             *(
@@ -150,6 +161,7 @@ def runner(user: User) -> Permissions:
     subscribe = (
         *inbox(user),
         *rules("answer for the output of jobs", *each("admit.api.logs.{}", spaces)),
+        *rules("see when it is cordoned", own_object),
         *micro_endpoints("runner"),
         *HEALTH,
     )

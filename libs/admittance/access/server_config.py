@@ -36,6 +36,7 @@ from admittance.access.role import Account
 from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User
 from admittance.events import subjects
+from admittance.events.machines import ALIVE_RUNNERS, OF_RUNNERS
 
 LOG: Final = subjects.STREAM
 WORKLOAD_ORDERS: Final = ("admitted", "evicted")
@@ -97,7 +98,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
     *_crossings(f"$JS.ACK.{LOG}.>"),
     *_crossings(
         *direct_get(KV, f"$KV.{subjects.BUCKET}.*.*.*", f"$KV.{subjects.BUCKET}.*.*"),
-        *direct_get(KV_CLAIMS, _CLAIMS),
+        *direct_get(KV_CLAIMS, _CLAIMS, f"$KV.{subjects.CLAIMS}.{ALIVE_RUNNERS}.*"),
         *direct_get(KV_PROVIDERS, _STATUSES),
         *direct_get(
             LOG,
@@ -108,6 +109,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
         many=True,
     ),
     *_crossings(_CLAIMS, f"$KV.{subjects.CLAIMS}._runner.*"),
+    *_crossings(*each(f"$KV.{subjects.CLAIMS}.{{}}.*", OF_RUNNERS)),
     # A header of nats-server may empty a whole bucket: the provisioning check leaves it out.
     Crossing(_STATUSES, f"{subjects.PROVIDER_STATUSES}*.*"),
     *_crossings("admit.check.reported.*.*.*"),

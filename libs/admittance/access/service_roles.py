@@ -28,7 +28,9 @@ from admittance.access.parts import (
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.role import Account, Names, Role
 from admittance.access.users import User
+from admittance.api.kinds import KINDS
 from admittance.events import subjects
+from admittance.events.machines import OF_RUNNERS
 from admittance.events.names import service_name, token
 from admittance.lease import service_domain
 
@@ -108,7 +110,10 @@ def workload_controller(user: User) -> Permissions:
         *rules("write workloads, objects and barriers", f"$KV.{subjects.BUCKET}.>"),
         *READ_SECRET,
         *rules("keep the secret of message ids", SECRET),
-        *rules("forget runners that are gone", f"$KV.{subjects.CLAIMS}._runner.*"),
+        *rules(
+            "forget runners that are gone",
+            *each(f"$KV.{subjects.CLAIMS}.{{}}.*", (subjects.ANNOUNCED_RUNNERS, *OF_RUNNERS)),
+        ),
         *rules(
             "keep the history for replays",
             "admit.checkpoint.>",
@@ -235,6 +240,17 @@ def provisioning_check(user: User) -> Permissions:
         *rules("receive heartbeats of providers", f"{subjects.ALIVE_PROVISIONING}*"),
         *rules("receive statuses of providers outside", f"{subjects.PROVIDER_STATUSES}*.*"),
     )
+    return Permissions(publish, subscribe)
+
+
+def placement(user: User) -> Permissions:
+    """The permissions of placement, which stores what runners announce of their machines."""
+    service = "placement"
+    publish = (
+        *_leader_elected(service, epochs=_own_epoch(service)),
+        *rules("store machines", f"$KV.{subjects.BUCKET}.{KINDS['Runner'].prefix}.*"),
+    )
+    subscribe = (*_listens(user, service), *rules("answer requests", "admit.api.machines"))
     return Permissions(publish, subscribe)
 
 
@@ -371,6 +387,7 @@ SERVICE_ROLES: Final = (
         "ask providers for capacity, report its own check",
         provisioning_check,
     ),
+    Role("placement", Account.CORE, "store the machines that runners announce", placement),
     Role(
         "built-in-provider",
         Account.CORE,

@@ -26,6 +26,7 @@ from admittance.api.queues import (
     ResourceFlavor,
     Topology,
 )
+from admittance.api.runners import Runner
 from admittance.api.workload import ALLOWED_FLAVORS, AdmissionConstraints, Job, Workload
 
 Typed: TypeAlias = (
@@ -40,6 +41,7 @@ Typed: TypeAlias = (
     | PriorityClass
     | ProvisioningRequestConfig
     | Namespace
+    | Runner
     | Job
 )
 Manifest: TypeAlias = Typed | Foreign

@@ -86,6 +86,7 @@ PRIORITY_CLASS: Final = _ours("WorkloadPriorityClass")
 POD_PRIORITY_CLASS: Final = _ours("PriorityClass")
 PROVISIONING: Final = _ours("ProvisioningRequestConfig")
 NAMESPACE: Final = _ours("Namespace")
+RUNNER: Final = _ours("Runner")
 REQUEST: Final = ObjectKind(
     "ProvisioningRequest",
     "provisioningrequests",
@@ -118,6 +119,7 @@ KINDS: Final = (
     POD_PRIORITY_CLASS,
     PROVISIONING,
     NAMESPACE,
+    RUNNER,
     REQUEST,
     MACHINE_POOL,
 )

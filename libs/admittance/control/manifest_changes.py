@@ -26,6 +26,7 @@ from admittance.api.problems import FORBIDDEN, ManifestError, Problem
 from admittance.api.queues import ClusterQueue, Cohort, conflicts
 from admittance.api.reading.manifest import Document, accept, duplicates, encode
 from admittance.api.reading.objects import with_field_warnings
+from admittance.api.runners import Runner
 from admittance.api.validation.queues import check_variant_count
 from admittance.api.validation.validate import validate_update
 from admittance.control.commit import Message
@@ -149,6 +150,12 @@ def warnings_about(
     return tuple(warnings)
 
 
+UNANNOUNCED: Final = (
+    "no runner has announced itself under this name, and nothing else makes such an object: "
+    "`admit get runners`"
+)
+
+
 def _objections(
     objects: Objects,
     planned: PlannedWrite,
@@ -168,6 +175,8 @@ def _objections(
     except Unreadable as error:
         return [f"{planned.kind} {planned.name}: cannot be stored: {error}"]
     problems = [] if old is None else validate_update(old.object, planned.object)
+    if old is None and isinstance(planned.object, Runner):
+        problems.append(Problem("metadata.name", UNANNOUNCED, FORBIDDEN))
     if isinstance(planned.object, ClusterQueue):
         # A conflict that existed before the change is not a reason to refuse the change: the queue
         # is already inactive and reports it.
@@ -491,8 +500,8 @@ def planned_writes(
         key = key_of(manifest)
         old = objects.get(key)
         if hasattr(manifest, "status"):
-            # A user never sets a status. Only that of an AdmissionCheck is stored.
-            kept = old if isinstance(manifest, AdmissionCheck) else None
+            # A user never sets a status. Only those of checks and runners are stored.
+            kept = old if isinstance(manifest, AdmissionCheck | Runner) else None
             status = kept.object.status if kept is not None else None
             manifest = replace(manifest, status=status)  # noqa: PLW2901
         if old is not None and _content(old.object) == _content(manifest):

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from admittance.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
+from admittance.events.machines import OF_RUNNERS
 from admittance.events.names import plain
 from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, number, reason_of
 from admittance.events.stored_formats import (
@@ -21,6 +22,7 @@ from admittance.events.stored_formats import (
     read_usage,
 )
 from admittance.events.system import Epoch, ObjectApplied
+from admittance.placement.known_runners import KnownRunners
 from admittance.providers.builtin import installation_key
 from admittance.providers.status_store import read_status
 from admittance.provisioning.pool_bookings import read_booking
@@ -192,6 +194,10 @@ def judge_claim(entry: Entry) -> None:
         return
     if entry.key.startswith(f"{subjects.ANNOUNCED_RUNNERS}."):
         read_announcement(entry.value)
+        return
+    first, _, runner = entry.key.partition(".")
+    if first in OF_RUNNERS:
+        KnownRunners().said(first, plain(runner), entry.value)
         return
     namespace, _, rest = entry.key.partition(".")
     name, _, revision = rest.partition(".")

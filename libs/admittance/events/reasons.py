@@ -347,3 +347,10 @@ BAD_PARAMETERS_REF: Final = "BadParametersRef"
 """The object named in the check's parameters does not exist, or is not usable."""
 PROVIDER_DOWN: Final = "ProviderDown"
 """The provider of the check's capacity does not answer."""
+
+# Runners: condition NameConflict. --------------------------------------------------------
+
+TWO_RUNNERS: Final = "TwoRunners"
+"""A second runner wants the name of this one, and starts nothing."""
+ONE_RUNNER: Final = "OneRunner"
+"""No second runner wants the name any more."""

@@ -25,8 +25,6 @@ T = TypeVar("T")
 KEY: Final = re.compile(r"[A-Za-z0-9_=/-]+(\.[A-Za-z0-9_=/-]+)*", re.ASCII)
 """The characters that nats-server allows in a key of a bucket."""
 
-RUNNER: Final = kinds.ObjectKind("Runner", "runners", ("runner",), "_runner", group="")
-"""Not an object, so that no other command takes it."""
 LATER: Final = (
     "the provisioning-check cancels it once it runs; `admit doctor` shows whether it runs"
 )
@@ -84,7 +82,7 @@ async def _delete_target(bus: Link, target: tuple[kinds.ObjectKind, str]) -> Non
         await _delete_workload(bus, name)
     elif kind is kinds.REQUEST:
         await _delete_request(bus, name)
-    elif kind is RUNNER:
+    elif kind is kinds.RUNNER:
         await _delete_runner(bus, name)
     else:
         await _delete_object(bus, kind, name)
@@ -179,17 +177,8 @@ async def _delete_object(bus: Link, kind: kinds.ObjectKind, name: str) -> None:
 async def _delete_runner(bus: Link, name: str) -> None:
     """Deletes what a runner left that is gone for good. Raises RequestFailed while it answers."""
     absent = f"no runner {name}: `admit doctor` lists those that are away"
-    await _ask(bus, f"runner {name}", absent, kind=RUNNER.singular, name=name)
+    await _ask(bus, f"runner {name}", absent, kind=kinds.RUNNER.singular, name=name)
     output.outcome(f"runner/{name}", "deleted")
-
-
-def _target(word: str) -> tuple[kinds.ObjectKind, str | None]:
-    """The kind and the name in ``KIND`` or ``KIND/NAME``; only here a runner is a kind. Raises
-    BadInput."""
-    typed, slash, name = word.partition("/")
-    if typed.lower() in (RUNNER.singular, RUNNER.plural):
-        return RUNNER, name if slash else None
-    return kinds.target(word, None)
 
 
 def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.ObjectKind, str]]:
@@ -197,12 +186,12 @@ def targets_of(typed: str, names: Sequence[str]) -> list[tuple[kinds.ObjectKind,
     if "/" in typed:
         targets = []
         for word in (typed, *names):
-            kind, name = _target(word)
+            kind, name = kinds.target(word, None)
             if not name:
                 raise BadInput(f'"{word}" is not an object; write kind/name')
             targets.append((kind, name))
         return targets
-    kind, _ = _target(typed)
+    kind, _ = kinds.target(typed, None)
     if not names:
         raise BadInput(f"which {kind.singular}? the name is missing")
     return [(kind, name) for name in names]

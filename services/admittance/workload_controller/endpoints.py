@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from admittance.api.kinds import kind_named
+from admittance.api.kinds import KINDS, kind_named
 from admittance.api.meta import with_user
 from admittance.control.manifest_changes import (
     planned_deletion,
@@ -201,7 +201,7 @@ class Endpoints:
         if request.kind.lower() in RUNNER_KINDS:
             if namespace or request.namespace:
                 raise ValueError("a runner has no namespace")
-            return await OutsideConsumers(self._bus).remove_runner(request.name, user)
+            return await self._delete_runner(request.name, user)
         if request.kind.lower() in REQUEST_KINDS:
             reply = await delete_request(
                 self._bus, request.namespace, request.name, clock.now(), user
@@ -219,6 +219,25 @@ class Endpoints:
             if deletion.unneeded is not None:
                 await self._manifests.remove(key, deletion.unneeded, user=user)
         return deletion.reply
+
+    async def _delete_runner(self, name: str, user: str) -> DeleteReply:
+        """Deletes what a runner left, and its object. ``name``: as for
+        `OutsideConsumers.remove_runner`."""
+        consumers = OutsideConsumers(self._bus)
+        reply, runners = await consumers.remove_runner(name, user)
+        if reply.error:
+            return reply
+        await self._manifests.caught_up.wait()
+        async with self._manifests.lock:
+            for runner in runners:
+                key = object_key(KINDS["Runner"].token, "", runner)
+                kept = self._manifests.controller.objects.get(key)
+                if kept is not None:
+                    # Before the object: placement stores it again as long as it is announced.
+                    await consumers.forget_machine(runner)
+                    await self._manifests.remove(key, kept, user=user)
+                    reply = DeleteReply(outcome="deleted")
+        return reply
 
     def _too_large(self, objects: Sequence[msgspec.Raw]) -> list[str]:
         most = self._manifest_bytes
@@ -257,7 +276,7 @@ REQUEST_KINDS: Final = frozenset({CAPACITY, f"{CAPACITY}.autoscaling.x-k8s.io"})
 case."""
 
 
-RUNNER_KINDS: Final = frozenset({"runner", "runners"})
+RUNNER_KINDS: Final = frozenset(KINDS["Runner"].words)
 
 
 DELETE_ATTEMPTS: Final = 10

@@ -8,7 +8,7 @@ connection do not arrive late.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from admittance.events.machines import OF_RUNNERS, key_of_runner
 from admittance.events.names import plain, token
 from admittance.events.reader import Unreadable
 from admittance.events.reading_requests import (
@@ -51,6 +52,8 @@ ACK_WAIT_SECONDS: Final = 30.0
 UNUSED_NANOSECONDS: Final = 30_000_000_000
 """Nanoseconds without a reader after which the server removes a runner's consumer of claims."""
 KV_CLAIMS: Final = f"KV_{CLAIMS}"
+MARKER_SECONDS: Final = 3600.0
+"""Seconds for which a deleted key of a runner leaves a mark."""
 READER: Final = "reader"
 """The key in the metadata of the telemetry service's consumer; its value is the instance that
 reads."""
@@ -80,11 +83,11 @@ class OutsideConsumers:
         ]
         return AnnouncedReply(runners=tuple(sorted(runners, key=lambda runner: runner.runner)))
 
-    async def remove_runner(self, name: str, user: str) -> DeleteReply:
-        """Deletes the consumer and the announcement of a runner, unless a program reads the
+    async def remove_runner(self, name: str, user: str) -> tuple[DeleteReply, Collection[str]]:
+        """Deletes the consumer and the announcements of a runner, unless a program reads the
         consumer. ``name``: the part after ``runner-`` in the name of the consumer, or the name of
-        the runner's data folder. ``user``: the user that requests it. Raises BusRefused or
-        BusUnavailable.
+        the runner's data folder. ``user``: the user that requests it. Returns also the names that
+        the runner's object may have. Raises BusRefused or BusUnavailable.
         """
         known = {
             runner: announcement.consumer
@@ -101,19 +104,31 @@ class OutsideConsumers:
         ]
         for info in infos:
             if info.get("num_waiting") or info.get("push_bound"):
-                return DeleteReply(
-                    error=f"runner {name} reads {info['name']}: stop it first; a runner that was "
+                error = (
+                    f"runner {name} reads {info['name']}: stop it first; a runner that was "
                     "killed seems to read for another half a minute"
                 )
+                return DeleteReply(error=error), ()
         for info in infos:
             await self._delete(STREAM, info["name"])
         for runner in known:
             key = f"{ANNOUNCED_RUNNERS}.{token(runner)}"
             await self._bus.publish(delete_message(key, expected=None, bucket=CLAIMS))
+        runners = {consumer for consumer in (name, *known.values()) if consumer}
         if not infos and not known:
-            return DeleteReply(outcome="absent")
+            return DeleteReply(outcome="absent"), runners
         log.info("runner_deleted", runner=name, consumers=len(infos), user=user)
-        return DeleteReply(outcome="deleted")
+        return DeleteReply(outcome="deleted"), runners
+
+    async def forget_machine(self, runner: str) -> None:
+        """Deletes what a runner has said about its machine. Raises BusRefused or BusUnavailable."""
+        keys = [key_of_runner(first, runner) for first in OF_RUNNERS]
+        await self._bus.publish_all(
+            [
+                delete_message(key, expected=None, bucket=CLAIMS, ttl_seconds=MARKER_SECONDS)
+                for key in keys
+            ]
+        )
 
     async def _announcements(self) -> dict[str, tuple[RunnerAnnouncement, datetime]]:
         """The announcements by runner, with their times; one that cannot be read counts as

@@ -42,9 +42,9 @@ async def test_a_gone_runner_is_deleted_by_the_name_of_its_consumer_or_folder(
 ) -> None:
     consumers = await runner(bus, "f00d", "gpu.one")
     await runner(bus, "beef", "other")
-    assert (await consumers.remove_runner(name, "ada")).outcome == "deleted"
+    assert (await consumers.remove_runner(name, "ada"))[0].outcome == "deleted"
     assert await left(bus, consumers) == (["runner-other"], ["beef"])
-    assert (await consumers.remove_runner(name, "ada")).outcome == "absent"
+    assert (await consumers.remove_runner(name, "ada"))[0].outcome == "absent"
 
 
 async def test_a_runner_that_reads_is_not_deleted(bus: Bus) -> None:
@@ -63,7 +63,7 @@ async def test_a_runner_that_reads_is_not_deleted(bus: Bus) -> None:
             return bool((await bus.api(f"CONSUMER.INFO.{STREAM}.runner-gpu"))["num_waiting"])
 
         await eventually(is_read)
-        reply = await consumers.remove_runner("f00d", "ada")
+        reply, _ = await consumers.remove_runner("f00d", "ada")
         assert "runner f00d reads runner-gpu: stop it first" in reply.error
         assert await left(bus, consumers) == (["runner-gpu"], ["f00d"])
     finally:

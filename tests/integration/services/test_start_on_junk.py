@@ -31,6 +31,7 @@ SERVICES = (
     "retry-timer",
     "variant-controller",
     "provisioning-check",
+    "placement",
     "provider-pool",
     "runner",
 )
@@ -53,6 +54,9 @@ KNOWN = (
     ("$KV.admittance_claims._alive.scheduler.junk", b"{}"),
     ("$KV.admittance_claims._alive.scheduler.=ZZ", b"{}"),
     ("$KV.admittance_claims.ns.w.x", b"junk"),
+    ("$KV.admittance_claims._runner_inventory.x", b"junk"),
+    ("$KV.admittance_claims._runner_alive.=ZZ", b"{}"),
+    ("$KV.admittance.runner.x", b"{}"),
     ("$KV.admittance_providers._pool.rack.x", b"junk"),
 )
 """Each of these messages once ended a service at every start, or stopped its work."""

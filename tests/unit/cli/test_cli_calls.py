@@ -114,7 +114,8 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("delete wl/a cq", "no kind|is not an object", id="half an object to delete"),
         pytest.param(
             "serve frob",
-            "provisioning-check, provider-pool, provider-aws, provider-kubernetes, provider-docker",
+            "provisioning-check, placement, provider-pool, provider-aws, provider-kubernetes, "
+            "provider-docker",
             id="no such service",
         ),
         pytest.param("up --nats nats://x --port 1", "--port is", id="a port of another server"),

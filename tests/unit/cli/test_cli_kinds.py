@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.delete import RUNNER, targets_of
+from admittance.cli.delete import targets_of
 from admittance.cli.up.options import Options
 from admittance.cli.up.up import started_by
 from admittance.client import kinds
@@ -138,11 +138,10 @@ def test_up_refuses_a_receiver_that_is_not_a_url(monkeypatch: pytest.MonkeyPatch
         started_by(Options(data_dir=Path()))
 
 
-def test_a_runner_is_a_kind_of_delete_only() -> None:
-    assert targets_of("runner", ["gpu"]) == [(RUNNER, "gpu")]
-    assert targets_of("runners/gpu", ["workload/w"]) == [(RUNNER, "gpu"), (kinds.WORKLOAD, "w")]
+def test_delete_takes_several_objects_also_of_several_kinds() -> None:
+    runner = (kinds.RUNNER, "gpu")
+    assert targets_of("runner", ["gpu"]) == [runner]
+    assert targets_of("machines/gpu", ["workload/w"]) == [runner, (kinds.WORKLOAD, "w")]
     for typed in ("runner", "runner/"):
         with pytest.raises(BadInput):
             targets_of(typed, [])
-    with pytest.raises(BadInput):
-        kinds.target("runner", "gpu")

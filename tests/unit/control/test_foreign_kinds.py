@@ -37,6 +37,8 @@ def foreign_objects() -> Iterator[Any]:
     """An object of each kind name in each foreign group, named like an object of ours."""
     for kind in KINDS:
         for group in GROUPS:
+            if group == KINDS[kind].group:
+                continue
             namespaces = ("", "ns") if group == GROUPS[0] else ("ns",)
             for namespace in namespaces:
                 metadata = {"name": OURS.get(kind, "default")}

@@ -1,4 +1,4 @@
-"""What the fields of queues, flavors, checks, priority classes and namespaces do."""
+"""What the fields of queues, flavors, checks, priority classes, namespaces and runners do."""
 
 from __future__ import annotations
 
@@ -56,9 +56,17 @@ from admittance.api.queues import (
     TopologyLevel,
     TopologySpec,
 )
+from admittance.api.runners import Runner, RunnerDevice, RunnerSpec, RunnerStatus, RunnerUsers
 
 _OBJECT: Final = {**HEAD, **all_work("spec"), "status": BY_SYSTEM}
 
+RUNNER_STATUS: Final = (
+    "id", "version", "host", "bootId", "capacity", "inUse", "devices", "executors", "users",
+    "messages", "conditions",
+)  # fmt: skip
+RUNNER_USERS: Final = (
+    "namespaces", "submitters", "refused", "allOf", "unknown", "every", "images", "lacks", "pods",
+)  # fmt: skip
 QUEUES: Final[Table] = {
     ClusterQueue: _OBJECT,
     ClusterQueueSpec: {
@@ -138,6 +146,18 @@ QUEUES: Final[Table] = {
         ),
         "status": BY_SYSTEM,
     },
+    Runner: {
+        **HEAD,
+        "spec": works("a runner announces its machine; a manifest changes `unschedulable` only"),
+        "status": BY_SYSTEM,
+    },
+    RunnerSpec: {
+        "unschedulable": works("the machine gets no new jobs"),
+        "taints": works("as the runner announces them with `--taint`; a change is refused"),
+    },
+    RunnerStatus: dict.fromkeys(RUNNER_STATUS, BY_SYSTEM),
+    RunnerDevice: dict.fromkeys(("resource", "index", "id", "slices", "model"), BY_SYSTEM),
+    RunnerUsers: dict.fromkeys(RUNNER_USERS, BY_SYSTEM),
     ProvisioningRequestConfig: {**HEAD, **all_work("spec")},
     ProvisioningRequestConfigSpec: all_work(
         "provisioningClassName",

@@ -23,6 +23,7 @@ from admittance.api.manifests import Manifest, Typed
 from admittance.api.names import check_unique, code_of, kind_error, label_error, name_error
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
+from admittance.api.runners import Runner, check_runner_update
 from admittance.api.validation.field_rules import field_problems
 from admittance.api.validation.meta import (
     check_metadata,
@@ -77,6 +78,8 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
             return check_admission_check(manifest)
         case ProvisioningRequestConfig():
             return check_provisioning(manifest)
+        case Runner():
+            return check_taints(manifest.spec.taints, "spec.taints")
         case Job():
             return check_job(manifest)
     return []
@@ -96,6 +99,8 @@ def validate_update(old: Manifest, new: Manifest) -> list[Problem]:
             return check_flavor_update(old, new)
         case AdmissionCheck(), AdmissionCheck():
             return check_admission_check_update(old, new)
+        case Runner(), Runner():
+            return check_runner_update(old, new)
         case Foreign(), Foreign():
             # Keys have the kind in lower case, so two spellings of a kind have the same key.
             return unchanged(old.kind, new.kind, "kind", f": it is stored as {old.kind}")

@@ -84,9 +84,19 @@ ANSWERED_BY: Final = {
     "logs": "runner",
     "timers": "retry-timer",
     "families": "variant-controller",
+    "machines": "placement",
 }
 """For each ``what`` the service that answers ``admit.api.<what>``."""
-QUESTIONS: Final = ("explain", "families", "fit", "pending", "queues", "runners", "timers")
+QUESTIONS: Final = (
+    "explain",
+    "families",
+    "fit",
+    "machines",
+    "pending",
+    "queues",
+    "runners",
+    "timers",
+)
 """The requests that change nothing and are answered at once: they are sent again every
 `ASK_AGAIN_SECONDS` until an answer comes, since for some seconds a cluster delivers requests to
 services that are connected to a lost server.

@@ -1,0 +1,93 @@
+"""Runner: a machine that starts jobs, as its runner has announced it. Like a Node of Kubernetes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from admittance.api.limits import NODE_LABELS_MAX, list_rule
+from admittance.api.meta import Condition, ObjectMeta, Strict, Taint
+from admittance.api.problems import FORBIDDEN, Problem
+
+VERSION: Final = "admittance.dev/v1"
+
+
+class RunnerSpec(Strict, frozen=True, kw_only=True):
+    """``unschedulable``: the machine gets no new jobs; `admit cordon` sets it. ``taints``: those of
+    the option ``--taint`` of the runner."""
+
+    unschedulable: bool = False
+    taints: Annotated[tuple[Taint, ...], list_rule(NODE_LABELS_MAX, "taints")] = ()
+
+
+class RunnerDevice(Strict, frozen=True, kw_only=True):
+    """One device of the machine. ``id``: names the device across restarts, such as the UUID of a
+    GPU; of a device given by hand it is the index. ``slices``: how many jobs may share it."""
+
+    resource: str
+    index: int
+    id: str
+    slices: int = 1
+    model: str = ""
+
+
+class RunnerUsers(Strict, frozen=True, kw_only=True):
+    """Which jobs the runner starts: the fields are those of
+    `admittance.events.system.RunnerStarts`."""
+
+    namespaces: tuple[str, ...] = ()
+    submitters: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    all_of: tuple[str, ...] = ()
+    unknown: bool = False
+    every: bool = False
+    images: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+    pods: int = 0
+
+
+class RunnerStatus(Strict, frozen=True, kw_only=True):
+    """What the runner has announced of its machine.
+
+    ``id``: that of the runner's data folder, as in claims. ``capacity``: quantities by resource.
+    ``in_use``: what the jobs that run there have asked for; it is not stored, but added when the
+    object is shown. ``users``: whose jobs it starts; None: all jobs. ``messages``: what the machine
+    cannot do, one sentence each.
+    """
+
+    id: str = ""
+    version: str = ""
+    host: str = ""
+    boot_id: str = ""
+    capacity: dict[str, str] = msgspec.field(default_factory=dict)
+    in_use: dict[str, str] = msgspec.field(default_factory=dict)
+    devices: tuple[RunnerDevice, ...] = ()
+    executors: tuple[str, ...] = ()
+    users: RunnerUsers | None = None
+    messages: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+class Runner(Strict, frozen=True, kw_only=True):
+    """A machine that starts jobs. The service placement stores it from what the runner announces;
+    users change ``spec.unschedulable`` only."""
+
+    api_version: str = VERSION
+    kind: str = "Runner"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: RunnerSpec = RunnerSpec()
+    status: RunnerStatus | None = None
+
+
+def check_runner_update(old: Runner, new: Runner) -> list[Problem]:
+    """The problems of a user's change: labels and taints are those that the runner announces."""
+    pairs = (
+        ("metadata.labels", old.metadata.labels, new.metadata.labels, "--label"),
+        ("spec.taints", old.spec.taints, new.spec.taints, "--taint"),
+    )
+    return [
+        Problem(field, f"is what the runner announces: change its option {option}", FORBIDDEN)
+        for field, before, after, option in pairs
+        if before != after
+    ]

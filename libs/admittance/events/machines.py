@@ -1,0 +1,143 @@
+"""What runners say about their machines, in the bucket of claims: the inventory, the open runs, and
+that they are alive. Each key ends with the name of its runner, under which only its user may write.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from admittance.events.names import token
+from admittance.events.reader import Reader
+from admittance.events.requests import Reply, Request
+from admittance.events.system import RunnerStarts, SystemMessage
+
+INVENTORIES: Final = "_runner_inventory"
+"""First token of the keys ``_runner_inventory.<runner>``: see `RunnerInventory`."""
+OPEN_RUNS: Final = "_runner_runs"
+"""First token of the keys ``_runner_runs.<runner>``: see `OpenRuns`."""
+ALIVE_RUNNERS: Final = "_runner_alive"
+"""First token of the keys ``_runner_alive.<runner>``: see `RunnerAlive`."""
+REFUSED_RUNNERS: Final = "_runner_refused"
+"""First token of the keys ``_runner_refused.<runner>``: see `RunnerRefused`."""
+OF_RUNNERS: Final = (INVENTORIES, OPEN_RUNS, ALIVE_RUNNERS, REFUSED_RUNNERS)
+
+
+class Device(SystemMessage, frozen=True, kw_only=True):
+    """A device of the machine. ``id``: names the device across restarts, such as the UUID of a GPU;
+    of a device given by hand it is the index. ``slices``: how many jobs may share the device.
+    ``minor``: the number of its file in /dev; -1: not known."""
+
+    resource: str
+    index: int
+    id: str
+    slices: int = 1
+    model: str = ""
+    minor: int = -1
+
+
+class RunnerTaint(SystemMessage, frozen=True, kw_only=True):
+    """A taint of the machine, as in a manifest."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class RunnerInventory(SystemMessage, frozen=True, kw_only=True):
+    """Key ``_runner_inventory.<runner>``: the machine of the runner. It is written when the runner
+    starts, when it changes, and every ten minutes.
+
+    ``id``: that of the runner's data folder, as in claims. ``name``: of the runner. ``capacity``:
+    in accounting units, cpu in thousandths. ``starts``: whose jobs it starts; None: all jobs.
+    ``messages``: what the machine cannot do, one sentence each.
+    """
+
+    id: str
+    name: str
+    host: str = ""
+    version: str = ""
+    boot_id: str = ""
+    capacity: dict[str, int] = msgspec.field(default_factory=dict)
+    devices: tuple[Device, ...] = ()
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    taints: tuple[RunnerTaint, ...] = ()
+    executors: tuple[str, ...] = ()
+    starts: RunnerStarts | None = None
+    messages: tuple[str, ...] = ()
+
+
+class OpenRun(SystemMessage, frozen=True, kw_only=True):
+    """A run that may have processes on the machine. ``revision``: that of its admission.
+    ``requests``: what its pods ask for together, in accounting units. ``devices``: the ids of the
+    devices that it was given, by resource."""
+
+    namespace: str
+    name: str
+    revision: int
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
+    devices: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
+class OpenRuns(SystemMessage, frozen=True, kw_only=True):
+    """Key ``_runner_runs.<runner>``: all runs that may have processes on the machine. It is written
+    at each change, and every ten minutes. ``id``: that of the runner's data folder."""
+
+    id: str
+    runs: tuple[OpenRun, ...] = ()
+
+
+class RunnerAlive(SystemMessage, frozen=True, kw_only=True):
+    """Key ``_runner_alive.<runner>``, with a TTL: the runner with the data folder ``id`` on the
+    machine ``host`` has the name, and is alive. Another runner with this name starts nothing."""
+
+    id: str
+    host: str = ""
+
+
+class RunnerRefused(SystemMessage, frozen=True, kw_only=True):
+    """Key ``_runner_refused.<runner>``, with a TTL: the runner with the data folder ``id`` on the
+    machine ``host`` starts nothing, since another runner has its name."""
+
+    id: str
+    host: str = ""
+
+
+read_inventory = Reader(RunnerInventory)
+read_open_runs = Reader(OpenRuns)
+read_alive_runner = Reader(RunnerAlive)
+read_refused_runner = Reader(RunnerRefused)
+
+
+def key_of_runner(first: str, runner: str) -> str:
+    """The key of the bucket of claims that begins with the token ``first`` of `OF_RUNNERS`."""
+    return f"{first}.{token(runner)}"
+
+
+class Machines(Request, frozen=True, kw_only=True):
+    """``admit.api.machines``: what runs on the machines, and whether their runners are alive.
+
+    ``runner``: only this one, with its runs; "": all, a page of at most ``limit``, by name, after
+    the name ``after``."""
+
+    runner: str = ""
+    after: str = ""
+    limit: int = 1000
+
+
+class MachineState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One machine. ``ready``: its runner is alive. ``in_use``: what its open runs have asked for,
+    in accounting units. ``runs``: the open runs, if the request names the runner."""
+
+    runner: str
+    ready: bool = False
+    in_use: dict[str, int] = msgspec.field(default_factory=dict)
+    runs: tuple[OpenRun, ...] = ()
+
+
+class MachinesReply(Reply, frozen=True, kw_only=True):
+    """``more``: there are machines after the last one of this page."""
+
+    machines: tuple[MachineState, ...] = ()
+    more: bool = False

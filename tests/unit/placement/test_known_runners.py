@@ -1,0 +1,145 @@
+"""Runner objects as functions of what runners announce."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.reading.objects import encode
+from admittance.api.runners import Runner
+from admittance.events.machines import (
+    ALIVE_RUNNERS,
+    INVENTORIES,
+    OPEN_RUNS,
+    REFUSED_RUNNERS,
+    Device,
+    OpenRun,
+    OpenRuns,
+    RunnerAlive,
+    RunnerInventory,
+    RunnerRefused,
+    RunnerTaint,
+)
+from admittance.events.system import RunnerStarts, SystemMessage
+from admittance.placement.known_runners import NAME_CONFLICT, KnownRunners, StoredRunner
+from admittance.workload.bucket_reader import read_manifest
+
+NOW = datetime(2026, 11, 27, 12, 0, 0, 123456, tzinfo=UTC)
+GPU = RunnerInventory(
+    id="a1",
+    name="gpu_1",
+    host="gpu-1",
+    version="1.0",
+    boot_id="b",
+    capacity={"cpu": 64_000, "memory": 64 * 2**30, "nvidia.com/gpu": 2},
+    devices=(
+        Device(resource="nvidia.com/gpu", index=0, id="GPU-0", model="A100", minor=0),
+        Device(resource="nvidia.com/gpu", index=1, id="GPU-1", slices=4),
+    ),
+    labels={"zone": "b", "kubernetes.io/hostname": "gpu-1"},
+    taints=(RunnerTaint(key="gpu", value="yes", effect="NoSchedule"),),
+    executors=("local",),
+    starts=RunnerStarts(submitters=("ada",), all_of=("team-a",), lacks=("values",), pods=500),
+    messages=("cannot limit memory",),
+)
+
+
+def say(
+    known: KnownRunners, first: str, message: SystemMessage | None, name: str = "gpu_1"
+) -> None:
+    known.said(first, name, None if message is None else msgspec.json.encode(message))
+
+
+def stored(known: KnownRunners, now: datetime = NOW) -> Runner | None:
+    """The object of the runner after its writes, as the bucket returns it; None: no write."""
+    made = None
+    for write in known.writes(now):
+        read = read_manifest("runner.gpu=5F1", encode(write.object))
+        assert isinstance(read, Runner)
+        known.objects[write.name] = StoredRunner(read, write.expected + 1)
+        made = read
+    return made
+
+
+def test_a_runner_object_has_what_its_machine_announces() -> None:
+    known = KnownRunners()
+    say(known, INVENTORIES, GPU)
+    made = stored(known)
+    assert made is not None and made.status is not None and made.status.users is not None
+    assert made.metadata.name == "gpu_1"
+    assert made.metadata.labels["zone"] == "b"
+    assert made.status.capacity == {"cpu": "64", "memory": "64Gi", "nvidia.com/gpu": "2"}
+    assert [(device.id, device.slices) for device in made.status.devices] == [
+        ("GPU-0", 1),
+        ("GPU-1", 4),
+    ]
+    assert made.status.users.submitters == ("ada",)
+    assert [taint.key for taint in made.spec.taints] == ["gpu"]
+
+
+def test_a_runner_object_is_written_only_when_the_machine_changes() -> None:
+    known = KnownRunners()
+    say(known, INVENTORIES, GPU)
+    first = stored(known)
+    say(known, ALIVE_RUNNERS, RunnerAlive(id="a1"))
+    say(known, OPEN_RUNS, OpenRuns(id="a1", runs=(OpenRun(namespace="n", name="w", revision=1),)))
+    say(known, INVENTORIES, GPU)
+    assert stored(known, NOW + timedelta(hours=1)) is None
+    say(known, INVENTORIES, replace(GPU, labels={"zone": "c"}))
+    second = stored(known, NOW + timedelta(hours=1))
+    assert first is not None and second is not None
+    assert second.metadata.labels == {"zone": "c"}
+    assert second.metadata.creation_timestamp == NOW
+    assert (first.metadata.generation, second.metadata.generation) == (1, 2)
+
+
+def test_a_cordoned_runner_stays_so_when_it_announces_itself_again() -> None:
+    known = KnownRunners()
+    say(known, INVENTORIES, GPU)
+    made = stored(known)
+    assert made is not None
+    cordoned = replace(made, spec=replace(made.spec, unschedulable=True))
+    known.objects["gpu_1"] = StoredRunner(cordoned, 9)
+    assert stored(known) is None
+    say(known, INVENTORIES, replace(GPU, version="2.0"))
+    again = stored(known)
+    assert again is not None and again.spec.unschedulable
+
+
+def test_a_second_runner_with_the_name_is_named_on_the_object_until_it_is_gone() -> None:
+    known = KnownRunners()
+    say(known, INVENTORIES, GPU)
+    stored(known)
+    say(known, REFUSED_RUNNERS, RunnerRefused(id="a1"))
+    assert stored(known) is None, "the runner itself waited for its name"
+    say(known, REFUSED_RUNNERS, RunnerRefused(id="b2", host="other"))
+    made = stored(known)
+    assert made is not None and made.status is not None
+    [condition] = made.status.conditions
+    assert (condition.type, condition.status) == (NAME_CONFLICT, "True")
+    assert "b2 on host other" in condition.message
+    say(known, REFUSED_RUNNERS, None)
+    later = stored(known, NOW + timedelta(minutes=1))
+    assert later is not None and later.status is not None
+    [condition] = later.status.conditions
+    assert (condition.status, condition.reason) == ("False", "OneRunner")
+    assert stored(known, NOW + timedelta(minutes=2)) is None
+
+
+def test_a_runner_is_ready_while_it_holds_its_name_and_runs_add_up() -> None:
+    known = KnownRunners()
+    say(known, INVENTORIES, GPU)
+    assert not known.is_ready("gpu_1")
+    say(known, ALIVE_RUNNERS, RunnerAlive(id="b2"))
+    assert not known.is_ready("gpu_1"), "another runner holds the name"
+    say(known, ALIVE_RUNNERS, RunnerAlive(id="a1"))
+    runs = tuple(
+        OpenRun(namespace="n", name=name, revision=1, requests={"cpu": 500, "nvidia.com/gpu": 1})
+        for name in ("a", "b")
+    )
+    say(known, OPEN_RUNS, OpenRuns(id="a1", runs=runs))
+    state = known.state("gpu_1", with_runs=True)
+    assert (state.ready, state.in_use) == (True, {"cpu": 1000, "nvidia.com/gpu": 2})
+    assert [run.name for run in state.runs] == ["a", "b"]
+    say(known, ALIVE_RUNNERS, None)
+    assert not known.is_ready("gpu_1")
