@@ -58,8 +58,8 @@ class Watched:
                 break
             self.check = new
         assert new is None
-        found = active_of(self.check)
-        return None if found is None else (found.status, found.reason, found.message)
+        activity = active_of(self.check)
+        return None if activity is None else (activity.status, activity.reason, activity.message)
 
 
 def test_a_check_without_parameters_is_inactive_without_a_heartbeat_too() -> None:
@@ -86,9 +86,9 @@ def test_a_controller_that_falls_silent_meanwhile_counts_as_lost_then() -> None:
     watched.beats.record("ctl", CheckAlive(), 0.0)
     assert watched.look() == BAD
     watched.there()
-    found = watched.look(60.0)
-    assert found is not None
-    assert found[:2] == ("False", "ControllerLost")
+    activity = watched.look(60.0)
+    assert activity is not None
+    assert activity[:2] == ("False", "ControllerLost")
 
 
 def test_a_new_leader_does_not_take_the_condition_for_a_heartbeat() -> None:

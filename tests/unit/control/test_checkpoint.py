@@ -129,7 +129,7 @@ def test_at_most_14_checkpoints_are_kept_with_one_of_each_week() -> None:
         now = NOON + number * timedelta(hours=4)
         kept.append((str(number), now))
         gone = set(superfluous(kept, now))
-        kept = [one for one in kept if one[0] not in gone]
+        kept = [row for row in kept if row[0] not in gone]
         assert len(kept) <= 14
     ages = [(now - time).days // 7 for _, time in kept]
     assert {0, 1, 2, 3, 4} <= set(ages)

@@ -108,6 +108,6 @@ def test_a_check_listed_after_admission_is_requested_for_variants() -> None:
     cores.offer({"reservation": 4, "spot": 4}, checks={"reservation": ["c"], "spot": ["c"]})
     cores.go()
     told = cores.check_facts[before:]
-    assert [(type(one), one.name) for one in told] == [(CheckRequested, name)]
+    assert [(type(fact), fact.name) for fact in told] == [(CheckRequested, name)]
     cores.verdict(name, "c", "Rejected", controller="ctl-c")
     assert cores.phase(name) in ("Evicting", "Rejected")

@@ -46,9 +46,9 @@ def after(controller: Controller, *messages: LogMessage) -> StoredWorkload:
     for message in messages:
         for put in fold(controller, [message], NOON).puts:
             controller.committed(put, message.sequence, NOON)
-    found = controller.workloads.get(KEY).workload
-    assert found is not None
-    return found
+    workload = controller.workloads.get(KEY).workload
+    assert workload is not None
+    return workload
 
 
 @pytest.mark.parametrize("user", ["ada", "ada.lovelace", "ada@example.com", "Ada L."])

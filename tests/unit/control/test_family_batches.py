@@ -20,10 +20,10 @@ A, B, C = (f"j-variant-{tag}" for tag in "abc")
 def test_what_concerns_one_member_alone_is_written_alone() -> None:
     house = FamilyController().family()
     refused = [
-        facts.Refused(**house.decided(one), refusal=Refusal(reason="r", message="m"))
-        for one in (A, B)
+        facts.Refused(**house.decided(name), refusal=Refusal(reason="r", message="m"))
+        for name in (A, B)
     ]
-    commit = fold(house.controller, [house.logged_fact(one) for one in refused], house.now)
+    commit = fold(house.controller, [house.logged_fact(refusal) for refusal in refused], house.now)
     assert [(put.key, put.group) for put in commit.puts] == [
         (key_of_workload(A), 0),
         (key_of_workload(B), 0),
@@ -56,7 +56,7 @@ def test_an_atomic_batch_never_exceeds_its_limit(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(folding, "GROUPED_MAX", 3)
     house = FamilyController().family()
     several = [facts.Reprioritized(**J, priority=1), facts.Reprioritized(**J, priority=2)]
-    batch = [house.logged_fact(one) for one in several]
+    batch = [house.logged_fact(fact) for fact in several]
     assert fold(house.controller, batch, house.now).rest == batch[1:]
     house.take(batch)
     house.happens(facts.Aggregated(**J))

@@ -142,7 +142,7 @@ def test_the_next_gate_opens_unless_victims_left_for_the_holder(
     pending = PendingPreemption(victims=victims, issued=True) if victims else None
     house.assign("a", pending_preemption=pending).later(PREEMPTION_TIMEOUT.total_seconds())
     house.happens(facts.Ungated(namespace="ns", name=B))
-    assert [one for one in (A, B) if gate_of(house.get(one)).position == "Open"] == [opened]
+    assert [name for name in (A, B) if gate_of(house.get(name)).position == "Open"] == [opened]
 
 
 @pytest.mark.parametrize(

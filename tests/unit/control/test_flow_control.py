@@ -47,8 +47,8 @@ def a_workload(name: str = "w") -> StoredWorkload:
 def test_namespaces_take_turns() -> None:
     control = flow()
     flood = [asks("flood") for _ in range(1000)]
-    for one in flood:
-        assert control.arrive(one, 0) is None
+    for request in flood:
+        assert control.arrive(request, 0) is None
     single = asks("quiet")
     control.arrive(single, 0)
     taken = control.take()
@@ -60,13 +60,13 @@ def test_large_facts_of_a_namespace_leave_a_quiet_one_its_turn() -> None:
     """64 of them would keep the workload-controller busy for seconds."""
     control = flow()
     large = [asks("flood", size=300_000)._replace(manifest_size=300_000) for _ in range(9)]
-    for one in large:
-        control.arrive(one, 0)
+    for request in large:
+        control.arrive(request, 0)
     assert control.take() == large[:1]
     quiet = [asks("quiet") for _ in range(3)]
     large.append(asks("third", size=SMALL_BYTES + 1))
-    for one in [*quiet, large[-1]]:
-        control.arrive(one, 0)
+    for request in [*quiet, large[-1]]:
+        control.arrive(request, 0)
     assert control.take() == quiet, "small facts do not wait"
     assert control.take() == []
     control.stored(large[0], 7)
@@ -83,7 +83,7 @@ def test_large_fact_does_not_wait_for_a_stream_of_small_ones() -> None:
     for _ in range(3 * IN_FLIGHT_MAX):
         control.arrive(asks("flood", size=small), 0)
     flight = control.take()
-    assert sum(one.size for one in flight) > IN_FLIGHT_BYTES
+    assert sum(request.size for request in flight) > IN_FLIGHT_BYTES
     large = asks("other", size=SMALL_BYTES + 1)
     control.arrive(large, 0)
     control.dropped(flight[0])
@@ -96,8 +96,8 @@ def test_quiet_namespace_is_next_when_the_first_fact_is_applied() -> None:
     control = flow()
     for _ in range(1000):
         control.arrive(asks("flood"), 0)
-    for sequence, one in enumerate(control.take(), 1):
-        control.stored(one, sequence)
+    for sequence, request in enumerate(control.take(), 1):
+        control.stored(request, sequence)
     single = asks("quiet")
     control.arrive(single, 0)
     assert control.take() == []
@@ -112,8 +112,8 @@ def test_facts_on_the_way_are_bounded_until_they_are_applied() -> None:
         control.arrive(asks("flood"), 0)
     taken = control.take()
     assert control.take() == []
-    for sequence, one in enumerate(taken, 1):
-        control.stored(one, sequence)
+    for sequence, request in enumerate(taken, 1):
+        control.stored(request, sequence)
     assert control.take() == []
     control.applied(10)
     assert len(control.take()) == 10
@@ -123,8 +123,8 @@ def test_a_repeated_fact_that_is_applied_already_takes_no_room() -> None:
     control = flow()
     control.applied(100)
     control.arrive(asks("a"), 0)
-    [one] = control.take()
-    control.stored(one, 7)
+    [request] = control.take()
+    control.stored(request, 7)
     for _ in range(IN_FLIGHT_MAX):
         control.arrive(asks("a"), 0)
     assert len(control.take()) == IN_FLIGHT_MAX
@@ -134,8 +134,8 @@ def test_a_fact_that_the_log_does_not_take_frees_its_place() -> None:
     control = flow(max_pending_per_namespace=1)
     control.arrive(asks("a"), 0)
     assert control.arrive(asks("a"), 0) is not None
-    [one] = control.take()
-    control.dropped(one)
+    [request] = control.take()
+    control.dropped(request)
     assert control.arrive(asks("a"), 0) is None
 
 
@@ -217,10 +217,10 @@ def test_rate_of_a_namespace_is_refilled_with_time() -> None:
 )
 def test_waiting_requests_of_a_namespace_have_bounded_bytes(size: int, room: int) -> None:
     control = flow()
-    one = asks("a")._replace(size=size, manifest_size=size)
+    request = asks("a")._replace(size=size, manifest_size=size)
     for _ in range(room):
-        assert control.arrive(one, 0) is None
-    refusal = control.arrive(one, 0)
+        assert control.arrive(request, 0) is None
+    refusal = control.arrive(request, 0)
     assert refusal is not None
     assert (refusal.code, refusal.reason) == (429, "TooManyWaiting")
     assert control.waiting == room

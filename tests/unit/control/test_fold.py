@@ -410,7 +410,7 @@ def test_a_barrier_without_a_fence_is_a_dead_letter(forged: dict[str, Any]) -> N
 
 
 def admitted_by(bench: Bench, logged: LogMessage) -> facts.Admitted:
-    (said,) = [one for one in bench.perform(logged) if ".admitted." in one.subject]
+    (said,) = [message for message in bench.perform(logged) if ".admitted." in message.subject]
     return msgspec.json.decode(said.data, type=facts.Admitted)
 
 

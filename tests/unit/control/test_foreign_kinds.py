@@ -56,7 +56,10 @@ def _decided(controller: Controller) -> object:
     objects = controller.objects
     prefixes = sorted({kind.token for kind in KINDS.values()})
     return (
-        {prefix: [one.metadata.name for one in objects.of_kind(prefix)] for prefix in prefixes},
+        {
+            prefix: [manifest.metadata.name for manifest in objects.of_kind(prefix)]
+            for prefix in prefixes
+        },
         [catalog.cluster_queues, catalog.local_queues, catalog.checks, catalog.flavors],
         [catalog.namespaces, catalog.priority_classes, catalog.cohorts],
         catalog.activity("cq"),
@@ -118,7 +121,7 @@ def test_a_foreign_value_at_a_key_of_admittance_is_set_aside(key: str, group: st
     leader.controller.load(key, msgspec.json.encode(value), 99, {})
     assert list(leader.controller.unreadable) == [key]
     assert leader.controller.objects.get(key) is None
-    names = [one.metadata.name for one in leader.controller.objects.of_kind(kind.token)]
+    names = [manifest.metadata.name for manifest in leader.controller.objects.of_kind(kind.token)]
     assert names == []
     # Applying the object again repairs it.
     leader.controller.load(key, leader.values[key], 100, {})

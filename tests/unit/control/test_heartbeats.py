@@ -44,13 +44,13 @@ class Listening:
             self.check = with_active(self.check, condition)
             self.written = now
             self.writes += 1
-        found = active_of(self.check)
-        return None if found is None else (found.status, found.reason)
+        activity = active_of(self.check)
+        return None if activity is None else (activity.status, activity.reason)
 
     @property
     def message(self) -> str:
-        found = active_of(self.check)
-        return "" if found is None else found.message
+        activity = active_of(self.check)
+        return "" if activity is None else activity.message
 
 
 @pytest.fixture
@@ -65,11 +65,11 @@ def test_nothing_is_written_for_a_controller_without_heartbeats(listening: Liste
 
 def test_the_first_heartbeat_makes_the_check_active(listening: Listening) -> None:
     listening.observe(5.0)
-    found = active_of(listening.check)
-    assert found is not None
-    assert (found.status, found.reason) == ("True", "Active")
-    assert found.last_transition_time == NOON + timedelta(seconds=5)
-    assert found.observed_generation == 3
+    activity = active_of(listening.check)
+    assert activity is not None
+    assert (activity.status, activity.reason) == ("True", "Active")
+    assert activity.last_transition_time == NOON + timedelta(seconds=5)
+    assert activity.observed_generation == 3
 
 
 def test_a_heartbeat_without_changes_is_not_written(listening: Listening) -> None:
@@ -106,9 +106,9 @@ def test_a_lost_controller_is_active_with_its_next_heartbeat(listening: Listenin
 def test_the_time_of_the_transition_moves_only_with_the_status(listening: Listening) -> None:
     listening.observe(0.0, CheckAlive(active=False, reason="BadParametersRef"))
     listening.observe(1.0, CheckAlive(active=False, reason="NoConnection"))
-    found = active_of(listening.check)
-    assert found is not None
-    assert (found.reason, found.last_transition_time) == ("NoConnection", NOON)
+    activity = active_of(listening.check)
+    assert activity is not None
+    assert (activity.reason, activity.last_transition_time) == ("NoConnection", NOON)
 
 
 def test_a_controller_reports_why_it_cannot_evaluate_a_check() -> None:

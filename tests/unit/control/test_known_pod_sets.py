@@ -40,12 +40,12 @@ def with_pod_sets(manifest: dict[str, Any], pod_sets: Any) -> dict[str, Any]:
 
 def generated(rng: random.Random, count: int) -> list[dict[str, Any]]:
     """Random Workloads, valid and invalid ones."""
-    found: list[dict[str, Any]] = []
-    while len(found) < count:
+    pod_sets: list[dict[str, Any]] = []
+    while len(pod_sets) < count:
         manifest = random_manifest(rng, "w")
         if manifest["kind"] == "Workload":
-            found.append(manifest)
-    return found
+            pod_sets.append(manifest)
+    return pod_sets
 
 
 def test_a_submission_has_the_same_answer_when_its_pod_sets_are_known() -> None:

@@ -150,8 +150,8 @@ def test_no_victim_stops_before_a_machine_is_found() -> None:
 def test_the_configuration_file_turns_machines_off_for_scheduler_and_controller() -> None:
     head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     for text, on in (("", True), ("machines: On\n", True), ("machines: Off\n", False)):
-        found = read_configuration(head + text, "file").configuration
-        assert (limits_of(found).machines, config_of(found).machines) == (on, on)
+        configuration = read_configuration(head + text, "file").configuration
+        assert (limits_of(configuration).machines, config_of(configuration).machines) == (on, on)
 
 
 FIELD = "spec.onFlavors"
@@ -179,7 +179,7 @@ def test_the_rules_of_the_check(name: str, spec: dict[str, Any], problems: list[
     spec = {"preemptionPolicy": "AfterCheckPassedOrOnDemand", **spec}
     check = decode_object(an_object("AdmissionCheck", name, spec)).manifest
     assert isinstance(check, AdmissionCheck)
-    found = [one.field for one in check_admission_check(check)]
+    fields = [problem.field for problem in check_admission_check(check)]
     # Until runners start jobs by their machines, no such check may be applied at all.
     unserved = ["spec.controllerName"] if spec["controllerName"] == CONTROLLER else []
-    assert found == problems + unserved
+    assert fields == problems + unserved

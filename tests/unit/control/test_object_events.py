@@ -64,8 +64,8 @@ def test_a_check_event_shows_whether_its_parameters_reference_changed() -> None:
 
 
 def test_every_leader_publishes_an_object_under_the_same_id() -> None:
-    one, other = Controller(b"secret"), Controller(b"secret")
-    first, second = load_entry(one, KEY, LOCAL, 7, {}), load_entry(other, KEY, LOCAL, 7, {})
+    leader, other = Controller(b"secret"), Controller(b"secret")
+    first, second = load_entry(leader, KEY, LOCAL, 7, {}), load_entry(other, KEY, LOCAL, 7, {})
     assert first is not None
     assert second is not None
     assert first.id == second.id

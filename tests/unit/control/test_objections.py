@@ -65,19 +65,21 @@ class House:
         proposed = proposal(enumerate(raws, 1), "")
         assert not proposed.problems, proposed.problems
         planned = list(planned_writes(self.objects, proposed.manifests, now=NOON))
-        found = refusal_reasons(self.objects, planned, self.limits)
-        if not found:
-            for one in planned:
-                if one.value is not None:
+        reasons = refusal_reasons(self.objects, planned, self.limits)
+        if not reasons:
+            for write in planned:
+                if write.value is not None:
                     self._revision += 1
                     self.controller.keep_object(
-                        one.key, one.object, encode(one.object), self._revision
+                        write.key, write.object, encode(write.object), self._revision
                     )
         self.controller.queues.limits = self.limits
         self.warnings = [
-            line for one in planned for line in warnings_about(one, self.controller, self.sharing)
+            line
+            for write in planned
+            for line in warnings_about(write, self.controller, self.sharing)
         ]
-        return found
+        return reasons
 
     @property
     def objects(self) -> Objects:
@@ -98,8 +100,8 @@ def test_two_known_checks_of_one_controller_in_one_list_are_refused(
 ) -> None:
     assert house.apply(a_check("a"), a_check("b")) == []
     assert house.apply(a_queue("a", "b")) == [CONFLICT]
-    (found,) = house.apply(a_queue(flavor=("a", "b")))
-    assert "spec.resourceGroups[0].flavors[0].admissionChecks" in found
+    (reason,) = house.apply(a_queue(flavor=("a", "b")))
+    assert "spec.resourceGroups[0].flavors[0].admissionChecks" in reason
 
 
 @pytest.mark.scenario("B8")
@@ -113,8 +115,8 @@ def test_a_check_applied_later_does_not_block_edits_of_the_queue(house: House) -
     assert house.apply(a_check("b")) == []
     assert house.apply(a_queue("a", "b", stopPolicy="Hold")) == []
     house.apply(a_check("c", "other"), a_check("d", "other"))
-    (found,) = house.apply(a_queue("a", "b", "c", "d"))
-    assert "'c' and 'd'" in found
+    (reason,) = house.apply(a_queue("a", "b", "c", "d"))
+    assert "'c' and 'd'" in reason
     assert house.apply(a_queue("b")) == []
 
 
@@ -125,8 +127,8 @@ def test_a_flavors_check_may_go_by_the_controller_of_a_queue_wide_one(house: Hou
 
 def test_the_controller_of_a_check_never_changes(house: House) -> None:
     house.apply(a_check("a"))
-    (found,) = house.apply(a_check("a", "other"))
-    assert found.startswith("AdmissionCheck a: spec.controllerName")
+    (reason,) = house.apply(a_check("a", "other"))
+    assert reason.startswith("AdmissionCheck a: spec.controllerName")
 
 
 def a_queue_of(flavors: int, *, families: bool = True) -> dict[str, Any]:
@@ -155,12 +157,12 @@ def a_queue_of(flavors: int, *, families: bool = True) -> dict[str, Any]:
 def test_how_many_flavors_may_each_be_a_variant_is_a_setting(
     most: int, flavors: int, taken: bool
 ) -> None:
-    found = House(Limits(flavors_max=most)).apply(a_queue_of(flavors))
+    reasons = House(Limits(flavors_max=most)).apply(a_queue_of(flavors))
     refusal = (
         f"ClusterQueue cq: spec.resourceGroups[0].flavors: has {flavors} flavors, at most {most} "
         "are allowed for concurrentAdmission without explicitVariants"
     )
-    assert found == ([] if taken else [refusal])
+    assert reasons == ([] if taken else [refusal])
 
 
 def test_a_queue_over_the_flavor_limit_may_stay_or_shrink_but_not_grow() -> None:
@@ -184,10 +186,10 @@ def test_while_the_gate_is_off_the_policy_is_kept_with_a_warning() -> None:
     assert warning.startswith("spec.concurrentAdmission is kept and has no effect")
     assert "ConcurrentAdmission is off" in warning
     assert house.apply(a_queue_of(2, families=False)) == []
-    assert not any("concurrentAdmission" in one for one in house.warnings)
+    assert not any("concurrentAdmission" in warning for warning in house.warnings)
     house.limits = Limits()
     assert house.apply(a_queue_of(2)) == []
-    assert not any("concurrentAdmission" in one for one in house.warnings)
+    assert not any("concurrentAdmission" in warning for warning in house.warnings)
 
 
 def test_parameters_that_are_missing_are_warned_about(house: House) -> None:
@@ -334,10 +336,10 @@ def test_shares_without_their_section_of_the_configuration_are_warned_about() ->
 
 
 def test_an_object_that_is_twice_in_one_request_is_named() -> None:
-    raws = [msgspec.Raw(msgspec.json.encode(one)) for one in (a_check("a"), a_queue("a"))]
+    raws = [msgspec.Raw(msgspec.json.encode(manifest)) for manifest in (a_check("a"), a_queue("a"))]
     proposed = proposal(enumerate([*raws, raws[0]], 1), "")
-    (found,) = proposed.problems
-    assert found == "object 3 (AdmissionCheck a): metadata.name: the same object is in object 1"
+    (problem,) = proposed.problems
+    assert problem == "object 3 (AdmissionCheck a): metadata.name: the same object is in object 1"
 
 
 def test_a_status_in_a_manifest_is_not_stored(house: House) -> None:
@@ -350,7 +352,7 @@ def test_a_status_in_a_manifest_is_not_stored(house: House) -> None:
     assert b"pendingWorkloads" not in kept.value
     assert b"selfLink" not in kept.value
     house.apply(a_queue())
-    assert [one.revision for _, one in house.objects] == [kept.revision]
+    assert [stored.revision for _, stored in house.objects] == [kept.revision]
 
 
 def test_a_topology_is_in_use_while_a_flavor_names_it(house: House) -> None:

@@ -33,8 +33,8 @@ def configure(cores: SteppedCores, served: str) -> None:
 
 def asked(cores: SteppedCores) -> list[tuple[int, Any]]:
     """The cycles of all requests so far, each with the class that its parameters name."""
-    found = [fact for fact in cores.check_facts if isinstance(fact, CheckRequested)]
-    shown = [(fact.cycle, msgspec.json.decode(fact.parameters)) for fact in found]
+    requests = [fact for fact in cores.check_facts if isinstance(fact, CheckRequested)]
+    shown = [(fact.cycle, msgspec.json.decode(fact.parameters)) for fact in requests]
     return [(cycle, spec and spec["provisioningClassName"]) for cycle, spec in shown]
 
 

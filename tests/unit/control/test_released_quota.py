@@ -29,13 +29,13 @@ class TimedBench(Bench):
 
     def play(self, *steps: Any) -> list[QuotaReleased]:
         """The facts about released quota that follow the steps."""
-        found = []
+        reports = []
         for step in steps:
             self.now += timedelta(seconds=10)
-            found += self._perform(
+            reports += self._perform(
                 self.logged(self.assigned() if step is ASSIGN else self._at(step))
             )
-        return found
+        return reports
 
     def _at(self, step: Any) -> Fact:
         """The step as a fact; ``revision`` -1 stands for the revision that a runner names."""
@@ -105,8 +105,10 @@ def test_quota_is_reported_once_when_it_is_free(
     if checked:
         bench.apply({**QUEUE, "spec": {**QUEUE["spec"], **CHECKED}})
     bench.perform(bench.submitted())
-    found = bench.play(*steps, DELETED)
-    reported = [(int((one.until - one.since).total_seconds()), one.reason) for one in found]
+    reports = bench.play(*steps, DELETED)
+    reported = [
+        (int((report.until - report.since).total_seconds()), report.reason) for report in reports
+    ]
     assert reported == ([] if held is None else [(held, reason)])
 
 
@@ -117,10 +119,10 @@ def test_a_report_says_what_was_held_by_which_workload() -> None:
     raw = msgspec.Raw(msgspec.json.encode(manifest))
     bench.perform(bench.logged(facts.Submitted(**ME, workload=raw)))
     bench.now += timedelta(seconds=5)
-    [found] = bench.play(ASSIGN, FAILED)
-    assert found == QuotaReleased(
+    [report] = bench.play(ASSIGN, FAILED)
+    assert report == QuotaReleased(
         **ME,
-        uid=found.uid,
+        uid=report.uid,
         time=bench.now,
         revision=bench.revision,
         reason="Failed",
@@ -140,6 +142,9 @@ def test_a_report_says_what_was_held_by_which_workload() -> None:
 def test_a_second_admission_is_reported_with_its_own_wait() -> None:
     bench = TimedBench()
     bench.perform(bench.submitted())
-    found = bench.play(ASSIGN, LOST, ASSIGN, FINISHED)
-    assert [(one.ended, one.waited_seconds) for one in found] == [(False, 10), (True, 10)]
-    assert found[0].since != found[1].since
+    reports = bench.play(ASSIGN, LOST, ASSIGN, FINISHED)
+    assert [(report.ended, report.waited_seconds) for report in reports] == [
+        (False, 10),
+        (True, 10),
+    ]
+    assert reports[0].since != reports[1].since

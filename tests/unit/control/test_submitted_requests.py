@@ -30,13 +30,13 @@ REPLACED = "transformations: [{input: v.test/gpu, strategy: Replace, outputs: {v
     ],
 )
 def test_requests_without_quota_are_noted_at_the_submission(resources: str, why: str) -> None:
-    found = read_configuration(f"{HEAD}  {resources}\n", "").configuration
-    limits = limits_of(found)
+    configuration = read_configuration(f"{HEAD}  {resources}\n", "").configuration
+    limits = limits_of(configuration)
     assert limits_from(changed_limits(limits)) == limits
-    cores = SteppedCores(config_of(found), limits)
+    cores = SteppedCores(config_of(configuration), limits)
     cores.queue("cq", resourceGroups=groups(default="4"))
     requests = {"cpu": "1", "v.test/gpu": "2"}
     cores.submit_manifest(a_manifest("w", cores.namespace, requests=requests, queue="cq"))
-    notes = [one for one in cores.published if isinstance(one, Noted)]
+    notes = [fact for fact in cores.published if isinstance(fact, Noted)]
     expected = [("NotCharged", f"No quota is charged for v.test/gpu: {why}")] if why else []
     assert [(note.reason, note.message) for note in notes] == expected

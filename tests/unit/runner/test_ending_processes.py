@@ -60,7 +60,7 @@ class OpenRun:
         self.events: list[decide.Event] = []
         self.works: list[Any] = []
         run = Run(namespace="ns", name="w", uid="u", revision=1, stage=Stage.RUNNING)
-        found = SimpleNamespace(
+        folder = SimpleNamespace(
             read_journal=lambda: False,
             journal=SimpleNamespace(outcome=None),
             is_gone=lambda: False,
@@ -68,7 +68,7 @@ class OpenRun:
             shim_lives=lambda: False,
         )
         self.manager: Any = SimpleNamespace(
-            folders={"k": found},
+            folders={"k": folder},
             runs={"k": run},
             ending=set(),
             without_room=set(),
@@ -86,7 +86,7 @@ class OpenRun:
 
     async def check(self) -> None:
         await run_checks.check_runs(self.manager)
-        await run_checks.check_runs(self.manager)  # while the processes are being ended
+        await run_checks.check_runs(self.manager)  # while the folder are being ended
         for work in self.works:
             await work
         self.works.clear()
@@ -98,4 +98,4 @@ def test_a_run_with_processes_left_has_no_end_until_they_are_gone() -> None:
     for events in ([], [], [lost]):
         asyncio.run(run.check())
         assert run.events == events
-    assert [one.about for one in faults.take()] == ["run k"]
+    assert [fault.about for fault in faults.take()] == ["run k"]

@@ -45,16 +45,16 @@ def plans(spec: dict[str, Any]) -> tuple[object, object]:
     raw = msgspec.Raw(msgspec.json.encode(template))
     pods = PodSetToRun(name="main", count=1, template=raw)
     fact = Admitted(namespace="ns", name="w", uid="u", revision=1, pod_sets=(pods,))
-    found: list[object] = []
+    plans: list[object] = []
     for plan in (
         lambda: plan_local(fact, given={}, inputs=Files()),
         lambda: plan_docker(fact, given={}, docker="docker", mark="m", inputs=Files()),
     ):
         try:
-            found.append(msgspec.to_builtins(plan()))
+            plans.append(msgspec.to_builtins(plan()))
         except CannotRun as error:
-            found.append(str(error))
-    return found[0], found[1]
+            plans.append(str(error))
+    return plans[0], plans[1]
 
 
 def volume(source: dict[str, Any], **mount: Any) -> dict[str, Any]:
@@ -101,7 +101,9 @@ SAME: Final[list[tuple[dict[str, Any], dict[str, Any]]]] = [
 """Pairs of a pod without and with a field that changes both plans."""
 
 
-@pytest.mark.parametrize(("without", "given"), SAME, ids=[str(one) for one in range(len(SAME))])
+@pytest.mark.parametrize(
+    ("without", "given"), SAME, ids=[str(number) for number in range(len(SAME))]
+)
 def test_a_field_that_works_changes_processes_and_containers(
     without: dict[str, Any], given: dict[str, Any]
 ) -> None:
@@ -152,7 +154,7 @@ def test_a_field_that_changes_one_of_them_is_on_the_page(name: str) -> None:
     without, given, which = DIFFERENT[name]
     (local, docker), (local_with, docker_with) = plans(without), plans(given)
     changed = {"process": local != local_with, "container": docker != docker_with}
-    assert [one for one, is_changed in changed.items() if is_changed] == [which]
+    assert [field for field, is_changed in changed.items() if is_changed] == [which]
     page = PAGE.read_text()
     section = page[page.index("<!-- differences:") : page.index("## What differs from the prop")]
     assert f"\n| {name} | " in section

@@ -15,9 +15,9 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def journal(*lines: dict[str, Any]) -> RunJournal:
-    found = RunJournal()
-    found.feed("".join(json.dumps(line) + "\n" for line in lines).encode())
-    return found
+    run_journal = RunJournal()
+    run_journal.feed("".join(json.dumps(line) + "\n" for line in lines).encode())
+    return run_journal
 
 
 def retry(pod: str, failed: int, due: float | None, left: int | None = None) -> dict[str, Any]:
@@ -26,13 +26,13 @@ def retry(pod: str, failed: int, due: float | None, left: int | None = None) -> 
 
 
 def test_the_journal_tells_which_pods_wait_and_until_when() -> None:
-    found = journal(
+    run_journal = journal(
         retry("main-0", 1, 110.0, 5),
         retry("main-1", 2, 104.0),
         retry("main-2", 3, None, -1),
         {"e": "start", "p": "main-0", "pid": 7, "t": 1},
     )
-    assert found.failures.summary(NOON, 100.0) == PodRetries(
+    assert run_journal.failures.summary(NOON, 100.0) == PodRetries(
         failed=3,
         given_up=1,
         waiting=1,
@@ -43,8 +43,8 @@ def test_the_journal_tells_which_pods_wait_and_until_when() -> None:
 
 
 def test_only_the_first_pods_that_wait_are_named() -> None:
-    found = journal(*(retry(f"main-{n}", n + 1, 200.0 - n) for n in range(50)))
-    said = found.failures.summary(NOON, 100.0)
+    run_journal = journal(*(retry(f"main-{n}", n + 1, 200.0 - n) for n in range(50)))
+    said = run_journal.failures.summary(NOON, 100.0)
     assert said is not None
     assert (said.waiting, len(said.pods), said.pods[0].pod) == (50, RETRIES_SHOWN, "main-49")
 

@@ -24,7 +24,7 @@ def progress(parallel: int = 1, completions: int = 1, **policy: Any) -> PodSetPr
 def play(pods: PodSetProgress, *ends: str) -> list[Any]:
     """Plays the ends of pods at the times that the policy allows: each is ``INDEX:CODE``. Returns,
     for each failure, the seconds until the next start or why the job fails."""
-    now, found = 0.0, []
+    now, steps = 0.0, []
     for end in ends:
         index, code = map(int, end.split(":"))
         while pods.take(now) is not None:
@@ -36,10 +36,10 @@ def play(pods: PodSetProgress, *ends: str) -> list[Any]:
         why = pods.fail(index, "c", code, now) if code else None
         pods.end(index, whole=not code)
         if code:
-            found.append(why[0] if why else pods.next_start() - now)
+            steps.append(why[0] if why else pods.next_start() - now)
         if why:
             break
-    return found
+    return steps
 
 
 @pytest.mark.parametrize(

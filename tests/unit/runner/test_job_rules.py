@@ -41,9 +41,9 @@ RULES = JobRules(
     ],
 )
 def test_first_rule_of_a_job_names_its_unix_user(job: Admitted, uid: int) -> None:
-    found = RULES.unix_user(job)
-    assert found is not None
-    assert found.uid == uid
+    user = RULES.unix_user(job)
+    assert user is not None
+    assert user.uid == uid
 
 
 def test_rule_for_every_job_counts_last() -> None:
@@ -55,9 +55,9 @@ def test_rule_for_every_job_counts_last() -> None:
 def test_range_gives_each_namespace_a_unix_user_of_its_own() -> None:
     rules = JobRules(run_as={"*": UnixUsers(low=5000, high=1_000_000)})
     jobs = [admitted(by, f"team-{i}") for i in range(50) for by in ("ada", "bob", "")]
-    found = [rules.unix_user(job) for job in jobs]
-    assert len({one.uid for one in found if one is not None}) == 50
-    assert all(one is not None and 5000 <= one.uid == one.gid <= 1_000_000 for one in found)
+    users = [rules.unix_user(job) for job in jobs]
+    assert len({user.uid for user in users if user is not None}) == 50
+    assert all(user is not None and 5000 <= user.uid == user.gid <= 1_000_000 for user in users)
     # The files that a job leaves belong to this number, so it must stay the same for ever.
     assert rules.unix_user(admitted(namespace="team-a")) == UnixUser(
         uid=179873, gid=179873, groups=(179873,)
@@ -109,17 +109,17 @@ def test_options_replace_the_variables_of_rules(tmp_path: Path) -> None:
         "ADMIT_JOB_NAMESPACES": "team-b,team-a",
         "ADMIT_JOB_FOLDERS": str(link),
     }
-    found = rules_of(RuleTexts(namespaces=("team-c",)), env, executor="local")
-    assert found.namespaces == ("team-c",)
-    assert found.folders == (str(tmp_path.resolve()),)
-    assert found.run_as["user:ada"] == UnixUser(uid=4000000001, gid=7, groups=(7,))
-    assert found.run_as["*"].gid == 4000000002
+    rules = rules_of(RuleTexts(namespaces=("team-c",)), env, executor="local")
+    assert rules.namespaces == ("team-c",)
+    assert rules.folders == (str(tmp_path.resolve()),)
+    assert rules.run_as["user:ada"] == UnixUser(uid=4000000001, gid=7, groups=(7,))
+    assert rules.run_as["*"].gid == 4000000002
 
 
 def test_known_unix_user_has_its_groups_and_home() -> None:
-    found = unix_user("root")
-    assert (found.uid, found.name, found.home) == (0, "root", "/root")
-    assert 0 in found.groups
+    user = unix_user("root")
+    assert (user.uid, user.name, user.home) == (0, "root", "/root")
+    assert 0 in user.groups
 
 
 @pytest.mark.parametrize(

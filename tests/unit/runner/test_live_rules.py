@@ -30,12 +30,12 @@ def admitted(by: str = "", namespace: str = "team-a") -> Admitted:
 def people(monkeypatch: pytest.MonkeyPatch, uid: int, members: list[str]) -> None:
     """Unix users ada, ben and root of the group team, which lists ``members`` and is ben's own
     group. This process has the Unix user ``uid``."""
-    found = {"ada": 1001, "ben": 1002, "toor": 0}
+    users = {"ada": 1001, "ben": 1002, "toor": 0}
     entries = {
         name: SimpleNamespace(
             pw_name=name, pw_uid=uid, pw_gid=7 if name == "ben" else uid, pw_dir=f"/home/{name}"
         )
-        for name, uid in found.items()
+        for name, uid in users.items()
     }
     team = SimpleNamespace(gr_gid=7, gr_mem=members)
     monkeypatch.setattr(pwd, "getpwall", lambda: list(entries.values()))

@@ -128,5 +128,5 @@ def test_the_end_of_a_pod_has_all_its_output_and_the_signal_is_seen(tmp_path: Pa
     made.close()
     with pytest.raises(BrokenPipeError):
         os.write(ends[1], b"late")
-    for one in (wake, poke, *ends[1:]):
-        os.close(one)
+    for descriptor in (wake, poke, *ends[1:]):
+        os.close(descriptor)

@@ -183,10 +183,10 @@ def test_runs_are_found_again_and_other_folders_are_removed(tmp_path: Path) -> N
     run.note_stop(StopNote(evicted=9))
     long = a_run(folder, "x" * 250)
     (folder.root / "runs/half").mkdir()
-    found = {each.identity.key: each for each in folder.runs()}
-    assert set(found) == {run.identity.key, long.identity.key}
-    assert found[run.identity.key].identity == run.identity
-    assert found[run.identity.key].stop_note() == StopNote(evicted=9)
+    by_key = {each.identity.key: each for each in folder.runs()}
+    assert set(by_key) == {run.identity.key, long.identity.key}
+    assert by_key[run.identity.key].identity == run.identity
+    assert by_key[run.identity.key].stop_note() == StopNote(evicted=9)
     assert not (folder.root / "runs/half").exists()
     folder.close()
 
@@ -199,9 +199,9 @@ def test_what_is_given_back_keeps_its_output_and_nothing_else(tmp_path: Path) ->
     (run.path / "journal").write_text('{"e":"outcome","kind":"stopped"}\n')
     run.give_back()
     assert list(folder.runs()) == []
-    (found,) = folder.given_back()
-    assert found.identity == run.identity
-    (pod,) = read_logs(found, Logs(name="train"), over=True).pods
+    (returned,) = folder.given_back()
+    assert returned.identity == run.identity
+    (pod,) = read_logs(returned, Logs(name="train"), over=True).pods
     assert (pod.text, pod.running) == ("before", False)
     again = a_run(folder)
     assert (again.read_journal(), again.stop_note()) == (False, None)
@@ -233,16 +233,16 @@ def test_closed_runs_are_found_by_their_workload(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"), [("id of the runner", True), ("id of another one", False)]
+    ("name", "is_found"), [("id of the runner", True), ("id of another one", False)]
 )
 def test_a_folder_is_read_only_where_it_is_the_runners_own(
-    tmp_path: Path, name: str, found: bool
+    tmp_path: Path, name: str, is_found: bool
 ) -> None:
     folder = DataFolder.open(tmp_path)
     run = a_run(folder)
-    runner = folder.runner if found else "another"
+    runner = folder.runner if is_found else "another"
     other = find_run({runner: str(folder.root)}, run.identity.key)
-    assert (other is not None) is found
+    assert (other is not None) is is_found
     if other is not None:
         assert (other.folder.identity, other.secret) == (run.identity, folder.secret)
     assert find_run({runner: "relative"}, run.identity.key) is None
@@ -266,7 +266,7 @@ def test_a_pipe_in_place_of_a_file_keeps_no_runner_waiting(tmp_path: Path, name:
     lost = name in ("spec.json", "id")
     assert (find_run({folder.runner: str(folder.root)}, run.identity.key) is None) is lost
     assert len(list(folder.runs())) == (name != "spec.json")
-    assert [one.about for one in faults.take()] == ["run team.train.7"] * (name == "journal")
+    assert [fault.about for fault in faults.take()] == ["run team.train.7"] * (name == "journal")
     folder.close()
 
 

@@ -43,8 +43,8 @@ def test_parts_of_pods_are_in_order_and_other_files_are_skipped(tmp_path: Path) 
         write_part(run, pod, start, b"x")
     for other in ("main.log", "main-x.log", "core", "main-0.log.gz", "main-0.log.-1"):
         (tmp_path / "out" / other).write_bytes(b"x")
-    found = pods_with_output(str(tmp_path / "out"))
-    assert [(pod, [start for start, _ in parts]) for pod, parts in found.items()] == [
+    pods = pods_with_output(str(tmp_path / "out"))
+    assert [(pod, [start for start, _ in parts]) for pod, parts in pods.items()] == [
         ("a-b-0", [0]),
         ("main-2", [90, 100]),
         ("main-10", [0]),

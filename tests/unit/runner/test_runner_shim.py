@@ -84,8 +84,8 @@ class Bench:
         self.count += 1
         of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
         key = f"ns.w{self.count}.7"
-        found = self.folder.folder_of(RunIdentity(key=key, **of))  # type: ignore[arg-type]
-        found.write(
+        run = self.folder.folder_of(RunIdentity(key=key, **of))  # type: ignore[arg-type]
+        run.write(
             Spec(
                 key=key,
                 mark=mark_of(key),
@@ -116,7 +116,7 @@ class Bench:
                 scratch_limit=scratch_limit,
             )
         )
-        return found
+        return run
 
     def hand_over(self, run: RunFolder) -> None:
         assert self.fork_server.stdin is not None
@@ -529,8 +529,8 @@ def test_what_a_killed_shim_and_its_killed_fork_server_leave_is_found(bench: Ben
     """Also an orphan of another session, without mark, open files and folder of the run."""
     orphan = "(cd /; setsid env -i /bin/sleep 69 <&- >&- 2>&- & echo $!)"
     run, other = (bench.start(sh(f"{orphan}; echo; sleep 70")) for _ in range(2))
-    until(lambda: all(bench.output(one).endswith("\n\n") for one in (run, other)), "the starts")
-    left, of_other = (int(bench.output(one)) for one in (run, other))
+    until(lambda: all(bench.output(key).endswith("\n\n") for key in (run, other)), "the starts")
+    left, of_other = (int(bench.output(key)) for key in (run, other))
     run.read_journal()
     os.kill(bench.fork_server.pid, signal.SIGKILL)
     os.kill(run.shim_pid(), signal.SIGKILL)

@@ -41,9 +41,9 @@ def look_until_sure(disk: ScratchDisk, clock: Clock) -> list[tuple[str, str]]:
     volumes: dict[str, list[dict[str, Any]]] = {"main-0": [CACHE]}
     for _ in range(100):
         clock.now = max(clock.now, disk.due)
-        found = disk.look(volumes)
-        if found or disk.too_much:
-            return found
+        usage = disk.look(volumes)
+        if usage or disk.too_much:
+            return usage
     return []
 
 
@@ -156,7 +156,7 @@ def test_folders_without_files_are_removed_at_once_and_links_stay(tmp_path: Path
     for number in range(3):
         (tmp_path / "empty" / f"main-{number}").mkdir(parents=True)
     throw_away(tmp_path / "empty", trash)
-    assert [one.name for one in tmp_path.iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == []
     write(tmp_path / "kept" / "file", 1)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "link").symlink_to(tmp_path / "kept")

@@ -64,9 +64,9 @@ NUMBERS = (
 @pytest.mark.parametrize("field", NUMBERS)
 def test_numbers_of_a_status_are_read_up_to_the_largest_sequence(field: str) -> None:
     def with_number(number: int) -> bytes:
-        one = stored.decode(value(10))
+        numbered = stored.decode(value(10))
         change = {field: number} if field != "log.fact" else {"log": LogPosition(fact=number)}
-        return stored.encode(with_status(one, **change))
+        return stored.encode(with_status(numbered, **change))
 
     assert read(KEY, with_number(SEQUENCE_MAX)) is not None
     with pytest.raises(Unreadable, match="out of range"):

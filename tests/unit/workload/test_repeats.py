@@ -40,7 +40,7 @@ def test_the_count_is_dropped_after_two_days() -> None:
     counts = with_preemption((), by("a"), NOON)
     assert with_preemption(counts, by("a"), NOON + KEPT_FOR - timedelta(seconds=1))[0].count == 2
     assert with_preemption(counts, by("a"), NOON + KEPT_FOR)[0].count == 1
-    assert [one.by for one in with_preemption(counts, by("b"), NOON + KEPT_FOR)] == ["ns/b"]
+    assert [repeat.by for repeat in with_preemption(counts, by("b"), NOON + KEPT_FOR)] == ["ns/b"]
 
 
 def test_only_the_newest_preemptors_are_kept() -> None:

@@ -127,10 +127,10 @@ def test_a_backoff_of_unready_pods_ends_by_its_timer_only() -> None:
 def test_a_time_that_no_row_explains_is_the_pods_backoff() -> None:
     tracked = TrackedWorkload(Around(["c"]))
     until = NOON + timedelta(seconds=50)
-    found = with_status(tracked.stored, requeue_state=RequeueState(count=2, requeue_at=until))
-    assert pods_ready_part(found) == until
-    assert requeue_state_of(found, ()) == RequeueState(count=2, requeue_at=until)
-    later = requeue_state_of(found, (a_row("c", "Retry", 70),))
+    changed = with_status(tracked.stored, requeue_state=RequeueState(count=2, requeue_at=until))
+    assert pods_ready_part(changed) == until
+    assert requeue_state_of(changed, ()) == RequeueState(count=2, requeue_at=until)
+    later = requeue_state_of(changed, (a_row("c", "Retry", 70),))
     assert later == RequeueState(
         count=2, requeue_at=NOON + timedelta(seconds=70), pods_ready_until=until
     )
@@ -148,13 +148,13 @@ def test_a_wait_ends_with_the_later_of_its_causes(
         until = NOON + timedelta(seconds=pods)
         before = with_status(before, requeue_state=RequeueState(requeue_at=until))
     rows = tuple(a_row(str(n), "Retry", after, at) for n, (after, at) in enumerate(delays))
-    found = requeue_state_of(before, rows)
+    state = requeue_state_of(before, rows)
     ends = [after + at for after, at in delays if after] + ([pods] if pods else [])
     want = max(ends, default=None)
-    got = None if found is None else found.requeue_at
+    got = None if state is None else state.requeue_at
     assert got == (None if want is None else NOON + timedelta(seconds=want))
     # And taking all of them away leaves the other part.
-    after = requeue_state_of(with_status(before, admission_checks=rows, requeue_state=found), ())
+    after = requeue_state_of(with_status(before, admission_checks=rows, requeue_state=state), ())
     left = None if after is None else after.requeue_at
     assert left == (None if pods is None else NOON + timedelta(seconds=pods))
 
@@ -181,14 +181,14 @@ BACKOFF = RetryStrategy(strategy="backoff", base_delay="30s", max_delay="100s")
 def test_the_delay_of_each_retry(strategy: RetryStrategy, want: list[int]) -> None:
     around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)])
     tracked = TrackedWorkload(around)
-    found = []
+    delays = []
     for count in range(4):
         tracked.assigned().verdict("c", "Retry")
         assert tracked.status.admission_checks[0].requeue_after_seconds == tracked.wait
-        found.append(tracked.wait)
+        delays.append(tracked.wait)
         assert tracked.counts == {"c": count}
         tracked.later(tracked.wait or 0).due()
-    assert found == want
+    assert delays == want
 
 
 def test_an_explicit_delay_overrides_the_strategy_even_0() -> None:
@@ -200,9 +200,9 @@ def test_an_explicit_delay_overrides_the_strategy_even_0() -> None:
 @pytest.mark.scenario("L13")
 def test_jitter_differs_per_workload_and_is_deterministic() -> None:
     strategy = RetryStrategy(base_delay="60s", jitter=0.5)
-    found = [strategy_delay(strategy, 0, chance_of_retry(f"uid-{n}", "c", 0)) for n in range(100)]
-    assert (min(found) >= 60, max(found) <= 90, len(set(found)) > 20) == (True, True, True)
-    assert found == [
+    delays = [strategy_delay(strategy, 0, chance_of_retry(f"uid-{n}", "c", 0)) for n in range(100)]
+    assert (min(delays) >= 60, max(delays) <= 90, len(set(delays)) > 20) == (True, True, True)
+    assert delays == [
         strategy_delay(strategy, 0, chance_of_retry(f"uid-{n}", "c", 0)) for n in range(100)
     ]
     assert (

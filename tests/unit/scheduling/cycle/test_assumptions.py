@@ -22,7 +22,7 @@ def a_scheduler(nominal: str = "10") -> SteppedScheduler:
 
 def reserved(scheduler: SteppedScheduler, queue: str = "cq") -> int:
     (status,) = scheduler.core.queues(Queues(cluster_queue=queue)).cluster_queues
-    return sum(one.reserved for one in status.usage)
+    return sum(usage.reserved for usage in status.usage)
 
 
 def test_a_decision_is_charged_before_it_is_stored() -> None:

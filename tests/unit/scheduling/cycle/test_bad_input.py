@@ -258,10 +258,10 @@ def about_to_preempt() -> tuple[SteppedCores, facts.Decision]:
     admitted(cores, "low", cpu="8", priority=-1)
     cores.submit("high", "cq", "8", priority=1)
     told = cores.cycle(apply=False)
-    (decision,) = [one for one in told if isinstance(one, facts.Preempted)]
-    for one in told:
-        if one is not decision:
-            cores.apply(one)
+    (decision,) = [preemption for preemption in told if isinstance(preemption, facts.Preempted)]
+    for other in told:
+        if other is not decision:
+            cores.apply(other)
     return cores, decision
 
 

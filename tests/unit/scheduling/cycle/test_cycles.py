@@ -83,7 +83,7 @@ def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> St
     scheduler.flavor("default-gpu")
 
     def group(cpu: str, memory: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = [
+        flavor_quotas: list[dict[str, Any]] = [
             {
                 "coveredResources": ["cpu", "memory"],
                 "flavors": [{"name": "default", "resources": rows(cpu=cpu, memory=memory)}],
@@ -91,8 +91,8 @@ def a_queue_that_would_rather_preempt(*, gpu: bool = False, **config: Any) -> St
         ]
         if gpu:
             flavor = {"name": "default-gpu", "resources": rows(gpu=cpu)}
-            found.append({"coveredResources": ["gpu"], "flavors": [flavor]})
-        return found
+            flavor_quotas.append({"coveredResources": ["gpu"], "flavors": [flavor]})
+        return flavor_quotas
 
     scheduler.queue("lender", "co", resourceGroups=group("0", "8"))
     scheduler.queue(
@@ -120,7 +120,7 @@ def test_a_flavor_that_needs_both_borrowing_and_preemption_does_not_fit() -> Non
     as one that fits by borrowing; what has to be preempted for it is preempted all the same."""
     scheduler = a_queue_that_would_rather_preempt()
     assert scheduler.cycle() == []
-    assert [one.name for one in scheduler.preempted] == ["low"]
+    assert [preemption.name for preemption in scheduler.preempted] == ["low"]
     assert scheduler.settle() == ["high", "small"]
 
 
@@ -138,4 +138,4 @@ def test_as_kueue_such_a_flavor_fits_by_name_and_keeps_its_queue() -> None:
 def test_as_kueue_a_preempting_group_sets_the_mode_of_each_resource() -> None:
     scheduler = a_queue_that_would_rather_preempt(gpu=True, as_kueue=True)
     assert scheduler.cycle() == []
-    assert [one.name for one in scheduler.preempted] == ["low"]
+    assert [preemption.name for preemption in scheduler.preempted] == ["low"]

@@ -16,8 +16,8 @@ def a_scheduler() -> SteppedScheduler:
 def test_each_part_has_the_decisions_of_one_domain() -> None:
     scheduler = a_scheduler()
     parts = list(scheduler.core.by_domain(now=scheduler.now))
-    assert sorted(one.name for part in parts for one in part) == ["in-one", "in-two"]
-    assert [len({one.domain for one in part}) for part in parts] == [1, 1]
+    assert sorted(decision.name for part in parts for decision in part) == ["in-one", "in-two"]
+    assert [len({decision.domain for decision in part}) for part in parts] == [1, 1]
 
 
 def test_no_decision_is_made_for_a_domain_that_was_just_lost() -> None:

@@ -199,7 +199,7 @@ def test_case_17_one_cycle_admits_two_heads_that_borrow_other_resources() -> Non
     scheduler = SteppedScheduler()
     for name in ("a", "b", "lender"):
         nominal = "10" if name == "lender" else "0"
-        resources = [{"name": one, "nominalQuota": nominal} for one in ("cpu", "memory")]
+        resources = [{"name": resource, "nominalQuota": nominal} for resource in ("cpu", "memory")]
         group = {"coveredResources": ["cpu", "memory"]}
         offered = [{"name": "default", "resources": resources}]
         scheduler.queue(name, "co", resourceGroups=[{**group, "flavors": offered}])
@@ -355,7 +355,7 @@ def test_a_refusal_names_the_equal_workload_that_was_tried_for_it() -> None:
     assert scheduler.settle() == ["holds"]
     scheduler.now += timedelta(minutes=1)
     heads = {
-        one.name: one.scan.head if one.scan is not None else None
-        for one in scheduler.core.refusals(now=scheduler.now)
+        refusal.name: refusal.scan.head if refusal.scan is not None else None
+        for refusal in scheduler.core.refusals(now=scheduler.now)
     }
     assert heads == {"first": "", "second": "ns/first"}

@@ -26,11 +26,11 @@ def asked(
 
 @pytest.fixture
 def scheduler() -> SteppedScheduler:
-    found = SteppedScheduler(Config())
-    found.flavor("spot")
-    found.queue("cq", "team", resourceGroups=groups(default="4", spot=quota("2", borrow="1")))
-    found.queue("other", "team", resourceGroups=groups(default="3", spot="5"))
-    return found
+    stepped = SteppedScheduler(Config())
+    stepped.flavor("spot")
+    stepped.queue("cq", "team", resourceGroups=groups(default="4", spot=quota("2", borrow="1")))
+    stepped.queue("other", "team", resourceGroups=groups(default="3", spot="5"))
+    return stepped
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def test_a_pod_set_gets_flavors_with_equal_values_of_a_label(
     scheduler.submit("w", "cq", pods=[{"requests": BOTH}])
     assert fit(scheduler, BOTH).fits is (assigned is not None)
     scheduler.settle()
-    found = scheduler.flavors("w")
-    assert found == ([dict(zip(("cpu", "gpu"), assigned, strict=True))] if assigned else [])
+    flavors = scheduler.flavors("w")
+    assert flavors == ([dict(zip(("cpu", "gpu"), assigned, strict=True))] if assigned else [])
 
 
 def test_the_reason_names_the_label_and_both_flavors() -> None:
@@ -105,7 +105,7 @@ def test_a_pod_set_is_admitted_wherever_some_of_its_flavors_agree(cpu: str, gpu:
     scheduler = a_scheduler(cpu, gpu)
     scheduler.submit("w", "cq", pods=[{"requests": BOTH}])
     scheduler.settle()
-    agree = any("-" in (one, other) or one == other for one, other in product(cpu, gpu))
+    agree = any("-" in (label, other) or label == other for label, other in product(cpu, gpu))
     assert bool(scheduler.flavors("w")) == agree == fit(scheduler, BOTH).fits
     for flavor in scheduler.flavors("w"):
         values = {name.partition("-")[2] for name in flavor.values()} - {""}

@@ -67,7 +67,7 @@ def test_all_pods_by_preemption_come_before_fewer_without() -> None:
     scheduler.submit("high", "cq")
     scheduler.respec("high", podSets=[pods(8, 2)])
     scheduler.settle()
-    assert [one.name for one in scheduler.all_preempted] == ["low"]
+    assert [preemption.name for preemption in scheduler.all_preempted] == ["low"]
     assert count(scheduler, "high") == 8
 
 
@@ -80,7 +80,7 @@ def test_reclaimed_pods_free_quota_once_after_a_partial_admission() -> None:
     for gone, left in ((3, 6_000), (4, 6_000), (7, 3_000), (10, 0)):
         scheduler.change("one", reclaimable_pods=(ReclaimablePod(name="main", count=gone),))
         (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
-        assert sum(one.reserved for one in status.usage) == left
+        assert sum(usage.reserved for usage in status.usage) == left
 
 
 def test_with_the_feature_off_no_reservation_is_revoked() -> None:

@@ -65,20 +65,20 @@ def test_many_reservations_are_confirmed_in_one_batch() -> None:
 def test_a_decision_in_flight_is_not_published_again() -> None:
     cores = configured_cores()
     reserved(cores, "w", ready=("c1", "c2"))
-    (one,) = cores.cycle(apply=False)
+    (decision,) = cores.cycle(apply=False)
     assert cores.cycle(apply=False) == []
-    cores.scheduler.forget("ns", "w", one.revision)
+    cores.scheduler.forget("ns", "w", decision.revision)
     (again,) = cores.cycle()
-    assert confirmed([one, again]) == ["w", "w"]
+    assert confirmed([decision, again]) == ["w", "w"]
     assert cores.phase("w") == "Admitted"
 
 
 def test_a_verdict_that_is_taken_back_meanwhile_wins() -> None:
     cores = configured_cores()
     reserved(cores, "w", ready=("c1", "c2"))
-    (one,) = cores.cycle(apply=False)
+    (decision,) = cores.cycle(apply=False)
     cores.verdict("w", "c1", "Pending", message="still looking")
-    cores.apply(one)
+    cores.apply(decision)
     cores.settle()
     assert cores.phase("w") == "QuotaReserved"
     cores.verdict("w", "c1", "Ready")

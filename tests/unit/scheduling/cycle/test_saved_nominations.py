@@ -85,15 +85,15 @@ def test_idle_cycles_that_are_not_run_count_for_the_cursors_of_others() -> None:
 
 
 def _known(nomination: Nomination) -> tuple[object, ...]:
-    found, victims = nomination
+    mode, victims = nomination
     return (
-        found.mode,
-        found.level,
-        found.usage,
-        found.cursor,
-        found.contested,
-        found.places,
-        found.obstacles,
+        mode.mode,
+        mode.level,
+        mode.usage,
+        mode.cursor,
+        mode.contested,
+        mode.places,
+        mode.obstacles,
         victims,
     )
 
@@ -169,7 +169,11 @@ def test_a_saved_search_equals_a_new_search(
             configure(random.randrange(5))
         for _ in range(random.randint(1, 12)):
             scheduler.cycle()
-        running = [one for one in scheduler.stored if scheduler.admission(one) and one not in ended]
+        running = [
+            workload
+            for workload in scheduler.stored
+            if scheduler.admission(workload) and workload not in ended
+        ]
     assert remembered["all"] > remembered["remembered"] > 0
 
 
@@ -185,11 +189,11 @@ def test_a_saved_search_of_an_older_workload_is_not_reused() -> None:
     scheduler.submit("older", "alone", age=20)
     scheduler.submit("younger", "alone", age=5)
     nominator, world = scheduler.core._cycle._nominator, scheduler.core._state
-    found = [
+    kept = [
         bool(nomination_of(nominator, world.queues["alone"], world.workloads["ns", name], None)[1])
         for name in ("older", "younger")
     ]
-    assert found == [True, False]
+    assert kept == [True, False]
 
 
 # Searches that are not made for what makes no difference. -----------------------------------
@@ -237,12 +241,12 @@ def test_victims_do_not_depend_on_resources_that_suffice(
     victims = Search.victims
 
     def checked(self: Search, need, contested):  # type: ignore[no-untyped-def]
-        found = victims(self, need, contested)
+        removed = victims(self, need, contested)
         scarce = sum(cell.fr in contested for cell in need)
         counted["several"] += len(need) > 1
-        counted["one scarce"] += len(need) > 1 and scarce == 1 and bool(found)
-        assert found == self._search(need, contested)
-        return found
+        counted["one scarce"] += len(need) > 1 and scarce == 1 and bool(removed)
+        assert removed == self._search(need, contested)
+        return removed
 
     monkeypatch.setattr(Search, "victims", checked)
     for seed in range(40):

@@ -28,10 +28,10 @@ def raising(step: Step, name: str = "bad") -> Step:
     """The step; for the workload it raises a KeyError after it has done its work."""
 
     def broken(*args: Any, **options: Any) -> Any:
-        found = step(*args, **options)
+        result = step(*args, **options)
         if any(name_of(argument) == name for argument in args):
             raise KeyError("a bug")
-        return found
+        return result
 
     return broken
 
@@ -45,11 +45,11 @@ def name_of(value: Any) -> str:
 def scheduler(cpu: str = "3", **spec: Any) -> tuple[SteppedScheduler, list[ObjectError]]:
     """A scheduler that records errors, and its list of errors."""
     errors: list[ObjectError] = []
-    found = SteppedScheduler()
-    found.core = Scheduler(errors=errors)
-    found.flavor("default")
-    found.queue("cq", resourceGroups=groups(default=cpu), **spec)
-    return found, errors
+    stepped = SteppedScheduler()
+    stepped.core = Scheduler(errors=errors)
+    stepped.flavor("default")
+    stepped.queue("cq", resourceGroups=groups(default=cpu), **spec)
+    return stepped, errors
 
 
 def used(scheduler: SteppedScheduler) -> int:
@@ -71,40 +71,40 @@ def test_a_workload_with_an_error_is_set_aside_and_others_go_on(
     monkeypatch: pytest.MonkeyPatch, module: Any, step: str, what: str
 ) -> None:
     monkeypatch.setattr(module, step, raising(getattr(module, step)))
-    one, errors = scheduler()
+    stepped, errors = scheduler()
     for age, name in enumerate(("c", "bad", "a")):
-        one.submit(name, "cq", age=age)
-    assert settled(one) == ["a", "c"]
+        stepped.submit(name, "cq", age=age)
+    assert settled(stepped) == ["a", "c"]
     assert [(error.step, error.about) for error in errors] == [(what, "workload ns/bad")]
-    assert used(one) == 2
-    found = one.core.explain("ns", "bad", now=one.now)
-    assert (found.reason, f"cannot {what} this workload: KeyError" in found.message) == (
+    assert used(stepped) == 2
+    explained = stepped.core.explain("ns", "bad", now=stepped.now)
+    assert (explained.reason, f"cannot {what} this workload: KeyError" in explained.message) == (
         "InternalError",
         True,
     )
     # A flush does not try it again, but a change of the workload does.
-    one.core.flush("cq")
-    assert (settled(one), len(errors)) == ([], 1)
+    stepped.core.flush("cq")
+    assert (settled(stepped), len(errors)) == ([], 1)
     monkeypatch.undo()
-    one.respec("bad", priority=1)
-    assert settled(one) == ["bad"]
+    stepped.respec("bad", priority=1)
+    assert settled(stepped) == ["bad"]
 
 
 def test_usage_that_a_failed_search_removed_is_charged_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one, errors = scheduler(cpu="2", preemption={"withinClusterQueue": "LowerPriority"})
-    one.submit("low", "cq", cpu="2", priority=1)
-    assert settled(one) == ["low"]
+    stepped, errors = scheduler(cpu="2", preemption={"withinClusterQueue": "LowerPriority"})
+    stepped.submit("low", "cq", cpu="2", priority=1)
+    assert settled(stepped) == ["low"]
 
     def search(self: Search, *_: Any) -> Any:
-        one.core.catalog.tree.queues["cq"].cell(("default", "cpu")).charge(-2000)
+        stepped.core.catalog.tree.queues["cq"].cell(("default", "cpu")).charge(-2000)
         raise KeyError("a bug")
 
     monkeypatch.setattr(Search, "victims", search)
-    one.submit("bad", "cq", priority=9)
-    one.submit("other", "cq", priority=1)
-    assert (settled(one), len(errors), used(one)) == ([], 2, 2)
+    stepped.submit("bad", "cq", priority=9)
+    stepped.submit("other", "cq", priority=1)
+    assert (settled(stepped), len(errors), used(stepped)) == ([], 2, 2)
 
 
 @pytest.mark.parametrize(
@@ -118,26 +118,26 @@ def test_usage_that_a_failed_search_removed_is_charged_again(
 def test_a_step_that_may_leave_a_wrong_state_names_its_suspect(
     monkeypatch: pytest.MonkeyPatch, module: Any, step: str, what: str
 ) -> None:
-    one, errors = scheduler()
-    one.admits = False
-    one.submit("bad", "cq", cpu="9" if what == "refuse" else "1")
+    stepped, errors = scheduler()
+    stepped.admits = False
+    stepped.submit("bad", "cq", cpu="9" if what == "refuse" else "1")
     monkeypatch.setattr(module, step, raising(getattr(module, step)))
-    with pytest.raises(Suspect) as found:
+    with pytest.raises(Suspect) as caught:
         for _ in range(2):
-            one.cycle()
-        one.core.refusals(now=one.now + timedelta(seconds=2))
-    assert found.value.error[:2] == (what, "workload ns/bad")
+            stepped.cycle()
+        stepped.core.refusals(now=stepped.now + timedelta(seconds=2))
+    assert caught.value.error[:2] == (what, "workload ns/bad")
     assert errors == []
 
 
 def test_a_suspect_is_not_tried_by_the_next_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cycle, "_carry_out", raising(cycle._carry_out))
-    one, errors = scheduler()
-    one.submit("bad", "cq")
-    with pytest.raises(Suspect) as found:
-        one.cycle()
+    stepped, errors = scheduler()
+    stepped.submit("bad", "cq")
+    with pytest.raises(Suspect) as caught:
+        stepped.cycle()
     after = SteppedScheduler()
-    after.core = Scheduler(errors=errors, suspects={found.value.uid: found.value.problem})
+    after.core = Scheduler(errors=errors, suspects={caught.value.uid: caught.value.problem})
     after.flavor("default")
     after.queue("cq", resourceGroups=groups(default="3"))
     after.submit("bad", "cq")
@@ -157,15 +157,15 @@ def test_a_suspect_is_not_tried_by_the_next_state(monkeypatch: pytest.MonkeyPatc
 def test_a_search_after_a_quota_cut_names_its_suspect_and_passes_over_it(
     monkeypatch: pytest.MonkeyPatch, step: str, offered: str
 ) -> None:
-    one, errors = checked()
-    stored = dict(one.stored)
+    stepped, errors = checked()
+    stored = dict(stepped.stored)
     monkeypatch.setattr(quota_reduction, step, raising(getattr(quota_reduction, step)))
-    one.queue("cq", resourceGroups=groups(**{offered: "0"}), admissionChecks=["c"])
-    with pytest.raises(Suspect) as found:
-        one.core.cycle(now=one.now)
-    assert found.value.error[:2] == ("revoke", "workload ns/bad")
+    stepped.queue("cq", resourceGroups=groups(**{offered: "0"}), admissionChecks=["c"])
+    with pytest.raises(Suspect) as caught:
+        stepped.core.cycle(now=stepped.now)
+    assert caught.value.error[:2] == ("revoke", "workload ns/bad")
 
-    after = checked(stored, {found.value.uid: found.value.problem})[0]
+    after = checked(stored, {caught.value.uid: caught.value.problem})[0]
     after.queue("cq", resourceGroups=groups(**{offered: "0"}), admissionChecks=["c"])
     decided = after.core.cycle(now=after.now)
     assert [(type(decision), decision.name) for decision in decided] == [(Revoked, "good")]
@@ -177,26 +177,26 @@ def checked(
 ) -> tuple[SteppedScheduler, list[ObjectError]]:
     """A scheduler with two reservations that wait for a check: of the stored workloads, or new."""
     errors: list[ObjectError] = []
-    one = SteppedScheduler()
-    one.core = Scheduler(errors=errors, suspects=suspects)
-    one.admits = False
+    stepped = SteppedScheduler()
+    stepped.core = Scheduler(errors=errors, suspects=suspects)
+    stepped.admits = False
     for flavor in ("default", "other"):
-        one.flavor(flavor)
-    one.put("AdmissionCheck", "c", {"controllerName": "example.com/c"})
-    one.queue("cq", resourceGroups=groups(default="2"), admissionChecks=["c"])
+        stepped.flavor(flavor)
+    stepped.put("AdmissionCheck", "c", {"controllerName": "example.com/c"})
+    stepped.queue("cq", resourceGroups=groups(default="2"), admissionChecks=["c"])
     for name, workload in stored.items():
-        one.restore(name, workload)
+        stepped.restore(name, workload)
     for name in () if stored else ("bad", "good"):
-        one.submit(name, "cq")
-    settled(one)
-    return one, errors
+        stepped.submit(name, "cq")
+    settled(stepped)
+    return stepped, errors
 
 
 def test_without_a_list_of_errors_the_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests of the cores see every bug."""
     monkeypatch.setattr(cycle, "nomination_of", raising(nominate.nomination_of))
-    one = SteppedScheduler()
-    one.queue("cq", resourceGroups=groups(default="3"))
-    one.submit("bad", "cq")
+    stepped = SteppedScheduler()
+    stepped.queue("cq", resourceGroups=groups(default="3"))
+    stepped.submit("bad", "cq")
     with pytest.raises(KeyError, match="a bug"):
-        one.cycle()
+        stepped.cycle()

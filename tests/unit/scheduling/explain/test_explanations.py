@@ -34,7 +34,7 @@ def full(scheduler: SteppedScheduler, cohort: str = "", **spec: Any) -> None:
 
 
 def rules(why: ExplainReply) -> list[tuple[str, str]]:
-    return [(bar.rule, bar.cluster_queue) for one in why.flavors for bar in one.barriers]
+    return [(bar.rule, bar.cluster_queue) for flavor in why.flavors for bar in flavor.barriers]
 
 
 # Policies that protect holders. ----------------------------------------------------------------
@@ -234,7 +234,11 @@ def test_with_fair_sharing_the_shares_are_compared() -> None:
     scheduler.submit("more", "other", "1", age=7)
     assert scheduler.settle() == ["mine", "theirs", "more"]
     scheduler.submit("w", "cq", "4")
-    (bar,) = [one for one in scheduler.why("w").flavors[0].barriers if one.cluster_queue == "other"]
+    (bar,) = [
+        barrier
+        for barrier in scheduler.why("w").flavors[0].barriers
+        if barrier.cluster_queue == "other"
+    ]
     assert bar.rule == "SharesForbid"
     assert "cq would have share 444, not below the share 111 of other" in bar.message
 
@@ -410,8 +414,8 @@ def test_no_flavor_fits_a_workload_that_cannot_be_admitted(tell: Tell) -> None:
     tell(scheduler)
     why = scheduler.why("w")
     assert why.flavors
-    assert not any(one.fits for one in why.flavors)
-    assert all(one.message for one in why.flavors)
+    assert not any(flavor.fits for flavor in why.flavors)
+    assert all(flavor.message for flavor in why.flavors)
 
 
 # The numbers and the holders. --------------------------------------------------------------------
@@ -424,7 +428,7 @@ def test_every_flavor_has_the_numbers_of_its_quota() -> None:
     scheduler.submit("mine", "cq", "5", age=3)
     scheduler.settle()
     scheduler.submit("w", "cq", "3")
-    ((room,),) = [one.rooms for one in scheduler.why("w").flavors]
+    ((room,),) = [flavor.rooms for flavor in scheduler.why("w").flavors]
     assert (room.requested, room.available, room.short) == (3000, 2000, 1000)
     assert (room.usage, room.nominal, room.borrowing_limit, room.potential) == (
         5000,
@@ -448,7 +452,9 @@ def test_the_largest_holders_come_first_with_their_protection() -> None:
     scheduler = a_scheduler()
     not_lower(scheduler)
     why = scheduler.why("w")
-    told = [(one.name, one.amount, one.priority, one.spared_by) for one in why.held_by]
+    told = [
+        (holder.name, holder.amount, holder.priority, holder.spared_by) for holder in why.held_by
+    ]
     assert told == [("mid", 4000, 3, "PriorityNotLower"), ("low", 2000, 0, "")]
     assert why.holders == ("ns/mid", "ns/low")
 
@@ -463,7 +469,9 @@ def test_of_many_holders_the_largest_are_listed() -> None:
     scheduler.settle()
     scheduler.submit("w", "cq", "8999")
     largest = sorted(amounts, reverse=True)[:10]
-    assert [one.amount for one in scheduler.why("w").held_by] == [1000 * one for one in largest]
+    assert [holder.amount for holder in scheduler.why("w").held_by] == [
+        1000 * cpu for cpu in largest
+    ]
 
 
 def test_of_queues_that_can_be_sorted_the_one_that_borrows_most_is_searched_first(
@@ -501,13 +509,15 @@ def test_victims_are_named_before_and_after_the_preemption() -> None:
     why = scheduler.why("w")
     assert why.outlook is not None
     assert why.outlook.outcome == "Preempts"
-    assert [(one.name, one.rule) for one in why.outlook.victims] == [("low", "InClusterQueue")]
+    assert [(victim.name, victim.rule) for victim in why.outlook.victims] == [
+        ("low", "InClusterQueue")
+    ]
     assert why.flavors[0].victims == why.outlook.victims
     assert "its turn: 1 workload can be preempted for it" in why.unblocked_by
     scheduler.cycle(confirm=False)
     why = scheduler.why("w")
     assert why.reason == "WaitingForPreemptedWorkloads"
-    assert [one.name for one in why.waits_for] == ["low"]
+    assert [victim.name for victim in why.waits_for] == ["low"]
     assert "stop of ns/low, which is being preempted for it" in why.unblocked_by
 
 
@@ -618,7 +628,9 @@ def test_an_open_check_names_its_controller_and_whether_it_is_active() -> None:
     (line,) = why.unblocked_by
     assert line == "verdict Ready of check room by ctl, which is inactive (ControllerLost: no word)"
     assert why.message.endswith("; room is inactive (ControllerLost: no word)")
-    assert [(one.name, one.inactive) for one in why.checks] == [("room", "ControllerLost: no word")]
+    assert [(check.name, check.inactive) for check in why.checks] == [
+        ("room", "ControllerLost: no word")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -647,10 +659,12 @@ def test_a_workload_with_min_count_waits_for_room_for_its_fewest_pods(
     assert why.message == (
         f"couldn't assign flavors to pod set main: {message}, with its fewest pods"
     )
-    assert [room.requested for one in why.flavors for room in one.rooms] == [least * 1000]
+    assert [room.requested for flavor in why.flavors for room in flavor.rooms] == [least * 1000]
     assert remedy in why.unblocked_by
-    told = [one.refusal for one in scheduler.waiting if one.name == "w"]
-    assert [(one.reason, len(one.shortfalls)) for one in told] == [(reason, 1)] * len(told)
+    told = [refusal.refusal for refusal in scheduler.waiting if refusal.name == "w"]
+    assert [(refusal.reason, len(refusal.shortfalls)) for refusal in told] == [(reason, 1)] * len(
+        told
+    )
 
 
 def test_a_reservation_names_its_open_checks() -> None:
@@ -664,7 +678,9 @@ def test_a_reservation_names_its_open_checks() -> None:
     scheduler.change("w", conditions=reserved, admission=said.admission, admission_checks=rows)
     why = scheduler.why("w")
     assert (why.phase, why.unblocked_by) == ("QuotaReserved", ("verdict Ready of check budget",))
-    assert [(one.name, one.state) for one in why.checks] == [(one.name, one.state) for one in rows]
+    assert [(check.name, check.state) for check in why.checks] == [
+        (row.name, row.state) for row in rows
+    ]
 
 
 def test_workloads_ahead_are_named_and_the_preempting_one_first() -> None:
@@ -676,7 +692,7 @@ def test_workloads_ahead_are_named_and_the_preempting_one_first() -> None:
     scheduler.submit("w", "cq", "9")
     why = scheduler.why("w")
     assert why.position == 3
-    assert [(one.name, one.position, one.holds_place) for one in why.ahead] == [
+    assert [(ahead.name, ahead.position, ahead.holds_place) for ahead in why.ahead] == [
         ("sticky", 1, True),
         ("urgent", 2, False),
     ]
@@ -700,7 +716,10 @@ def test_a_refusal_has_the_numbers_of_unscanned_flavors_too() -> None:
     scheduler.settle()
     scheduler.now += timedelta(seconds=2)
     (said,) = scheduler.core.refusals(now=scheduler.now)
-    numbers = [(one.pod_set, one.flavor, one.available) for one in said.refusal.shortfalls]
+    numbers = [
+        (shortfall.pod_set, shortfall.flavor, shortfall.available)
+        for shortfall in said.refusal.shortfalls
+    ]
     assert numbers == [("main", "one", 2000), ("main", "two", 3000), ("more", "three", 0)]
     assert said.refusal.reason == "ExceedsMaxQuota"
     assert said.refusal.message == (
@@ -715,7 +734,7 @@ def test_a_pair_in_a_preemption_loop_is_explained() -> None:
     why = life.scheduler.explain("ns", "owner", now=life.now)
     assert why.reason == "PreemptionLoop"
     assert ("PreemptionLoop", "b") in rules(why)
-    assert any(one.startswith("removal of this obstacle: Took") for one in why.unblocked_by)
+    assert any(remedy.startswith("removal of this obstacle: Took") for remedy in why.unblocked_by)
 
 
 def test_a_message_is_short_but_the_numbers_name_all_flavors() -> None:
@@ -754,10 +773,10 @@ def test_the_search_for_victims_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
     scheduler.submit("b", "cq", "2", priority=0, age=8)
     scheduler.settle()
     scheduler.submit("w", "cq", "2", priority=1)
-    assert [one.outcome for one in scheduler.why("w").flavors] == ["Preempts", "Preempts"]
+    assert [flavor.outcome for flavor in scheduler.why("w").flavors] == ["Preempts", "Preempts"]
     # What the nomination itself asked is known, and costs nothing.
     monkeypatch.setattr(flavor_report, "CANDIDATES_MAX", 0)
-    assert [one.outcome for one in scheduler.why("w").flavors] == ["Preempts", "Preempts"]
+    assert [flavor.outcome for flavor in scheduler.why("w").flavors] == ["Preempts", "Preempts"]
     scheduler.queue(
         "cq",
         resourceGroups=groups(one="2", two="2"),

@@ -37,21 +37,21 @@ def blocked() -> FamilyScheduler:
 
 def test_a_parent_that_waits_is_explained_variant_by_variant() -> None:
     scheduler = with_family()
-    found = scheduler.why("a")
-    assert (found.phase, found.reason, found.position) == ("Pending", "WaitingForQuota", 1)
-    assert (found.cluster_queue, found.parked, found.pending) == ("cq", True, 1)
-    assert [(one.variant, one.why, one.gate) for one in found.variants] == [
+    why = scheduler.why("a")
+    assert (why.phase, why.reason, why.position) == ("Pending", "WaitingForQuota", 1)
+    assert (why.cluster_queue, why.parked, why.pending) == ("cq", True, 1)
+    assert [(variant.variant, variant.why, variant.gate) for variant in why.variants] == [
         ("best", "race", "Closed"),
         ("mid", "race", "Closed"),
         ("worst", "race", "Closed"),
     ]
-    assert [one.explained.reason for one in found.variants] == ["WaitingForQuota"] * 3
-    assert [one.explained.parent for one in found.variants] == ["a"] * 3
+    assert [variant.explained.reason for variant in why.variants] == ["WaitingForQuota"] * 3
+    assert [variant.explained.parent for variant in why.variants] == ["a"] * 3
     assert (
         "mid: 4 more free cpu in flavor mid of ClusterQueue cq (held by ns/r-mid)"
-        in found.unblocked_by
+        in why.unblocked_by
     )
-    assert not [one for one in found.unblocked_by if "allowed" in one]
+    assert not [remedy for remedy in why.unblocked_by if "allowed" in remedy]
 
 
 def test_a_family_without_a_queue_has_no_position() -> None:
@@ -63,24 +63,28 @@ def test_a_family_without_a_queue_has_no_position() -> None:
 
 def test_a_variant_is_explained_only_with_its_flavors() -> None:
     scheduler = with_family()
-    found = scheduler.why("a-mid")
-    assert {one.flavor for one in found.flavors} == {"mid"}
-    assert found.message.endswith("cpu: 4 short in flavor mid (4 asked, 0 free)")
+    why = scheduler.why("a-mid")
+    assert {flavor.flavor for flavor in why.flavors} == {"mid"}
+    assert why.message.endswith("cpu: 4 short in flavor mid (4 asked, 0 free)")
     scheduler.later(10)
-    refusals = [one for one in scheduler.core.refusals(now=scheduler.now) if one.name == "a-mid"]
-    assert [{each.flavor for each in one.refusal.shortfalls} for one in refusals] == [{"mid"}]
+    refusals = [
+        refusal for refusal in scheduler.core.refusals(now=scheduler.now) if refusal.name == "a-mid"
+    ]
+    assert [{each.flavor for each in refusal.refusal.shortfalls} for refusal in refusals] == [
+        {"mid"}
+    ]
 
 
 def test_a_stopping_parent_names_the_variant_that_continues() -> None:
     scheduler = with_family(best="4")
     scheduler.finish("r-best")
     scheduler.settle()
-    found = scheduler.why("a")
-    assert (found.phase, found.message) == (
+    why = scheduler.why("a")
+    assert (why.phase, why.message) == (
         "Evicting",
         "Its job is being stopped and will continue as variant best",
     )
-    assert found.position == 0, "it waits in no queue"
+    assert why.position == 0, "it waits in no queue"
     heir = scheduler.why("a-best")
     assert (heir.phase, heir.reason) == ("Pending", "WaitingForPreemptedWorkloads")
     assert heir.unblocked_by == ("stop of the job of its sibling variant",)
@@ -93,12 +97,12 @@ def test_a_delayed_variant_has_the_time_of_its_activation() -> None:
     scheduler.family("a")
     scheduler.activate("a-fast")
     scheduler.settle()
-    found = scheduler.why("a-fast")
-    assert (found.reason, found.message) == (
+    why = scheduler.why("a-fast")
+    assert (why.reason, why.message) == (
         "WaitingForFamily",
         "Its createDelaySeconds have not passed",
     )
-    (way,) = found.unblocked_by
+    (way,) = why.unblocked_by
     assert way.startswith("activation by the policy of its family at 2026-01-01T12:01:40Z")
 
 
@@ -129,9 +133,9 @@ def test_a_family_has_the_reason_of_its_best_waiting_variant() -> None:
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
-    found = scheduler.why("a")
-    assert (found.phase, found.reason) == ("Pending", "WaitingForQuota")
-    assert "mid: reserved, waits for slow; worst: reserved, waits for slow" in found.message
+    why = scheduler.why("a")
+    assert (why.phase, why.reason) == ("Pending", "WaitingForQuota")
+    assert "mid: reserved, waits for slow; worst: reserved, waits for slow" in why.message
 
 
 def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
@@ -140,12 +144,10 @@ def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
     full(scheduler, mid="4")
     scheduler.family("a")
     scheduler.settle()
-    found = scheduler.why("a")
-    assert found.message.startswith(
-        "fast: inactive (createDelay) until 2026-01-01T12:01:40Z; slow: "
-    )
-    assert [one.explained.phase for one in found.variants] == ["Deactivated", "Pending"]
-    assert "fast: end of its createDelaySeconds at 2026-01-01T12:01:40Z" in found.unblocked_by
+    why = scheduler.why("a")
+    assert why.message.startswith("fast: inactive (createDelay) until 2026-01-01T12:01:40Z; slow: ")
+    assert [variant.explained.phase for variant in why.variants] == ["Deactivated", "Pending"]
+    assert "fast: end of its createDelaySeconds at 2026-01-01T12:01:40Z" in why.unblocked_by
 
 
 def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
@@ -161,9 +163,9 @@ def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
     scheduler.family("a", tags=())
     spec = json.loads(bytes(scheduler.stored["a"].spec))
     scheduler.respec("a", **spec, admissionConstraints={"allowedResourceFlavors": ["gold"]})
-    found = scheduler.why("a")
-    assert found.reason == "NoMatchingFlavor"
-    assert found.unblocked_by == (
+    why = scheduler.why("a")
+    assert why.reason == "NoMatchingFlavor"
+    assert why.unblocked_by == (
         "one of the flavors gold in ClusterQueue cq, or a flavor of that ClusterQueue in the "
         "allowed flavors of a",
     )
@@ -179,9 +181,9 @@ def test_a_family_in_an_inactive_queue_has_the_reason_of_the_queue() -> None:
     )
     scheduler.family_queue(admissionChecks=["room"])
     scheduler.family("a")
-    found = scheduler.why("a")
-    assert found.reason == "AdmissionCheckInactive"
-    assert found.message.endswith("references inactive AdmissionCheck(s): room.")
+    why = scheduler.why("a")
+    assert why.reason == "AdmissionCheckInactive"
+    assert why.message.endswith("references inactive AdmissionCheck(s): room.")
 
 
 def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
@@ -200,8 +202,8 @@ def test_a_family_in_backoff_is_explained() -> None:
     full(scheduler)
     scheduler.family("a")
     scheduler.change("a", conditions={"Requeued": (False, "PodsReadyTimeout")})
-    found = scheduler.why("a")
-    assert (found.phase, found.reason) == ("Backoff", "Backoff")
+    why = scheduler.why("a")
+    assert (why.phase, why.reason) == ("Backoff", "Backoff")
     assert scheduler.why("a-best").message == "The family waits until its backoff ends"
 
 
@@ -210,9 +212,9 @@ def test_a_variant_without_a_known_parent_is_explained() -> None:
     scheduler.family_queue()
     scheduler.family("a")
     scheduler.gone("a")
-    found = scheduler.why("a-best")
-    assert found.message == "Its parent is not known"
-    assert found.unblocked_by == ("its parent workload, which is not known yet",)
+    why = scheduler.why("a-best")
+    assert why.message == "Its parent is not known"
+    assert why.unblocked_by == ("its parent workload, which is not known yet",)
 
 
 def lacks_four_cpus(priority: int) -> FamilyScheduler:
@@ -255,5 +257,5 @@ def test_a_variant_is_explained_beyond_what_its_family_holds() -> None:
 
 def test_victims_of_a_variant_free_only_what_its_family_lacks() -> None:
     scheduler = lacks_four_cpus(priority=-1)
-    victims = [one.name for each in scheduler.why("a-better").flavors for one in each.victims]
+    victims = [victim.name for each in scheduler.why("a-better").flavors for victim in each.victims]
     assert victims == ["r"]

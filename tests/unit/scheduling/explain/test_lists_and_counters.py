@@ -206,7 +206,7 @@ def test_a_removed_resource_is_counted_only_while_it_is_used() -> None:
 
     def counted() -> list[tuple[str, int, int]]:
         (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
-        return [(one.flavor, one.nominal, one.reserved) for one in status.usage]
+        return [(usage.flavor, usage.nominal, usage.reserved) for usage in status.usage]
 
     assert counted() == [("default", 4000, 4000), ("old", 0, 2000)]
     scheduler.finish("too")
@@ -243,14 +243,14 @@ def test_the_tree_of_a_cohort_counts_every_level() -> None:
     scheduler.settle()
     scheduler.submit("waits", "a", "9")
     tree = scheduler.core.queues(Queues(cohort="left")).tree
-    shown = [(one.depth, one.kind, one.name) for one in tree]
+    shown = [(node.depth, node.kind, node.name) for node in tree]
     assert shown == [
         (0, "Cohort", "root"),
         (1, "ClusterQueue", "b"),
         (1, "Cohort", "left"),
         (2, "ClusterQueue", "a"),
     ]
-    by_name = {one.name: one for one in tree}
+    by_name = {node.name: node for node in tree}
     (of_a,) = by_name["a"].usage
     assert (of_a.nominal, of_a.usage, of_a.borrowed, of_a.lendable) == (2000, 4000, 2000, 1000)
     (of_left,) = by_name["left"].usage
@@ -295,6 +295,6 @@ def test_parked_by_key_has_the_workloads_of_the_list() -> None:
     scheduler.submit("orphaned", "deleted")
     scheduler.delete("ClusterQueue", "deleted")
     rows = scheduler.core.pending(PendingQuery()).rows
-    found = {(row.namespace, row.name): row.parked for row in rows if row.position}
-    assert scheduler.core.parked_by_key() == found
-    assert set(found.values()) == {True, False}
+    parked = {(row.namespace, row.name): row.parked for row in rows if row.position}
+    assert scheduler.core.parked_by_key() == parked
+    assert set(parked.values()) == {True, False}

@@ -122,7 +122,9 @@ def test_gauges_vanish_with_their_queue_and_with_its_domain() -> None:
     scheduler = a_scheduler()
     scheduler.delete("LocalQueue", "lender", "ns")
     scheduler.delete("ClusterQueue", "lender")
-    assert not any("lender" in labels for one in scheduler.core.gauges().values() for labels in one)
+    assert not any(
+        "lender" in labels for gauge in scheduler.core.gauges().values() for labels in gauge
+    )
     scheduler.core.disown("cohort-company")
     assert scheduler.core.gauges() == {name: {} for name in GAUGES}
 
@@ -131,9 +133,9 @@ def test_gauges_of_a_cohort_vanish_with_the_cohort() -> None:
     scheduler = a_scheduler()
     scheduler.put("Cohort", "team", {})
     scheduler.delete("Cohort", "company")
-    found = scheduler.core.gauges()
-    assert {labels[0] for labels in found["cohort_info"]} == {"team"}
-    assert not any("company" in labels for one in found.values() for labels in one)
+    gauges = scheduler.core.gauges()
+    assert {labels[0] for labels in gauges["cohort_info"]} == {"team"}
+    assert not any("company" in labels for series in gauges.values() for labels in series)
 
 
 def test_unadmitted_workloads_are_counted_by_local_queue_too() -> None:
@@ -231,4 +233,4 @@ def test_gauges_are_read_while_another_thread_decides() -> None:
     stop.set()
     thread.join()
     # A dict that changed its size meanwhile is no harm: the gauges are read again.
-    assert all(isinstance(one, RuntimeError) for one in errors)
+    assert all(isinstance(error, RuntimeError) for error in errors)

@@ -70,12 +70,12 @@ def had_used(
 
 def status(scheduler: SteppedScheduler, name: str) -> QueueStatus:
     """The answer about a LocalQueue."""
-    (found,) = (
+    (row,) = (
         local_queue
         for local_queue in scheduler.core.queues(Queues()).local_queues
         if local_queue.name == name
     )
-    return found
+    return row
 
 
 def value(scheduler: SteppedScheduler, name: str) -> float | None:
@@ -204,8 +204,8 @@ def test_a_decision_that_was_not_taken_costs_nothing() -> None:
     scheduler.submit("a1", "a", "1")
     scheduler.cycle(confirm=False)
     assert value(scheduler, "a") != before
-    (one,) = scheduler.decided
-    scheduler.core.forget(one.namespace, one.name, one.revision)
+    (decision,) = scheduler.decided
+    scheduler.core.forget(decision.namespace, decision.name, decision.revision)
     assert value(scheduler, "a") == before
 
 
@@ -361,7 +361,7 @@ def test_a_preemptor_keeps_its_place(as_kueue: bool, first: str) -> None:
     scheduler.settle()
     scheduler.submit("preemptor", "a", "4")
     scheduler.cycle(confirm=False)
-    assert [one.name for one in scheduler.preempted] == ["victim"]
+    assert [preemption.name for preemption in scheduler.preempted] == ["victim"]
     scheduler.submit("high", "a", "4", priority=9)
     assert waiting(scheduler)[0] == "preemptor"
     had_used(scheduler, "a", "100")
@@ -390,7 +390,7 @@ def test_victims_are_taken_from_the_local_queue_that_used_more() -> None:
     had_used(scheduler, "b", "100")
     scheduler.submit("high", "zero", "2", priority=9)
     scheduler.cycle(confirm=False)
-    assert [one.name for one in scheduler.preempted] == ["middle"]
+    assert [preemption.name for preemption in scheduler.preempted] == ["middle"]
 
 
 # Configuration. ----------------------------------------------------------------------------
@@ -457,12 +457,12 @@ def test_the_share_of_a_queue_is_shown_with_fair_sharing() -> None:
         scheduler.queue("borrower", "all", resourceGroups=groups(default="2"))
         scheduler.submit("w", "borrower", "4")
         scheduler.settle()
-        (found,) = (
+        (row,) = (
             cluster_queue
             for cluster_queue in scheduler.core.queues(Queues()).cluster_queues
             if cluster_queue.name == "borrower"
         )
-        assert found.weighted_share == want
+        assert row.weighted_share == want
 
 
 def test_a_decision_records_the_usage_of_its_local_queue() -> None:
@@ -473,7 +473,7 @@ def test_a_decision_records_the_usage_of_its_local_queue() -> None:
     told = []
     for _ in range(2):
         scheduler.cycle()
-        told += [one.local_usage for one in scheduler.decided]
+        told += [decision.local_usage for decision in scheduler.decided]
     assert told == [2.0, None]
 
 
@@ -497,7 +497,7 @@ def test_a_preemption_is_reproduced_from_its_recorded_usages(
         assert isinstance(other.core, DecisionReplay)
         turns = turns_of([decision])
         made = other.core.turns("queue-cq", turns, now=scheduler.now, usages=usages)
-        assert [one.name for one in made if isinstance(one, Preempted)] == [victim]
+        assert [decision.name for decision in made if isinstance(decision, Preempted)] == [victim]
 
 
 # Restarts and takeovers. -------------------------------------------------------------------
@@ -510,8 +510,8 @@ def copied(scheduler: SteppedScheduler, *, records: bool = True) -> SteppedSched
     written = scheduler.core.usages_to_write(now=scheduler.now, at_once=True)
     for (_, name), record in written if records else ():
         other.core.apply_usage("ns", name, record)
-    for one in scheduler.stored.values():
-        other.write("ns", one.metadata.name, one)
+    for workload in scheduler.stored.values():
+        other.write("ns", workload.metadata.name, workload)
     return other
 
 
@@ -535,8 +535,8 @@ def test_a_successor_computes_the_same_usage() -> None:
     scheduler.settle()
     other = copied(scheduler)
     scheduler.now = other.now = scheduler.now + HOUR
-    for one in (scheduler, other):
-        one.core.wake(now=one.now)
+    for each_scheduler in (scheduler, other):
+        each_scheduler.core.wake(now=each_scheduler.now)
     for name in ("a", "b"):
         assert value(other, name) == pytest.approx(value(scheduler, name), abs=1e-6)
 

@@ -34,7 +34,7 @@ def contested(mode: str = "UpgradeOnly", *taken: str, **spec: Any) -> FamilySche
 
 
 def refused(scheduler: FamilyScheduler) -> dict[str, str]:
-    return {one.name: one.refusal.reason for one in scheduler.waiting}
+    return {refusal.name: refusal.refusal.reason for refusal in scheduler.waiting}
 
 
 def test_siblings_are_refused_at_once_when_a_worse_one_is_blocked() -> None:
@@ -90,7 +90,9 @@ def test_a_refusal_for_a_closed_gate_is_published_once(shares: bool) -> None:
     for _ in range(3):
         scheduler.settle()
         scheduler.core.flush("cq")
-    assert [one.name for one in scheduler.waiting if isinstance(one, Refused)] == ["a-best"]
+    assert [refusal.name for refusal in scheduler.waiting if isinstance(refusal, Refused)] == [
+        "a-best"
+    ]
 
 
 def test_a_variant_that_lost_its_gate_preempts_no_workload() -> None:

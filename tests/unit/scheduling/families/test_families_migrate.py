@@ -83,7 +83,7 @@ def test_a_reserved_victim_is_preempted_before_the_job_is_stopped() -> None:
     assert scheduler.settle() == ["weak"], "lent, and waits for its check"
     scheduler.change("a", conditions={"Requeued": (True, "BackoffFinished")})
     scheduler.cycle()
-    assert [one.name for one in scheduler.preempted] == ["weak"]
+    assert [preemption.name for preemption in scheduler.preempted] == ["weak"]
     assert scheduler.decided == [], "its quota is not handed to a variant with a running sibling"
     assert scheduler.settle() == ["a-best"]
     assert scheduler.stored["a"].status.migrating_to == "a-best"
@@ -113,6 +113,6 @@ def test_a_variant_waits_if_its_admitted_sibling_is_preempted() -> None:
     scheduler.submit("mine", "owner", "4", priority=9)
     scheduler.finish("r-best")
     scheduler.cycle(confirm=False)
-    decided = {type(one).__name__: one.name for one in scheduler.decisions}
+    decided = {type(decision).__name__: decision.name for decision in scheduler.decisions}
     both = {"Assigned", "Preempted"}
     assert not both <= decided.keys(), "a job is stopped for one reason"

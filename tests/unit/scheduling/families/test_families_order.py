@@ -68,7 +68,7 @@ def test_a_family_counts_as_one_that_waits() -> None:
     assert scheduler.core.pending(PendingQuery(skip=1, limit=1)).rows[0].name == "r"
     assert scheduler.core.pending(PendingQuery()).total == 3
     assert scheduler.core.pending(PendingQuery(local_queue="cq"), "ns").rows == rows
-    assert [scheduler.why(one).position for one in ("a", "a-mid", "r", "b", "b-worst")] == [
+    assert [scheduler.why(name).position for name in ("a", "a-mid", "r", "b", "b-worst")] == [
         1,
         1,
         2,

@@ -27,8 +27,8 @@ def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) ->
     assert scheduler.cycle() == []
     scheduler.later(60)
     assert list(scheduler.core.refusals(now=scheduler.now)) == [], "nothing is wrong with it"
-    for one in decided:
-        scheduler.apply(one)
+    for decision in decided:
+        scheduler.apply(decision)
     assert scheduler.settle() == []
 
 
@@ -43,7 +43,9 @@ def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
     assert scheduler.cycle() == ["r"]
     scheduler.later(60)
     assert [
-        one for one in scheduler.core.refusals(now=scheduler.now) if isinstance(one, Refused)
+        refusal
+        for refusal in scheduler.core.refusals(now=scheduler.now)
+        if isinstance(refusal, Refused)
     ] == []
 
 
@@ -78,10 +80,10 @@ def test_of_those_that_passed_their_checks_only_the_best_is_confirmed() -> None:
     scheduler.apply(confirmed)
     assert scheduler.settle() == []
     assert scheduler.admitted("a") == "mid"
-    assert [one.name for one in scheduler.decisions] == []
+    assert [decision.name for decision in scheduler.decisions] == []
     scheduler.passes("a-best")
     scheduler.cycle(confirm=False)
-    assert [one.name for one in scheduler.decisions] == ["a-best"]
+    assert [decision.name for decision in scheduler.decisions] == ["a-best"]
     assert scheduler.cycle(confirm=False) == []
     assert scheduler.decisions == [], "it is on its way"
 
@@ -112,7 +114,7 @@ def test_free_quota_does_not_wake_a_variant_that_waits_for_its_family() -> None:
         name: scheduler.core._state.workloads["ns", name].inadmissible
         for name in ("a-best", "a-worst")
     }
-    assert all(one is not None and one.ignores_flush for one in aside.values())
+    assert all(parked is not None and parked.ignores_flush for parked in aside.values())
 
 
 def test_quota_too_small_for_one_family_may_fit_another() -> None:
@@ -175,13 +177,13 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
     scheduler.opens("a-best")
     for _ in range(6):
         scheduler.cycle(confirm=False)
-        for one in scheduler.decisions:
-            if not isinstance(one, Preempted):
-                scheduler.apply(one)
+        for decision in scheduler.decisions:
+            if not isinstance(decision, Preempted):
+                scheduler.apply(decision)
             else:
-                scheduler.change(one.name, conditions={"Evicted": (True, "Preempted")})
+                scheduler.change(decision.name, conditions={"Evicted": (True, "Preempted")})
     assert scheduler.admission("a-best") is not None
-    assert [one.name for one in scheduler.all_preempted] == ["r"]
+    assert [preemption.name for preemption in scheduler.all_preempted] == ["r"]
     assert scheduler.admitted("a") == ""
     scheduler.stops("r")
     scheduler.settle()

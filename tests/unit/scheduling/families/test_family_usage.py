@@ -82,10 +82,10 @@ def test_a_decision_lists_quota_beyond_what_the_family_holds() -> None:
     scheduler.gone("r1")
     scheduler.cycle()
     (told,) = scheduler.decided
-    assert [(one.flavor, one.resource, one.amount) for one in told.taken] == [
+    assert [(quantity.flavor, quantity.resource, quantity.amount) for quantity in told.taken] == [
         ("reservation", "gpu", 8)
     ]
-    booked = [one.resource_usage for one in told.admission.pod_set_assignments]
+    booked = [assignment.resource_usage for assignment in told.admission.pod_set_assignments]
     assert booked == [{"cpu": "4"}, {"cpu": "16", "gpu": "8"}], "and is booked as a whole"
 
 
@@ -147,7 +147,10 @@ def test_quota_held_by_both_variants_needs_both_as_victims() -> None:
     scheduler.jobs_stop = False
     scheduler.job("stranger", "q", [(1, {"cpu": "11"})], priority=9)
     scheduler.cycle()
-    assert sorted(one.name for one in scheduler.preempted) == ["j-on-demand", "j-reservation"]
+    assert sorted(preemption.name for preemption in scheduler.preempted) == [
+        "j-on-demand",
+        "j-reservation",
+    ]
 
 
 def test_no_sibling_is_preempted_for_a_sibling() -> None:
@@ -167,8 +170,10 @@ def test_no_sibling_is_preempted_for_a_sibling() -> None:
     search = scheduler.core._cycle.search(
         scheduler.queue_of("q"), scheduler.member("k-reservation")
     )
-    found = search.victims(need, {("cpu-only", "cpu"): None})
-    assert [one.workload.key[1] for one in found] == ["j-on-demand"], "but it does for others"
+    removed = search.victims(need, {("cpu-only", "cpu"): None})
+    assert [victim.workload.key[1] for victim in removed] == ["j-on-demand"], (
+        "but it does for others"
+    )
 
 
 def test_victims_of_one_family_are_named_as_one_workload() -> None:
@@ -191,12 +196,12 @@ def test_a_plan_for_one_resource_leaves_the_family_the_other() -> None:
     scheduler.open_family("j", "q", TAGS, PODS)
     scheduler.settle()
     pending = scheduler.stored["j-reservation"].status.pending_preemption
-    assert pending is not None and [one.name for one in pending.victims] == ["r1"]
+    assert pending is not None and [victim.name for victim in pending.victims] == ["r1"]
     # Of 30 cpus the reservation has 20: no others are needed to run on demand meanwhile.
     assert scheduler.stored["j"].status.admitted_variant == "j-on-demand"
     scheduler.passes("j-reservation")
     scheduler.settle()
-    assert [one.name for one in scheduler.all_preempted] == ["r1"], (
+    assert [preemption.name for preemption in scheduler.all_preempted] == ["r1"], (
         "nor are they when the plan is carried out"
     )
     assert scheduler.revoked == []

@@ -174,10 +174,10 @@ def test_a_workload_behind_a_blocked_preemptor_has_its_turn() -> None:
 
 def test_the_third_preemption_has_a_warning() -> None:
     cores = a_pair()
-    said = [one for one in cores.decided if isinstance(one, facts.Preempted)]
-    assert [one.times for one in said] == [1, 2, 3]
+    said = [decision for decision in cores.decided if isinstance(decision, facts.Preempted)]
+    assert [message.times for message in said] == [1, 2, 3]
     assert "This is preemption 3 of this pair" in said[-1].message
-    assert [list(cores.scheduler.repeated(one)) for one in said] == [
+    assert [list(cores.scheduler.repeated(message)) for message in said] == [
         [], [], [("ns/borrower", "ns/owner", 3)],
     ]  # fmt: skip
 
@@ -285,7 +285,11 @@ def two_queues(**preemptor: Any) -> SteppedCores:
 
 def assigned(cores: SteppedCores) -> list[str]:
     """The workloads that got quota in a cycle that is not written yet."""
-    return sorted(one.name for one in cores.cycle(apply=False) if isinstance(one, facts.Assigned))
+    return sorted(
+        decision.name
+        for decision in cores.cycle(apply=False)
+        if isinstance(decision, facts.Assigned)
+    )
 
 
 def test_a_blocked_workload_continues_once_the_other_is_admitted() -> None:

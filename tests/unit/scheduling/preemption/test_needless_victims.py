@@ -36,7 +36,10 @@ def a_crowd(seed: int) -> SteppedScheduler:
 
 
 def preemptions(scheduler: SteppedScheduler) -> set[tuple[str, str, str]]:
-    return {(one.name, one.reason, one.by) for one in scheduler.all_preempted}
+    return {
+        (preemption.name, preemption.reason, preemption.by)
+        for preemption in scheduler.all_preempted
+    }
 
 
 def no_victims(*_: object) -> list[RemovedVictim]:
@@ -70,7 +73,7 @@ def test_the_short_search_removes_few_candidates(monkeypatch: pytest.MonkeyPatch
     scheduler.settle()
     scheduler.submit("head", "q0", "17", priority=5)
     scheduler.settle()
-    assert {one.name for one in scheduler.all_preempted} >= {"own"}
+    assert {preemption.name for preemption in scheduler.all_preempted} >= {"own"}
     assert len(scheduler.all_preempted) == 13
     assert max(taken) == 13
 

@@ -24,16 +24,16 @@ def most_held(amounts: dict[str, int], plans: Plans) -> int:
     names = list(amounts)
     subsets = chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
     return max(
-        sum(amounts[one] for one in some)
+        sum(amounts[name] for name in some)
         for some in subsets
-        if not any(set(plans.get(one, ())) & set(some) for one in some)
+        if not any(set(plans.get(name, ())) & set(some) for name in some)
     )
 
 
 def counted_twice(amounts: dict[str, int], plans: Plans) -> int:
     return shared_by_plans(
         {plan: amounts[plan] for plan in plans},
-        {one: {victim: amounts[victim] for victim in victims} for one, victims in plans.items()},
+        {name: {victim: amounts[victim] for victim in victims} for name, victims in plans.items()},
     )
 
 
@@ -47,7 +47,7 @@ def some_plans(draw: st.DrawFn) -> tuple[dict[str, int], Plans]:
         for place, name in enumerate(names)
         if place and draw(st.booleans())
     }
-    planned = {one for name, victims in plans.items() for one in (name, *victims)}
+    planned = {member for name, victims in plans.items() for member in (name, *victims)}
     return {name: amounts[name] for name in names if name in planned}, plans
 
 
@@ -79,22 +79,22 @@ def test_excluded_workloads_do_not_count(
     root: Any = Root(sum(amounts.values()))
     shared = PlanQuota(
         [
-            Plan(one, victims, [PlanLevel(root, amounts[one], {v: amounts[v] for v in victims})])
-            for one, victims in plans.items()
+            Plan(name, victims, [PlanLevel(root, amounts[name], {v: amounts[v] for v in victims})])
+            for name, victims in plans.items()
         ]
     )
     assert root.usage == most_held(amounts, plans)
     out = data.draw(
         st.lists(st.sampled_from(sorted(amounts)), unique=True) if amounts else st.just([])
     )
-    for one in out:
-        root.charge(-amounts[one])
-        shared.exclude(one)
-    left = {one: much for one, much in amounts.items() if one not in out}
+    for name in out:
+        root.charge(-amounts[name])
+        shared.exclude(name)
+    left = {name: much for name, much in amounts.items() if name not in out}
     assert root.usage == most_held(left, plans)
-    for one in out:
-        root.charge(amounts[one])
-        shared.include(one)
+    for name in out:
+        root.charge(amounts[name])
+        shared.include(name)
     assert root.usage == most_held(amounts, plans)
 
 

@@ -364,7 +364,7 @@ def test_a_new_leader_continues_a_planned_preemption() -> None:
     cores = two_victims(c=DEFERS)
     cores.verdict("j", "c", "Ready")
     told = cores.cycle(apply=False)
-    assert {type(one) for one in told} == {facts.Planned, facts.Preempted}
+    assert {type(decision) for decision in told} == {facts.Planned, facts.Preempted}
     # Only the first of them reached the log.
     cores.apply(told[0])
     cores.restart_scheduler()
@@ -384,8 +384,8 @@ def test_a_decision_that_the_log_refused_is_repeated() -> None:
     before = used(cores), workload.pending_preemption
     decisions = cores.cycle(apply=False)
     assert workload.pending_preemption != before[1]
-    for one in decisions:
-        cores.scheduler.forget(one.namespace, one.name, one.revision)
+    for decision in decisions:
+        cores.scheduler.forget(decision.namespace, decision.name, decision.revision)
     assert (used(cores), workload.pending_preemption) == before
     cores.settle()
     assert cores.phases("v1", "v2") == ["Evicting", "Evicting"]
@@ -396,10 +396,10 @@ def test_undone_a_reservation_with_a_plan_leaves_no_trace() -> None:
     run(cores, "v", "10", priority=-1)
     ask(cores, "c")
     cores.submit("j", "cq", "6", priority=1)
-    (one,) = cores.cycle(apply=False)
-    assert isinstance(one, facts.Assigned) and one.pending_preemption is not None
+    (decision,) = cores.cycle(apply=False)
+    assert isinstance(decision, facts.Assigned) and decision.pending_preemption is not None
     assert used(cores) == 10
-    cores.scheduler.forget("ns", "j", one.revision)
+    cores.scheduler.forget("ns", "j", decision.revision)
     world = cores.scheduler._state
     assert (used(cores), world.planners_by_victim, world.planning_domains) == (10, {}, {})
     cores.settle()

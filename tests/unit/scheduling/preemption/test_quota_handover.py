@@ -39,7 +39,7 @@ def a_scheduler(nominal: str = "10", **more: Any) -> SteppedScheduler:
 
 def reserved(scheduler: SteppedScheduler, queue: str = "cq") -> int:
     (status,) = scheduler.core.queues(Queues(cluster_queue=queue)).cluster_queues
-    return sum(one.reserved for one in status.usage)
+    return sum(usage.reserved for usage in status.usage)
 
 
 def picture(scheduler: SteppedScheduler) -> dict[str, Any]:
@@ -59,13 +59,13 @@ def picture(scheduler: SteppedScheduler) -> dict[str, Any]:
 def test_one_decision_names_all_givers() -> None:
     scheduler = a_scheduler()
     assert scheduler.cycle(confirm=False) == ["high"]
-    (one,) = scheduler.decided
-    (giver,) = one.preempts
+    (decision,) = scheduler.decided
+    (giver,) = decision.preempts
     assert (giver.namespace, giver.name, giver.uid) == ("ns", "low", "uid-low")
     assert giver.reason == "InClusterQueue"
     assert giver.grounds is not None
     assert (giver.grounds.priority, giver.grounds.by_priority) == (-1, 1)
-    assert "ns/low at priority -1" in one.message
+    assert "ns/low at priority -1" in decision.message
     assert scheduler.preempted == [] and scheduler.waiting == []
 
 
@@ -203,14 +203,14 @@ def test_no_decision_is_made_about_a_workload_in_flight() -> None:
     scheduler.confirm(assigned)
     assert scheduler.core.has_work()
     scheduler.cycle()
-    assert [one.name for one in scheduler.all_preempted] == ["low"]
+    assert [preemption.name for preemption in scheduler.all_preempted] == ["low"]
     assert scheduler.settle() == ["high"]
 
 
 def test_as_in_kueue_reserved_victims_are_preempted_first() -> None:
     scheduler = a_scheduler(as_kueue=True)
     assert scheduler.cycle(confirm=False) == []
-    assert [one.name for one in scheduler.preempted] == ["low"]
+    assert [preemption.name for preemption in scheduler.preempted] == ["low"]
 
 
 def test_left_over_quota_is_free_only_after_the_handover() -> None:
@@ -218,11 +218,11 @@ def test_left_over_quota_is_free_only_after_the_handover() -> None:
     scheduler.submit("higher", "cq", "3", priority=2)
     scheduler.submit("small", "cq", "2", priority=-1)
     assert scheduler.cycle(confirm=False) == ["higher"]
-    (one,) = scheduler.decided
+    (decision,) = scheduler.decided
     for _ in range(3):
         assert scheduler.cycle(confirm=False) == []
     assert not scheduler.core.has_work()
-    scheduler.confirm(one)
+    scheduler.confirm(decision)
     assert "small" in scheduler.settle()
 
 
@@ -241,7 +241,7 @@ def test_the_receiver_of_a_handover_is_not_preempted_in_that_cycle() -> None:
     scheduler.submit("first", "a", "2", age=1)
     scheduler.submit("second", "b", "2")
     assert scheduler.cycle() == ["first"]
-    assert [giver.name for one in scheduler.decided for giver in one.preempts] == ["one"]
+    assert [giver.name for decision in scheduler.decided for giver in decision.preempts] == ["one"]
     assert scheduler.settle() == ["second"]
 
 
@@ -257,6 +257,6 @@ def test_a_head_that_fits_after_stopping_workloads_waits() -> None:
     scheduler.submit("fits", "f", "2", age=2)
     scheduler.submit("too-much", "g", "2", age=1)
     assert scheduler.cycle(confirm=False) == ["fits"]
-    assert [one.name for one in scheduler.preempted] == ["victim"]
+    assert [preemption.name for preemption in scheduler.preempted] == ["victim"]
     scheduler.evict("victim", "Preempted")
     assert scheduler.cycle(confirm=False) == ["preemptor", "too-much"]

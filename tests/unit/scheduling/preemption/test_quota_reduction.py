@@ -51,16 +51,16 @@ def test_a_revocation_has_the_numbers() -> None:
     cores.submit("w", "cq", "8")
     cores.settle()
     cut(cores, "5")
-    (one,) = [one for one in cores.decided if isinstance(one, facts.Revoked)]
-    assert one.message == (
+    (decision,) = [decision for decision in cores.decided if isinstance(decision, facts.Revoked)]
+    assert decision.message == (
         "cpu in flavor default: ClusterQueue cq may use 5, and 8 are reserved; 8 of it by this "
         "workload"
     )
-    (short,) = one.shortfalls
+    (short,) = decision.shortfalls
     assert (short.flavor, short.resource, short.requested, short.available) == (
         "default", "cpu", 8_000, 5_000,
     )  # fmt: skip
-    assert one.revision < one.seen
+    assert decision.revision < decision.seen
 
 
 def test_the_lowest_priority_then_the_newest_is_revoked_first() -> None:
@@ -175,10 +175,12 @@ def test_a_preemptor_counts_on_quota_that_is_being_revoked() -> None:
     cores.queue("cq", resourceGroups=groups(default="7"), **more)
     cores.submit("high", "cq", "3", priority=5)
     told = cores.cycle(apply=False)
-    assert [one.name for one in told if isinstance(one, facts.Revoked)] == ["reserved"]
-    assert not [one for one in told if isinstance(one, facts.Preempted)]
-    for one in told:
-        cores.apply(one)
+    assert [decision.name for decision in told if isinstance(decision, facts.Revoked)] == [
+        "reserved"
+    ]
+    assert not [decision for decision in told if isinstance(decision, facts.Preempted)]
+    for decision in told:
+        cores.apply(decision)
     cores.settle()
     assert cores.phase("high") == "QuotaReserved"
     assert ("runs", "high") not in cores.preempted()
@@ -265,7 +267,7 @@ def test_removing_a_flavor_with_its_check_starts_no_job() -> None:
     assert cores.phase("w") == "Pending"
     assert cores.reason("w", "Requeued") == "True: FlavorsChanged"
     cores.settle()
-    assert not [one for one in cores.published if isinstance(one, facts.Admitted)]
+    assert not [fact for fact in cores.published if isinstance(fact, facts.Admitted)]
 
 
 def test_no_verdict_admits_to_a_flavor_that_the_queue_removed() -> None:
@@ -584,4 +586,4 @@ def test_a_standby_cuts_reservations_of_others_after_a_takeover() -> None:
         cores.settle()
     (queue,) = standby.scheduler._state.queues.values()
     assert [entry[3] for entry in queue.candidates] == [("ns", "w")]
-    assert [one.state for one in queue.holding] == ["QuotaReserved"]
+    assert [holder.state for holder in queue.holding] == ["QuotaReserved"]

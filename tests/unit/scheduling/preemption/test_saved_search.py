@@ -89,7 +89,7 @@ def test_freed_quota_is_used_before_the_victim_has_stopped(
     scheduler.settle()
     scheduler.submit("high", "cq", "4", priority=1)
     scheduler.cycle(confirm=False)
-    (victim,) = (one.name for one in scheduler.preempted)
+    (victim,) = (preemption.name for preemption in scheduler.preempted)
     scheduler.change(victim, conditions={"Evicted": (True, "Preempted")})
     searched = searches(scheduler, monkeypatch)
     events(scheduler)
@@ -107,7 +107,7 @@ def test_a_victim_that_was_protected_before_its_eviction_stays() -> None:
     events(scheduler)
     scheduler.respec("low", priority=2)
     events(scheduler)
-    assert [one.name for one in scheduler.all_preempted] == ["low"]
+    assert [preemption.name for preemption in scheduler.all_preempted] == ["low"]
 
 
 def test_a_head_with_a_choice_of_flavors_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_victims_that_are_not_enough_any_more_are_found_others_for(
     scheduler, _ = a_scheduler(monkeypatch)
     scheduler.queue("cq", resourceGroups=groups(default="4"), preemption=LOWER)
     scheduler.cycle(confirm=False)
-    assert sorted(one.name for one in scheduler.all_preempted) == ["low-0", "side-0"]
+    assert sorted(preemption.name for preemption in scheduler.all_preempted) == ["low-0", "side-0"]
 
 
 def test_as_kueue_every_cycle_searches_again() -> None:

@@ -20,7 +20,7 @@ def a_scheduler(nominal: str = "10", **more: Any) -> SteppedScheduler:
 
 
 def preemptions(scheduler: SteppedScheduler) -> list[tuple[str, str]]:
-    return [(one.name, one.reason) for one in scheduler.all_preempted]
+    return [(preemption.name, preemption.reason) for preemption in scheduler.all_preempted]
 
 
 def a_full_queue(scheduler: SteppedScheduler) -> None:
@@ -53,10 +53,14 @@ def test_a_preemption_records_its_inputs() -> None:
     a_full_queue(scheduler)
     seen = scheduler.revision
     scheduler.cycle(confirm=False)
-    (one,) = scheduler.preempted
-    assert (one.by, one.by_uid, one.domain) == ("ns/high", "uid-high", "queue-cq")
-    assert one.revision < one.seen == seen
-    assert "priority 1 against -1" in one.message
+    (preemption,) = scheduler.preempted
+    assert (preemption.by, preemption.by_uid, preemption.domain) == (
+        "ns/high",
+        "uid-high",
+        "queue-cq",
+    )
+    assert preemption.revision < preemption.seen == seen
+    assert "priority 1 against -1" in preemption.message
 
 
 def test_a_victim_is_preempted_once_while_it_stops() -> None:
@@ -78,8 +82,8 @@ def test_a_victim_is_preempted_again_when_the_log_refused_it() -> None:
     scheduler = a_scheduler()
     a_full_queue(scheduler)
     scheduler.cycle(confirm=False)
-    (one,) = scheduler.preempted
-    scheduler.core.forget(one.namespace, one.name, one.revision)
+    (preemption,) = scheduler.preempted
+    scheduler.core.forget(preemption.namespace, preemption.name, preemption.revision)
     assert scheduler.core.has_work()
     scheduler.cycle(confirm=False)
     assert preemptions(scheduler) == [("low", "InClusterQueue")] * 2
@@ -168,7 +172,7 @@ def test_two_preemptors_never_share_a_victim() -> None:
     scheduler.submit("first", "a", "2", age=1)
     scheduler.submit("second", "b", "2")
     scheduler.settle()
-    assert sorted(one.name for one in scheduler.all_preempted) == ["one", "two"]
+    assert sorted(preemption.name for preemption in scheduler.all_preempted) == ["one", "two"]
     assert scheduler.admission("first") is not None
     assert scheduler.admission("second") is not None
 
@@ -254,9 +258,9 @@ def test_a_preemptor_is_refused_once_with_its_victims() -> None:
     a_full_queue(scheduler)
     for _ in range(4):
         scheduler.cycle(confirm=False)
-    (one,) = scheduler.waiting
-    assert one.refusal.reason == "WaitingForPreemptedWorkloads"
-    assert one.refusal.message == (
+    (refusal,) = scheduler.waiting
+    assert refusal.refusal.reason == "WaitingForPreemptedWorkloads"
+    assert refusal.refusal.message == (
         "Waits for 1 workload (ns/low at priority -1) to go: cpu in flavor default, 5 asked, 0 free"
     )
-    assert [(each.requested, each.available) for each in one.refusal.shortfalls] == [(5_000, 0)]
+    assert [(each.requested, each.available) for each in refusal.refusal.shortfalls] == [(5_000, 0)]
