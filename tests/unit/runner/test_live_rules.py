@@ -33,7 +33,11 @@ def people(monkeypatch: pytest.MonkeyPatch, uid: int, members: list[str]) -> Non
     users = {"ada": 1001, "ben": 1002, "toor": 0}
     entries = {
         name: SimpleNamespace(
-            pw_name=name, pw_uid=uid, pw_gid=7 if name == "ben" else uid, pw_dir=f"/home/{name}"
+            pw_name=name,
+            pw_uid=uid,
+            pw_gid=7 if name == "ben" else uid,
+            pw_dir=f"/home/{name}",
+            pw_shell="/bin/sh",
         )
         for name, uid in users.items()
     }
