@@ -147,7 +147,8 @@ class CheckState(Kept, frozen=True, kw_only=True):
     """One row of ``status.admissionChecks``. ``state``: Pending, Ready, Retry or Rejected.
 
     ``verdict_cycle``: the cycle that the last verdict judged; None: no verdict since the row was
-    created or reset."""
+    created or reset. ``placement``: of a Ready row, the runners of all pods, with the parts of
+    `admittance.events.placement.Placement`."""
 
     name: str
     state: str = msgspec.field(default_factory=_pending)
@@ -158,6 +159,7 @@ class CheckState(Kept, frozen=True, kw_only=True):
     retry_count: int = 0
     pod_set_updates: tuple[Any, ...] = ()
     verdict_cycle: int | None = None
+    placement: tuple[Any, ...] = ()
 
 
 class GatePosition(Kept, frozen=True, kw_only=True):

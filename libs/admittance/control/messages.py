@@ -193,6 +193,7 @@ class MessageBuilder:
         assigned = {row.name: row for row in admission.pod_set_assignments}
         judged = self._judged(workload)
         added, _ = merged_additions(judged, lambda name: parts_of(self._objects, name))
+        placement = workload.status.placement
         for pod_set in _pod_sets.decode(workload.spec).pod_sets:
             got = assigned.get(pod_set.name)
             if got is None:
@@ -210,6 +211,7 @@ class MessageBuilder:
                 node_selector=dict(more.node_selector),
                 tolerations=more.tolerations,
                 template=pod_set.template,
+                parts=tuple(part for part in placement if part.pod_set == pod_set.name),
             )
 
     def _judged(self, workload: StoredWorkload) -> StoredWorkload:

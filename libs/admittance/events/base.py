@@ -29,6 +29,13 @@ def null() -> msgspec.Raw:
     return msgspec.Raw(b"null")
 
 
+class Shape(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
+):
+    """A part of a message; unknown fields of newer versions are tolerated. A message is a tree, so
+    the collector of reference cycles need not look at its parts (``gc``)."""
+
+
 class Fact(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Something that happened to a workload.
 

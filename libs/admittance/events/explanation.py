@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from admittance.events.shapes import Shape, Shares
+from admittance.events.base import Shape
+from admittance.events.shapes import Shares
 
 STOP_POLICY_REMOVAL: Final = "removal of stopPolicy"
 """The first words of a remedy that names the stopPolicy of a queue."""

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from admittance.events.base import Fact, null
+from admittance.events.placement import Placement
 from admittance.events.shapes import (
     Admission,
     CheckStateWord,
@@ -155,7 +156,7 @@ class Stopped(JobFact, frozen=True, kw_only=True):
     ``revision`` is that of the eviction that the runner obeyed. ``reason`` is ``NodeFailures`` if
     the job was lost without an eviction; then ``revision`` is that of the admission. ``reason`` is
     ``RunnerEnded`` if the runner was shut down: the admission lasts, and the job is started again
-    later.
+    later; but with assigned runners the admission ends, and the workload competes again.
     """
 
     reason: str = ""
@@ -361,7 +362,8 @@ class CheckReported(Fact, frozen=True, kw_only=True):
     """The verdict of a check controller. ``state``: Pending, Ready, Retry or Rejected.
 
     ``requeueAfterSeconds``: seconds, or a duration like ``8m0s``; it counts as whole seconds,
-    rounded up."""
+    rounded up. ``placement``: with Ready of the controller ``admittance.dev/machines``, the runners
+    of all pods."""
 
     controller: str = ""
     check: str
@@ -371,6 +373,7 @@ class CheckReported(Fact, frozen=True, kw_only=True):
     reason: str = ""
     requeue_after_seconds: Delay | None = None
     pod_set_updates: tuple[PodSetUpdate, ...] = ()
+    placement: Placement = ()
 
     @property
     def delay_seconds(self) -> int | None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from admittance.events.shapes import Shape
+from admittance.events.base import Shape
 
 PARTS_MAX: Final = 4_096
 """The most parts of an assignment."""

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from admittance.events.base import check_length, null
+from admittance.events.base import Shape, check_length, null
+from admittance.events.placement import PlacementPart
 
 CHECK_STATES: Final = ("Pending", "Ready", "Retry", "Rejected")
 DELAY_MAX: Final = 2**31 - 1
@@ -30,13 +31,6 @@ Delay: TypeAlias = Annotated[int | float | str, Meta(extra_json_schema=_DELAY)]
 """A number of seconds, or a duration like 8m0s. Not checked while decoding: a fact with any other
 value is refused later, with a reason.
 """
-
-
-class Shape(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
-):
-    """A part of a message; unknown fields of newer versions are tolerated. A message is a tree, so
-    the collector of reference cycles need not look at its parts (``gc``)."""
 
 
 class PodSetAssignment(Shape, frozen=True, kw_only=True):
@@ -77,7 +71,8 @@ class PodSetToRun(Shape, frozen=True, kw_only=True):
 
     ``template`` is the pod template as submitted; labels, annotations, nodeSelector and tolerations
     are what flavors and checks add to the template. ``completions``: how many pods must succeed to
-    end the pod set; 0 means ``count``.
+    end the pod set; 0 means ``count``. ``parts``: which pods which runners start; empty: any runner
+    may start the workload.
     """
 
     name: str
@@ -89,6 +84,7 @@ class PodSetToRun(Shape, frozen=True, kw_only=True):
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     tolerations: tuple[dict[str, Any], ...] = ()
     template: msgspec.Raw = msgspec.field(default_factory=null)
+    parts: tuple[PlacementPart, ...] = ()
 
 
 class PodSetToProvision(Shape, frozen=True, kw_only=True):

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
+from admittance.events.placement import Placement
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import RequiredCheck, TransitionContext
 
@@ -138,6 +140,7 @@ def _has_no_verdict(row: CheckState) -> bool:
         row.state == "Pending"
         and row.verdict_cycle is None
         and not row.pod_set_updates
+        and not row.placement
         and not row.reason
     )
 
@@ -163,8 +166,21 @@ def with_row(rows: Rows, new: CheckState) -> Rows:
 
 
 def without_updates(rows: Rows) -> Rows:
-    """The check rows with their podSetUpdates removed."""
-    return tuple(replace(row, pod_set_updates=()) if row.pod_set_updates else row for row in rows)
+    """The check rows with their podSetUpdates and their assigned runners removed."""
+    return tuple(
+        replace(row, pod_set_updates=(), placement=())
+        if row.pod_set_updates or row.placement
+        else row
+        for row in rows
+    )
+
+
+def placement_of(rows: Rows) -> Placement:
+    """The runners that a check has assigned; empty: no check has."""
+    for row in rows:
+        if row.placement and row.state == "Ready":
+            return msgspec.convert(msgspec.to_builtins(row.placement), Placement)
+    return ()
 
 
 def without_counts(rows: Rows) -> Rows:

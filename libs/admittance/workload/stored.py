@@ -25,6 +25,7 @@ from admittance.api.workload import (
     SchedulingStats,
     VariantRow,
 )
+from admittance.events.placement import Placement
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
 
@@ -81,7 +82,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``exit_code``: the exit code of a failed job, if its runner reported one. ``submitted_by``: the
     user that submitted the workload, or its parent, as the server knows the user; "": the server
     has no users. ``waited_seconds``: how long the workload waited for its last reservation of
-    quota.
+    quota. ``placement``: the runners of all pods of the admission; it stays until the job has
+    stopped. Empty: any runner may start the job.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
     the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant
@@ -123,6 +125,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     submitted_by: str = ""
     waited_seconds: int = 0
     promised: Admission | None = None
+    placement: Placement = ()
     admitted_revision: int = 0
     evicted_revision: int = 0
     released_revision: int = 0

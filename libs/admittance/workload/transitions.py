@@ -85,7 +85,8 @@ TRANSITIONS: Final[dict[str, Transition]] = {
                       "cleared", _FREED, _FORGOTTEN, "cleared"),
     "T16": Transition("a user deactivates it", _FREED, _FORGOTTEN, "cleared"),
     "T17": Transition("its queue is drained", _FREED, _CLEARED, _KEPT),
-    "T17b": Transition("its runner or node was lost", "cleared", _CLEARED, _KEPT),
+    "T17b": Transition("its runner or node was lost, or an assigned runner ended", "cleared",
+                       _CLEARED, _KEPT),
     "T18": Transition("its queue is stopped or missing before it was admitted", "cleared", _CLEARED,
                       _KEPT),
     "T19": Transition("the job has stopped, or no runner reported that in time: its quota is free",
@@ -122,7 +123,7 @@ the table names.
 
 
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    if fact.reason == reasons.RUNNER_ENDED:
+    if _is_given_back(workload, fact):
         return _given_back(workload)
     return wake_if_over(reservation.stopped(workload, fact, context), context)
 
@@ -130,11 +131,17 @@ def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionC
 def _stopped_while_off(
     workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext
 ) -> Change:
-    if fact.reason == reasons.RUNNER_ENDED:
+    if _is_given_back(workload, fact):
         return _given_back(workload)
     if not is_stopping(workload):
         return ignored(workload, reasons.STALE, "no job of it was running")
     return reservation.stopped(workload, fact, context)
+
+
+def _is_given_back(workload: StoredWorkload, fact: facts.Stopped) -> bool:
+    """Whether the runner that ended gives the job to any other runner. A job with assigned runners
+    may not start on others, so its admission ends."""
+    return fact.reason == reasons.RUNNER_ENDED and not workload.status.placement
 
 
 def _given_back(workload: StoredWorkload) -> Change:
@@ -142,9 +149,9 @@ def _given_back(workload: StoredWorkload) -> Change:
 
 
 def _lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    if fact.reason == reasons.RUNNER_ENDED:
+    if _is_given_back(workload, fact):
         return _given_back(workload)
-    if fact.reason != reasons.NODE_FAILURES:
+    if fact.reason not in (reasons.NODE_FAILURES, reasons.RUNNER_ENDED):
         return ignored(workload, reasons.NOT_EVICTED, "it was not asked to stop")
     return reservation.lost(workload, fact, context)
 

@@ -35,6 +35,7 @@ _OF_STATE: Final[Mapping[str, frozenset[str]]] = {
 """Reasons of verdicts that only repeat the state of the check."""
 REASON_MAX: Final = 1024
 TOO_LATE: Final = "its additions to the pods come after their start"
+ASSIGNED_TOO_LATE: Final = "the runners that it assigns come after the start of the pods"
 CLOCKS_AGREE: Final = timedelta(minutes=1)
 """A time in a verdict that is at most this far from the time of the log is only information; one
 that is farther away was meant to have an effect."""
@@ -60,6 +61,8 @@ def verdict_remarks(fact: facts.CheckReported, logged_at: datetime) -> tuple[Rem
         remarks.append(Remark(reasons.VERDICT_PART_IGNORED, text))
     if fact.pod_set_updates and fact.state != "Ready":
         remarks.append(_only_with("podSetUpdates", "Ready", fact.state, many=True))
+    if fact.placement and fact.state != "Ready":
+        remarks.append(_only_with("placement", "Ready", fact.state, many=False))
     reason = _SPELLINGS.get(fact.reason, fact.reason)
     if reason == reasons.PREEMPTION_REQUIRED and fact.state != "Pending":
         text = f"reason {reason} has an effect only with Pending, not with {fact.state}"

@@ -41,6 +41,7 @@ ERRORS: Final = (
     reasons.OTHER_CONTROLLER,
     reasons.UNKNOWN_STATE,
     reasons.BAD_DELAY,
+    reasons.BAD_PLACEMENT,
     reasons.BAD_UPDATES,
     "Undecodable",
 )

@@ -36,7 +36,20 @@ def broken(
         found += _reservation(before, after, now, around)
     if admitted and (before is None or not is_true(before, Type.ADMITTED)):
         found += _admission(key, after, around, effects)
+    found += _placement(before, after)
     return found
+
+
+def _placement(before: StoredWorkload | None, after: StoredWorkload) -> Iterator[str]:
+    """The runners of an admission are known from its first write until its job has stopped."""
+    placed = after.status.placement
+    if placed and after.status.admission is None:
+        yield "it has runners without quota (1.1)"
+    if before is None or not before.status.admitted_revision:
+        return
+    same = before.status.admitted_revision == after.status.admitted_revision
+    if same and placed != before.status.placement:
+        yield f"its runners are {placed}, and they were {before.status.placement} (1.1)"
 
 
 def required(admission: Admission, around: Manifests) -> dict[str, str] | None:

@@ -26,7 +26,7 @@ HOLD = STOP._replace(drains=False)
 
 class TrackedWorkload:
     """``outbox``: what the last fact led to; ``outbox_kinds``: its names. ``outcome``,
-    ``reason``: of the last fact."""
+    ``reason``, ``why``: of the last fact."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TrackedWorkload:
         self.outbox_kinds: list[str] = []
         self.outbox: tuple[OutboxEntry, ...] = ()
         self.outcome = FactOutcome.APPLIED
-        self.reason = ""
+        self.reason = self.why = ""
         self.flavor = "default"
         self._watch = Watch(lambda *_: self.around.stopped is not None)
         self.happens(an_arrival(annotations=annotations, **spec))
@@ -52,7 +52,7 @@ class TrackedWorkload:
         self.revision += 1
         before = None if self.workload is None else self.phase
         change = transition(self.workload, fact, occasion(self.revision, self.now, self.around))
-        self.outcome, self.reason = change.outcome, change.reason
+        self.outcome, self.reason, self.why = change.outcome, change.reason, change.message
         if change.outcome is FactOutcome.APPLIED:
             self.workload = change.workload and with_own_revision(change.workload, self.revision)
             if before is not None:

@@ -12,11 +12,13 @@ from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.reading.manifest import decode_object
 from admittance.api.validation.validate import check_admission_check
 from admittance.control.manifest_changes import affected_workloads, users_of_object
-from admittance.events.facts import CheckRequested, CheckWithdrawn
+from admittance.events.facts import Admitted, CheckRequested, CheckWithdrawn
+from admittance.events.placement import PlacementPart
 from admittance.events.system import ObjectApplied
 from admittance.scheduling.state.config import config_of
 from admittance.workload.limits import Limits, limits_of
 from support.builders import an_object
+from support.cores.family_cores import cores_with_families
 from support.cores.stepped_scheduler import groups
 from support.cores.timed_cores import TimedCores
 
@@ -40,6 +42,14 @@ def configured_cores(**queue: Any) -> TimedCores:
     return cores
 
 
+def place(cores: TimedCores, name: str, *devices: str, runner: str = "r", pods: int = 1) -> None:
+    """Publishes a Ready that assigns all pods of the workload to a runner."""
+    part = PlacementPart(
+        runner=runner, id=runner, pod_set="main", first=0, count=pods, devices={"gpu": devices}
+    )
+    cores.verdict(name, "machines", "Ready", controller=CONTROLLER, placement=(part,))
+
+
 def asked(cores: TimedCores) -> list[tuple[str, str]]:
     kinds = {CheckRequested: "asked", CheckWithdrawn: "withdrawn"}
     return [(kinds[type(fact)], fact.name) for fact in cores.check_facts]
@@ -53,10 +63,15 @@ def test_a_reservation_on_a_covered_flavor_gets_the_row_and_waits_for_it() -> No
     cores.go()
     assert (cores.phase("w"), cores.states("w")) == ("QuotaReserved", {"machines": "Pending"})
     assert (cores.phase("v"), cores.flavor("v"), cores.states("v")) == ("Admitted", "spot", {})
-    cores.verdict("w", "machines", "Ready", controller=CONTROLLER)
+    place(cores, "w", "gpu-a")
     cores.go()
     assert cores.phase("w") == "Admitted"
     assert asked(cores) == [("asked", "w")]
+    [admitted] = [
+        fact for fact in cores.published if isinstance(fact, Admitted) and fact.name == "w"
+    ]
+    assert admitted.pod_sets[0].parts == cores.stored("w").status.placement
+    assert admitted.pod_sets[0].parts[0].devices == {"gpu": ("gpu-a",)}
 
 
 def test_coverage_adds_and_removes_rows_and_takes_no_admission_back() -> None:
@@ -120,6 +135,29 @@ def test_the_check_is_in_use_while_a_queue_offers_a_covered_flavor() -> None:
     assert users_of_object(cores.controller, "admissioncheck", "machines") == []
 
 
+def test_a_family_keeps_its_runners_until_the_old_job_has_stopped() -> None:
+    cores = cores_with_families({"a": "4", "b": "4"})
+    cover(cores, "a", "b")
+    cores.job("j")
+    for flavor in ("b", "a"):
+        variant = f"j-variant-{flavor}"
+        assert cores.states(variant) == {"machines": "Pending"}
+        cores.slow_jobs.add("j")
+        place(cores, variant, runner=f"on-{flavor}", pods=4)
+        cores.go()
+        placed = {
+            name: [part.runner for part in cores.stored(name).status.placement]
+            for name in ("j", "j-variant-a", "j-variant-b")
+        }
+        assert placed == {"j": ["on-b"], "j-variant-a": [], "j-variant-b": ["on-b"]}
+    assert cores.phase("j") == "Evicting"
+    cores.stop("j")
+    cores.go()
+    assert (cores.phase("j"), cores.on()) == ("Admitted", "a")
+    for name, runners in (("j", ["on-a"]), ("j-variant-a", ["on-a"]), ("j-variant-b", [])):
+        assert [part.runner for part in cores.stored(name).status.placement] == runners
+
+
 @pytest.mark.parametrize("machines", [True, False], ids=["on", "off"])
 def test_the_configuration_ends_coverage_for_all_cores(machines: bool) -> None:
     cores = TimedCores(limits=Limits(machines=machines))
@@ -141,7 +179,7 @@ def test_no_victim_stops_before_a_machine_is_found() -> None:
     cores.go()
     assert cores.phase("high") == "QuotaReserved"
     assert [cores.phase(name) for name in ("low", "low2")] == ["Admitted", "Admitted"]
-    cores.verdict("high", "machines", "Ready", controller=CONTROLLER)
+    place(cores, "high")
     cores.go()
     assert cores.phase("high") == "Admitted"
     assert sorted(cores.phase(name) for name in ("low", "low2")) == ["Admitted", "Pending"]

@@ -190,7 +190,9 @@ def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
         migrating_to="",
         first_admitted_at=status.first_admitted_at or family.now,
     )
-    admitted = admit(reserved, family.parent_context)
+    admitted = with_status(
+        admit(reserved, family.parent_context), placement=variant.status.placement
+    )
     message = f"Variant {name} is admitted"
     family.drop_notices(parent.metadata.name)
     family.keep(

@@ -4,8 +4,8 @@ A verdict names the admission cycle of the workload that the verdict is about, a
 cycle is the current one. Two verdicts on an earlier cycle count too, if the check was not requested
 again after that cycle: a Rejected of the cycle that has just ended, and a Retry with a delay. A
 verdict without effect gets one of these reasons, which metrics use as labels: for a refused verdict
-UnknownState, BadDelay or BadUpdates; otherwise NoSuchCheck, OtherController, Stale, NoReservation,
-Repeated, or the phase of a workload that accepts no verdicts.
+UnknownState, BadDelay, BadPlacement or BadUpdates; otherwise NoSuchCheck, OtherController, Stale,
+NoReservation, Repeated, or the phase of a workload that accepts no verdicts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.checks import MACHINES_CONTROLLER
 from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.api.workload import CheckState
 from admittance.events import facts, reasons
+from admittance.events.placement import placement_error
 from admittance.events.shapes import CHECK_STATES, DELAY_MAX
 from admittance.workload.change import (
     Change,
@@ -47,6 +49,7 @@ from admittance.workload.pod_set_updates import merged_additions, pod_set_names
 from admittance.workload.stored import OutboxEntry, StoredWorkload
 from admittance.workload.transition_context import CheckRules, TransitionContext
 from admittance.workload.verdict_remarks import (
+    ASSIGNED_TOO_LATE,
     TOO_LATE,
     remark_notes,
     verdict_reason,
@@ -124,6 +127,9 @@ def _unfit(workload: StoredWorkload, fact: facts.CheckReported) -> Change | None
         return refused(
             workload, reasons.BAD_DELAY, f"requeueAfterSeconds is {delay:.12g}, not 0 to 2^31 - 1"
         )
+    if fact.placement and fact.controller != MACHINES_CONTROLLER:
+        message = f"placement: only the controller {MACHINES_CONTROLLER} assigns runners"
+        return refused(workload, reasons.BAD_PLACEMENT, message)
     if fact.pod_set_updates and fact.state == "Ready":
         try:
             updates = msgspec.convert(
@@ -152,22 +158,29 @@ def _stored(
         # A Ready verdict before a flavor is assigned does not count.
         return ignored(workload, reasons.NO_RESERVATION, "it holds no quota to be judged")
     admitted = reserved and is_true(workload, Type.ADMITTED)
+    assigns = ready and reserved and not admitted and fact.controller == MACHINES_CONTROLLER
+    if assigns and (wrong := _placement_error(workload, fact)):
+        return refused(workload, reasons.BAD_PLACEMENT, f"placement: {wrong}")
     if admitted and ready and row.state == "Ready":
         return _with_late_updates(workload, row, fact)
     # The pods of an admitted workload exist already, so additions to the pods come too late.
     late = admitted and bool(fact.pod_set_updates)
+    moves = admitted and ready and fact.placement not in ((), workload.status.placement)
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
     reason, remarks = verdict_reason(fact, row)
     new = CheckState(
         name=row.name,
         state=fact.state,
-        message=with_remarks(fact.message, TOO_LATE if late and ready else ""),
+        message=with_remarks(
+            fact.message, TOO_LATE if late and ready else "", ASSIGNED_TOO_LATE if moves else ""
+        ),
         reason=reason,
         last_transition_time=context.now if moved else row.last_transition_time,
         retry_count=0 if ready else row.retry_count + taken_back,
         pod_set_updates=_plain(fact) if ready and reserved and not late else (),
         verdict_cycle=fact.cycle,
+        placement=tuple(msgspec.to_builtins(part) for part in fact.placement) if assigns else (),
     )
     if new == row:
         return ignored(workload, reasons.REPEATED)
@@ -180,6 +193,8 @@ def _stored(
     outbox: tuple[OutboxEntry, ...] = ()
     if ready and late:
         outbox = (check_note(reasons.POD_SET_UPDATES_TOO_LATE, row.name, TOO_LATE),)
+    elif moves:
+        outbox = (check_note(reasons.VERDICT_PART_IGNORED, row.name, ASSIGNED_TOO_LATE),)
     elif admitted and moved and not ready:
         # The verdict Pending does not stop a running job.
         text = f"from {row.state} to Pending: {new.message}"
@@ -198,6 +213,15 @@ def _stored(
     # The last Ready verdict is stored without admitting the workload, because the scheduler must
     # confirm the reservation first.
     return applied(kept, *remarks, *outbox)
+
+
+def _placement_error(workload: StoredWorkload, fact: facts.CheckReported) -> str:
+    """Why the verdict does not assign every pod with quota to a runner; "": it does."""
+    admission = workload.status.admission
+    assert admission is not None, "it holds quota"
+    return placement_error(
+        fact.placement, {place.name: place.count for place in admission.pod_set_assignments}
+    )
 
 
 def _with_late_updates(

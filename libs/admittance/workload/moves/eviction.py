@@ -153,7 +153,7 @@ def without_reservation(
 ) -> StoredWorkload:
     """Returns the workload without its reservation. The check rows stay frozen if the workload
     waits for the delay of a check; else the workload gets the rows of a workload without a flavor.
-    All podSetUpdates are removed from the check rows."""
+    All podSetUpdates and assigned runners are removed from the check rows."""
     status = workload.status
     conditions = put(
         status.conditions, Type.QUOTA_RESERVED, False, reason, message, now=context.now
@@ -181,6 +181,7 @@ def without_reservation(
         workload,
         conditions=without_condition(conditions, Type.PODS_READY),
         admission=None,
+        placement=(),
         pending_preemption=None,
         admission_checks=without_updates(kept.rows),
         check_retry_counts=kept.counts,

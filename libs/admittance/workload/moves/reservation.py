@@ -8,6 +8,7 @@ from admittance.workload.change import Change, applied, ignored, with_condition,
 from admittance.workload.check_rows import (
     all_ready,
     check_requests,
+    placement_of,
     rows_of_reservation,
     with_request_errors,
     without_counts,
@@ -73,7 +74,8 @@ def assign(workload: StoredWorkload, fact: facts.Assigned, context: TransitionCo
 
 
 def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkload:
-    """The workload with Admitted=True and without retry counts."""
+    """The workload with Admitted=True and without retry counts. From now on ``status.placement``
+    has the assigned runners: an eviction resets the row of their check while the job still runs."""
     admitted = with_condition(
         workload, Type.ADMITTED, True, reasons.ADMITTED, "The workload is admitted", now=context.now
     )
@@ -81,6 +83,7 @@ def admit(workload: StoredWorkload, context: TransitionContext) -> StoredWorkloa
         admitted,
         admitted_revision=0,
         pending_preemption=None,
+        placement=placement_of(workload.status.admission_checks),
         admission_checks=without_counts(workload.status.admission_checks),
         check_retry_counts={},
         immediate_retries={},
@@ -216,11 +219,15 @@ def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionCo
 
 
 def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
-    """T17b: the job of the workload was lost with its runner or node, without an eviction."""
+    """T17b: the job of the workload was lost with its runner or node, without an eviction; or its
+    assigned runner ended, which is not counted as an eviction."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, reasons.STALE, f"stopped names revision {fact.revision}")
     reason = reasons.NODE_FAILURES
     message = fact.message or "The job was lost with its runner"
     change = evict(workload, reason, message, context)
-    assert change.workload is not None, "an eviction deletes nothing"
-    return release(change.workload, context).after(*change.outbox)
+    evicted = change.workload
+    assert evicted is not None, "an eviction deletes nothing"
+    if fact.reason == reasons.RUNNER_ENDED:
+        evicted = with_status(evicted, scheduling_stats=workload.status.scheduling_stats)
+    return release(evicted, context).after(*change.outbox)
