@@ -6,13 +6,14 @@ Amounts are in accounting units: cpu in thousandths, everything else whole
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from admittance.api.meta import Taint
+from admittance.events.system import RunnerStarts
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 """The label with the name of the machine. Every other label groups machines."""
@@ -49,9 +50,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     from ``evict_at`` on its jobs are evicted (None: they may end by themselves). ``message``: why
     the machine takes no jobs, for people.
 
-    ``namespaces``, ``users``, ``executors``: the namespaces, Unix users and executors for which the
-    runner starts jobs; empty: all. ``host``: the same for all programs that see the same files
-    (boot id and mount namespace); ``folders``: folders that the machine shares with others.
+    ``starts``: which jobs the runner starts; None: all. ``executors``: what it starts them with;
+    empty: unknown. ``host``: the same for all programs that see the same files (boot id and mount
+    namespace); ``folders``: folders that the machine shares with others.
     """
 
     name: str
@@ -66,8 +67,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False
     evict_at: datetime | None = None
     message: str = ""
-    namespaces: tuple[str, ...] = ()
-    users: tuple[str, ...] = ()
+    starts: RunnerStarts | None = None
     executors: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     host: str = ""
@@ -89,17 +89,21 @@ def is_below(folder: str, top: str) -> bool:
     return folder == top or folder.startswith(top.rstrip("/") + "/")
 
 
-class OpenRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run on a machine whose last process has not ended. ``revision``: that of the admission.
-    ``amounts``: by resource, without the resources in ``devices``, which has the ids of the run's
-    units by resource.
-    """
+class OpenRun(Protocol):
+    """A run on a machine whose last process has not ended. ``revision``: that of its admission.
+    ``requests``: the amounts that its pods asked for together. ``devices``: the ids of the run's
+    units by resource; what ``requests`` says about such a resource does not count."""
 
-    namespace: str
-    name: str
-    revision: int
-    amounts: dict[str, int] = {}
-    devices: dict[str, tuple[str, ...]] = {}
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def revision(self) -> int: ...
+    @property
+    def requests(self) -> Mapping[str, int]: ...
+    @property
+    def devices(self) -> Mapping[str, tuple[str, ...]]: ...
 
 
 def offered_units(devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:

@@ -1,8 +1,9 @@
 """Compares labels: selectors with labels, pods with the node labels of a flavor, and tolerations
 with taints.
 
-A pod's node selector is compared only with the label keys that the flavor has, as
-`docs/spec/scheduling.md#5.2` says: a selector for another key does not exclude the flavor."""
+A pod's node selector is compared only with the label keys that a flavor has, as
+`docs/spec/scheduling.md#5.2` says: a selector for another key does not exclude the flavor. A
+machine must have all labels of the selector."""
 
 from __future__ import annotations
 
@@ -104,3 +105,32 @@ def matches_node(
         )
         for known in wanted
     )
+
+
+def missing_labels(
+    labels: Mapping[str, str], node_selector: Iterable[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """Returns the labels of the node selector that a machine with these labels lacks."""
+    return tuple([item for item in node_selector if labels.get(item[0]) != item[1]])
+
+
+def affinity_matches(
+    name: str, labels: Mapping[str, str], terms: Sequence[NodeSelectorTerm] | None
+) -> bool:
+    """Returns whether a machine of that name with these labels matches the required node affinity.
+    ``terms`` None: no affinity is required. As in Kubernetes an empty term matches no machine, and
+    so do no terms."""
+    if terms is None:
+        return True
+    for term in terms:
+        if not term.match_expressions and not term.match_fields:
+            continue
+        if all(
+            _holds(expression.key, expression.operator, expression.values, labels)
+            for expression in term.match_expressions
+        ) and all(
+            _holds(field.key, field.operator, field.values, {"metadata.name": name})
+            for field in term.match_fields
+        ):
+            return True
+    return False

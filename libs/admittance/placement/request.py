@@ -1,0 +1,170 @@
+"""What placement needs to know of a workload with reserved quota: its pods, with what flavors and
+checks add to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.api.meta import Toleration
+from admittance.api.pod_requests import needs
+from admittance.api.pods import NodeSelectorTerm
+from admittance.api.workload import COMPLETIONS, Kept, noted_completions
+from admittance.events.system import RunnerStarts
+from admittance.placement.machine import HOSTNAME, PODS
+from admittance.workload.pod_set_updates import merged_additions
+from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
+from admittance.workload.transition_context import FlavorParts
+
+Amounts = tuple[tuple[str, int], ...]
+"""Amounts of resources above 0, sorted by resource."""
+
+
+class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of one pod set. ``requests``: of one pod, with one of `PODS`. ``node_selector``:
+    labels that the machine must have. ``terms``: the alternatives of the required node affinity;
+    None: no affinity is required. ``together``: all pods must be on one machine.
+    """
+
+    name: str
+    count: int
+    requests: Amounts
+    node_selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[NodeSelectorTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    together: bool = False
+
+    @property
+    def names_machines(self) -> bool:
+        """Whether the pods select machines by name, and not only by labels that machines share."""
+        return any(key == HOSTNAME for key, _ in self.node_selector) or any(
+            term.match_fields or any(e.key == HOSTNAME for e in term.match_expressions)
+            for term in self.terms or ()
+        )
+
+
+def _starts_all(_: RunnerStarts) -> str:
+    return ""
+
+
+class Demands(NamedTuple):
+    """What the job asks of its runner. ``executor`` "": any. ``folder``: a folder that the machine
+    must see as the programs of ``host`` see it; "": none. ``refusal``: returns why a runner with
+    these rules does not start the job, as a sentence; "": it starts the job.
+    """
+
+    executor: str = ""
+    folder: str = ""
+    host: str = ""
+    refusal: Callable[[RunnerStarts], str] = _starts_all
+
+
+NO_DEMANDS: Final = Demands()
+
+
+class PlacementRequest(NamedTuple):
+    """A workload to be placed. ``key``: its ``namespace/name``. ``family``: the key of its parent,
+    or its own: no two workloads of a family run at the same time."""
+
+    key: str
+    family: str
+    pod_sets: tuple[PodGroup, ...]
+    demands: Demands = NO_DEMANDS
+
+    @property
+    def pods(self) -> int:
+        """The number of all pods."""
+        return sum(group.count for group in self.pod_sets)
+
+
+class _Metadata(Kept, frozen=True, kw_only=True):
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Template(Kept, frozen=True, kw_only=True):
+    metadata: _Metadata = _Metadata()
+
+
+class _PodSet(Kept, frozen=True, kw_only=True):
+    name: str = "main"
+    template: _Template = _Template()
+
+
+class _PodSets(Kept, frozen=True, kw_only=True):
+    pod_sets: tuple[_PodSet, ...] = ()
+
+
+_annotated: Final = msgspec.json.Decoder(_PodSets)
+_COMPLETIONS: Final = COMPLETIONS.encode()
+
+
+def workload_key(workload: StoredWorkload) -> str:
+    """The ``namespace/name`` of a workload."""
+    return f"{workload.metadata.namespace}/{workload.metadata.name}"
+
+
+def family_of(workload: StoredWorkload) -> str:
+    """The key of the workload's parent, or its own key."""
+    if head(workload).role == VARIANT:
+        parent, _ = owner_of(workload)
+        if parent:
+            return f"{workload.metadata.namespace}/{parent}"
+    return workload_key(workload)
+
+
+def pod_requests(workload: StoredWorkload) -> dict[str, Amounts]:
+    """What one pod of each pod set requests. Raises as `admittance.api.pod_requests.needs`."""
+    return {ps.name: _requests(ps.requests) for ps in needs(workload.spec).pod_sets}
+
+
+def _requests(amounts: Mapping[str, int]) -> Amounts:
+    return tuple(sorted({**{r: a for r, a in amounts.items() if a > 0}, PODS: 1}.items()))
+
+
+def request_of(
+    workload: StoredWorkload,
+    flavor: Callable[[str], FlavorParts],
+    demands: Demands = NO_DEMANDS,
+) -> PlacementRequest:
+    """The request of a workload with reserved quota. ``flavor``: what the flavor of that name adds
+    to pods. Raises as `admittance.api.pod_requests.needs`."""
+    admission = workload.status.admission
+    assert admission is not None, "a workload is placed after its quota is reserved"
+    counts = {place.name: place.count for place in admission.pod_set_assignments}
+    additions, _ = merged_additions(workload, flavor)
+    completions = _completions(workload)
+    groups = []
+    for ps in needs(workload.spec).pod_sets:
+        count = counts.get(ps.name, ps.count)
+        selector, tolerations = ps.node_selector, ps.tolerations
+        added = additions.get(ps.name)
+        if added is not None:
+            selector = {**added.node_selector, **selector}
+            more = msgspec.convert(added.tolerations, tuple[Toleration, ...])
+            tolerations = tuple(dict.fromkeys((*tolerations, *more)))
+        groups.append(
+            PodGroup(
+                name=ps.name,
+                count=count,
+                requests=_requests(ps.requests),
+                node_selector=tuple(sorted(selector.items())),
+                terms=ps.affinity,
+                tolerations=tolerations,
+                # The runner draws the indices of such pods while they run.
+                together=completions.get(ps.name, 0) > count,
+            )
+        )
+    return PlacementRequest(workload_key(workload), family_of(workload), tuple(groups), demands)
+
+
+def _completions(workload: StoredWorkload) -> dict[str, int]:
+    """For each pod set with the annotation the number of pods that must succeed."""
+    if _COMPLETIONS not in bytes(workload.spec):
+        return {}
+    return {
+        ps.name: noted_completions(ps.template.metadata.annotations)
+        for ps in _annotated.decode(workload.spec).pod_sets
+    }
