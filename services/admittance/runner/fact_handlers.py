@@ -23,6 +23,7 @@ from admittance.runner import decide
 from admittance.runner.admissions import REQUESTS_MAX, AdmissionState, view_of
 from admittance.runner.claims import ClaimState, read_claim
 from admittance.runner.decide import Run, Stage
+from admittance.runner.jobs.devices import is_for
 from admittance.runner.machine import OtherRun, run_key
 from admittance.runner.other_folders import wait_for_shim
 from admittance.runner.run_checks import check_runs
@@ -40,11 +41,14 @@ log = structlog.get_logger(service="runner")
 
 async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> None:
     """Claims the admissions, each given with its trace, and starts the jobs of admissions that this
-    runner has claimed and that are still current. When the function returns, the runs of these
+    runner has claimed and that are still current. Admissions that are placed on other runners are
+    left to them. When the function returns, the runs of these
     admissions are in the data folder.
     """
     new: dict[str, Admitted] = {}
     for fact, trace in facts:
+        if not is_for(fact.pod_sets, manager.folder.runner):
+            continue
         if not manager.has_run(fact) and not manager.shutting_down:
             new[manager.add_run(fact, trace)] = fact
     keys = list(new)

@@ -23,6 +23,7 @@ from admittance.events.facts import Admitted
 from admittance.job_rules.options import check_env_files, own_unix_user
 from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
 from admittance.runner.folder import DataFolder, find_run
+from admittance.runner.jobs.devices import NO_MACHINE
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs
 from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import (
@@ -81,6 +82,7 @@ class LocalExecutor:
         inherited = {name: environ[name] for name in INHERITED if name in environ}
         self._given = {**inherited, **own_unix_user(environ).variables()}
         self._rules = rules or LiveRules()
+        self.machine = NO_MACHINE
 
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)
@@ -102,7 +104,9 @@ class LocalExecutor:
         inputs = MachineInputs(rules, admitted.namespace, exact=False)
         if rules.env_files and user is None and len(rules.namespaces) != 1:
             raise CannotRun("a job as the runner's Unix user could read the files of --env-files")
-        plan = with_limits(plan_local(admitted, given=given, inputs=inputs), rules.limits)
+        plan = with_limits(
+            plan_local(admitted, given=given, inputs=inputs, machine=self.machine), rules.limits
+        )
         for process in (one for pods in plan.sets for one in (*pods.init, *pods.main)):
             if process.cwd and not process.inner_cwd:
                 rules.check_folder(os.path.realpath(process.cwd))
@@ -124,6 +128,7 @@ class DockerExecutor:
     ) -> None:
         self._given = _without_secrets(environ)
         self._rules = rules or LiveRules(local=False)
+        self.machine = NO_MACHINE
         self._docker = ""
         self._asking = asyncio.Lock()
         self._asked_at = -math.inf
@@ -172,6 +177,7 @@ class DockerExecutor:
             rules=rules,
             user=user,
             inputs=MachineInputs(rules, admitted.namespace, exact=True),
+            machine=self.machine,
         )
         # Without the right to give files away, the volumes stay those of the runner's Unix user.
         plan = msgspec.structs.replace(plan, volumes_of=None if os.geteuid() else user)

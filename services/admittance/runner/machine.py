@@ -20,6 +20,7 @@ from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
 from admittance.events.shapes import PodRetries, PodRetry
 from admittance.runner.decide import MESSAGE_MAX, Ended
+from admittance.runner.jobs.devices import MachineDevices
 from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
 from admittance.runner.processes import ProcessRef, tag_of
 
@@ -159,6 +160,7 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     lease_stop: float
     lease_kill: float
     pods: int = 1
+    units: tuple[str, ...] = ()
     tag: int = 0
 
 
@@ -182,6 +184,7 @@ def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float
         lease_stop=stop,
         lease_kill=kill,
         pods=identity.pods,
+        units=identity.units,
         tag=tag_of(identity.mark),
     )
 
@@ -197,7 +200,8 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
 
 class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a `Spec` that the runner needs. ``grace``: how many seconds a pod of the run has
-    from SIGTERM to SIGKILL. ``pods``: how many of `JobLimits.pods` the run takes."""
+    from SIGTERM to SIGKILL. ``pods``: how many of `JobLimits.pods` the run takes. ``units``: the
+    units of devices that the run has, as ``<resource>=<id>``."""
 
     key: str
     namespace: str
@@ -207,6 +211,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     mark: str = ""
     grace: int = GRACE_SECONDS
     pods: int = 1
+    units: tuple[str, ...] = ()
 
 
 def run_key(namespace: str, name: str, revision: int) -> str:
@@ -343,6 +348,9 @@ class Executor(Protocol):
     """Makes the plans by which jobs run as processes or containers. ``mark``: the text that
     identifies a run in the environment of its processes and on its containers.
     """
+
+    machine: MachineDevices
+    """The devices that this runner gives to jobs."""
 
     async def check(self) -> None:
         """Raises SetupError when no job can run on this machine."""

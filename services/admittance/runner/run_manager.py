@@ -37,6 +37,7 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
+from admittance.runner.jobs.devices import NotAsPlaced, units_of
 from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.jobs.plan import containers_at_once
 from admittance.runner.machine import (
@@ -264,6 +265,7 @@ class RunManager:
                 mark=mark,
                 grace=plan.grace,
                 pods=containers_at_once(plan),
+                units=units_of(admitted.pod_sets, self.folder.runner),
             )
             files = self.folder.folder_of(identity)
             files.write(spec_of(plan, identity, self.folder, self.ttl))
@@ -278,6 +280,11 @@ class RunManager:
             ) from error
         except SetupError:
             raise
+        except NotAsPlaced as error:
+            reason = one_line(str(error), decide.MESSAGE_MAX)
+            log.warning("not_as_placed", run=key, message=reason)
+            self.handle(key, decide.Ended("lost", reason))
+            return
         except CannotRun as error:
             reason = one_line(str(error), decide.MESSAGE_MAX)
             log.info("job_cannot_run", run=key, message=reason)

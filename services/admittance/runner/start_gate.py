@@ -1,5 +1,5 @@
 """Holds back runs that may not start their pods yet: a namespace has as many pods on this runner as
-it may have, or the disk is nearly full.
+it may have, another run has a device of theirs, or the disk is nearly full.
 
 Quota does not count pods, and a pod may ask for nothing: without a limit, one user could take all
 processes of a machine.
@@ -42,8 +42,9 @@ class StartGate:
     ``free``: a function that returns the free bytes of the disk with the output of jobs; None: not
     known.
 
-    Invariant: while the pods of a namespace are limited, the pods of its started runs are at most
-    that many, except runs that an earlier runner with other limits has started.
+    Invariants: no two started runs have the same unit of a device. While the pods of a namespace
+    are limited, the pods of its started runs are at most that many, except runs that an earlier
+    runner with other limits has started.
     """
 
     def __init__(self, limits: JobLimits, free: Callable[[], int | None]) -> None:
@@ -57,6 +58,10 @@ class StartGate:
         """For each run that has started its namespace and pods."""
         self._pods: dict[str, int] = {}
         """For each namespace the pods of its started runs."""
+        self._units: dict[str, str] = {}
+        """The started run that has each unit of a device."""
+        self._without_device: dict[str, RunFiles] = {}
+        """The runs that wait for a device of another run."""
         self._queues: dict[str, dict[str, RunFiles]] = {}
         """For each namespace the runs that wait, in their order."""
         self.waiting: dict[str, str] = {}
@@ -74,6 +79,9 @@ class StartGate:
         if key not in self._started:
             self._leave_queue(key, namespace)
             self._started[key] = namespace, pods
+            for unit in run.identity.units:
+                # A run that waited for a device and is stopped counts as started, too.
+                self._units.setdefault(unit, key)
             self._pods[namespace] = self._pods.get(namespace, 0) + pods
 
     def offer(self, run: RunFiles) -> str:
@@ -81,6 +89,14 @@ class StartGate:
         key, namespace = run.identity.key, run.identity.namespace
         if key in self._started:
             return ""
+        self._without_device.pop(key, None)
+        reason = self._taken_device(run)
+        if reason:
+            # The run has no place in the queue of its namespace: others of it may start.
+            self._leave_queue(key, namespace)
+            self._without_device[key] = run
+            self.waiting[key] = reason
+            return reason
         reason = self._refusal(run)
         if reason:
             self._queues.setdefault(namespace, {})[key] = run
@@ -98,6 +114,7 @@ class StartGate:
         """Frees the place of a run that has ended; returns the runs to offer again now."""
         if key not in self._started:
             self.waiting.pop(key, None)
+            self._without_device.pop(key, None)
             for name in [name for name, queue in self._queues.items() if key in queue]:
                 self._leave_queue(key, name)
             return []
@@ -107,8 +124,10 @@ class StartGate:
             self._pods[namespace] = left
         else:
             self._pods.pop(namespace, None)
+        for unit in [unit for unit, holder in self._units.items() if holder == key]:
+            del self._units[unit]
         room = self._limits.pods - max(0, left)
-        next_ones = []
+        next_ones = list(self._without_device.values())
         for waiting in self._queues.get(namespace, {}).values():
             room -= waiting.identity.pods
             if room < 0:
@@ -133,6 +152,16 @@ class StartGate:
         if self.problem and self.problem not in counts:
             waits.append(Finding(state=findings.WRONG, what=EXECUTOR, found=self.problem))
         return waits
+
+    def _taken_device(self, run: RunFiles) -> str:
+        """Why the run must wait for a device; "": all its devices are free. Placement gives no
+        device twice, so another run can have it only as long as it takes to end."""
+        for unit in run.identity.units:
+            holder = self._units.get(unit)
+            if holder is not None and holder != run.identity.key:
+                resource, _, device = unit.partition("=")
+                return f"device {device} of {resource} still belongs to run {holder}"
+        return ""
 
     def _refusal(self, run: RunFiles) -> str:
         if self.problem:

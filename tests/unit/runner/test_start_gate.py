@@ -15,10 +15,12 @@ from admittance.runner.start_gate import EXECUTOR, WAITS, StartGate
 from admittance.runtime.errors import SetupError
 
 
-def run(name: str, pods: int = 1, namespace: str = "a") -> RunFolder:
+def run(name: str, pods: int = 1, namespace: str = "a", units: tuple[str, ...] = ()) -> RunFolder:
     return RunFolder(
         Path("/nowhere"),
-        RunIdentity(key=name, namespace=namespace, name=name, uid="u", revision=1, pods=pods),
+        RunIdentity(
+            key=name, namespace=namespace, name=name, uid="u", revision=1, pods=pods, units=units
+        ),
     )
 
 
@@ -44,6 +46,29 @@ def test_pods_of_a_namespace_are_limited_and_start_in_their_order() -> None:
     assert names(gate.forget("large")) == ["small"]
     assert gate.offer(small) == ""
     assert gate.waiting == {}
+
+
+def test_a_run_waits_for_a_device_that_another_run_still_has() -> None:
+    gate = StartGate(JobLimits(), lambda: None)
+    assert gate.offer(run("first", units=("gpu=0", "gpu=1"))) == ""
+    second = run("second", units=("gpu=1",), namespace="b")
+    assert gate.offer(second) == "device 1 of gpu still belongs to run first"
+    assert gate.offer(run("third", units=("gpu=2",))) == ""
+    assert names(gate.forget("first")) == ["second"]
+    assert gate.offer(second) == ""
+    assert gate.waiting == {}
+
+
+def test_a_run_that_waits_for_a_device_is_forgotten_when_it_ends() -> None:
+    gate = StartGate(JobLimits(), lambda: None)
+    gate.offer(run("first", units=("gpu=0",)))
+    gate.offer(run("second", units=("gpu=0",)))
+    gate.forget("second")
+    third = run("third", units=("gpu=0",))
+    gate.count(third, 0)  # it was stopped while it waited
+    gate.forget("third")
+    assert gate.offer(run("fourth", units=("gpu=0",)))
+    assert names(gate.forget("first")) == ["fourth"]
 
 
 def test_a_run_that_was_stopped_or_is_gone_holds_up_no_other() -> None:

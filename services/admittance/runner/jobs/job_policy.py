@@ -69,6 +69,8 @@ class PodSetProgress:
         self._retries: dict[int, float] = {}
         self._met: list[int] = [0] * len(self.policy.get("successRules", ()))
         self._is_met = False
+        self._free_slots: list[int] = list(range(len(spec.get("slots") or ())))[::-1]
+        """The slots of devices that no pod has."""
 
     @property
     def restarts(self) -> bool:
@@ -99,6 +101,15 @@ class PodSetProgress:
         if chosen is not None:
             self.active += 1
         return chosen
+
+    def take_slot(self) -> int:
+        """A free slot, which a pod has from now on; -1: the pods have no slots."""
+        return self._free_slots.pop() if self._free_slots else -1
+
+    def free_slot(self, slot: int) -> None:
+        """Frees the slot of a pod that has ended."""
+        if slot >= 0:
+            self._free_slots.append(slot)
 
     def next_start(self) -> float:
         """When `take` may return the next pod if no pod ends before; `NEVER`: not before a pod

@@ -24,6 +24,13 @@ from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
 from admittance.job_rules.limits import JobLimits
 from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
+from admittance.runner.jobs.devices import (
+    NO_MACHINE,
+    MachineDevices,
+    PlannedDevices,
+    engine_words,
+    planned_devices,
+)
 from admittance.runner.jobs.inputs.environment import ValueBudget, Variable, variables
 from admittance.runner.jobs.inputs.host_inputs import NO_INPUTS, Inputs
 from admittance.runner.jobs.inputs.volumes import (
@@ -90,7 +97,9 @@ Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The plan of one pod set's pods in a run. ``completions``: how many pods must succeed;
-    ``parallel``: how many pods run at once. ``policy`` None: the first failure fails the job."""
+    ``parallel``: how many pods run at once. ``policy`` None: the first failure fails the job.
+    ``devices``: the variables about devices of every pod; ``slots``: those of each pod that runs at
+    the same time, if the pods have devices."""
 
     name: str
     parallel: int
@@ -100,6 +109,8 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     main: Processes
     policy: PolicyPlan | None = None
     volumes: tuple[VolumePlan, ...] = ()
+    devices: dict[str, str] = msgspec.field(default_factory=dict)
+    slots: tuple[dict[str, str], ...] = ()
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -132,12 +143,13 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class PodInputs(NamedTuple):
     """What the containers of a pod set get beside their programs. ``inputs``: what they may read of
     the machine. ``volumes``: the plans of the pod's volumes by name. ``budget``: what the variables
-    of the whole job may still take."""
+    of the whole job may still take. ``devices``: what each pod gets of the machine's devices."""
 
     template: PodTemplate
     inputs: Inputs
     volumes: Mapping[str, VolumePlan]
     budget: ValueBudget
+    devices: PlannedDevices
 
     def variables(self, container: Container) -> list[Variable]:
         return variables(container, self.template, self.inputs, self.budget)
@@ -205,6 +217,7 @@ def _assemble(
     given: dict[str, str],
     processes_of: Callable[[PodSetToRun, PodInputs], tuple[Processes, Processes]],
     inputs: Inputs,
+    machine: MachineDevices,
     cleanup: tuple[tuple[str, ...], ...] = (),
 ) -> RunPlan:
     """The plan of a run with all pod sets of the admission. ``processes_of``: a function that
@@ -220,6 +233,10 @@ def _assemble(
         template = _template(pod_set)
         every = (*template.spec.init_containers, *template.spec.containers)
         volumes = volume_plans(template.spec.volumes, every, inputs, files)
+        asked = {
+            name for each in every for name in (*each.resources.requests, *each.resources.limits)
+        }
+        devices = planned_devices(pod_set, asked, machine)
         init, main = processes_of(
             pod_set,
             PodInputs(
@@ -227,6 +244,7 @@ def _assemble(
                 inputs,
                 {volume.name: volume for volume in volumes},
                 budget,
+                devices,
             ),
         )
         noted = noted_completions(template.metadata.annotations)
@@ -247,6 +265,8 @@ def _assemble(
                 main=main,
                 policy=policy_plan(pod_set.name, template, completions),
                 volumes=volumes,
+                devices=devices.every,
+                slots=devices.slots,
             )
         )
         policy = job_policy(pod_set.name, template)
@@ -263,7 +283,13 @@ def _assemble(
     )
 
 
-def plan_local(admitted: Admitted, *, given: dict[str, str], inputs: Inputs = NO_INPUTS) -> RunPlan:
+def plan_local(
+    admitted: Admitted,
+    *,
+    given: dict[str, str],
+    inputs: Inputs = NO_INPUTS,
+    machine: MachineDevices = NO_MACHINE,
+) -> RunPlan:
     """The plan that runs the admission as processes of this machine. The plan leaves out containers
     without command and args if another container has a command or args: without the image, the
     runner does not know their program.
@@ -285,7 +311,7 @@ def plan_local(admitted: Admitted, *, given: dict[str, str], inputs: Inputs = NO
             )
         return _processes(init, pod), _processes(main, pod)
 
-    return _assemble(admitted, given, processes_of, inputs)
+    return _assemble(admitted, given, processes_of, inputs, machine)
 
 
 _NAMES_OF_CLIENT: Final = frozenset(
@@ -330,6 +356,7 @@ def plan_docker(
     rules: JobRules = NO_RULES,
     user: UnixUser | None = None,
     inputs: Inputs = NO_INPUTS,
+    machine: MachineDevices = NO_MACHINE,
 ) -> RunPlan:
     """The plan that runs the admission as containers, each started by a ``docker run`` in the
     foreground.
@@ -363,6 +390,7 @@ def plan_docker(
                 argv += ["--security-opt", "no-new-privileges"]
             if rules.limits.processes:
                 argv += ["--pids-limit", str(rules.limits.processes)]
+            argv += engine_words(pod.devices)
             own_words = len(argv)
             every = pod.variables(each)
             for name, _, secret in every:
@@ -406,7 +434,7 @@ def plan_docker(
         return wrapped(spec.init_containers, pod), wrapped(spec.containers, pod)
 
     cleanup = (sweep_docker(docker, mark),)
-    return _assemble(admitted, given, processes_of, inputs, cleanup)
+    return _assemble(admitted, given, processes_of, inputs, machine, cleanup)
 
 
 def _bind(container: Container, mount: Mount) -> str:

@@ -24,6 +24,7 @@ class Pod:
         self.set = pod_set
         self.index = index
         self.name = f"{pod_set.spec['name']}-{index}"
+        self.slot = pod_set.take_slot()
         again = pod_set.earlier_pods.get(index, 0)
         self.scratch = f"{self.name}.{again}" if again else self.name
         self.earlier_scratch = (
@@ -60,6 +61,12 @@ class Pod:
             "ADMITTANCE_RUN": mark,
             "ADMITTANCE_CONTAINER": container,
         }
+
+    def devices(self) -> dict[str, str]:
+        """The variables that say which devices the pod has. The job cannot replace them."""
+        spec = self.set.spec
+        slot: dict[str, str] = spec["slots"][self.slot] if self.slot >= 0 else {}
+        return {**(spec.get("devices") or {}), **slot}
 
     def next_time(self) -> float:
         """When the shim must look at the pod if none of its processes ends before."""

@@ -65,15 +65,16 @@ def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str])
 
 
 def program_of(
-    container: dict[str, Any], given: dict[str, str], own: dict[str, str]
+    container: dict[str, Any], given: dict[str, str], own: dict[str, str], fixed: dict[str, str]
 ) -> tuple[dict[str, str], list[str]]:
-    """The environment and the words of the process of a container's plan. Raises ValueError if they
-    are too long."""
-    env = named = pod_env(given, container["env"], own)
+    """The environment and the words of the process of a container's plan. ``fixed``: variables that
+    the container cannot replace. Raises ValueError if they are too long."""
+    own = {**own, **fixed}
+    env = named = {**pod_env(given, container["env"], own), **fixed}
     if container.get("wordsEnv") is not None:
         # The process is the client of an engine: the job must not see the client's own variables.
         named = pod_env({}, container["wordsEnv"], own)
-        env = {**given, **own, **{name: named[name] for name, _ in container["env"]}}
+        env = {**given, **own, **{name: named[name] for name, _ in container["env"]}, **fixed}
     return env, program_words(container["argv"], container.get("ownWords") or 0, own, named)
 
 

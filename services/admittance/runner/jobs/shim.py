@@ -257,6 +257,7 @@ class Shim:
     def end_pod(self, pod: Pod) -> None:
         """Records the end of a pod: no container of it runs or will start."""
         pod.ended = True
+        pod.set.free_slot(pod.slot)
         self.output.close_pod(pod.name)
         self.timed.pop(pod.name, None)
         whole = pod.main_started and not pod.code and not pod.told_to_stop
@@ -275,7 +276,7 @@ class Shim:
             **pod.variables(self.spec["mark"], container["name"]),
             **make_volumes(scratch + VOLUMES, pod.volumes, self.spec.get("volumesOf") or user),
         }
-        env, argv = program_of(container, self.spec["given"], own)
+        env, argv = program_of(container, self.spec["given"], own, pod.devices())
         cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
         program = find_program(argv[0], env, cwd)
         limit = self.spec.get("processLimit", 0)
