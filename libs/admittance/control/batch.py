@@ -49,6 +49,7 @@ def fold(
         except NotFolded as error:
             # The fact has changed a part of what the batch has folded so far, so the batch is
             # folded again without this fact.
+            folding.undo()
             if errors is None or error.sequence in aside:
                 raise error.reason from None
             aside[error.sequence] = error.reason
@@ -60,6 +61,7 @@ def fold(
             return commit
         # Fold again and measure each object after each fact, to find the fact that makes it too
         # long.
+        folding.undo()
         measured |= long
 
 

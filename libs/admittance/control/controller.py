@@ -159,6 +159,9 @@ class Controller:
         kind = OBJECT_KINDS.get(key.partition(".")[0])
         if kind is not None:
             self.catalog.apply(kind, *names_of(key), manifest, revision)
+        if kind == "Runner":
+            _, name = names_of(key)
+            self.workloads.bookings.set_runner(name, manifest)
 
     def _set_aside(self, key: str, revision: int) -> None:
         """Records that the value at the key cannot be read, so the object counts as deleted. No

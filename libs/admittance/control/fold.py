@@ -181,6 +181,11 @@ class BatchFold:
             self._group([*(giver.key for giver in givers), key, *relatives], logged)
         return True
 
+    def undo(self) -> None:
+        """Takes back what the batch has changed of the bookings, so that it can be folded again."""
+        for key in self._working:
+            self._state.workloads.bookings.note(key, self._state.workloads.get(key).workload)
+
     def commit(self, rest: list[LogMessage], through: int) -> Commit:
         """The commit of everything folded so far."""
         puts = []
@@ -307,6 +312,7 @@ class BatchFold:
             self._state.queues,
             user_behind(logged),
             self._submitter,
+            self._state.workloads.bookings.overlap,
         )
 
     def _submitter(self, workload: str) -> str:
@@ -357,6 +363,7 @@ class BatchFold:
             workload, known.revision, max(known.fact, logged.sequence), trace
         )
         self._families.note(key, known.workload, workload)
+        self._state.workloads.bookings.note(key, workload)
         if workload is None and outbox and known.workload is not None:
             # A deleted object has no outbox, so its messages are published as notes.
             last = with_log(known.workload, logged.sequence, outbox)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.control.bookings import Bookings
 from admittance.control.flow_control import PendingCounts
 from admittance.events.subjects import workload_key, workload_name
 from admittance.workload.conditions import Type, is_true
@@ -74,7 +75,8 @@ def with_own_revision(workload: StoredWorkload, revision: int) -> StoredWorkload
 
 
 class Workloads:
-    """Workloads by bucket key, by the LocalQueue that they name, and by family."""
+    """Workloads by bucket key, by the LocalQueue that they name, and by family, and what they hold
+    of machines."""
 
     def __init__(self) -> None:
         self._known: dict[str, VersionedWorkload] = {}
@@ -83,6 +85,7 @@ class Workloads:
         self._family: dict[str, FamilyRef] = {}
         self._variants: dict[str, set[str]] = {}
         self.pending = PendingCounts()
+        self.bookings = Bookings()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -100,6 +103,7 @@ class Workloads:
         self._forget(key)
         workload = known.workload
         self.pending.note(key, workload)
+        self.bookings.note(key, workload)
         if workload is None:
             self._finished.pop(key, None)
             self._known[key] = known
@@ -150,6 +154,7 @@ class Workloads:
         """
         self._forget(key)
         self.pending.note(key, None)
+        self.bookings.note(key, None)
         self._finished.pop(key, None)
         self._known.pop(key, None)
 

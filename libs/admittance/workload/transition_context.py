@@ -14,9 +14,11 @@ from typing import NamedTuple, Protocol
 from admittance.api.checks import AdmissionCheck, RetryStrategy
 from admittance.api.meta import Toleration
 from admittance.events.base import Fact
+from admittance.events.placement import Placement
 from admittance.events.shapes import Admission
 from admittance.family import FamilyRules
 from admittance.workload.limits import Limits
+from admittance.workload.stored import StoredWorkload
 
 
 class RequiredCheck(NamedTuple):
@@ -131,13 +133,19 @@ def no_submitter(_workload: str) -> str:
     return ""
 
 
+def no_overlap(_workload: StoredWorkload, _parts: Placement) -> str:
+    """An ``overlap`` for a workload that is alone: always ""."""
+    return ""
+
+
 class TransitionContext(NamedTuple):
     """What a transition knows besides workload and fact. ``now``: the controller's clock; for a
     fact from a timer at least the time for which the timer was set. ``sequence``: the fact's
     sequence on the log. ``logged_at``: the server's time at which the log stored the fact; a value
     derived from this time stays the same when the fact is read once more. ``user``: the user that
     caused the fact; "": unknown. ``submitter``: returns the user that submitted the workload
-    ``namespace/name``; "": unknown."""
+    ``namespace/name``; "": unknown. ``overlap``: returns why the parts cannot be assigned to the
+    workload, since others hold them, as a sentence; "": they can."""
 
     now: datetime
     sequence: int
@@ -145,6 +153,7 @@ class TransitionContext(NamedTuple):
     queues: QueueView
     user: str = ""
     submitter: Callable[[str], str] = no_submitter
+    overlap: Callable[[StoredWorkload, Placement], str] = no_overlap
 
     @property
     def by_user(self) -> str:

@@ -161,6 +161,11 @@ def _stored(
     assigns = ready and reserved and not admitted and fact.controller == MACHINES_CONTROLLER
     if assigns and (wrong := _placement_error(workload, fact)):
         return refused(workload, reasons.BAD_PLACEMENT, f"placement: {wrong}")
+    taken = context.overlap(workload, fact.placement) if assigns else ""
+    if taken:
+        # The check decided from an older state. Its row says so, and it chooses again.
+        fact = replace(fact, state="Pending", message=taken, placement=(), pod_set_updates=())
+        ready = assigns = False
     if admitted and ready and row.state == "Ready":
         return _with_late_updates(workload, row, fact)
     # The pods of an admitted workload exist already, so additions to the pods come too late.
@@ -169,6 +174,9 @@ def _stored(
     moved = row.state != fact.state
     taken_back = row.state == "Retry" and not ready
     reason, remarks = verdict_reason(fact, row)
+    if taken:
+        reason = reasons.MACHINE_TAKEN
+        remarks = (check_note(reason, row.name, taken),)
     new = CheckState(
         name=row.name,
         state=fact.state,

@@ -1,0 +1,34 @@
+"""The machine of a stored Runner, as placement and the workload-controller count it. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import asdict
+
+from admittance.api.runners import Runner
+from admittance.api.units import amount
+from admittance.events.system import RunnerStarts
+from admittance.placement.machine import Device, Machine
+
+
+def machine_of(runner: Runner) -> Machine | None:
+    """The machine of a runner, as if the runner were alive; None: it has announced none. Raises
+    `admittance.api.units.BadQuantity`."""
+    status = runner.status
+    if status is None or not status.id:
+        return None
+    users = status.users
+    return Machine(
+        name=runner.metadata.name,
+        id=status.id,
+        capacity={name: amount(name, written) for name, written in status.capacity.items()},
+        devices=tuple(
+            Device(device.resource, device.id, device.index, device.slices)
+            for device in status.devices
+        ),
+        labels=runner.metadata.labels,
+        taints=runner.spec.taints,
+        unschedulable=runner.spec.unschedulable,
+        starts=None if users is None else RunnerStarts(**asdict(users)),
+        executors=status.executors,
+        host=status.host,
+    )
