@@ -24,6 +24,7 @@ def a_machine(
     cpu: int = 64,
     memory: int = 256,
     slices: int = 1,
+    resource: str = GPU,
     labels: Mapping[str, str] | None = None,
     capacity: Mapping[str, int] | None = None,
     **more: Any,
@@ -33,7 +34,7 @@ def a_machine(
         name=name,
         id=f"id-{name}",
         capacity={"cpu": cpu * 1000, "memory": memory * GI, **(capacity or {})},
-        devices=tuple([Device(GPU, f"{name}-{n}", n, slices) for n in range(gpus)]),
+        devices=tuple([Device(resource, f"{name}-{n}", n, slices) for n in range(gpus)]),
         labels={HOSTNAME: name, **(labels or {})},
         **more,
     )

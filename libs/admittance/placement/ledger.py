@@ -209,10 +209,12 @@ class _Booking(NamedTuple):
 
 
 class Ledger:
-    """All bookings. ``changed``: the ids of machines whose room changed; the reader clears it."""
+    """All bookings. ``changed``: the ids of machines whose room changed; ``gained``: of those that
+    changed themselves or may have more room. The reader of a set clears it."""
 
     def __init__(self) -> None:
         self.changed: set[str] = set()
+        self.gained: set[str] = set()
         self._accounts: dict[str, _Account] = {}
         self._bookings: dict[str, _Booking] = {}
         self._runs: dict[str, dict[tuple[str, int], tuple[str, Share]]] = {}
@@ -230,6 +232,7 @@ class Ledger:
         if account.machine != machine:
             account.set_machine(machine)
             self.changed.add(machine.id)
+            self.gained.add(machine.id)
 
     def forget_machine(self, machine_id: str) -> None:
         """Forgets a machine; its bookings stay, and count again when it comes back."""
@@ -237,6 +240,7 @@ class Ledger:
         if account is not None and account.machine is not None:
             account.set_machine(None)
             self.changed.add(machine_id)
+            self.gained.add(machine_id)
             self._drop_if_empty(machine_id)
 
     def machine(self, machine_id: str) -> Machine | None:
@@ -288,6 +292,11 @@ class Ledger:
             self._unbook(key, before)
             self._rehome_runs(key)
 
+    def family(self, key: str) -> str:
+        """The family of a booked workload, or its own key."""
+        booking = self._bookings.get(key)
+        return booking.family if booking is not None else key
+
     def shares(self, key: str) -> Shares:
         """What the workload holds on each machine, without its open runs."""
         booking = self._bookings.get(key)
@@ -311,6 +320,8 @@ class Ledger:
             before = runs_of.get((machine_id, revision))
             if before is None or before[1] != share:
                 family = self._family_of_run(key, revision)
+                if before is not None:
+                    self.gained.add(machine_id)
                 runs_of[machine_id, revision] = family, share
                 self._put(machine_id, family, run_holder(key, revision), share)
         if wanted:
@@ -332,12 +343,15 @@ class Ledger:
         members = account.held.values() if account is not None else ()
         return sorted({owner_of(holder) for each in members for holder in each})
 
-    def overlap(self, family: str, shares: Shares) -> str:
+    def overlap(self, family: str, shares: Shares, *, freed: Collection[str] = ()) -> str:
         """Why the shares cannot be booked for the family, as a sentence: other bookings have a unit
-        or the room; "": they fit. Of a machine that is not known only units are compared."""
+        or the room; "": they fit. Of a machine that is not known only units are compared. The
+        bookings of the workloads ``freed`` do not count."""
         for machine_id in sorted(shares):
             account = self._accounts.get(machine_id)
-            why = _overlap(account, family, shares[machine_id]) if account is not None else ""
+            why = ""
+            if account is not None:
+                why = _overlap(account, family, shares[machine_id], freed)
             if account is not None and why:
                 name = account.machine.name if account.machine is not None else machine_id
                 return f"runner {name}: {why}"
@@ -355,6 +369,7 @@ class Ledger:
         self._account(machine_id).put(family, holder, share)
         self.changed.add(machine_id)
         if share is None:
+            self.gained.add(machine_id)
             self._drop_if_empty(machine_id)
 
     def _drop_if_empty(self, machine_id: str) -> None:
@@ -387,16 +402,16 @@ class Ledger:
                 self._runs[key][machine_id, revision] = family, share
 
 
-def _overlap(account: _Account, family: str, share: Share) -> str:
+def _overlap(account: _Account, family: str, share: Share, freed: Collection[str]) -> str:
     for resource, ids in share.units.items():
         wanted = set(ids)
         for other, members in account.held.items():
             for holder, held in members.items():
                 both = wanted.intersection(held.share.units.get(resource, ()))
-                if other != family and both:
+                if other != family and both and owner_of(holder) not in freed:
                     units = ", ".join(sorted(both))
                     return f"{resource} {units} is held by {owner_of(holder)}"
-    room = account.without(family, ())
+    room = account.without(family, freed)
     if room is None:
         return ""
     for resource, ids in share.units.items():

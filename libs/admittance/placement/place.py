@@ -78,7 +78,7 @@ class _Search:
         if not self._request.pods and groups:
             # Some runner must start the job, which ends at once.
             groups = (replace(groups[0], count=1, requests=()),)
-        for group in sorted(groups, key=_size):
+        for group in sorted(groups, key=group_order):
             self._group, self._searches, self._by_name = group, {}, group.names_machines
             placed = self._place(group)
             if isinstance(placed, Shortage):
@@ -222,7 +222,7 @@ class _Search:
                     yield room
 
 
-def _size(group: PodGroup) -> tuple[object, ...]:
+def group_order(group: PodGroup) -> tuple[object, ...]:
     """Pods with devices come first, then the larger ones, so that small pods fill the gaps."""
     requests = dict(group.requests)
     plain = {"cpu", "memory", PODS}

@@ -1,0 +1,359 @@
+"""The verdicts of the check `machines`, as a state machine: changes in, verdicts out.
+
+What happens to a reservation, in this order:
+
+1. Other checks may choose machines, too, and their verdicts may add selectors. So a reservation
+   waits until all other deferring checks are Ready.
+2. If its pods have room now, it is booked. When all other checks are Ready, the verdict is Ready.
+3. If its pods have room once the planned victims have stopped, that room is booked, and the verdict
+   is Pending with PreemptionRequired. No workload is preempted for a machine that does not help.
+4. Otherwise the verdict is Pending, with what is missing; and after a time Retry, so that its quota
+   does not sleep. The time counts from the last change of another check.
+
+A change of a plan, a machine or a booking starts again at 2. Waiting workloads are tried in the
+order of priority and of the time since which they wait (`admittance.placement.held_back`). A job
+whose machine is gone gets Retry, too (`admittance.placement.moved_jobs`).
+
+Nothing here is stored: a new instance reads bookings from the status and the rows of workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+
+from admittance.events import reasons
+from admittance.events.placement import Placement
+from admittance.placement.held_back import HeldBack
+from admittance.placement.index import MachineClass, MachineIndex, class_key, suits
+from admittance.placement.ledger import Ledger, Shares, shares_of
+from admittance.placement.machine import Machine, OpenRun
+from admittance.placement.moved_jobs import MovedJobs
+from admittance.placement.place import place
+from admittance.placement.request import PlacementRequest
+from admittance.placement.reservation import (
+    Judged,
+    PlacementView,
+    Reservation,
+    held_by,
+    judged_by,
+    reservation_of,
+)
+from admittance.placement.shortage import Shortage
+from admittance.placement.verdicts import (
+    DueTimes,
+    PlacementTimes,
+    PlacementVerdict,
+    runner_names,
+    verdict_on,
+)
+from admittance.workload.conditions import Type, is_true
+from admittance.workload.stored import StoredWorkload, head
+
+
+class _Waiting:
+    """A reservation, and what is remembered about it in its cycle.
+
+    ``booked``: the parts that are booked. ``coming``: the victims whose room is part of them.
+    ``had_room``: whether anything was booked before. ``short``: what is missing, since
+    ``short_since``. ``published``: the last verdict, at ``published_at``. ``pause``: the time until
+    the next sentence about what is missing."""
+
+    __slots__ = (
+        "booked",
+        "coming",
+        "had_room",
+        "pause",
+        "published",
+        "published_at",
+        "reservation",
+        "short",
+        "short_since",
+    )
+
+    def __init__(self, reservation: Reservation) -> None:
+        self.reservation = reservation
+        self.booked: Placement = ()
+        self.coming: frozenset[str] = frozenset()
+        self.had_room = False
+        self.short: Shortage | None = None
+        self.short_since: datetime | None = None
+        self.published: PlacementVerdict | None = None
+        self.published_at: datetime | None = None
+        self.pause = timedelta(0)
+
+    @property
+    def key(self) -> str:
+        return self.reservation.judged.key
+
+
+_Refused = dict[object, Shortage]
+"""The needs that had no room in this pass."""
+
+
+class PlacementDecisions:
+    """Decides for all workloads with the check. The caller applies changes in any order, and then
+    takes the verdicts of `decide`; `next_due` says when to call it again without a change.
+
+    Until all machines and workloads have been applied nothing may be decided.
+    """
+
+    def __init__(self, view: PlacementView, times: PlacementTimes | None = None) -> None:
+        self.ledger = Ledger()
+        self.index = MachineIndex(self.ledger)
+        self._view = view
+        self._times = times or PlacementTimes()
+        self._stored: dict[str, StoredWorkload] = {}
+        """The workloads of ``_waiting``."""
+        self._waiting: dict[str, _Waiting] = {}
+        self._jobs = MovedJobs(self.ledger, self._times)
+        self._held_back = HeldBack(self.ledger, self._times)
+        self._due = DueTimes()
+        self._changed: set[str] = set()
+
+    # Changes. ---------------------------------------------------------------------------
+
+    def set_machine(self, machine: Machine) -> None:
+        """A machine was announced or has changed."""
+        self.ledger.set_machine(machine)
+        self._jobs.look_at(machine.id)
+
+    def forget_machine(self, machine_id: str) -> None:
+        """A machine is gone for good."""
+        self.ledger.forget_machine(machine_id)
+        self._jobs.look_at(machine_id)
+
+    def set_runs(self, machine_id: str, runs: Iterable[OpenRun]) -> None:
+        """The open runs of a machine have changed."""
+        self.ledger.set_runs(machine_id, runs)
+
+    def apply_workload(
+        self, namespace: str, name: str, workload: StoredWorkload | None, revision: int
+    ) -> None:
+        """A workload was stored at the revision, or deleted (None). Raises as
+        `admittance.api.pod_requests.needs` for a spec that was not validated."""
+        key = f"{namespace}/{name}"
+        judged = held = None
+        if workload is not None:
+            judged, held = judged_by(workload, self._view), held_by(workload, revision)
+        has_job = judged is not None and judged.admitted
+        self._jobs.set_job(key, judged if has_job else None, held.parts if held else ())
+        if workload is not None and judged is not None and not has_job:
+            self._wait(workload, judged)
+        else:
+            self._waiting.pop(key, None)
+            self._stored.pop(key, None)
+            if workload is not None and not has_job and _competes(workload):
+                self._held_back.leave(key)
+            else:
+                self._held_back.forget(key)
+            if held is None:
+                self.ledger.release(key)
+        if held is not None:
+            self.ledger.book(key, held.family, held.shares, revision=held.revision)
+            waiting = self._waiting.get(key)
+            if waiting is not None and waiting.booked != held.parts:
+                waiting.booked, waiting.coming, waiting.had_room = held.parts, frozenset(), True
+
+    def configuration_changed(self) -> None:
+        """A check or a flavor has changed: all reservations are read again."""
+        for workload in list(self._stored.values()):
+            meta = workload.metadata
+            self.apply_workload(meta.namespace, meta.name, workload, 0)
+
+    def _wait(self, workload: StoredWorkload, judged: Judged) -> None:
+        reservation = reservation_of(workload, judged, self._view)
+        waiting = self._waiting.get(judged.key)
+        if waiting is None or waiting.reservation.judged.cycle != judged.cycle:
+            if waiting is not None:
+                self._release(waiting)
+            waiting = self._waiting[judged.key] = _Waiting(reservation)
+        waiting.reservation = reservation
+        self._stored[judged.key] = workload
+        self._changed.add(judged.key)
+
+    # Verdicts. --------------------------------------------------------------------------
+
+    def decide(self, now: datetime) -> list[PlacementVerdict]:
+        """Returns the verdicts that are due now, in the order in which room was given."""
+        self._jobs.due.take(now)
+        verdicts = self._jobs.verdicts(now)
+        self._held_back.forget_gone(now)
+        self._changed |= self._due.take(now) | self._held_back.due.take(now)
+        while self._changed or self.ledger.gained:
+            if self.ledger.gained:
+                self.ledger.gained.clear()
+                waiting = list(self._waiting.values())
+            else:
+                waiting = [self._waiting[key] for key in self._changed if key in self._waiting]
+            self._changed.clear()
+            refused: _Refused = {}
+            for each in sorted(waiting, key=lambda w: self._held_back.order(w.reservation)):
+                verdicts += self._decide(each, now, refused)
+        return verdicts
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When `decide` must be called even without a change; None: not before one."""
+        times = (self._due.first, self._jobs.due.first, self._held_back.due.first)
+        return min((at for at in times if at is not None), default=None)
+
+    def shortages(self) -> dict[str, Shortage]:
+        """Of each reservation that lacks room the reason, by the key of the workload."""
+        return {key: w.short for key, w in self._waiting.items() if w.short is not None}
+
+    def _decide(
+        self, waiting: _Waiting, now: datetime, refused: _Refused
+    ) -> Iterator[PlacementVerdict]:
+        reservation = waiting.reservation
+        if not reservation.deferring_ready:
+            waiting.short = waiting.short_since = None
+            if reservation.judged.row.state != "Ready":
+                # A Ready row is a promise: its workload may be admitted any time.
+                self._release(waiting)
+            return
+        if self._is_valid(waiting, self._held_back.keys()):
+            waiting.coming = frozenset()
+        else:
+            shortage = self._place(waiting, refused)
+            if shortage is not None:
+                yield from self._lacks_room(waiting, shortage, now)
+                return
+        waiting.short = waiting.short_since = None
+        if waiting.coming:
+            yield from self._publish(waiting, _preemption_required(waiting), now)
+            return
+        self._held_back.forget(waiting.key)
+        if reservation.others_ready:
+            yield from self._publish(waiting, _ready(waiting), now)
+
+    def _is_valid(self, waiting: _Waiting, freed: Collection[str]) -> bool:
+        """Whether the booked parts still suit the workload, and have room if the workloads
+        ``freed`` hold nothing."""
+        request = waiting.reservation.request
+        if not waiting.booked:
+            return False
+        groups = {group.name: group for group in request.pod_sets}
+        for part in waiting.booked:
+            machine, group = self.ledger.machine(part.id), groups.get(part.pod_set)
+            if machine is None or group is None or not machine.takes_pods:
+                return False
+            taken = MachineClass(class_key(machine))
+            fits, only = suits(taken, group, request.demands, group.names_machines)
+            if not fits or (only is not None and not only(machine)):
+                return False
+        shares = _shares(request, waiting.booked)
+        return not self.ledger.overlap(request.family, shares, freed=freed)
+
+    def _place(self, waiting: _Waiting, refused: _Refused) -> Shortage | None:
+        """Places the workload in the room now, or in the room to come, and books it. Returns what
+        is missing; None: it is booked."""
+        request = waiting.reservation.request
+        freed = self._freed(waiting)
+        if not freed or not self._is_valid(waiting, self._held_back.keys() | freed):
+            self._release(waiting)
+        priority = waiting.reservation.priority
+        shape = (request.pod_sets, request.demands, priority)
+        is_alone = not freed and not self.ledger.machines_of(request.family)
+        if is_alone and shape in refused:
+            # A workload with the same needs, which comes first, had no room.
+            return refused[shape]
+        ignored = self._held_back.below(priority)
+        parts = place(request, self.index, freed=ignored)
+        if isinstance(parts, Shortage):
+            shortage = parts
+            if is_alone:
+                refused[shape] = shortage
+            if not freed:
+                return shortage
+            if waiting.booked:
+                waiting.coming = freed
+                return None
+            parts = place(request, self.index, freed=ignored | freed)
+            if isinstance(parts, Shortage):
+                return shortage
+            waiting.coming = freed
+        else:
+            waiting.coming = frozenset()
+        waiting.booked, waiting.had_room = parts, True
+        self.ledger.book(request.key, request.family, _shares(request, parts))
+        return None
+
+    def _freed(self, waiting: _Waiting) -> frozenset[str]:
+        """The workloads whose room comes, with their parents: planned victims, and those that were
+        it when the room was booked. The processes of a victim may end after its quota is free."""
+        victims = waiting.reservation.victims | waiting.coming
+        return victims | {self.ledger.family(key) for key in victims}
+
+    def _release(self, waiting: _Waiting) -> None:
+        waiting.booked, waiting.coming = (), frozenset()
+        self.ledger.release(waiting.key)
+
+    def _lacks_room(
+        self, waiting: _Waiting, shortage: Shortage, now: datetime
+    ) -> Iterator[PlacementVerdict]:
+        reservation, times, key = waiting.reservation, self._times, waiting.key
+        is_new = waiting.short is None or waiting.short.why is not shortage.why
+        waiting.short = shortage
+        if waiting.short_since is None:
+            # The time starts again if room was lost, so that victims have not stopped in vain.
+            waiting.short_since = now if waiting.had_room else reservation.since
+        since = max(waiting.short_since, reservation.since)
+        self._held_back.wait(reservation, since, now, ends=shortage.may_end)
+        if now >= since + times.retry_after:
+            delay = max(1, round(times.retry_delay.total_seconds()))
+            retry = verdict_on(reservation.judged, "Retry", shortage.message, delay=delay)
+            yield from self._publish(waiting, retry, now)
+            return
+        self._due.add(key, since + times.retry_after)
+        pending = verdict_on(reservation.judged, "Pending", shortage.message)
+        if pending.is_stored(reservation.judged):
+            return
+        say_at = since + times.say_after
+        if waiting.published_at is not None and not is_new:
+            say_at = max(say_at, waiting.published_at + waiting.pause)
+        if now < say_at and reservation.judged.row.state == "Pending":
+            self._due.add(key, say_at)
+            return
+        waiting.pause = min(max(times.say_again, 2 * waiting.pause), times.say_again_most)
+        yield from self._publish(waiting, pending, now)
+
+    def _publish(
+        self, waiting: _Waiting, verdict: PlacementVerdict, now: datetime
+    ) -> Iterator[PlacementVerdict]:
+        """Yields the verdict, unless the workload has it, or it was just sent. A verdict that has
+        no effect is sent again after some time: it may have been refused."""
+        if verdict.is_stored(waiting.reservation.judged):
+            return
+        if verdict.repeats(waiting.published) and waiting.published_at is not None:
+            again = waiting.published_at + self._times.repeat_after
+            if now < again:
+                self._due.add(waiting.key, again)
+                return
+        waiting.published, waiting.published_at = verdict, now
+        self._due.add(waiting.key, now + self._times.repeat_after)
+        yield verdict
+
+
+def _competes(workload: StoredWorkload) -> bool:
+    """Whether the workload may get quota again."""
+    deleted = workload.metadata.deletion_timestamp is not None
+    return not deleted and head(workload).active and not is_true(workload, Type.FINISHED)
+
+
+def _shares(request: PlacementRequest, parts: Placement) -> Shares:
+    return shares_of(parts, {group.name: group.requests for group in request.pod_sets})
+
+
+def _ready(waiting: _Waiting) -> PlacementVerdict:
+    message = f"placed on {runner_names(waiting.booked)}"
+    verdict = verdict_on(waiting.reservation.judged, "Ready", message)
+    return verdict._replace(placement=waiting.booked)
+
+
+def _preemption_required(waiting: _Waiting) -> PlacementVerdict:
+    runners = runner_names(waiting.booked)
+    message = f"there is room on {runners} when the workloads to be preempted have stopped"
+    return verdict_on(
+        waiting.reservation.judged, "Pending", message, reason=reasons.PREEMPTION_REQUIRED
+    )
