@@ -57,7 +57,10 @@ def test_the_target_starts_the_services_that_need_only_a_server() -> None:
 def test_systemd_finds_no_fault_in_the_units(units: Path) -> None:
     names = ["admittance.target", "admittance-nats.service"]
     names += [f"admittance@{service}.service" for service in (*started(), "provider-aws")]
-    assert analyze(units, "verify", *names) == (0, "")
+    status, text = analyze(units, "verify", *names)
+    # systemd before 254 says that it ignores this option.
+    faults = [line for line in text.splitlines() if "'DelegateSubgroup'" not in line]
+    assert (status, faults) == (0, [])
 
 
 @needs_systemd

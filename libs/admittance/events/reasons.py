@@ -164,6 +164,9 @@ DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 """The Job's activeDeadlineSeconds have passed."""
 DISK_LIMIT_EXCEEDED: Final = "DiskLimitExceeded"
 """The job wrote more into its scratch folder than the runner allows."""
+OOM_KILLED: Final = "OOMKilled"
+"""The kernel killed the job because it needed more memory than its limit, or because the machine
+had none left; the message says which."""
 RUNNER_ENDED: Final = "RunnerEnded"
 """The runner ended and gave the job back; the admission goes on, since another runner may start
 the job."""

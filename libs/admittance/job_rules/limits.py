@@ -19,6 +19,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "scratch": "ADMIT_SCRATCH_LIMIT",
     "free_space": "ADMIT_FREE_SPACE",
     "privilege_escalation": "ADMIT_ALLOW_PRIVILEGE_ESCALATION",
+    "cgroup": "ADMIT_CGROUP",
 }
 """For each field of `LimitTexts` the environment variable that has its value."""
 OPTIONS: Final[Mapping[str, str]] = {
@@ -29,7 +30,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "scratch": "--scratch-limit",
     "free_space": "--free-space",
     "privilege_escalation": "--allow-privilege-escalation",
+    "cgroup": "--cgroup",
 }
+NO_GROUPS: Final = "none"
 COUNT_MAX: Final = 2**31 - 1
 SIZE_MAX: Final = 2**62
 OUTPUT_MIN: Final = 64 << 10
@@ -46,7 +49,8 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     all runs of one namespace. ``scratch``: bytes of files of one run in its scratch folders and
     ``emptyDir`` volumes. ``free_space``: bytes that must be free on the disk of the runner's
     data folder when a job starts. ``privilege_escalation``: whether programs such as ``sudo`` may
-    give a job more rights.
+    give a job more rights. ``cgroup``: the control group below which those of pods lie; "": the
+    runner's own; `NO_GROUPS`: the kernel limits no memory and cpu.
     """
 
     pods: int = 500
@@ -56,6 +60,7 @@ class JobLimits(msgspec.Struct, frozen=True, kw_only=True):
     scratch: int = 50 << 30
     free_space: int = 256 << 20
     privilege_escalation: bool = False
+    cgroup: str = ""
 
     def too_many_pods(self, pods: int, containers: int) -> str:
         """Why a job with so many pods, and containers in them, at once can never start; "" if it
@@ -79,6 +84,7 @@ class LimitTexts(msgspec.Struct, frozen=True, kw_only=True):
     scratch: str = ""
     free_space: str = ""
     privilege_escalation: str = ""
+    cgroup: str = ""
 
 
 def limits_of(texts: LimitTexts, env: Mapping[str, str]) -> JobLimits:
@@ -96,7 +102,13 @@ def limits_of(texts: LimitTexts, env: Mapping[str, str]) -> JobLimits:
     flag = given["privilege_escalation"].strip()
     if flag not in ("", "0", "1"):
         raise SetupError(f"{_shown('privilege_escalation')} {flag}: it must be 0 or 1")
-    return JobLimits(**counts, **sizes, privilege_escalation=flag == "1")
+    cgroup = given["cgroup"].strip()
+    if cgroup and cgroup != NO_GROUPS and not cgroup.startswith("/"):
+        raise SetupError(
+            f"{_shown('cgroup')} {cgroup}: it must be the absolute path of a control group, or "
+            f"{NO_GROUPS}"
+        )
+    return JobLimits(**counts, **sizes, privilege_escalation=flag == "1", cgroup=cgroup)
 
 
 def _count(name: str, text: str) -> int:

@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -20,9 +20,12 @@ import msgspec
 import structlog
 
 from admittance.events.facts import Admitted
+from admittance.job_rules.limits import NO_GROUPS
 from admittance.job_rules.options import check_env_files, own_unix_user
 from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
 from admittance.runner.folder import DataFolder, find_run
+from admittance.runner.groups.job_groups import JobGroups, NoGroups, Offers
+from admittance.runner.groups.machine_groups import find_groups
 from admittance.runner.jobs.devices import NO_MACHINE
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs
 from admittance.runner.jobs.live_rules import LiveRules
@@ -33,9 +36,10 @@ from admittance.runner.jobs.plan import (
     sweep_docker,
     with_limits,
 )
+from admittance.runner.jobs.pod_limits import GroupsPlan
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.machine import Executor, OtherRun, RunFiles, RunnerFiles, Shims
-from admittance.runner.processes import end_processes
+from admittance.runner.processes import GONE_SECONDS, end_processes
 from admittance.runtime.clock import monotonic
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process import service
@@ -52,6 +56,8 @@ ANSWER_SECONDS: Final = 10.0
 """For so many seconds an engine that has answered counts as there, unless a job is lost."""
 PROBLEM_SECONDS: Final = 1.0
 """For so many seconds an engine that has not answered counts as away."""
+LEFTOVER_SECONDS: Final = 1.0
+"""Longest time of one attempt to end what is left in the groups of a closed run."""
 SWEEP_SECONDS: Final = 60.0
 """Longest time of one attempt to remove the containers of a run."""
 
@@ -83,10 +89,26 @@ class LocalExecutor:
         self._given = {**inherited, **own_unix_user(environ).variables()}
         self._rules = rules or LiveRules()
         self.machine = NO_MACHINE
+        self.groups: JobGroups = NoGroups("the runner has not begun")
 
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)
         check_env_files(self._rules.current)
+
+    def open(self, runner: str) -> None:
+        self.groups = find_groups(runner, self._rules.current.limits.cgroup)
+
+    def offers(self) -> Offers:
+        return self.groups.offers()
+
+    async def end_leftovers(self, open_runs: Callable[[], Collection[str]]) -> None:
+        runs = self.groups.runs()
+        for run in set(runs) - set(open_runs()):
+            log.info("groups_left_over", run=run)
+            await asyncio.to_thread(self.groups.end, run, seconds=LEFTOVER_SECONDS)
+
+    def close(self) -> None:
+        self.groups.close()
 
     async def problem(self) -> str:
         return ""
@@ -113,11 +135,19 @@ class LocalExecutor:
         return msgspec.structs.replace(
             plan,
             run_as=user,
+            groups=self._groups_plan(),
             no_new_privs=not rules.limits.privilege_escalation,
         )
 
+    def _groups_plan(self) -> GroupsPlan | None:
+        version = self.groups.offers().version
+        return GroupsPlan(version=version, folders=self.groups.folders()) if version else None
+
     async def sweep(self, run: RunFiles) -> bool:
-        return await end_processes(run.identity.mark, run.journal.processes, run.fork_server())
+        # No process leaves its group by accident. The marks are for machines without groups.
+        ended = await asyncio.to_thread(self.groups.end, run.path.name, seconds=GONE_SECONDS)
+        mark, known = run.identity.mark, run.journal.processes
+        return await end_processes(mark, known, run.fork_server()) and ended
 
 
 class DockerExecutor:
@@ -133,6 +163,20 @@ class DockerExecutor:
         self._asking = asyncio.Lock()
         self._asked_at = -math.inf
         self._problem = ""
+
+    def open(self, runner: str) -> None:
+        """Does nothing: the engine makes the groups of its containers."""
+
+    def offers(self) -> Offers:
+        if self._rules.current.limits.cgroup == NO_GROUPS:
+            return Offers(processes=True, why_not="switched off by --cgroup none")
+        return Offers(memory=True, cpu=True, processes=True, version="engine")
+
+    async def end_leftovers(self, open_runs: Callable[[], Collection[str]]) -> None:
+        """Does nothing: the engine removes the groups of its containers."""
+
+    def close(self) -> None:
+        """Does nothing: this executor keeps nothing open."""
 
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)

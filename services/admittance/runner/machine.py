@@ -7,7 +7,7 @@ simulation provides the machine in memory, with jobs in virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from pathlib import Path
@@ -20,6 +20,7 @@ from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
 from admittance.events.shapes import PodRetries, PodRetry
 from admittance.runner.decide import MESSAGE_MAX, Ended
+from admittance.runner.groups.job_groups import Offers
 from admittance.runner.jobs.devices import MachineDevices
 from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
 from admittance.runner.processes import ProcessRef, tag_of
@@ -354,6 +355,20 @@ class Executor(Protocol):
 
     async def check(self) -> None:
         """Raises SetupError when no job can run on this machine."""
+
+    def open(self, runner: str) -> None:
+        """Prepares the limits of jobs of the runner with the id ``runner``. Raises SetupError when
+        they cannot be as the options want."""
+
+    def offers(self) -> Offers:
+        """What the machine limits for each pod."""
+
+    async def end_leftovers(self, open_runs: Callable[[], Collection[str]]) -> None:
+        """Ends what is left of runs that are not open. ``open_runs``: a function that returns the
+        names of the folders of open runs."""
+
+    def close(self) -> None:
+        """Removes what `open` has prepared, unless jobs run on."""
 
     async def problem(self) -> str:
         """Why this machine can start no job now, as a sentence; "": it can. An answer may be some

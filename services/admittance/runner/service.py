@@ -30,6 +30,7 @@ from admittance.runner.fact_handlers import (
     recover,
     resume_runs,
 )
+from admittance.runner.groups.job_groups import Offers
 from admittance.runner.jobs.live_rules import LOOK_SECONDS, LiveRules
 from admittance.runner.launcher import LocalMachine
 from admittance.runner.machine import HostMachine, RunFiles
@@ -115,6 +116,8 @@ async def run(
         limits=rules.limits,
     )
     try:
+        kind.open(folder.runner)
+        _log_limits(kind.offers())
         manager.other_folders.starts = live.current.starts()
         await manager.launcher.open()
         disk = partial(disk_findings, "disk of the runner", folder.root)
@@ -135,7 +138,16 @@ async def run(
                 )
     finally:
         await manager.close()
+        kind.close()
         folder.close()
+
+
+def _log_limits(offers: Offers) -> None:
+    limited = [name for name in ("memory", "processes", "cpu") if getattr(offers, name)]
+    if limited:
+        log.info("jobs_limited", by=offers.version, limits=limited, why_not=offers.why_not or None)
+    if not offers.memory:
+        log.warning("memory_not_limited", reason=offers.why_not)
 
 
 RUNS: Final = gauge("runner_jobs", "Jobs of the runner, by the stage of their run", ("stage",))
@@ -373,6 +385,9 @@ async def _check_runs(manager: RunManager) -> None:
         await asyncio.sleep(CHECK_SECONDS)
         manager.launcher.set_problem(await manager.executor.problem())
         await check_runs(manager, reports)
+        await manager.executor.end_leftovers(
+            lambda: {files.path.name for files in manager.folders.values()}
+        )
         while manager.released and not manager.shutting_down:
             await admit_current(manager, *manager.released.pop())
 

@@ -280,6 +280,7 @@ class RunnerProcess:
             "ADMIT_DATA_DIR": str(folder),
             "ADMIT_CLAIM_SECONDS": str(claim_ttl),
             "ADMIT_RUN_AS": OWN_USER,
+            "ADMIT_CGROUP": "none",  # a killed runner would leave a group behind
         }
         self.process: ForkedProcess | None = None
 

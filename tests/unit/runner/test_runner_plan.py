@@ -12,6 +12,7 @@ from admittance.events.shapes import PodSetToRun
 from admittance.job_rules.limits import JobLimits
 from admittance.job_rules.rules import CannotRun, JobRules
 from admittance.runner.jobs.plan import containers_at_once, plan_docker, plan_local, with_limits
+from admittance.runner.jobs.pod_limits import PodLimits
 from admittance.runner.jobs.pod_process import program_of
 
 
@@ -94,7 +95,7 @@ def test_a_pod_counts_once_for_each_container_that_runs_at_once() -> None:
     local = plan_local(pods, given={})
     docker = plan_docker(pods, given={}, docker="docker", mark="m")
     assert (containers_at_once(local), containers_at_once(docker)) == (8, 12)
-    assert with_limits(local, JobLimits(pods=8)).sets == local.sets
+    assert with_limits(local, JobLimits(pods=8, processes=0)).sets == local.sets
     with pytest.raises(CannotRun, match="4 pods with 8 containers at once"):
         with_limits(local, JobLimits(pods=7))
 
@@ -150,6 +151,70 @@ def test_the_limit_of_processes_holds_in_each_container(limit: int, want: list[s
     argv = plan_docker(fact, given={}, docker="docker", mark="m", rules=rules).sets[0].main[0].argv
     at = argv.index("--pids-limit") if want else 0
     assert list(argv[at : at + len(want)]) == want
+
+
+@pytest.mark.parametrize(
+    ("resources", "want"),
+    [
+        ({}, []),
+        ({"requests": {"memory": "64Mi", "cpu": "500m"}},
+         ["--memory", "67108864", "--memory-swap", "67108864", "--cpu-shares", "512"]),
+        ({"requests": {"memory": "1Mi"}, "limits": {"memory": "2Mi", "cpu": "1500m"}},
+         ["--memory", "6291456", "--memory-swap", "6291456", "--cpus", "1.5",
+          "--cpu-shares", "1536"]),
+    ],
+    ids=["nothing", "requests", "limits"],
+)  # fmt: skip
+@pytest.mark.parametrize("cgroup", ["", "none"])
+def test_an_engine_limits_each_container(
+    resources: dict[str, Any], want: list[str], cgroup: str
+) -> None:
+    fact = admitted({"name": "c", "image": "hello", "resources": resources})
+    rules = JobRules(limits=JobLimits(processes=0, cgroup=cgroup))
+    plan = plan_docker(fact, given={}, docker="docker", mark="m", rules=rules)
+    (process,) = plan.sets[0].main
+    options = process.argv[process.argv.index("no-new-privileges") + 1 : process.own_words]
+    limits = [] if cgroup else want
+    assert list(options[: len(limits)]) == limits
+    assert ("--memory" in options) == ("--memory" in limits)
+
+
+GIBI = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("containers", "more", "want"),
+    [
+        ([{}], {}, PodLimits()),
+        ([{"requests": {"memory": "1Gi", "cpu": 2}}], {}, PodLimits(memory=GIBI, share=2000)),
+        ([{"requests": {"memory": "1Gi"}, "limits": {"memory": "3Gi"}}], {},
+         PodLimits(memory=3 * GIBI)),
+        ([{"limits": {"memory": "1Gi", "cpu": "1"}}, {"requests": {"memory": "1Gi"}}], {},
+         PodLimits(memory=2 * GIBI, share=1000)),
+        ([{"limits": {"memory": "1Gi", "cpu": "1"}}, {"limits": {"cpu": "500m"}}], {},
+         PodLimits(cpu=1500, share=1500)),
+        ([{"requests": {"memory": "1Gi"}}],
+         {"initContainers": [{"name": "i", "command": ["x"],
+                              "resources": {"requests": {"memory": "4Gi"}}}]},
+         PodLimits(memory=4 * GIBI)),
+        ([{"requests": {"memory": "1Gi"}}], {"initContainers": [{"name": "i", "command": ["x"]}]},
+         PodLimits()),
+        ([{}, {}], {"resources": {"limits": {"memory": "2Gi", "cpu": "2"}}},
+         PodLimits(memory=2 * GIBI, cpu=2000, share=2000)),
+        ([{"requests": {"memory": "1Gi"}}], {"overhead": {"memory": "1Gi"}},
+         PodLimits(memory=2 * GIBI)),
+    ],
+    ids=["nothing", "a request", "a limit", "both", "one without a limit", "a larger init",
+         "an init without a limit", "the whole pod", "overhead"],
+)  # fmt: skip
+def test_a_pod_may_use_what_its_containers_may_or_request(
+    containers: list[dict[str, Any]], more: dict[str, Any], want: PodLimits
+) -> None:
+    pods = [{**SLEEP, "name": f"c{n}", "resources": each} for n, each in enumerate(containers)]
+    (only,) = plan_local(admitted(*pods, **more), given={}).sets
+    assert only.limits == want
+    (limited,) = with_limits(plan_local(admitted(*pods, **more), given={}), JobLimits()).sets
+    assert limited.limits.processes == JobLimits().processes
 
 
 def test_an_image_alone_is_enough_for_an_engine() -> None:

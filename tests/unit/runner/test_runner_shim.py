@@ -19,6 +19,7 @@ from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.jobs.inputs.volumes import VolumePlan
 from admittance.runner.jobs.journal import JOURNAL_MAX
 from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan
+from admittance.runner.jobs.pod_limits import GroupsPlan, PodLimits
 from admittance.runner.jobs.pod_process import (
     expand,
     find_program,
@@ -35,6 +36,8 @@ from admittance.runner.output.log_reader import read_logs
 from admittance.runner.processes import end_processes, tag_of
 from support.needs import needs_root
 from support.servers import LIMIT, answer_with
+
+NO_LIMITS = PodLimits()
 
 
 def until(truth: Callable[[], object], what: str) -> None:
@@ -80,6 +83,8 @@ class Bench:
         volumes: tuple[VolumePlan, ...] = (),
         scratch_limit: int = 0,
         cleanup: tuple[tuple[str, ...], ...] = (),
+        groups: GroupsPlan | None = None,
+        limits: PodLimits = NO_LIMITS,
     ) -> RunFolder:
         self.count += 1
         of = {"namespace": "ns", "name": f"w{self.count}", "uid": "u", "revision": 7}
@@ -101,6 +106,7 @@ class Bench:
                         main=main,
                         policy=policy,
                         volumes=volumes,
+                        limits=limits,
                     ),
                 ),
                 grace=grace,
@@ -114,6 +120,7 @@ class Bench:
                 no_new_privs=no_new_privs,
                 output_limit=output_limit,
                 scratch_limit=scratch_limit,
+                groups=groups,
             )
         )
         return run

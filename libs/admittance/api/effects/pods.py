@@ -37,7 +37,10 @@ from admittance.api.pods import (
 )
 from admittance.api.struct_types import struct_type
 
-_COUNTED: Final = "counted as quota; the runner sets no limit on a process or container"
+_COUNTED: Final = (
+    "counted as quota; without a limit the most memory of the pod, and its share of cpu, where the "
+    "machine can limit them"
+)
 _CLUSTER: Final = "exists only in a Kubernetes cluster"
 _NETWORK: Final = "a job has the network of its machine or container engine"
 _USER: Final = "the rules of the runner choose the Unix user"
@@ -205,7 +208,8 @@ PODS: Final[Table] = {
     ResourceRequirements: {
         "requests": works(_COUNTED),
         "limits": works(
-            "counted as quota where a request is missing; not set on a process or container"
+            "counted as quota where a request is missing; limits of memory and cpu hold where the "
+            "machine can limit them, for the pod, or for each container of an engine"
         ),
         "claims": no_effect("no devices are claimed, and no quota is counted for them"),
     },

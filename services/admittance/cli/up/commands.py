@@ -121,6 +121,11 @@ job_options = stacked(
         "Default: $ADMIT_FREE_SPACE, or 256Mi",
     ),
     option(
+        "--cgroup PATH",
+        "The control group below which the kernel limits memory, processes and cpu of jobs; none: "
+        "no limits of memory and cpu. Default: $ADMIT_CGROUP, or the runner's own group",
+    ),
+    option(
         "--allow-privilege-escalation/--no-allow-privilege-escalation",
         "Programs such as sudo may give jobs more rights. "
         "Default: $ADMIT_ALLOW_PRIVILEGE_ESCALATION, or no",

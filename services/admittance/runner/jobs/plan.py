@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 from admittance.api.names import image_error
-from admittance.api.pods import Container, PodTemplate
+from admittance.api.pods import Container, PodSpec, PodTemplate
 from admittance.api.reading.from_job import literal
 from admittance.api.validation.containers import check_containers
 from admittance.api.validation.field_rules import field_problems
@@ -22,7 +22,7 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
-from admittance.job_rules.limits import JobLimits
+from admittance.job_rules.limits import NO_GROUPS, JobLimits
 from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.devices import (
     NO_MACHINE,
@@ -41,6 +41,7 @@ from admittance.runner.jobs.inputs.volumes import (
     mounts_of,
     volume_plans,
 )
+from admittance.runner.jobs.pod_limits import GroupsPlan, PodLimits, container_limits, pod_limits
 from admittance.runner.jobs.policy_plan import PolicyPlan, job_policy, policy_plan
 
 GRACE_SECONDS: Final = 30
@@ -50,6 +51,11 @@ Kubernetes."""
 GRACE_MAX: Final = 7 * 86_400
 """The most seconds of a grace period; a longer period is cut to this, because the shim cannot
 compute with an unlimited number."""
+
+ENGINE_MEMORY_MIN: Final = 6 << 20
+"""The smallest limit of memory that an engine accepts, in bytes."""
+ENGINE_SHARES: Final = (2, 262_144)
+"""The smallest and the largest weight that an engine accepts."""
 
 OWN_ENV: Final = (
     "JOB_COMPLETION_INDEX",
@@ -99,7 +105,8 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The plan of one pod set's pods in a run. ``completions``: how many pods must succeed;
     ``parallel``: how many pods run at once. ``policy`` None: the first failure fails the job.
     ``devices``: the variables about devices of every pod; ``slots``: those of each pod that runs at
-    the same time, if the pods have devices."""
+    the same time, if the pods have devices. ``limits``: what the processes of a pod may use
+    together."""
 
     name: str
     parallel: int
@@ -111,6 +118,7 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     volumes: tuple[VolumePlan, ...] = ()
     devices: dict[str, str] = msgspec.field(default_factory=dict)
     slots: tuple[dict[str, str], ...] = ()
+    limits: PodLimits = PodLimits()
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -124,7 +132,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``output_limit``: the most bytes of output that are kept; 0: any number.
     ``deadline``: the most seconds of the run, after which the job fails; 0: any number.
     ``scratch_limit``: the most bytes of files in scratch folders and volumes of the run; 0: any
-    number.
+    number. ``groups``: the groups in which the kernel limits pods; None: it does not.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -138,6 +146,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     output_limit: int = 0
     deadline: float = 0.0
     scratch_limit: int = 0
+    groups: GroupsPlan | None = None
 
 
 class PodInputs(NamedTuple):
@@ -219,9 +228,11 @@ def _assemble(
     inputs: Inputs,
     machine: MachineDevices,
     cleanup: tuple[tuple[str, ...], ...] = (),
+    limits_of: Callable[[PodSpec], PodLimits] = pod_limits,
 ) -> RunPlan:
     """The plan of a run with all pod sets of the admission. ``processes_of``: a function that
-    returns the init and main processes of one pod set.
+    returns the init and main processes of one pod set; ``limits_of``: one that returns what its
+    pods may use.
     """
     sets = []
     graces = [0]
@@ -267,6 +278,7 @@ def _assemble(
                 volumes=volumes,
                 devices=devices.every,
                 slots=devices.slots,
+                limits=limits_of(template.spec),
             )
         )
         policy = job_policy(pod_set.name, template)
@@ -390,6 +402,8 @@ def plan_docker(
                 argv += ["--security-opt", "no-new-privileges"]
             if rules.limits.processes:
                 argv += ["--pids-limit", str(rules.limits.processes)]
+            if rules.limits.cgroup != NO_GROUPS:
+                argv += _engine_limits(container_limits(each.resources))
             argv += engine_words(pod.devices)
             own_words = len(argv)
             every = pod.variables(each)
@@ -434,7 +448,24 @@ def plan_docker(
         return wrapped(spec.init_containers, pod), wrapped(spec.containers, pod)
 
     cleanup = (sweep_docker(docker, mark),)
-    return _assemble(admitted, given, processes_of, inputs, machine, cleanup)
+    # The engine limits each container. Its client needs next to nothing.
+    unlimited = PodLimits()
+    return _assemble(admitted, given, processes_of, inputs, machine, cleanup, lambda _: unlimited)
+
+
+def _engine_limits(limits: PodLimits) -> list[str]:
+    """The options of ``docker run`` for the limits of a container."""
+    options = []
+    if limits.memory:
+        # The same for memory and swap together: no swap.
+        size = str(max(limits.memory, ENGINE_MEMORY_MIN))
+        options += ["--memory", size, "--memory-swap", size]
+    if limits.cpu:
+        options += ["--cpus", f"{limits.cpu / 1000:g}"]
+    if limits.share:
+        shares = limits.share * 1024 // 1000
+        options += ["--cpu-shares", str(min(max(shares, ENGINE_SHARES[0]), ENGINE_SHARES[1]))]
+    return options
 
 
 def _bind(container: Container, mount: Mount) -> str:
@@ -494,6 +525,11 @@ def containers_at_once(plan: RunPlan) -> int:
     return sum(each.parallel * max(1, len(each.main)) for each in plan.sets)
 
 
+def _with_process_limit(pods: PodSetPlan, processes: int) -> PodSetPlan:
+    limits = msgspec.structs.replace(pods.limits, processes=processes)
+    return msgspec.structs.replace(pods, limits=limits)
+
+
 def with_limits(plan: RunPlan, limits: JobLimits) -> RunPlan:
     """The plan with the limits. Raises CannotRun if the plan has more pods at once than the
     runner may start."""
@@ -503,6 +539,7 @@ def with_limits(plan: RunPlan, limits: JobLimits) -> RunPlan:
         raise CannotRun(problem)
     return msgspec.structs.replace(
         plan,
+        sets=tuple(_with_process_limit(each, limits.processes) for each in plan.sets),
         output_limit=limits.output,
         process_limit=limits.processes,
         scratch_limit=limits.scratch,

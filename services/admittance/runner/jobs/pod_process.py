@@ -12,15 +12,20 @@ import re
 import resource
 import signal
 
+from admittance.runner.jobs.strays import end_with_parent
+
 # `typing` is not imported, because the import would cost milliseconds in every shim.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 SIGNALS = (signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that the shim handles or ignores, and that a pod's process gets with their defaults."""
 NOT_EXECUTABLE = (errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.E2BIG, errno.ETXTBSY)
 """Errors of a program that is there and cannot be executed."""
+VICTIM_SCORE = 500
+"""The value of oom_score_adj of jobs; 0 is that of most processes, and 1000 the highest."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()$]+)\))")
 
 
@@ -159,15 +164,17 @@ def start_process(
     output: int,
     user: dict[str, Any] | None,
     process_limit: int = 0,
+    join: Callable[[], None] | None = None,
 ) -> int:
     """Starts a process in a session of its own, with the open file ``output`` as its output;
     returns the pid. ``folders``: the scratch folder of the pod, and the folder in which the process
     starts. ``user``: the ``uid``, ``gid`` and ``groups`` of the process; None: the runner's Unix
-    user. ``process_limit``: the most processes of another Unix user; 0: any number. Raises OSError
-    or ValueError if the process cannot start.
+    user. ``process_limit``: the most processes of another Unix user; 0: any number.
+    ``join``: a function that moves the process into the group of its pod. Raises OSError or
+    ValueError if the process cannot start.
     """
-    if user:
-        return _start_as(user, program, argv, env, folders, output, process_limit)
+    if user or join:
+        return _start_as(user, program, argv, env, folders, output, process_limit, join)
     _enter(folders[1])
     return os.posix_spawn(
         program,
@@ -185,23 +192,29 @@ def start_process(
 
 
 def _start_as(
-    user: dict[str, Any],
+    user: dict[str, Any] | None,
     program: str,
     argv: list[str],
     env: dict[str, str],
     folders: tuple[str, str],
     output: int,
     process_limit: int,
+    join: Callable[[], None] | None,
 ) -> int:
     # If the child process cannot start the program, it writes the reason to the pipe; a successful
     # exec closes the pipe.
     problems, report = os.pipe()
+    shim = os.getpid()
     pid = os.fork()
     if not pid:
         try:
-            if process_limit:
+            if join:
+                join()
+            prefer_as_victim()
+            if process_limit and user:
                 limit_processes(process_limit)
             _become(user, *folders, output)
+            end_with_parent(shim)
             os.execve(program, argv, env)
         except (OSError, ValueError) as error:
             code = getattr(error, "errno", None) or 0
@@ -220,6 +233,17 @@ def _start_as(
     return pid
 
 
+def prefer_as_victim() -> None:
+    """Makes the kernel kill this process and its children before runners and shims when the machine
+    has no memory left."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+            if int(file.read()) < VICTIM_SCORE:
+                file.write(str(VICTIM_SCORE))
+    except (OSError, ValueError):
+        pass  # Only Linux has this.
+
+
 def limit_processes(count: int) -> None:
     """Limits the processes and threads that the Unix user of this process may have when this
     process or a child of it starts one more. It has no effect on root."""
@@ -229,23 +253,25 @@ def limit_processes(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (count, count))
 
 
-def _become(user: dict[str, Any], scratch: str, cwd: str, output: int) -> None:
+def _become(user: dict[str, Any] | None, scratch: str, cwd: str, output: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     silence = os.open(os.devnull, os.O_RDONLY)
-    # The process must own the pipe of its output, because a program may open /dev/stdout.
-    os.fchown(output, user["uid"], user["gid"])
+    if user:
+        # The process must own the pipe of its output, because a program may open /dev/stdout.
+        os.fchown(output, user["uid"], user["gid"])
     for wanted, opened in ((0, silence), (1, output), (2, output)):
         os.dup2(opened, wanted)
     # The process enters the scratch folder while it is still root: the pod's Unix user may lack the
     # right to pass through the folders above, such as the home folder of root.
     os.chdir(scratch)
-    os.setgroups(user["groups"])
-    os.setresgid(user["gid"], user["gid"], user["gid"])
-    os.setresuid(user["uid"], user["uid"], user["uid"])
+    if user:
+        os.setgroups(user["groups"])
+        os.setresgid(user["gid"], user["gid"], user["gid"])
+        os.setresuid(user["uid"], user["uid"], user["uid"])
     if cwd != scratch:
         _enter(cwd)
 

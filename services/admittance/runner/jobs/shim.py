@@ -41,6 +41,7 @@ import time
 
 from admittance.runner.disk.scratch import ScratchDisk
 from admittance.runner.disk.walk import VOLUMES
+from admittance.runner.groups.run_groups import OOM_KILLED, RunGroups
 from admittance.runner.jobs.engine_programs import (
     end_containers,
     end_text,
@@ -129,6 +130,7 @@ class Shim:
             self.spec.get("outputLimit", 0),
             sum(each["parallel"] for each in self.spec["sets"]),
         )
+        self.groups = RunGroups(self.spec.get("groups"), folder, self.output, boot_seconds)
 
     def write(self, *, durable: bool = False, **line: object) -> None:
         self.journal.write(line, durable=durable)
@@ -258,6 +260,7 @@ class Shim:
         """Records the end of a pod: no container of it runs or will start."""
         pod.ended = True
         pod.set.free_slot(pod.slot)
+        self.groups.end_pod(pod.scratch)
         self.output.close_pod(pod.name)
         self.timed.pop(pod.name, None)
         whole = pod.main_started and not pod.code and not pod.told_to_stop
@@ -280,9 +283,10 @@ class Shim:
         cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
         program = find_program(argv[0], env, cwd)
         limit = self.spec.get("processLimit", 0)
+        join = self.groups.enter(pod.scratch, pod.set.spec.get("limits") or {})
         output = self.output.pipe(pod.name)
         try:
-            pid = start_process(program, argv, env, (scratch, cwd), output, user, limit)
+            pid = start_process(program, argv, env, (scratch, cwd), output, user, limit, join)
         finally:
             os.close(output)
         pod.running.add(pid)
@@ -332,6 +336,7 @@ class Shim:
     def kill_all(self) -> None:
         for pid in self.pods:
             signal_group(pid, signal.SIGKILL)
+        self.groups.kill()
         for argv in self.spec["cleanup"]:
             run_program(argv, self.folder)
 
@@ -356,7 +361,11 @@ class Shim:
             code = os.waitstatus_to_exitcode(status)
             pod.running.discard(pid)
             container = pod.containers.pop(pid)
-            if code:
+            if oom := self.groups.oom_text(pod.scratch):
+                # A shell may end well although the kernel has killed its child.
+                code = 128 + signal.SIGKILL
+                self.fail(pod, container, code, oom, reason=OOM_KILLED, until=boot_seconds())
+            elif code:
                 if code < 0 and pid in pod.kills:  # the container has lost its client, and runs on
                     run_program(pod.kills[pid], self.scratch_of(pod))
                 said = self.output.newest(pod.name) if container.get("probe") else b""
@@ -400,6 +409,7 @@ class Shim:
         if not self.why_ending:
             times += [self.job_deadline, *(each.next_start() for each in self.sets)]
             times += [self.disk.due] if self.pods else []
+        times.append(self.groups.due())
         return min(times, default=NEVER)
 
     def keep_times(self, now: float) -> None:
@@ -461,6 +471,7 @@ class Shim:
                     pass
             except BlockingIOError:
                 pass
+            self.groups.look()
             self.reap()  # before the stop: a pod that has ended by now counts as not stopped
             if self.asked and self.pods:
                 self.end_all("stopped", "stopped")
@@ -483,6 +494,7 @@ class Shim:
             kind = "succeeded"
         if self.spec["cleanup"] and (self.why_ending or kind != "succeeded"):
             end_containers(self.spec["cleanup"], self.folder)
+        self.groups.end()
         end_strays()
         self.output.close()
         message = "" if kind == "succeeded" else self.message or "stopped"

@@ -13,6 +13,7 @@ import resource
 import signal
 
 SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
+PDEATHSIG = 1  # the number of PR_SET_PDEATHSIG in linux/prctl.h
 NO_NEW_PRIVS = 38  # the number of PR_SET_NO_NEW_PRIVS in linux/prctl.h
 LOCKS = 10  # the number of RLIMIT_LOCKS in linux/resource.h
 
@@ -37,6 +38,17 @@ def tag_processes(tag: int) -> None:
         resource.setrlimit(LOCKS, (tag, resource.getrlimit(LOCKS)[1]))
     except (OSError, ValueError):
         pass  # An outer program has set a lower hard limit, or the system has no such limit.
+
+
+def end_with_parent(parent: int) -> None:
+    """Makes the kernel kill this process, but none of its children, when the process ``parent``
+    that has forked it ends. Call it after the change of the Unix user, which would undo it."""
+    try:
+        ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    except (OSError, AttributeError):
+        return  # Only Linux can do this.
+    if os.getppid() != parent:
+        os._exit(127)
 
 
 def forbid_new_privileges() -> None:

@@ -72,6 +72,9 @@ class OutputCollector:
         self._pipes: dict[int, PodFiles] = {}
         self._poll = select.poll()
         self._total = 0
+        self._watched: set[int] = set()
+        self.woken_by: set[int] = set()
+        """The files of `watch` that had an event when `wait` returned last."""
         for pod, parts in pods_with_output(folder).items():
             files = self._files_of(pod)
             for start, path in parts:
@@ -95,8 +98,19 @@ class OutputCollector:
         self._poll.register(read, select.POLLIN)
         return write
 
+    def watch(self, file: int, events: int) -> None:
+        """Makes `wait` return when a file has one of the events of `select.poll`."""
+        self._watched.add(file)
+        self._poll.register(file, events)
+
+    def unwatch(self, file: int) -> None:
+        self._watched.discard(file)
+        self._poll.unregister(file)
+
     def wait(self, wake: int, seconds: float) -> None:
-        """Collects output until ``wake`` can be read or the time is over."""
+        """Collects output until ``wake`` can be read, a file of `watch` has an event, or the time
+        is over."""
+        self.woken_by.clear()
         until = time.monotonic() + seconds
         self._poll.register(wake, select.POLLIN)
         try:
@@ -107,6 +121,9 @@ class OutputCollector:
                 for pipe, _ in ready:
                     if pipe == wake:
                         woken = True
+                    elif pipe in self._watched:
+                        woken = True
+                        self.woken_by.add(pipe)
                     else:
                         busy = self._take(pipe) >= BUSY_BYTES or busy
                 if woken or left <= 0:
