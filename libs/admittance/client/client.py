@@ -30,6 +30,7 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.manifests import Manifests, only_run
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.submissions import CommandOptions
+from admittance.client.working_folder import Place, named_place
 from admittance.events.reading_requests import UsageReply
 from admittance.events.requests import (
     Applied,
@@ -125,6 +126,7 @@ class Client:
         labels: Mapping[str, str] | None = None,
         flavors: Sequence[str] = (),
         max_seconds: int | None = None,
+        chdir: str | None = None,
         anyway: bool = False,
         key: str | None = None,
     ) -> Job:
@@ -134,6 +136,8 @@ class Client:
         ``gpu``: for each pod, by default 1, 1Gi and none. ``queue``: the LocalQueue; by default the
         only one of the namespace. ``name``: by default generated. ``flavors``: the allowed
         ResourceFlavors; empty: all. ``max_seconds``: the most seconds that it may run in all.
+        ``env``: its variables, which can be read in the log. ``chdir``: the folder in which it
+        starts, by default an empty one; a folder of this machine that no runner sees is refused.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -159,7 +163,10 @@ class Client:
                 workload, told = only_run(manifest, space, queue, link.user, key)
                 fit = None
             else:
-                told = ()
+                place = Place()
+                if chdir is not None:
+                    place = await named_place(link, chdir, space, image=bool(image), anyway=anyway)
+                told = (place.warning,) if place.warning else ()
                 options = CommandOptions(
                     command=command or (),
                     queue=queue,
@@ -173,6 +180,8 @@ class Client:
                     labels=labels or {},
                     max_seconds=max_seconds,
                     flavors=flavors,
+                    working_dir=place.path,
+                    folder=place.folder,
                 )
                 workload, fit = await submissions.fitting_command(
                     link, options, space, key=key, anyway=anyway

@@ -113,6 +113,7 @@ class SyncClient:
         labels: Mapping[str, str] | None = None,
         flavors: Sequence[str] = (),
         max_seconds: int | None = None,
+        chdir: str | None = None,
         anyway: bool = False,
         key: str | None = None,
     ) -> SyncJob:
@@ -122,6 +123,8 @@ class SyncClient:
         ``gpu``: for each pod, by default 1, 1Gi and none. ``queue``: the LocalQueue; by default the
         only one of the namespace. ``name``: by default generated. ``flavors``: the allowed
         ResourceFlavors; empty: all. ``max_seconds``: the most seconds that it may run in all.
+        ``env``: its variables, which can be read in the log. ``chdir``: the folder in which it
+        starts, by default an empty one; a folder of this machine that no runner sees is refused.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -153,6 +156,7 @@ class SyncClient:
                     labels=labels,
                     flavors=flavors,
                     max_seconds=max_seconds,
+                    chdir=chdir,
                     anyway=anyway,
                     key=key,
                 )

@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from admittance.events.requests import Reply, Request
+from admittance.folders import SubmittedFrom
 
 
 class Objects(Request, frozen=True, kw_only=True):
@@ -95,22 +96,35 @@ class Runners(Request, frozen=True, kw_only=True):
     of one that is not submitted.
 
     ``name``: the workload that waits; "": ``workload`` is the manifest of one that is not
-    submitted, and ``user`` the person that would submit it."""
+    submitted, and ``user`` the person that would submit it. ``folder``: only whether the runners
+    that start jobs of ``user`` see this folder is asked."""
 
     name: str = ""
     workload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     user: str = ""
+    folder: SubmittedFrom | None = None
+
+
+class FolderView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """``why``: why the runner does not see the folder of the request; "": it does. ``other_user``:
+    whether it runs the job as another Unix user than the folder's ``uid``."""
+
+    runner: str
+    why: str = ""
+    other_user: bool = False
 
 
 class RunnersReply(Reply, frozen=True, kw_only=True):
     """``why``: why no runner would start the job, as a sentence. ``advice``: what the submitter or
     an admin does, as the rest of the sentence. ``needed``: what would let a runner start it. All
     are "" if a runner starts it, or if no runner of the namespace has announced which jobs it
-    starts."""
+    starts. ``folder``: for a request with a folder, each runner that may start the job and has
+    announced itself in the last minutes."""
 
     why: str = ""
     advice: str = ""
     needed: str = ""
+    folder: tuple[FolderView, ...] = ()
 
 
 class Announced(Request, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.events.base import null
+from admittance.folders import FolderSight
 
 
 class SystemMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -83,11 +84,14 @@ class RunnerAnnouncement(SystemMessage, frozen=True, kw_only=True):
     """Key ``_runner.<runner>`` of the claims bucket. ``root``: the path of the runner's data
     folder. ``starts``: which jobs the runner starts; None: all jobs. ``consumer``: the name
     whose token is the part after ``runner-`` in the name of the runner's consumer; "": not
-    known."""
+    known. ``folders``: which folders its processes see; None: it starts none. ``at``: when it was
+    written."""
 
     root: str = ""
     starts: RunnerStarts | None = None
     consumer: str = ""
+    folders: FolderSight | None = None
+    at: datetime | None = None
 
 
 class Alive(SystemMessage, frozen=True, kw_only=True):

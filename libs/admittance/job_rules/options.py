@@ -24,6 +24,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "folders": "ADMIT_JOB_FOLDERS",
     "host_paths": "ADMIT_ALLOW_HOST_PATHS",
     "env_files": "ADMIT_ENV_FILES",
+    "shared_folders": "ADMIT_SHARED_FOLDERS",
 }
 """For each field of `RuleTexts` the environment variable that has the field's values, separated by
 commas."""
@@ -35,6 +36,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "folders": "--job-folder",
     "host_paths": "--allow-host-path",
     "env_files": "--env-files",
+    "shared_folders": "--shared-folder",
 }
 
 
@@ -54,6 +56,7 @@ class RuleTexts(NamedTuple):
     folders: tuple[str, ...] = ()
     host_paths: tuple[str, ...] = ()
     env_files: tuple[str, ...] = ()
+    shared_folders: tuple[str, ...] = ()
     limits: LimitTexts = LimitTexts()
 
 
@@ -61,7 +64,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
     """The rules that the options set; a rule without an option comes from its environment variable.
     Raises SetupError for a wrong value."""
     given = {name: getattr(texts, name) or text_list(env, VARIABLES[name]) for name in VARIABLES}
-    for name, other in (("images", "docker"), ("folders", "local")):
+    for name, other in (("images", "docker"), ("folders", "local"), ("shared_folders", "local")):
         if given[name] and executor != other:
             raise SetupError(
                 f"{_shown(name)} has no effect with --executor {executor}, only with {other}"
@@ -83,6 +86,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
         folders=tuple(_folder(path, "folders") for path in given["folders"]),
         host_paths=host_paths,
         env_files=_env_files(given["env_files"], host_paths),
+        shared_folders=tuple(map(_shared_folder, given["shared_folders"])),
         limits=limits_of(texts.limits, env),
     )
 
@@ -232,6 +236,14 @@ def _file(paths: tuple[str, ...]) -> str:
     if not path.is_file():
         raise SetupError(f"{_shown('file')}: there is no file {path}")
     return str(path)
+
+
+def _shared_folder(text: str) -> str:
+    # The path counts as it is written, since it is compared with those of other machines; the
+    # folder is not looked at, since a file server that is away would hold up the runner.
+    if not text.startswith("/"):
+        raise SetupError(f"{_shown('shared_folders')}: the path {text} must be an absolute path")
+    return os.path.normpath(text)
 
 
 def _folder(text: str, name: str) -> str:

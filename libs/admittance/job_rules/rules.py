@@ -12,6 +12,7 @@ import msgspec
 
 from admittance.events.facts import Admitted
 from admittance.events.system import RunnerStarts
+from admittance.folders import FolderSight, MachineFacts
 from admittance.job_rules.limits import JobLimits
 
 EVERY: Final = "*"
@@ -77,6 +78,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     links, of allowed working folders; the folders inside an allowed folder are allowed, too.
     ``host_paths``: paths, without symbolic links, that jobs may mount by ``hostPath``; empty: no
     path. ``env_files``: the folder with the values of ConfigMaps and Secrets; "": none.
+    ``shared_folders``: paths of folders that are the same on other machines.
     ``limits``: what the jobs may use.
     """
 
@@ -90,6 +92,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     host_paths: tuple[str, ...] = ()
     env_files: str = ""
+    shared_folders: tuple[str, ...] = ()
     limits: JobLimits = JobLimits()
 
     @property
@@ -155,21 +158,27 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
             pods=self.limits.pods,
         )
 
+    def sight(self, machine: MachineFacts, own: int) -> FolderSight:
+        """Which folders of the machine local processes see. ``own``: the Unix user of the
+        runner."""
+        uids = {f"user:{name}": user.uid for name, user in self.members.items()}
+        for key, user in self.run_as.items():
+            if isinstance(user, UnixUser):
+                uids[key] = user.uid
+        for key in self.broken:
+            uids.pop(key, None)
+        return FolderSight(
+            machine=machine,
+            shared=self.shared_folders,
+            allowed=self.folders,
+            uids=uids if self.names_unix_users else {EVERY: own},
+        )
+
     def check_image(self, image: str) -> None:
         """Raises CannotRun if the rules do not allow the image."""
         if self.images and not any(fnmatchcase(image, pattern) for pattern in self.images):
             raise CannotRun(
                 f"the runner may not run the image {image}: allowed are {', '.join(self.images)}"
-            )
-
-    def check_folder(self, folder: str) -> None:
-        """Raises CannotRun if the rules do not allow processes to start in the folder; the path of
-        the folder must be free of symbolic links."""
-        path = PurePath(folder)
-        if self.folders and not any(path.is_relative_to(allowed) for allowed in self.folders):
-            raise CannotRun(
-                f"the runner may not start jobs in the folder {folder}: allowed are "
-                f"{', '.join(self.folders)}"
             )
 
 

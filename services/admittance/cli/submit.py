@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from admittance.cli.commands.arguments import queues, timeout
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output, times
-from admittance.cli.support.job_options import job_variables
+from admittance.cli.support.job_options import origin_of, placed
 from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call, Output, key_values
 from admittance.client import kinds, requests
@@ -69,6 +69,11 @@ class Submission(NamedTuple):
     "ALL: all but those that may be secrets. NONE: not even the default list.",
     many=True,
 )
+@option(
+    "--chdir -D DIR",
+    "The folder in which the job starts. Default: the current one, if all runners that may start "
+    "the job see it; else an empty one",
+)
 @option("--label -l KEY=VALUE", "Label; repeatable.", many=True)
 @option("--flavor FLAVOR", "Allow only this ResourceFlavor; repeatable.", many=True)
 @option("--image IMAGE", "Container image, for runners with a container engine.")
@@ -88,16 +93,18 @@ async def submit(
     max_time: str | None,
     env: Sequence[str],
     export: Sequence[str],
+    chdir: str | None,
     **described: Any,
 ) -> int:
     """Submit a workload: a command after --, or manifests with -f."""
     import asyncio
 
-    wish = None
+    wish = origin = None
     if file:
         if command:
             raise BadInput("either a command after --, or -f; not both")
-        given = [value for value in (*described.values(), env, export) if value not in (None, ())]
+        options = (*described.values(), env, export, chdir)
+        given = [value for value in options if value not in (None, ())]
         if given or count != 1 or max_time is not None or anyway:
             raise BadInput(
                 "with -f the whole workload comes from the manifest; leave out the other options, "
@@ -107,18 +114,23 @@ async def submit(
         raise BadInput(NOTHING_TO_SUBMIT)
     else:
         seconds = None if max_time is None else times.whole_seconds(max_time, "--max-time")
-        variables = job_variables(call.environ, env, export, image=described["image"] or "")
+        origin = origin_of(call.environ, chdir, env, export, described["image"])
+        variables = origin.variables(is_here=False)
         wish = _wish(command, queue, count, seconds, env=variables, **described)
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
     limit = None if timeout is None else times.seconds_of(timeout, "--timeout")
     submissions = _from_files(file, call.namespace, queue) if file else []
     async with link(call) as bus:
-        if wish is not None:
+        folder = ""
+        if wish is not None and origin is not None:
+            wish, folder = await placed(bus, wish, origin, anyway=anyway)
             submissions.append(Submission(COMMAND_LINE, await _of_command(bus, wish, anyway)))
         if not submissions:
             raise BadInput(NOTHING_TO_SUBMIT)
         status = await submit_all(bus, submissions, call.output)
+        if folder and not status:
+            output.note(folder)
         if status or not wait:
             return status
         try:

@@ -20,6 +20,7 @@ import msgspec
 import structlog
 
 from admittance.events.facts import Admitted
+from admittance.folders import MachineFacts
 from admittance.job_rules.limits import NO_GROUPS
 from admittance.job_rules.options import check_env_files, own_unix_user
 from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
@@ -43,6 +44,7 @@ from admittance.runner.processes import GONE_SECONDS, end_processes
 from admittance.runtime.clock import monotonic
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process import service
+from admittance.runtime.process.this_machine import machine_facts
 
 INHERITED: Final = ("PATH", "HOME", "TMPDIR")
 """The names of the runner's environment variables that shims and docker clients get. A local
@@ -80,16 +82,20 @@ def _other_user(rules: JobRules, admitted: Admitted) -> UnixUser | None:
 
 
 class LocalExecutor:
-    """Runs pods as process groups."""
+    """Runs pods as process groups. ``machine``: where its processes run."""
 
     def __init__(
-        self, environ: Mapping[str, str] = os.environ, rules: LiveRules | None = None
+        self,
+        environ: Mapping[str, str] = os.environ,
+        rules: LiveRules | None = None,
+        machine: MachineFacts | None = None,
     ) -> None:
         inherited = {name: environ[name] for name in INHERITED if name in environ}
         self._given = {**inherited, **own_unix_user(environ).variables()}
         self._rules = rules or LiveRules()
         self.machine = NO_MACHINE
         self.groups: JobGroups = NoGroups("the runner has not begun")
+        self._facts = machine or MachineFacts()
 
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)
@@ -126,12 +132,15 @@ class LocalExecutor:
         inputs = MachineInputs(rules, admitted.namespace, exact=False)
         if rules.env_files and user is None and len(rules.namespaces) != 1:
             raise CannotRun("a job as the runner's Unix user could read the files of --env-files")
-        plan = with_limits(
-            plan_local(admitted, given=given, inputs=inputs, machine=self.machine), rules.limits
+        plan = plan_local(
+            admitted,
+            given=given,
+            inputs=inputs,
+            machine=self.machine,
+            sight=rules.sight(self._facts, os.geteuid()),
+            uid=os.geteuid() if user is None else user.uid,
         )
-        for process in (one for pods in plan.sets for one in (*pods.init, *pods.main)):
-            if process.cwd and not process.inner_cwd:
-                rules.check_folder(os.path.realpath(process.cwd))
+        plan = with_limits(plan, rules.limits)
         return msgspec.structs.replace(
             plan,
             run_as=user,
@@ -273,6 +282,8 @@ def executor_of(name: str, rules: LiveRules) -> Executor:
     kind = KINDS.get(name)
     if kind is None:
         raise SetupError(f"--executor {name}: choose one of the executors {', '.join(KINDS)}")
+    if kind is LocalExecutor:
+        return LocalExecutor(rules=rules, machine=machine_facts())
     return kind(rules=rules)
 
 
@@ -485,6 +496,9 @@ class LocalMachine:
 
     def shims(self, files: RunnerFiles, on_change: Callable[[str], None]) -> Shims:
         return Launcher(files, on_change)
+
+    def machine_facts(self) -> MachineFacts:
+        return machine_facts()
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         return find_run(roots, key)

@@ -19,6 +19,7 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
 from admittance.events.shapes import PodRetries, PodRetry
+from admittance.folders import MachineFacts
 from admittance.runner.decide import MESSAGE_MAX, Ended
 from admittance.runner.groups.job_groups import Offers
 from admittance.runner.jobs.devices import MachineDevices
@@ -448,6 +449,9 @@ class HostMachine(Protocol):
     def shims(self, files: RunnerFiles, on_change: Callable[[str], None]) -> Shims:
         """Returns the object that starts and stops the runner's shims. ``on_change`` is called with
         the key of a run whose journal has grown."""
+
+    def machine_facts(self) -> MachineFacts:
+        """What identifies the machine."""
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         """Returns the run with the key ``key`` from the data folder of another runner; None if no

@@ -15,7 +15,9 @@ from admittance.events.reader import Unreadable
 from admittance.events.stored_formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS
 from admittance.events.system import RunnerAnnouncement, RunnerStarts
+from admittance.folders import FolderSight
 from admittance.runner.machine import HostMachine, OtherRun, RunnerFiles
+from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, put_message
 from admittance.runtime.bus.bus import Bus
 
@@ -39,6 +41,8 @@ class OtherFolders:
         self._folder = folder
         self.starts: RunnerStarts | None = None
         """Which jobs this runner starts, for its announcement; None: all jobs."""
+        self.folders: FolderSight | None = None
+        """Which folders the processes of this runner see; None: it starts none."""
         self.consumer = ""
         """The name of this runner from which the name of its consumer follows."""
         self._roots: dict[str, str] = {}
@@ -52,7 +56,11 @@ class OtherFolders:
         """
         value = msgspec.json.encode(
             RunnerAnnouncement(
-                root=str(self._folder.root), starts=self.starts, consumer=self.consumer
+                root=str(self._folder.root),
+                starts=self.starts,
+                consumer=self.consumer,
+                folders=self.folders,
+                at=clock.now(),
             )
         )
         key = f"{ANNOUNCED_RUNNERS}.{self._folder.runner}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -118,7 +119,7 @@ async def run(
     try:
         kind.open(folder.runner)
         _log_limits(kind.offers())
-        manager.other_folders.starts = live.current.starts()
+        _announce_rules(manager, live.current, executor)
         await manager.launcher.open()
         disk = partial(disk_findings, "disk of the runner", folder.root)
         shown = show_metrics(settings, Gauges(RUNNER_GAUGES, partial(_gauges, manager)))
@@ -260,7 +261,9 @@ async def _serve(
         tasks.append(asyncio.create_task(limiting, name="runner limits output"))
         tasks.append(asyncio.create_task(_empty_trash(manager), name="runner empties trash"))
         if rules.can_change:
-            tasks.append(asyncio.create_task(_follow_rules(manager, rules), name="runner rules"))
+            tasks.append(
+                asyncio.create_task(_follow_rules(manager, rules, executor), name="runner rules")
+            )
         if ready is not None:
             ready.set()
         log.info("runner_ready", runner=manager.folder.runner)
@@ -392,12 +395,21 @@ async def _check_runs(manager: RunManager) -> None:
             await admit_current(manager, *manager.released.pop())
 
 
-async def _follow_rules(manager: RunManager, rules: LiveRules) -> None:
+def _announce_rules(manager: RunManager, rules: JobRules, executor: str) -> None:
+    """Makes the next announcement say what the rules are."""
+    announced = manager.other_folders
+    announced.starts = rules.starts()
+    announced.folders = (
+        rules.sight(manager.machine.machine_facts(), os.geteuid()) if executor == "local" else None
+    )
+
+
+async def _follow_rules(manager: RunManager, rules: LiveRules, executor: str) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         if await asyncio.to_thread(rules.refresh):
             log.info("rules_changed")
-            manager.other_folders.starts = rules.current.starts()
+            _announce_rules(manager, rules.current, executor)
             await manager.retry(manager.other_folders.announce)
 
 

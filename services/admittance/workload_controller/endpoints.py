@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from admittance.api.kinds import KINDS, kind_named
 from admittance.api.meta import with_user
+from admittance.control.folder_views import FolderSights
 from admittance.control.manifest_changes import (
     planned_deletion,
     planned_writes,
@@ -81,6 +82,7 @@ class Endpoints:
         settled: Callable[[int], Awaitable[SettledReply]],
         outcome: OutcomeOf,
         runners: AnnouncedRunners,
+        sights: FolderSights,
         manifest_bytes: int,
         sharing: Sharing,
         more: Mapping[str, micro.Handler],
@@ -93,6 +95,7 @@ class Endpoints:
         self._wait_settled = settled
         self._outcome = outcome
         self._runners = runners
+        self._sights = sights
         self._manifest_bytes = manifest_bytes
         self._sharing = sharing
         self._more = more
@@ -136,6 +139,9 @@ class Endpoints:
         request = msgspec.json.decode(data, type=Runners)
         namespace = namespace_of_request(subject)
         user, manifest = request.user, bytes(request.workload or b"")
+        if request.folder is not None:
+            views = self._sights.views(user, namespace, request.folder, clock.now())
+            return RunnersReply(folder=views)
         if request.name:
             key = workload_key(namespace, request.name)
             workload = self._manifests.controller.workloads.get(key).workload
@@ -144,7 +150,7 @@ class Endpoints:
             user = workload.status.submitted_by
             manifest = msgspec.json.encode({"spec": workload.spec})
         elif not manifest:
-            raise ValueError("the request has neither name nor workload")
+            raise ValueError("the request has neither name, workload nor folder")
         refusal = self._runners.refusal(user, namespace, manifest)
         return RunnersReply() if refusal is None else RunnersReply(**refusal._asdict())
 

@@ -16,6 +16,7 @@ import structlog
 
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
+from admittance.control.folder_views import FolderSights
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import subjects
 from admittance.events.requests import SettledReply
@@ -194,7 +195,7 @@ class ActiveController:
         heartbeats = self._heartbeats = HeartbeatListener(bus, manifests, settings.beat_seconds)
         deletions = self._deletions = Deletions(manifests)
         limits = settings.configuration.user_limits
-        runners, runners_known = AnnouncedRunners(), asyncio.Event()
+        runners, sights, runners_known = AnnouncedRunners(), FolderSights(), asyncio.Event()
         self._endpoints = Endpoints(
             bus,
             settings.instance,
@@ -203,6 +204,7 @@ class ActiveController:
             self.settled,
             self.outcome,
             runners,
+            sights,
             limits.max_manifest_bytes,
             sharing_of(settings.configuration),
             UsageEndpoint(bus, controller, self._usage).endpoints(),
@@ -224,9 +226,11 @@ class ActiveController:
             tasks.create_task(people.run(), name="people")
             tasks.create_task(self._usage.run(), name="usage")
             await self._endpoints.start()
-            if bus.nc.user:
-                # Only a server that demands credentials knows the submitters of jobs.
-                tasks.create_task(follow_runners(bus, runners, runners_known), name="runners")
+            # Only a server that demands credentials knows the submitters of jobs, by whom the
+            # rules of runners refuse submissions.
+            rules = runners if bus.nc.user else None
+            tasks.create_task(follow_runners(bus, rules, sights, runners_known), name="runners")
+            if rules is not None:
                 await runners_known.wait()
             await people.start()
             deferred = self._publish_deferred(manifests, self._commits)

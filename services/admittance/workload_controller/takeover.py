@@ -14,6 +14,7 @@ import structlog
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
+from admittance.control.folder_views import FolderSights
 from admittance.control.manifest_changes import load_entry, messages_about_all
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events.reader import Reader, SetAside, Unreadable
@@ -105,22 +106,31 @@ async def follow_manifests(
     await follow_bucket(bus, [f"{prefix}.>" for prefix in ours], learn_all)
 
 
-async def follow_runners(bus: Bus, runners: AnnouncedRunners, loaded: asyncio.Event) -> None:
-    """Keeps ``runners`` equal to the bucket, until cancelled. ``loaded``: is set once the runners
-    that were announced before are known."""
+async def follow_runners(
+    bus: Bus, runners: AnnouncedRunners | None, sights: FolderSights, loaded: asyncio.Event
+) -> None:
+    """Keeps ``runners`` and ``sights`` equal to the bucket, until cancelled. ``loaded``: is set
+    once the runners that were announced before are known."""
+
+    def forget(runner: str) -> None:
+        sights.forget(runner)
+        if runners is not None:
+            runners.forget(runner)
 
     def learn(entries: Sequence[Entry]) -> None:
         for entry in entries:
             runner = entry.key.partition(".")[2]
             if entry.value is None:
-                runners.forget(runner)
+                forget(runner)
                 continue
             try:
                 announced = read_announcement(entry.value)
             except Unreadable:
-                runners.forget(runner)  # `admit doctor` lists the entry
+                forget(runner)  # `admit doctor` lists the entry
             else:
-                runners.note(runner, announced.starts)
+                sights.note(runner, announced)
+                if runners is not None:
+                    runners.note(runner, announced.starts)
 
     await follow_bucket(
         bus, (f"{ANNOUNCED_RUNNERS}.>",), learn, lambda _: loaded.set(), bucket=CLAIMS

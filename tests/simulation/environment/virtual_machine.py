@@ -19,6 +19,7 @@ import msgspec
 from admittance.events.codec import encode
 from admittance.events.facts import PodsNotReady, PodsReady
 from admittance.events.subjects import subject_of
+from admittance.folders import MachineFacts
 from admittance.runner import service as runner
 from admittance.runner.launcher import LocalExecutor
 from admittance.runner.machine import OtherRun, RunFiles, RunIdentity, RunJournal, Spec, StopNote
@@ -241,6 +242,9 @@ class VirtualMachine:
 
     def shims(self, _: object, on_change: Callable[[str], None]) -> VirtualShims:
         return VirtualShims(self, on_change)
+
+    def machine_facts(self) -> MachineFacts:
+        return MachineFacts()
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         for name in roots:

@@ -89,16 +89,11 @@ def test_runner_without_unix_users_runs_all_jobs_as_its_own() -> None:
     assert JobRules().unix_user(admitted("ada")) is None
 
 
-def test_images_and_folders_outside_the_rules_are_refused() -> None:
-    rules = JobRules(images=("example.com/team/*",), folders=("/srv/jobs",))
+def test_images_outside_the_rules_are_refused() -> None:
+    rules = JobRules(images=("example.com/team/*",))
     rules.check_image("example.com/team/train:1")
-    rules.check_folder("/srv/jobs/a")
-    rules.check_folder("/srv/jobs")
     with pytest.raises(CannotRun, match="may not run the image example"):
         rules.check_image("example.com/other")
-    for folder in ("/srv/jobshop", "/srv", "/etc"):
-        with pytest.raises(CannotRun, match=f"may not start jobs in the folder {folder}"):
-            rules.check_folder(folder)
 
 
 def test_options_replace_the_variables_of_rules(tmp_path: Path) -> None:
@@ -135,6 +130,7 @@ def test_known_unix_user_has_its_groups_and_home() -> None:
         ({"ADMIT_RUN_AS": "*=9-8"}, "9-8 is not a range of Unix users"),
         ({"ADMIT_JOB_NAMESPACES": "Team A"}, "is not a name"),
         ({"ADMIT_JOB_FOLDERS": "work"}, "must be an absolute path"),
+        ({"ADMIT_SHARED_FOLDERS": "home"}, "the path home must be an absolute path"),
         ({"ADMIT_JOB_IMAGES": "x"}, "has no effect with --executor local, only with docker"),
     ],
 )

@@ -243,7 +243,7 @@ def test_a_process_of_another_unix_user_that_cannot_start_has_the_status_of_shel
 ) -> None:
     user = {"uid": 65534, "gid": 65534, "groups": []}
     with (tmp_path / "output").open("wb") as output, pytest.raises(OSError) as caught:
-        start_process(program, [program], {}, ("/", "/"), output.fileno(), user)
+        start_process([program], {}, ("/", "/"), output.fileno(), user)
     assert start_code(caught.value) == code
     assert start_problem(caught.value).startswith(f"cannot start {program}: ")
 

@@ -37,6 +37,7 @@ from admittance.api.workload import (
     Job,
     Workload,
 )
+from admittance.folders import SUBMITTED_FROM
 
 KUEUE: Final = "kueue.x-k8s.io/"
 _DOMAINS: Final = ("kueue.x-k8s.io", "admittance.dev")
@@ -112,6 +113,7 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
         f"{KUEUE}workload": BY_SYSTEM,
         COMPLETIONS: in_part("made from `completions` of a Job"),
         JOB_POLICY: works("made from the policies of a Job, as JSON"),
+        SUBMITTED_FROM: works("which folder a `workingDir` is; made by `admit submit`"),
     },
 }
 """The effects of known keys by their place. Keys with the prefix ``provreq.kueue.x-k8s.io/`` become

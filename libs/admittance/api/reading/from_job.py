@@ -30,6 +30,7 @@ from admittance.api.workload import (
     policy_of,
     written_policy,
 )
+from admittance.folders import SUBMITTED_FROM, SubmittedFrom, written_folder
 
 GPU: Final = "nvidia.com/gpu"
 
@@ -153,9 +154,11 @@ def from_command(
     priority_class: str = "",
     env: Mapping[str, str] | None = None,
     image: str = "",
+    working_dir: str = "",
+    folder: SubmittedFrom | None = None,
 ) -> Workload:
     """A workload of ``count`` pods that each run the command. Raises ManifestError for wrong
-    arguments.
+    arguments. ``folder``: the folder that ``working_dir`` must be; None: the path alone counts.
 
     A resource with the quantity 0 is not requested. ``priority`` and ``priority_class`` may both be
     given. Each word of the command and each value of env reaches the process unchanged: ``$(NAME)``
@@ -175,7 +178,9 @@ def from_command(
         command=tuple(map(literal, command)),
         env=tuple(EnvVar(name=k, value=literal(v)) for k, v in (env or {}).items()),
         resources=ResourceRequirements(requests=requests),
+        working_dir=working_dir,
     )
+    noted = {} if folder is None else {SUBMITTED_FROM: written_folder(folder)}
     workload = Workload(
         metadata=ObjectMeta(name=name, namespace=namespace),
         spec=WorkloadSpec(
@@ -183,7 +188,8 @@ def from_command(
                 PodSet(
                     count=count,
                     template=PodTemplate(
-                        spec=PodSpec(containers=(container,), restart_policy="Never")
+                        metadata=ObjectMeta(annotations=noted),
+                        spec=PodSpec(containers=(container,), restart_policy="Never"),
                     ),
                 ),
             ),

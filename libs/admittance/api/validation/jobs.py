@@ -22,6 +22,7 @@ from admittance.api.workload import (
     noted_policy,
     policy_of,
 )
+from admittance.folders import SUBMITTED_FROM, BadFolder, noted_folder
 
 EQUAL_PARALLELISM: Final = "kueue.x-k8s.io/job-completions-equal-parallelism"
 """Annotation of a Job: "true": with fewer pods than asked for, fewer must succeed."""
@@ -169,6 +170,15 @@ def check_noted_policy(template: PodTemplate, path: str) -> list[Problem]:
         problem._replace(field=f"{field}.{problem.field}") for problem in field_problems(policy)
     ]
     return inside or check_policy(policy, template, field, None)
+
+
+def check_noted_folder(template: PodTemplate, path: str) -> list[Problem]:
+    """The problems of the folder of a submission in a pod template's annotation."""
+    try:
+        noted_folder(template.metadata.annotations)
+    except BadFolder as error:
+        return [Problem(f"{path}.metadata.annotations[{SUBMITTED_FROM}]", str(error))]
+    return []
 
 
 def check_ttl(annotations: dict[str, str]) -> list[Problem]:

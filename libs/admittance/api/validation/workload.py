@@ -21,7 +21,12 @@ from admittance.api.pods import Affinity, PodTemplate
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.units import parse
 from admittance.api.validation.containers import check_containers
-from admittance.api.validation.jobs import check_job_spec, check_noted_policy, check_ttl
+from admittance.api.validation.jobs import (
+    check_job_spec,
+    check_noted_folder,
+    check_noted_policy,
+    check_ttl,
+)
 from admittance.api.validation.meta import check_tolerations, check_values, object_name
 from admittance.api.validation.pod_resources import check_pod_resources
 from admittance.api.validation.pods_ready import check_wait_for_pods_ready
@@ -92,6 +97,7 @@ def _family(workload: Workload) -> list[Problem]:
 def _pod_set(pod_set: PodSet, path: str) -> list[Problem]:
     problems = check_template(pod_set.template, f"{path}.template")
     problems += check_noted_policy(pod_set.template, f"{path}.template")
+    problems += check_noted_folder(pod_set.template, f"{path}.template")
     if pod_set.min_count is not None and pod_set.min_count > pod_set.count:
         message = f"must not exceed count {pod_set.count}, not {pod_set.min_count}"
         problems.append(Problem(f"{path}.minCount", message))

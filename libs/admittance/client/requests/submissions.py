@@ -34,6 +34,7 @@ from admittance.client.requests.priority_classes import missing_class
 from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events import facts, reasons
 from admittance.events.whatif import Fit, FitReply
+from admittance.folders import SubmittedFrom
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry
 
@@ -51,7 +52,9 @@ look alike.
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
     """The options of a submitted command. ``requests``: quantity by resource, only the
-    given resources. ``flavors``: the allowed flavors; empty: any.
+    given resources. ``flavors``: the allowed flavors; empty: any. ``working_dir``: where it starts;
+    "": in an empty folder. ``folder``: the folder that ``working_dir`` must be; None: the path
+    alone counts.
     """
 
     command: Sequence[str]
@@ -66,6 +69,8 @@ class CommandOptions:
     labels: Mapping[str, str] = field_of(default_factory=dict)
     max_seconds: int | None = None
     flavors: Sequence[str] = ()
+    working_dir: str = ""
+    folder: SubmittedFrom | None = None
 
 
 def check_whole(resource: str, typed: str | None, option: str) -> None:
@@ -109,6 +114,8 @@ async def workload_of_command(link: Link, options: CommandOptions, namespace: st
             priority_class=options.priority_class or "",
             env=options.env,
             image=options.image,
+            working_dir=options.working_dir,
+            folder=options.folder,
         )
     except ManifestError as error:
         raise BadInput(*map(str, error.problems)) from None

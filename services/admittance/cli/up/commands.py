@@ -73,6 +73,13 @@ job_options = stacked(
         many=True,
     ),
     option(
+        "--shared-folder DIR",
+        "This folder is the same on the machines of submitters, whose jobs may start in it; "
+        "repeatable. Default: $ADMIT_SHARED_FOLDERS, or none",
+        name="shared_folders",
+        many=True,
+    ),
+    option(
         "--allow-host-path DIR",
         "Jobs may mount this folder by hostPath; repeatable. "
         "Default: $ADMIT_ALLOW_HOST_PATHS, or none",

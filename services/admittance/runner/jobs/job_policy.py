@@ -18,6 +18,7 @@ FAILED_INDEXES = "FailedIndexes"
 POD_FAILURE_POLICY = "PodFailurePolicy"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 DISK_LIMIT_EXCEEDED = "DiskLimitExceeded"
+FAILED_TO_START = "FailedToStart"
 
 
 def delay(failures: int, base: float, longest: float) -> float:

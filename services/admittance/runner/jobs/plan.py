@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,15 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.reader import BROKEN
 from admittance.events.shapes import PodSetToRun
+from admittance.folders import (
+    SUBMITTED_FROM,
+    BadFolder,
+    FolderSight,
+    SubmittedFrom,
+    is_proven,
+    noted_folder,
+    sees_folder,
+)
 from admittance.job_rules.limits import NO_GROUPS, JobLimits
 from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.jobs.devices import (
@@ -56,6 +65,7 @@ ENGINE_MEMORY_MIN: Final = 6 << 20
 """The smallest limit of memory that an engine accepts, in bytes."""
 ENGINE_SHARES: Final = (2, 262_144)
 """The smallest and the largest weight that an engine accepts."""
+NO_SIGHT: Final = FolderSight()
 
 OWN_ENV: Final = (
     "JOB_COMPLETION_INDEX",
@@ -85,6 +95,9 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     waits for a container. Status 0 of the probe means that the container has ended, so the process
     is about to end, too. ``kill``: a program that kills the container if the process only waits for
     it.
+
+    ``inode``, ``owner``: the number and the Unix user that ``cwd`` must have; 0: any. ``umask``: of
+    the process; None: that of the runner.
     """
 
     name: str
@@ -96,6 +109,9 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     words_env: tuple[tuple[str, str], ...] | None = None
     probe: tuple[str, ...] = ()
     kill: tuple[str, ...] = ()
+    inode: int = 0
+    owner: int = 0
+    umask: int | None = None
 
 
 Processes: TypeAlias = tuple[ContainerPlan, ...]
@@ -133,6 +149,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``deadline``: the most seconds of the run, after which the job fails; 0: any number.
     ``scratch_limit``: the most bytes of files in scratch folders and volumes of the run; 0: any
     number. ``groups``: the groups in which the kernel limits pods; None: it does not.
+    ``folders``: the only folders outside of the run in which processes may start; empty: all.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -147,18 +164,21 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     deadline: float = 0.0
     scratch_limit: int = 0
     groups: GroupsPlan | None = None
+    folders: tuple[str, ...] = ()
 
 
 class PodInputs(NamedTuple):
     """What the containers of a pod set get beside their programs. ``inputs``: what they may read of
     the machine. ``volumes``: the plans of the pod's volumes by name. ``budget``: what the variables
-    of the whole job may still take. ``devices``: what each pod gets of the machine's devices."""
+    of the whole job may still take. ``devices``: what each pod gets of the machine's devices.
+    ``folder``: that of the submission; None: it has none."""
 
     template: PodTemplate
     inputs: Inputs
     volumes: Mapping[str, VolumePlan]
     budget: ValueBudget
     devices: PlannedDevices
+    folder: SubmittedFrom | None = None
 
     def variables(self, container: Container) -> list[Variable]:
         return variables(container, self.template, self.inputs, self.budget)
@@ -167,8 +187,16 @@ class PodInputs(NamedTuple):
         return mounts_of(container, self.volumes, self.inputs)
 
 
-def _processes(containers: tuple[Container, ...], given: PodInputs) -> Processes:
+def _processes(
+    containers: tuple[Container, ...], given: PodInputs, sight: FolderSight
+) -> Processes:
     plans = []
+    folder = given.folder
+    place: dict[str, Any] = {}
+    if folder is not None:
+        place = {"umask": folder.umask}
+        if not is_proven(sight, folder):
+            place |= {"inode": folder.inode, "owner": folder.owner}
     for each in containers:
         mounts = given.mounts(each)
         # A variable names the folder that the container would see, so the subPath belongs to it.
@@ -184,6 +212,7 @@ def _processes(containers: tuple[Container, ...], given: PodInputs) -> Processes
                 env=tuple(env),
                 cwd=each.working_dir,
                 inner_cwd=local_folder(each.working_dir, mounts),
+                **(place if folder is not None and each.working_dir == folder.path else {}),
             )
         )
     return tuple(plans)
@@ -209,6 +238,18 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
                 "which this runner does not run"
             )
     return template
+
+
+def _folder_of(pod_set: str, template: PodTemplate) -> SubmittedFrom | None:
+    """The folder of the submission, if a container of the template starts there."""
+    try:
+        folder = noted_folder(template.metadata.annotations)
+    except BadFolder as error:
+        raise CannotRun(f"pod set {pod_set}: the annotation {SUBMITTED_FROM} {error}") from None
+    containers = (*template.spec.init_containers, *template.spec.containers)
+    if folder is None or all(each.working_dir != folder.path for each in containers):
+        return None
+    return folder
 
 
 def with_additions(template: PodTemplate, pod_set: PodSetToRun) -> PodTemplate:
@@ -256,6 +297,7 @@ def _assemble(
                 {volume.name: volume for volume in volumes},
                 budget,
                 devices,
+                _folder_of(pod_set.name, template),
             ),
         )
         noted = noted_completions(template.metadata.annotations)
@@ -301,10 +343,13 @@ def plan_local(
     given: dict[str, str],
     inputs: Inputs = NO_INPUTS,
     machine: MachineDevices = NO_MACHINE,
+    sight: FolderSight = NO_SIGHT,
+    uid: int | None = None,
 ) -> RunPlan:
     """The plan that runs the admission as processes of this machine. The plan leaves out containers
     without command and args if another container has a command or args: without the image, the
-    runner does not know their program.
+    runner does not know their program. ``sight``: which folders the processes see. ``uid``: their
+    Unix user.
 
     Raises CannotRun if this runner cannot run the admission.
     """
@@ -321,9 +366,15 @@ def plan_local(
                 f"{names}); give one, or run the image with a runner started with "
                 "--executor docker"
             )
-        return _processes(init, pod), _processes(main, pod)
+        if pod.folder is not None and (why := sees_folder(sight, uid, pod.folder)):
+            raise CannotRun(
+                f"this runner does not see the folder {pod.folder.path} of the machine "
+                f"{pod.folder.machine.host}, in which the job was submitted: {why}"
+            )
+        return _processes(init, pod, sight), _processes(main, pod, sight)
 
-    return _assemble(admitted, given, processes_of, inputs, machine)
+    plan = _assemble(admitted, given, processes_of, inputs, machine)
+    return msgspec.structs.replace(plan, folders=sight.allowed)
 
 
 _NAMES_OF_CLIENT: Final = frozenset(
@@ -445,6 +496,11 @@ def plan_docker(
         spec = pod.template.spec
         if not spec.containers:
             raise CannotRun(f"pod set {pod_set.name} has no containers")
+        if pod.folder is not None:
+            raise CannotRun(
+                f"the job is to start in the folder {pod.folder.path} of the machine "
+                f"{pod.folder.machine.host}, which no container of this runner sees"
+            )
         return wrapped(spec.init_containers, pod), wrapped(spec.containers, pod)
 
     cleanup = (sweep_docker(docker, mark),)

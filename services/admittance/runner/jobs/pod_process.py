@@ -1,4 +1,4 @@
-# ruff: noqa: PTH101, PTH102, PTH112, PTH113, PTH208, PTH118, PTH120, PTH123, SIM105
+# ruff: noqa: PTH101, PTH102, PTH109, PTH112, PTH113, PTH208, PTH118, PTH120, PTH123, SIM105
 # (pathlib and contextlib are not worth their import time here)
 """Starts one process of a pod, as the runner's Unix user or as another one. The shim imports this
 module, so the module imports little.
@@ -10,7 +10,9 @@ import errno
 import os
 import re
 import resource
+import select
 import signal
+import time
 
 from admittance.runner.jobs.strays import end_with_parent
 
@@ -130,16 +132,47 @@ def start_code(error: Exception) -> int:
 
 def start_problem(error: Exception) -> str:
     """Why a process did not start, as a clause."""
+    if isinstance(error, FolderError):
+        return error.strerror or "cannot enter the working folder"
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"cannot start {error.filename}: {error.strerror}"
     return str(error) or type(error).__name__
 
 
-def _enter(folder: str) -> None:
+FOLDER_SECONDS = 30.0
+"""Longest wait until a process has entered its working folder and begun its program: a file server
+may be away."""
+
+
+class FolderError(OSError):
+    """The error that a process cannot start in its working folder."""
+
+
+def enter_folder(path: str, place: dict[str, Any]) -> None:
+    """Makes the folder the working folder of this process. ``place``: see `start_process`. Raises
+    FolderError if this is not possible, if it is not the folder of the submission, or if no job
+    may start there."""
     try:
-        os.chdir(folder)
+        # What is compared is what is entered, whatever a link in the path names meanwhile.
+        flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+        folder = os.open(path, flags)
+        status = os.fstat(folder)
+        os.fchdir(folder)
+        os.close(folder)
+        real = os.getcwd()
     except OSError as error:
-        raise OSError(f"cannot enter the working folder {folder}: {error.strerror}") from None
+        text = f"cannot enter the working folder {path}: {error.strerror}"
+        raise FolderError(error.errno, text) from None
+    inode = place.get("inode")
+    if inode and (status.st_ino, status.st_uid) != (inode, place["owner"]):
+        text = f"the working folder {path} is not the one in which the job was submitted"
+        raise FolderError(errno.ESTALE, text)
+    allowed = place.get("allowed") or []
+    if allowed and not any(real == one or real.startswith(f"{one}/") for one in allowed):
+        raise FolderError(
+            errno.EACCES,
+            f"the runner may not start jobs in the folder {real}: allowed are {', '.join(allowed)}",
+        )
 
 
 def make_scratch(path: str, user: dict[str, Any] | None) -> str:
@@ -157,7 +190,6 @@ def make_scratch(path: str, user: dict[str, Any] | None) -> str:
 
 
 def start_process(
-    program: str,
     argv: list[str],
     env: dict[str, str],
     folders: tuple[str, str],
@@ -165,19 +197,22 @@ def start_process(
     user: dict[str, Any] | None,
     process_limit: int = 0,
     join: Callable[[], None] | None = None,
+    place: dict[str, Any] | None = None,
 ) -> int:
     """Starts a process in a session of its own, with the open file ``output`` as its output;
     returns the pid. ``folders``: the scratch folder of the pod, and the folder in which the process
     starts. ``user``: the ``uid``, ``gid`` and ``groups`` of the process; None: the runner's Unix
     user. ``process_limit``: the most processes of another Unix user; 0: any number.
-    ``join``: a function that moves the process into the group of its pod. Raises OSError or
+    ``join``: a function that moves the process into the group of its pod. ``place``: of a folder
+    that is not one of the run, the ``inode`` and the ``owner`` (0: any folder), the ``allowed``
+    folders (empty: all), and the ``umask`` of the process (None: the runner's). Raises OSError or
     ValueError if the process cannot start.
     """
-    if user or join:
-        return _start_as(user, program, argv, env, folders, output, process_limit, join)
-    _enter(folders[1])
+    if user or join or place:
+        return _start_as(user, argv, env, folders, output, process_limit, join, place or {})
+    enter_folder(folders[1], {})
     return os.posix_spawn(
-        program,
+        find_program(argv[0], env, folders[1]),
         argv,
         env,
         file_actions=[
@@ -193,13 +228,13 @@ def start_process(
 
 def _start_as(
     user: dict[str, Any] | None,
-    program: str,
     argv: list[str],
     env: dict[str, str],
     folders: tuple[str, str],
     output: int,
     process_limit: int,
     join: Callable[[], None] | None,
+    place: dict[str, Any],
 ) -> int:
     # If the child process cannot start the program, it writes the reason to the pipe; a successful
     # exec closes the pipe.
@@ -213,20 +248,27 @@ def _start_as(
             prefer_as_victim()
             if process_limit and user:
                 limit_processes(process_limit)
-            _become(user, *folders, output)
+            _become(user, *folders, output, place)
             end_with_parent(shim)
-            os.execve(program, argv, env)
+            # The program is looked for with the rights of the job: its folders may be closed to
+            # root, as on a file server, or lead root elsewhere than the job.
+            os.execve(find_program(argv[0], env, ""), argv, env)
         except (OSError, ValueError) as error:
             code = getattr(error, "errno", None) or 0
-            os.write(report, f"{code} {start_problem(error)}".encode())
+            kind = "folder" if isinstance(error, FolderError) else "program"
+            os.write(report, f"{code} {kind} {start_problem(error)}".encode())
         finally:
             os._exit(127)
     os.close(report)
-    with open(problems, "rb") as file:
-        problem = file.read()
+    try:
+        problem = _read_report(problems, pid, "" if folders[1] == folders[0] else folders[1])
+    finally:
+        os.close(problems)
     if problem:
         os.waitpid(pid, 0)
-        number, _, text = problem.decode().partition(" ")
+        number, kind, text = problem.decode().split(" ", 2)
+        if kind == "folder":
+            raise FolderError(int(number), text)
         failed = OSError(text)
         failed.errno = int(number)
         raise failed
@@ -244,6 +286,22 @@ def prefer_as_victim() -> None:
         pass  # Only Linux has this.
 
 
+def _read_report(problems: int, pid: int, folder: str) -> bytes:
+    """What the child ``pid`` wrote before it could start its program; empty: it has started.
+    ``folder``: the working folder outside of the run; "": none. Raises FolderError, and kills the
+    child, if it does neither in time in such a folder."""
+    report = b""
+    until = time.monotonic() + FOLDER_SECONDS
+    while not folder or select.select([problems], [], [], max(0.0, until - time.monotonic()))[0]:
+        part = os.read(problems, 65536)
+        if not part:
+            return report
+        report += part
+    os.kill(pid, signal.SIGKILL)
+    text = f"the working folder {folder} did not answer in {FOLDER_SECONDS:g} s"
+    raise FolderError(errno.ETIMEDOUT, text)
+
+
 def limit_processes(count: int) -> None:
     """Limits the processes and threads that the Unix user of this process may have when this
     process or a child of it starts one more. It has no effect on root."""
@@ -253,7 +311,9 @@ def limit_processes(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (count, count))
 
 
-def _become(user: dict[str, Any] | None, scratch: str, cwd: str, output: int) -> None:
+def _become(
+    user: dict[str, Any] | None, scratch: str, cwd: str, output: int, place: dict[str, Any]
+) -> None:
     signal.set_wakeup_fd(-1)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -273,7 +333,9 @@ def _become(user: dict[str, Any] | None, scratch: str, cwd: str, output: int) ->
         os.setresgid(user["gid"], user["gid"], user["gid"])
         os.setresuid(user["uid"], user["uid"], user["uid"])
     if cwd != scratch:
-        _enter(cwd)
+        enter_folder(cwd, place)
+    if place.get("umask") is not None:
+        os.umask(place["umask"])
 
 
 def handle_signals(asked: list[int]) -> int:

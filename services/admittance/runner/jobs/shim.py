@@ -53,14 +53,15 @@ from admittance.runner.jobs.inputs.pod_volumes import make_volumes
 from admittance.runner.jobs.job_policy import (
     DEADLINE_EXCEEDED,
     DISK_LIMIT_EXCEEDED,
+    FAILED_TO_START,
     NEVER,
     PodSetProgress,
 )
 from admittance.runner.jobs.journal import JournalWriter, read_lease
 from admittance.runner.jobs.pod import Pod
 from admittance.runner.jobs.pod_process import (
+    FolderError,
     expand,
-    find_program,
     handle_signals,
     make_scratch,
     program_of,
@@ -190,7 +191,8 @@ class Shim:
         except Exception as error:
             # If the shim died of it, the job would count as lost and start again. Python raises
             # ValueError for a zero byte in a word, and for an equals sign in a variable's name.
-            self.fail(pod, container, start_code(error), start_problem(error))
+            reason = FAILED_TO_START if isinstance(error, FolderError) else ""
+            self.fail(pod, container, start_code(error), start_problem(error), reason=reason)
             if self.why_ending == "failed" and pod.code:
                 # Nothing else would be in the output of the pod.
                 self.output.note(pod.name, f"admittance: {self.message}")
@@ -272,6 +274,11 @@ class Shim:
     def scratch_of(self, pod: Pod) -> str:
         return os.path.join(self.folder, "scratch", pod.scratch)
 
+    def place_of(self, container: dict[str, Any]) -> dict[str, Any]:
+        """What must be true of a folder outside of the run in which a container starts."""
+        place = {name: container.get(name) for name in ("inode", "owner", "umask")}
+        return {**place, "allowed": self.spec.get("folders") or []}
+
     def spawn(self, pod: Pod, container: dict[str, Any]) -> None:
         user = self.spec.get("runAs")
         scratch = make_scratch(self.scratch_of(pod), user)
@@ -281,12 +288,13 @@ class Shim:
         }
         env, argv = program_of(container, self.spec["given"], own, pod.devices())
         cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
-        program = find_program(argv[0], env, cwd)
         limit = self.spec.get("processLimit", 0)
         join = self.groups.enter(pod.scratch, pod.set.spec.get("limits") or {})
+        place = self.place_of(container) if cwd == container["cwd"] else None
         output = self.output.pipe(pod.name)
         try:
-            pid = start_process(program, argv, env, (scratch, cwd), output, user, limit, join)
+            folders = scratch, cwd
+            pid = start_process(argv, env, folders, output, user, limit, join, place)
         finally:
             os.close(output)
         pod.running.add(pid)

@@ -1,0 +1,65 @@
+"""Which of the announced runners see the folder in which a job is submitted. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from admittance.control.runner_rules import starts_job
+from admittance.events.reading_requests import FolderView
+from admittance.events.system import RunnerAnnouncement
+from admittance.folders import SubmittedFrom, sees_folder, uid_of
+
+FRESH: Final = timedelta(minutes=25)
+"""For so long an announcement, which runners repeat every ten minutes, counts as one of a runner
+that lives."""
+NO_PROCESSES: Final = "it starts no local processes, or is of an older version"
+
+
+class FolderSights:
+    """The announcements of runners, for the folders that they see."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, RunnerAnnouncement] = {}
+
+    def note(self, runner: str, announcement: RunnerAnnouncement) -> None:
+        """Records an announcement."""
+        self._known[runner] = announcement
+
+    def forget(self, runner: str) -> None:
+        """Forgets a runner."""
+        self._known.pop(runner, None)
+
+    def views(
+        self, user: str, namespace: str, folder: SubmittedFrom, now: datetime
+    ) -> tuple[FolderView, ...]:
+        """Whether each runner that starts jobs of the user in the namespace sees the folder.
+        ``user`` "": the submitter is unknown."""
+        views = []
+        for runner, announced in self._living(now):
+            starts = announced.starts
+            if starts is not None and (
+                (starts.namespaces and namespace not in starts.namespaces)
+                or not starts_job(starts, user, namespace)
+            ):
+                continue
+            sight = announced.folders
+            if sight is None:
+                views.append(FolderView(runner=runner, why=NO_PROCESSES))
+                continue
+            other = folder.uid is not None and uid_of(sight.uids, user, namespace) != folder.uid
+            why = sees_folder(sight, folder.uid, folder)
+            views.append(FolderView(runner=runner, why=why, other_user=other))
+        return tuple(views)
+
+    def _living(self, now: datetime) -> list[tuple[str, RunnerAnnouncement]]:
+        """The newest announcement of each name, in the order of the names. A runner that starts
+        again with another data folder keeps its name."""
+        newest: dict[str, tuple[datetime, RunnerAnnouncement]] = {}
+        for runner, announced in self._known.items():
+            name, at = announced.consumer or runner, announced.at
+            if at is None or now - at > FRESH:
+                continue
+            if name not in newest or newest[name][0] < at:
+                newest[name] = at, announced
+        return [(name, announced) for name, (_, announced) in sorted(newest.items())]
