@@ -12,7 +12,6 @@ import re
 import resource
 import select
 import signal
-import time
 
 from admittance.runner.jobs.strays import end_with_parent
 
@@ -291,8 +290,9 @@ def _read_report(problems: int, pid: int, folder: str) -> bytes:
     ``folder``: the working folder outside of the run; "": none. Raises FolderError, and kills the
     child, if it does neither in time in such a folder."""
     report = b""
-    until = time.monotonic() + FOLDER_SECONDS
-    while not folder or select.select([problems], [], [], max(0.0, until - time.monotonic()))[0]:
+    # The child writes once, so each wait is one for the folder or for the end of the child.
+    limit = FOLDER_SECONDS if folder else None
+    while select.select([problems], [], [], limit)[0]:
         part = os.read(problems, 65536)
         if not part:
             return report
