@@ -28,6 +28,7 @@ from admittance.access.parts import (
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.role import Account, Names, Role
 from admittance.access.users import User
+from admittance.api.checks import MACHINES_CONTROLLER
 from admittance.api.kinds import KINDS
 from admittance.events import subjects
 from admittance.events.machines import OF_RUNNERS
@@ -244,13 +245,24 @@ def provisioning_check(user: User) -> Permissions:
 
 
 def placement(user: User) -> Permissions:
-    """The permissions of placement, which stores what runners announce of their machines."""
+    """The permissions of placement, which stores what runners announce of their machines, and
+    places workloads on them."""
     service = "placement"
+    controller = token(MACHINES_CONTROLLER)
+    domain = token(service_domain(service))
     publish = (
         *_leader_elected(service, epochs=_own_epoch(service)),
+        *rules("publish its barrier", f"{subjects.BARRIER}{domain}"),
+        *rules("report its check", f"admit.check.reported.{controller}.*.*"),
+        *rules("say that its check is alive", f"{subjects.ALIVE_CHECK}{controller}"),
+        *own_durable(subjects.check_durable(MACHINES_CONTROLLER), purpose="read its own requests"),
         *rules("store machines", f"$KV.{subjects.BUCKET}.{KINDS['Runner'].prefix}.*"),
     )
-    subscribe = (*_listens(user, service), *rules("answer requests", "admit.api.machines"))
+    subscribe = (
+        *_listens(user, service),
+        *rules("answer requests", "admit.api.machines"),
+        *rules("receive withdrawals", f"admit.check.withdrawn.{controller}.*.*"),
+    )
     return Permissions(publish, subscribe)
 
 

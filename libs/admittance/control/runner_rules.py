@@ -45,6 +45,24 @@ def starts_job(rules: RunnerStarts, user: str, namespace: str) -> bool:
     return named or namespace in rules.all_of or rules.every
 
 
+class JobRefusal(msgspec.Struct, frozen=True):
+    """Says of a workload why a runner does not start it. ``user``: its submitter; "": unknown.
+    ``spec``: of the stored workload. Equal workloads have equal refusals."""
+
+    user: str
+    namespace: str
+    spec: bytes
+
+    def __call__(self, starts: RunnerStarts) -> str:
+        """Why the runner does not start the workload, as a sentence; "": it starts it."""
+        if starts.namespaces and self.namespace not in starts.namespaces:
+            return f"it starts no jobs of namespace {self.namespace}"
+        if not starts_job(starts, self.user, self.namespace):
+            by = f"the user {self.user}" if self.user else "an unknown submitter"
+            return f"it has no Unix user for jobs of {by} in namespace {self.namespace}"
+        return _own_refusal(starts, _Job(b'{"spec":%b}' % self.spec))
+
+
 class AnnouncedRunners:
     """The runners of a deployment, by name, as they announced themselves."""
 

@@ -29,6 +29,7 @@ from admittance.placement.index import MachineClass, MachineIndex, class_key, su
 from admittance.placement.ledger import Ledger, Shares, shares_of
 from admittance.placement.machine import Machine, OpenRun
 from admittance.placement.moved_jobs import MovedJobs
+from admittance.placement.one_machine import place_on_one, together
 from admittance.placement.place import place
 from admittance.placement.request import PlacementRequest
 from admittance.placement.reservation import (
@@ -98,7 +99,16 @@ class PlacementDecisions:
     Until all machines and workloads have been applied nothing may be decided.
     """
 
-    def __init__(self, view: PlacementView, times: PlacementTimes | None = None) -> None:
+    def __init__(
+        self,
+        view: PlacementView,
+        times: PlacementTimes | None = None,
+        *,
+        one_machine: bool = False,
+    ) -> None:
+        """``one_machine``: all pods of a workload are placed on one machine."""
+        self._one_machine = one_machine
+        self._place_pods = place_on_one if one_machine else place
         self.ledger = Ledger()
         self.index = MachineIndex(self.ledger)
         self._view = view
@@ -163,6 +173,8 @@ class PlacementDecisions:
 
     def _wait(self, workload: StoredWorkload, judged: Judged) -> None:
         reservation = reservation_of(workload, judged, self._view)
+        if self._one_machine:
+            reservation = reservation._replace(request=together(reservation.request))
         waiting = self._waiting.get(judged.key)
         if waiting is None or waiting.reservation.judged.cycle != judged.cycle:
             if waiting is not None:
@@ -259,7 +271,7 @@ class PlacementDecisions:
             # A workload with the same needs, which comes first, had no room.
             return refused[shape]
         ignored = self._held_back.below(priority)
-        parts = place(request, self.index, freed=ignored)
+        parts = self._place_pods(request, self.index, freed=ignored)
         if isinstance(parts, Shortage):
             shortage = parts
             if is_alone:
@@ -269,7 +281,7 @@ class PlacementDecisions:
             if waiting.booked:
                 waiting.coming = freed
                 return None
-            parts = place(request, self.index, freed=ignored | freed)
+            parts = self._place_pods(request, self.index, freed=ignored | freed)
             if isinstance(parts, Shortage):
                 return shortage
             waiting.coming = freed

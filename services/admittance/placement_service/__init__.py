@@ -1,8 +1,11 @@
-"""Stores the machines that runners announce, and answers what runs on them.
+"""Stores the machines that runners announce, answers what runs on them, and places workloads: it is
+the controller of the check ``admittance.dev/machines``.
 
-Decides: how each Runner object looks (`admittance.placement.known_runners`).
+Decides: how each Runner object looks (`admittance.placement.known_runners`); which runners start
+the pods of a workload (`admittance.placement.decisions`).
 
-Consumes: what runners say in the bucket of claims; Runner objects. Publishes: nothing on the log.
+Consumes: what runners say in the bucket of claims; Runner objects; once a check of its controller
+exists, also workloads, checks and flavors. Publishes: the verdicts of its checks, fenced.
 Owns: the Runner objects (``runner.>``), but for ``spec.unschedulable``, which users change.
 Leadership: one active instance.
 """
@@ -35,6 +38,7 @@ SERVICE = Service(
     _load,
     role="placement",
     probe="machines",
-    if_missing="no instance answers; what runs on which machine is not known",
+    if_missing="no instance answers; what runs on which machine is not known, "
+    "and workloads on covered flavors are not admitted",
     metrics=_metrics,
 )

@@ -18,6 +18,7 @@ from admittance.events.names import plain
 from admittance.events.subjects import CLAIMS, object_key
 from admittance.lease import service_domain
 from admittance.placement.known_runners import NOT_STORED, KnownRunners, RunnerWrite, StoredRunner
+from admittance.placement_service.judge import PlacementJudge
 from admittance.placement_service.machine_metrics import MACHINES, values_of
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
@@ -46,7 +47,7 @@ log = structlog.get_logger()
 class MachineReconciler:
     """The work of placement's leader: stores each machine that a runner announces."""
 
-    def __init__(self, bus: Bus, settings: Settings) -> None:
+    def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
         self._bus = bus
         self._settings = settings
         self.runners = KnownRunners()
@@ -55,7 +56,13 @@ class MachineReconciler:
         self._changed = asyncio.Event()
         self._serving: micro.Serving | None = None
         self._throttle = LogThrottle()
-        self.ready = False
+        self.judge = PlacementJudge(bus, settings, epoch, service_domain(SERVICE))
+        self._serves = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether machines are stored and the check is answered."""
+        return self._serves and self.judge.ready
 
     async def run(self) -> None:
         """Follows runners and their objects until cancelled. Raises the error of the first task
@@ -64,10 +71,12 @@ class MachineReconciler:
             tasks.create_task(self._follow_objects(), name="objects")
             tasks.create_task(self._follow_runners(), name="runners")
             tasks.create_task(self._store(), name="storing")
+            tasks.create_task(self.judge.run(), name="judging")
 
     async def close(self) -> None:
         """Stops answering requests; the objects stay."""
-        self.ready = False
+        self._serves = False
+        self.judge.close()
         serving, self._serving = self._serving, None
         if serving is not None:
             await serving.stop()
@@ -105,10 +114,13 @@ class MachineReconciler:
             stored = read_manifest(entry.key, entry.value)
             assert isinstance(stored, Runner), "the key of a Runner"
             self.runners.objects[name] = StoredRunner(stored, entry.revision)
+        self.judge.runner_changed(name)
 
     def _on_said(self, entry: Entry) -> None:
         first, _, escaped = entry.key.partition(".")
-        self.runners.said(first, plain(escaped), entry.value)
+        name = plain(escaped)
+        self.runners.said(first, name, entry.value)
+        self.judge.runner_changed(name)
 
     # Objects. -----------------------------------------------------------------------------
 
@@ -118,7 +130,8 @@ class MachineReconciler:
         self._serving = await micro.serve(
             self._bus.nc, SERVICE, self._settings.instance, {"admit.api.machines": self._machines}
         )
-        self.ready = True
+        self._serves = True
+        self.judge.use_runners(self.runners)
         log.info("serving", runners=len(self.runners.names()))
         while True:
             self._changed.clear()
@@ -152,6 +165,7 @@ class MachineReconciler:
         )
         if revision > self.runners.objects.get(write.name, NOT_STORED).revision:
             self.runners.objects[write.name] = StoredRunner(write.object, revision)
+            self.judge.runner_changed(write.name)
 
     async def _read_again(self, name: str) -> None:
         entry = await bucket.get(self._bus, object_key(KEYS, "", name))
@@ -177,8 +191,8 @@ __all__ = ["SERVICE", "run"]
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs placement while this instance leads, until ``stop`` is set."""
 
-    def begin(_: int) -> MachineReconciler:
-        return MachineReconciler(bus, settings)
+    def begin(epoch: int) -> MachineReconciler:
+        return MachineReconciler(bus, settings, epoch)
 
     elected = LeaderElectedService(bus, settings, SERVICE, service_domain(SERVICE), begin)
 

@@ -218,6 +218,4 @@ def test_the_rules_of_the_check(name: str, spec: dict[str, Any], problems: list[
     check = decode_object(an_object("AdmissionCheck", name, spec)).manifest
     assert isinstance(check, AdmissionCheck)
     fields = [problem.field for problem in check_admission_check(check)]
-    # Until runners start jobs by their machines, no such check may be applied at all.
-    unserved = ["spec.controllerName"] if spec["controllerName"] == CONTROLLER else []
-    assert fields == problems + unserved
+    assert fields == problems

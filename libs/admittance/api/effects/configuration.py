@@ -19,7 +19,6 @@ from admittance.api.configuration import (
     WaitForPodsReady,
 )
 from admittance.api.effects.field_effect import (
-    NOT_PLACED,
     Table,
     all_work,
     in_part,
@@ -41,8 +40,8 @@ CONFIGURATION: Final[Table] = {
             "userLimits",
             "resources",
             "objectRetentionPolicies",
+            "machines",
         ),
-        "machines": no_effect(NOT_PLACED, usual=("On",)),
         "featureGates": in_part("gates of other subsystems cause a warning"),
         "namespace": _CLUSTER,
         "manageJobsWithoutQueueName": _CLUSTER,

@@ -88,8 +88,5 @@ def all_work(*names: str) -> dict[str, FieldEffect]:
     return dict.fromkeys(names, WORKS)
 
 
-NOT_PLACED: Final = "runners start jobs without regard to machines, so no job is placed"
-"""Why the fields about the AdmissionCheck `machines` do nothing."""
-
 HEAD: Final = all_work("apiVersion", "kind", "metadata")
 """The fields with which every manifest begins."""

@@ -22,12 +22,10 @@ from admittance.api.checks import (
 from admittance.api.effects.field_effect import (
     BY_SYSTEM,
     HEAD,
-    NOT_PLACED,
     Table,
     all_work,
     in_part,
     no_effect,
-    refused,
     works,
 )
 from admittance.api.queues import (
@@ -80,7 +78,7 @@ QUEUES: Final[Table] = {
         "admissionScope": works("with `admissionFairSharing` in the configuration"),
         "concurrentAdmission": works("while the gate `ConcurrentAdmission` is on"),
         "onQuotaCut": works("not in Kueue"),
-        "machines": no_effect(NOT_PLACED, usual=("On",)),
+        "machines": works("not in Kueue"),
     },
     ResourceGroup: all_work("coveredResources", "flavors"),
     FlavorQuotas: all_work("name", "resources", "admissionChecks"),
@@ -123,7 +121,7 @@ QUEUES: Final[Table] = {
     AdmissionCheckSpec: {
         **all_work("controllerName", "parameters", "preemptionPolicy", "retry"),
         **all_work("checkTimeoutSeconds"),
-        "onFlavors": refused(NOT_PLACED),
+        "onFlavors": works("only of the AdmissionCheck `machines`; not in Kueue"),
     },
     ParametersReference: all_work("apiGroup", "kind", "name"),
     RetryStrategy: all_work("strategy", "baseDelay", "factor", "jitter", "maxDelay", "maxRetries"),

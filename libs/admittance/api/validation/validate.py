@@ -16,7 +16,6 @@ from admittance.api.checks import (
     Foreign,
     ProvisioningRequestConfig,
 )
-from admittance.api.effects.field_effect import NOT_PLACED
 from admittance.api.effects.walk import refusals
 from admittance.api.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
 from admittance.api.manifests import Manifest, Typed
@@ -154,8 +153,6 @@ def _machines_problems(check: AdmissionCheck) -> list[Problem]:
         message = f"must be {PREEMPTS_AFTER_CHECK} for the controller {MACHINES_CONTROLLER}, "
         message += "which has to find a machine before others are stopped"
         problems.append(Problem("spec.preemptionPolicy", message))
-    message = f"no program answers for {MACHINES_CONTROLLER}: {NOT_PLACED}"
-    problems.append(Problem("spec.controllerName", message, FORBIDDEN))
     return problems
 
 

@@ -1,0 +1,77 @@
+"""Tells the decisions of placement what is known of machines, as far as it has changed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from admittance.events.machines import OpenRun
+from admittance.placement.known_runners import NOT_STORED, KnownRunners
+from admittance.placement.machine import Machine
+from admittance.placement.stored_machine import machine_of
+
+
+class Listener(Protocol):
+    """What is told of machines: `admittance.placement.decisions.PlacementDecisions`."""
+
+    def set_machine(self, machine: Machine) -> None: ...
+    def forget_machine(self, machine_id: str) -> None: ...
+    def set_runs(self, machine_id: str, runs: Iterable[OpenRun]) -> None: ...
+
+
+class MachineFeed:
+    """``touched``: the names of the runners of which something has changed.
+
+    A machine counts with the id of its stored object, which is what assignments are compared with
+    before they are stored. A runner that is not alive is lost since the first time that it was seen
+    so; a new instance counts from its start, so that it moves no job too early."""
+
+    def __init__(self, runners: KnownRunners, listener: Listener) -> None:
+        self._runners = runners
+        self._listener = listener
+        self._ids: dict[str, str] = {}
+        self._lost: dict[str, datetime] = {}
+        self.touched: set[str] = set(runners.names())
+
+    def pass_on(self, now: datetime) -> None:
+        """Passes on what has changed since the last call."""
+        for name in sorted(self.touched):
+            self._pass_on(name, now)
+        self.touched.clear()
+
+    def _pass_on(self, name: str, now: datetime) -> None:
+        stored = self._runners.objects.get(name, NOT_STORED).object
+        machine = machine_of(stored) if stored is not None else None
+        before = self._ids.get(name)
+        if before is not None and (machine is None or machine.id != before):
+            # Its open runs are not known to have ended, and count until its runner says so.
+            self._listener.forget_machine(before)
+            del self._ids[name]
+        if machine is None:
+            self._lost.pop(name, None)
+            return
+        self._ids[name] = machine.id
+        if self._runners.is_ready(name):
+            self._lost.pop(name, None)
+            since = None
+        else:
+            since = self._lost.setdefault(name, now)
+        self._listener.set_machine(replace(machine, ready=since is None, lost_since=since))
+        said = self._runners.runs.get(name)
+        if said is not None and said.id == machine.id:
+            self._listener.set_runs(machine.id, said.runs)
+
+
+def older_runners(announced: Mapping[str, str], runners: KnownRunners) -> list[str]:
+    """The announced runners that say nothing of their machine, so that they are of an older version
+    and would start what is placed on others. ``announced``: the paths of their data folders by
+    their ids."""
+    ids = {said.id for said in runners.inventories.values()}
+    return sorted(
+        f"{runner} ({path})" if path else runner
+        for runner, path in announced.items()
+        if runner not in ids
+    )

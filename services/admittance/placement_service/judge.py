@@ -1,0 +1,330 @@
+"""Answers the check `machines`: reads workloads, checks and flavors from the bucket, and publishes
+the verdicts of `admittance.placement.decisions`.
+
+A verdict carries the fence of this leader, so that the server refuses it once another instance
+leads. This leader decides when its state includes everything that its predecessor has published: it
+publishes a barrier, which the workload-controller echoes to the bucket after it has committed all
+earlier facts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.api.checks import MACHINES_CONTROLLER, AdmissionCheck
+from admittance.api.queues import ResourceFlavor
+from admittance.checks import AdmissionCheckController, Later, Request
+from admittance.checks.controller import CheckService
+from admittance.control.runner_rules import JobRefusal
+from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
+from admittance.events.codec import encode
+from admittance.events.facts import CheckReported
+from admittance.events.names import token
+from admittance.events.subjects import ANNOUNCED_RUNNERS, BARRIER, CLAIMS, subject_of
+from admittance.events.system import Barrier, RunnerAnnouncement
+from admittance.placement.decisions import PlacementDecisions
+from admittance.placement.known_runners import KnownRunners
+from admittance.placement.machine_feed import MachineFeed, older_runners
+from admittance.placement.request import Demands
+from admittance.placement.verdicts import PlacementVerdict
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.messages import with_retries
+from admittance.runtime.errors import BusRefused, Fenced, Superseded
+from admittance.runtime.leader.barriers import echo_key, read_echo
+from admittance.runtime.leader.lease_store import fence
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import cancel_and_wait, first_of, set_before, task_group
+from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.workload.bucket_reader import names_of, read, read_manifest
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.transition_context import CheckRules, FlavorParts, check_rules
+
+OLDER_AFTER: Final = timedelta(seconds=30)
+"""How long a runner may be announced without its machine: it says both when it starts."""
+OLD_RUNNER: Final = "OldRunner"
+OBJECTS: Final = ("admissioncheck.>", "flavor.>")
+
+log = structlog.get_logger()
+
+
+class PlacementObjects:
+    """The checks and flavors that placement reads beside workloads."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, CheckRules] = {}
+        self._flavors: dict[str, FlavorParts] = {}
+
+    def apply(self, entry: Entry) -> None:
+        """Applies a check or a flavor from the bucket."""
+        kind = entry.key.partition(".")[0]
+        _, name = names_of(entry.key)
+        manifest = read_manifest(entry.key, entry.value) if entry.value is not None else None
+        if kind == "admissioncheck":
+            self._checks.pop(name, None)
+            if isinstance(manifest, AdmissionCheck):
+                self._checks[name] = check_rules(manifest)
+        else:
+            self._flavors.pop(name, None)
+            if isinstance(manifest, ResourceFlavor):
+                spec = manifest.spec
+                self._flavors[name] = FlavorParts(spec.node_labels, spec.tolerations)
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a check to answer."""
+        return any(check.controller == MACHINES_CONTROLLER for check in self._checks.values())
+
+    # The view of the decisions.
+
+    def check(self, name: str) -> CheckRules | None:
+        return self._checks.get(name)
+
+    def flavor(self, name: str) -> FlavorParts:
+        return self._flavors.get(name, FlavorParts())
+
+    def demands(self, workload: StoredWorkload) -> Demands:
+        meta = workload.metadata
+        refusal = JobRefusal(workload.status.submitted_by, meta.namespace, bytes(workload.spec))
+        return Demands(refusal=refusal)
+
+
+class PlacementJudge:
+    """The verdicts of one leader. Its owner calls `use_runners` once all machines are known, and
+    `runner_changed` when what is known of one changes.
+
+    Workloads are read only once a check is to be answered, so that nothing is done in a deployment
+    without one."""
+
+    def __init__(self, bus: Bus, settings: Settings, epoch: int, domain: str) -> None:
+        self._bus = bus
+        self._settings = settings
+        self._epoch = epoch
+        self._domain = domain
+        self.objects = PlacementObjects()
+        self.decisions = PlacementDecisions(self.objects, one_machine=True)
+        self.machines_loaded = asyncio.Event()
+        self._runners: KnownRunners | None = None
+        self._feed: MachineFeed | None = None
+        self._announced: dict[str, str] = {}
+        self._older_at: datetime | None = None
+        self._checks_loaded = asyncio.Event()
+        self._loaded = asyncio.Event()
+        self._announced_loaded = asyncio.Event()
+        self._needed = asyncio.Event()
+        self._echoed = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._serial = 0
+        self._throttle = LogThrottle()
+        self.controller = AdmissionCheckController(MACHINES_CONTROLLER)
+        self.controller.check(_later)
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests are answered, or there is no check to answer."""
+        if self._needed.is_set():
+            return self._echoed.is_set()
+        return self._checks_loaded.is_set()
+
+    def use_runners(self, runners: KnownRunners) -> None:
+        """Sets what is known of machines, once all of it is read."""
+        self._runners = runners
+        self._feed = MachineFeed(runners, self.decisions)
+        self.machines_loaded.set()
+
+    def runner_changed(self, name: str) -> None:
+        """Something of the runner has changed."""
+        if self._feed is not None:
+            self._feed.touched.add(name)
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Answers until cancelled. Raises Superseded when another instance leads."""
+        async with task_group() as tasks:
+            tasks.create_task(self._follow(), name="placed workloads")
+            tasks.create_task(self._follow_announcements(), name="announcements")
+            tasks.create_task(self._serve_check(), name="check machines")
+            tasks.create_task(self._decide(), name="placing")
+
+    def close(self) -> None:
+        """Stops the answers to requests."""
+        self._stop.set()
+
+    # What is known. -----------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Follows checks alone until one is to be answered, then workloads too."""
+        waiting = asyncio.create_task(self._follow_checks(), name="checks")
+        try:
+            await first_of(waiting, event=self._needed)
+            if waiting.done():
+                waiting.result()
+        finally:
+            await cancel_and_wait(waiting)
+        # Everything that the predecessor has published stands before this barrier.
+        await with_retries(self._publish_barrier)
+        # One reader for all, so that a row is never read before its check.
+        await follow_bucket(
+            self._bus,
+            (*OBJECTS, "workload.>", echo_key(self._domain)),
+            self._on_entries,
+            lambda _: self._loaded.set(),
+            current=True,
+        )
+
+    async def _follow_checks(self) -> None:
+        await follow_bucket(
+            self._bus,
+            OBJECTS,
+            self._on_objects,
+            lambda _: self._checks_loaded.set(),
+            current=True,
+        )
+
+    def _on_objects(self, entries: Sequence[Entry]) -> None:
+        apply_each(entries, self.objects.apply, service=self._domain)
+        if self.objects.serves:
+            self._needed.set()
+
+    async def _follow_announcements(self) -> None:
+        await follow_bucket(
+            self._bus,
+            (f"{ANNOUNCED_RUNNERS}.*",),
+            partial(apply_each, apply=self._on_announced, service=self._domain, bucket=CLAIMS),
+            lambda _: self._announced_loaded.set(),
+            bucket=CLAIMS,
+        )
+
+    def _on_announced(self, entry: Entry) -> None:
+        runner = entry.key.partition(".")[2]
+        self._announced.pop(runner, None)
+        if entry.value is not None:
+            said = msgspec.json.decode(entry.value, type=RunnerAnnouncement)
+            self._announced[runner] = said.root
+        self._changed.set()
+
+    async def _publish_barrier(self) -> None:
+        barrier = Barrier(domain=self._domain, owner=self._settings.instance, epoch=self._epoch)
+        headers = fence(self._domain, self._epoch)
+        message = Outgoing(f"{BARRIER}{token(self._domain)}", encode(barrier), headers)
+        try:
+            await self._bus.publish(message)
+        except Fenced as error:
+            raise Superseded(f"another instance leads {self._domain}") from error
+
+    def _on_entries(self, entries: Sequence[Entry]) -> None:
+        apply_each(entries, self._on_entry, self._on_unreadable, service=self._domain)
+        self._changed.set()
+
+    def _on_entry(self, entry: Entry) -> None:
+        if entry.key == echo_key(self._domain):
+            if entry.value is not None and read_echo(entry.key, entry.value).epoch >= self._epoch:
+                self._echoed.set()
+        elif entry.key.startswith("workload."):
+            workload = read(entry.key, entry.value) if entry.value is not None else None
+            self.decisions.apply_workload(*names_of(entry.key), workload, entry.revision)
+        else:
+            self.objects.apply(entry)
+            self.decisions.configuration_changed()
+
+    def _on_unreadable(self, entry: Entry) -> None:
+        if entry.key.startswith("workload."):
+            self.decisions.apply_workload(*names_of(entry.key), None, entry.revision)
+
+    # The check. ---------------------------------------------------------------------------
+
+    async def _serve_check(self) -> None:
+        # Requests need no answer of their own: what is judged is read from the bucket. They are
+        # received, so that the log does not keep them, and heartbeats say that the check is active.
+        await self._needed.wait()
+        await self._echoed.wait()
+        await CheckService(self.controller, self._bus, self._settings).run(self._stop)
+
+    def _note_older_runners(self, now: datetime) -> datetime | None:
+        """Makes the check inactive while a runner of an older version is announced, which would
+        start what is placed on others. Returns when to look again; None: at the next change."""
+        assert self._runners is not None, "machines are known"
+        older = older_runners(self._announced, self._runners)
+        if not older:
+            self._older_at = None
+            self.controller.active()
+            return None
+        self._older_at = self._older_at or now + OLDER_AFTER
+        if now < self._older_at:
+            return self._older_at
+        self.controller.inactive(
+            f"runners of an older version start jobs that are placed on others: {', '.join(older)}"
+            "; start them with this version, or `admit delete runner` those that are gone",
+            reason=OLD_RUNNER,
+        )
+        return None
+
+    # Verdicts. ----------------------------------------------------------------------------
+
+    async def _decide(self) -> None:
+        for known in (self._loaded, self._echoed, self.machines_loaded, self._announced_loaded):
+            await known.wait()
+        assert self._feed is not None, "machines are known"
+        log.info("placing", epoch=self._epoch, machines=len(self._feed.touched))
+        while True:
+            self._changed.clear()
+            now = clock.now()
+            look_again = self._note_older_runners(now)
+            self._feed.pass_on(now)
+            verdicts = self.decisions.decide(now)
+            if verdicts:
+                await self._publish(verdicts)
+            times = [at for at in (look_again, self.decisions.next_due) if at is not None]
+            await set_before(self._changed, min(times, default=None))
+
+    async def _publish(self, verdicts: Sequence[PlacementVerdict]) -> None:
+        messages = [self._message(verdict) for verdict in verdicts]
+        outcomes = await with_retries(lambda: self._bus.publish_all(messages))
+        for verdict, outcome in zip(verdicts, outcomes, strict=True):
+            if isinstance(outcome, Fenced):
+                raise Superseded(f"another instance leads {self._domain}")
+            if isinstance(outcome, BusRefused) and self._throttle.due(clock.monotonic()):
+                # The decisions send it again after a time.
+                log.warning(
+                    "verdict_refused",
+                    namespace=verdict.namespace,
+                    workload=verdict.name,
+                    error=str(outcome),
+                )
+
+    def _message(self, verdict: PlacementVerdict) -> Outgoing:
+        self._serial += 1
+        fact = CheckReported(
+            namespace=verdict.namespace,
+            name=verdict.name,
+            uid=verdict.uid,
+            time=clock.now(),
+            controller=MACHINES_CONTROLLER,
+            check=verdict.check,
+            cycle=verdict.cycle,
+            state=verdict.state,
+            message=verdict.message,
+            reason=verdict.reason,
+            requeue_after_seconds=verdict.delay_seconds,
+            placement=verdict.placement,
+        )
+        headers = {
+            HEADER_MSG_ID: f"placement/{self._epoch}/{self._serial}",
+            HEADER_SCHEMA: SCHEMA_VERSION,
+            **fence(self._domain, self._epoch),
+        }
+        return Outgoing(subject_of(fact), encode(fact), headers)
+
+
+async def _later(request: Request) -> Later:
+    log.debug("asked", workload=f"{request.namespace}/{request.name}", check=request.check)
+    return Later()

@@ -1,0 +1,118 @@
+"""What decisions of placement are told of machines: each change once, and how long one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from admittance.control.runner_rules import JobRefusal
+from admittance.events.machines import (
+    ALIVE_RUNNERS,
+    INVENTORIES,
+    OPEN_RUNS,
+    OpenRun,
+    OpenRuns,
+    RunnerAlive,
+    RunnerInventory,
+)
+from admittance.events.system import RunnerStarts
+from admittance.placement.known_runners import KnownRunners, StoredRunner
+from admittance.placement.machine import Machine
+from admittance.placement.machine_feed import MachineFeed, older_runners
+from support.builders import NOON
+
+
+class Told:
+    """Everything that a listener was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def set_machine(self, machine: Machine) -> None:
+        self.calls.append(("machine", machine.id, machine.ready, machine.lost_since))
+
+    def forget_machine(self, machine_id: str) -> None:
+        self.calls.append(("forget", machine_id))
+
+    def set_runs(self, machine_id: str, runs: Iterable[OpenRun]) -> None:
+        self.calls.append(("runs", machine_id, [run.name for run in runs]))
+
+    def taken(self) -> list[tuple[Any, ...]]:
+        calls, self.calls = self.calls, []
+        return calls
+
+
+def announce(runners: KnownRunners, name: str, runner: str, *, alive: bool = True) -> None:
+    said = RunnerInventory(id=runner, name=name, capacity={"cpu": 4000})
+    runners.said(INVENTORIES, name, msgspec.json.encode(said))
+    value = msgspec.json.encode(RunnerAlive(id=runner)) if alive else None
+    runners.said(ALIVE_RUNNERS, name, value)
+    for write in runners.writes(NOON):
+        runners.objects[write.name] = StoredRunner(write.object, write.expected + 1)
+
+
+def test_only_what_changed_is_passed_on_and_a_lost_runner_keeps_its_time() -> None:
+    runners, told = KnownRunners(), Told()
+    announce(runners, "r1", "one")
+    announce(runners, "r2", "two", alive=False)
+    feed = MachineFeed(runners, told)
+    feed.pass_on(NOON)
+    assert told.taken() == [("machine", "one", True, None), ("machine", "two", False, NOON)]
+    later = NOON + timedelta(seconds=9)
+    feed.touched.add("r2")
+    feed.pass_on(later)
+    assert told.taken() == [("machine", "two", False, NOON)]
+    feed.pass_on(later)
+    assert told.taken() == []
+    run = OpenRun(namespace="ns", name="w", revision=3)
+    for runner in ("two", "other"):
+        runners.said(OPEN_RUNS, "r2", msgspec.json.encode(OpenRuns(id=runner, runs=(run,))))
+        announce(runners, "r2", "two")
+        feed.touched.add("r2")
+    feed.pass_on(later)
+    # The open runs of another data folder are not those of this machine.
+    assert told.taken() == [("machine", "two", True, None)]
+    runners.said(OPEN_RUNS, "r2", msgspec.json.encode(OpenRuns(id="two", runs=(run,))))
+    feed.touched.add("r2")
+    feed.pass_on(later)
+    assert told.taken()[1:] == [("runs", "two", ["w"])]
+
+
+def test_a_machine_with_a_new_data_folder_replaces_the_old_one() -> None:
+    runners, told = KnownRunners(), Told()
+    announce(runners, "r1", "one")
+    feed = MachineFeed(runners, told)
+    feed.pass_on(NOON)
+    told.taken()
+    announce(runners, "r1", "new")
+    feed.touched.add("r1")
+    feed.pass_on(NOON)
+    assert told.taken() == [("forget", "one"), ("machine", "new", True, None)]
+    runners.objects["r1"] = StoredRunner(None, 9)
+    feed.touched.add("r1")
+    feed.pass_on(NOON)
+    assert told.taken() == [("forget", "new")]
+
+
+def test_runners_without_an_inventory_are_of_an_older_version() -> None:
+    runners = KnownRunners()
+    announce(runners, "r1", "one")
+    announced = {"one": "/data", "old": "/srv/old", "older": ""}
+    assert older_runners(announced, runners) == ["old (/srv/old)", "older"]
+
+
+def test_a_refusal_says_why_a_runner_does_not_start_a_job() -> None:
+    spec = b'{"podSets":[{"template":{"spec":{"containers":[{"image":"a/b"}]}}}]}'
+    job = JobRefusal("ada", "ns", spec)
+    assert job == JobRefusal("ada", "ns", bytes(spec))
+    for starts, why in (
+        (RunnerStarts(every=True), ""),
+        (RunnerStarts(every=True, namespaces=("other",)), "no jobs of namespace ns"),
+        (RunnerStarts(submitters=("bob",)), "no Unix user for jobs of the user ada"),
+        (RunnerStarts(every=True, images=("c/*",)), "the image a/b is not allowed"),
+    ):
+        assert why in job(starts)
+        assert bool(why) == bool(job(starts))
