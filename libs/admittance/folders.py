@@ -5,7 +5,7 @@ docs/decisions/0069-a-job-starts-in-the-folder-of-its-submission.md has the reas
 
 from __future__ import annotations
 
-import os.path
+import posixpath
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
@@ -112,7 +112,7 @@ def _is_restarted(sight: FolderSight, folder: SubmittedFrom) -> bool:
 
 def _is_below(path: str, folders: Sequence[str]) -> bool:
     """Whether the path is one of the folders, or inside of one."""
-    plain = PurePosixPath(os.path.normpath(path))
+    plain = PurePosixPath(posixpath.normpath(path))
     return any(plain.is_relative_to(folder) for folder in folders)
 
 

@@ -109,9 +109,11 @@ class Aggregated(Fact, frozen=True, kw_only=True):
 
 class JobFact(Fact, frozen=True, kw_only=True):
     """What a runner reports about the job of the admission at ``revision``. These facts change
-    nothing about a variant, which has no job."""
+    nothing about a variant, which has no job. ``part``: the part of a job on several machines, from
+    1 on in the order of its runners; 0: the whole job."""
 
     revision: int
+    part: int = 0
 
 
 class Started(JobFact, frozen=True, kw_only=True):
@@ -137,7 +139,7 @@ class PodsFailed(JobFact, frozen=True, kw_only=True):
 
 class Finished(Fact, frozen=True, kw_only=True):
     """The job ended by itself. ``revision``: that of the admission; 0: published by a user, for any
-    admission.
+    admission. ``part``: as in `JobFact`.
 
     ``exit_code``: of the first container that failed, 128+n if signal n ended that container; None
     if no container failed or the runner does not know.
@@ -148,6 +150,7 @@ class Finished(Fact, frozen=True, kw_only=True):
     message: str = ""
     reason: str = ""
     exit_code: int | None = None
+    part: int = 0
 
 
 class Stopped(JobFact, frozen=True, kw_only=True):

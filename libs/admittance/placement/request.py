@@ -12,7 +12,14 @@ import msgspec
 from admittance.api.meta import Toleration
 from admittance.api.pod_requests import needs
 from admittance.api.pods import NodeSelectorTerm
-from admittance.api.workload import COMPLETIONS, Kept, noted_completions
+from admittance.api.workload import (
+    COMPLETIONS,
+    JOB_POLICY,
+    BadPolicy,
+    Kept,
+    noted_completions,
+    noted_policy,
+)
 from admittance.events.system import RunnerStarts
 from admittance.placement.machine import HOSTNAME, PODS
 from admittance.workload.pod_set_updates import merged_additions
@@ -98,7 +105,7 @@ class _PodSets(Kept, frozen=True, kw_only=True):
 
 
 _annotated: Final = msgspec.json.Decoder(_PodSets)
-_COMPLETIONS: Final = COMPLETIONS.encode()
+_NOTES: Final = (COMPLETIONS.encode(), JOB_POLICY.encode())
 
 
 def workload_key(workload: StoredWorkload) -> str:
@@ -135,7 +142,7 @@ def request_of(
     assert admission is not None, "a workload is placed after its quota is reserved"
     counts = {place.name: place.count for place in admission.pod_set_assignments}
     additions, _ = merged_additions(workload, flavor)
-    completions = _completions(workload)
+    annotated = _annotations(workload)
     groups = []
     for ps in needs(workload.spec).pod_sets:
         count = counts.get(ps.name, ps.count)
@@ -153,18 +160,30 @@ def request_of(
                 node_selector=tuple(sorted(selector.items())),
                 terms=ps.affinity,
                 tolerations=tolerations,
-                # The runner draws the indices of such pods while they run.
-                together=completions.get(ps.name, 0) > count,
+                together=_is_drawn(annotated.get(ps.name, {}), count),
             )
         )
     return PlacementRequest(workload_key(workload), family_of(workload), tuple(groups), demands)
 
 
-def _completions(workload: StoredWorkload) -> dict[str, int]:
-    """For each pod set with the annotation the number of pods that must succeed."""
-    if _COMPLETIONS not in bytes(workload.spec):
+def _annotations(workload: StoredWorkload) -> dict[str, dict[str, str]]:
+    """The annotations of each pod template, if one of them has notes of a Job."""
+    spec = bytes(workload.spec)
+    if not any(note in spec for note in _NOTES):
         return {}
     return {
-        ps.name: noted_completions(ps.template.metadata.annotations)
+        ps.name: ps.template.metadata.annotations
         for ps in _annotated.decode(workload.spec).pod_sets
     }
+
+
+def _is_drawn(annotations: Mapping[str, str], count: int) -> bool:
+    """Whether one runner must start all pods: it draws the indices of further completions while the
+    pods run, and only it sees when enough of them have succeeded."""
+    try:
+        policy = noted_policy(annotations)
+    except BadPolicy:
+        # The runner gives the reason when it plans the job.
+        policy = None
+    judged = policy is not None and (policy.work_queue or policy.success_policy is not None)
+    return judged or noted_completions(annotations) > count

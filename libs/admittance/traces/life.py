@@ -13,11 +13,14 @@ from typing import Final, NamedTuple
 
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
+from admittance.events.placement import runners_of
 from admittance.events.shapes import Admission
 from admittance.events.span_ids import run_span_id, span_id_of
 from admittance.events.subjects import user_of
 from admittance.traces.recorder import OpenSpan, Recorder, messaging
 from admittance.traces.spans import Attribute, Kind, LoggedFact, SpanLink, Status
+from admittance.workload.moves.parts import PartFact, end_of_job, note_part
+from admittance.workload.stored import JobParts
 
 QUEUE: Final = "queue"
 RESERVATION: Final = "reservation"
@@ -72,6 +75,8 @@ class Life:
         self.checks: dict[str, OpenSpan] = {}
         self.requests: dict[str, OpenSpan] = {}
         self.admitted_revision = 0
+        self._parts = JobParts()
+        self._part_count = 0
         self._decided: Decided | None = None
         self._evicted_revision = 0
         self._start: OpenSpan | None = None
@@ -181,10 +186,12 @@ class Life:
             case facts.PodsFailed(revision=revision, retries=retries):
                 if self._run is not None and self._is_of_admission(revision):
                     self.recorder.event(self._run, "pods_failed", message=retries.message)
-            case facts.Finished():
-                self._on_finished(logged, fact)
-            case facts.Stopped():
-                self._on_stopped(logged, fact)
+            case facts.Finished() | facts.Stopped():
+                whole = self._of_all_parts(fact)
+                if isinstance(whole, facts.Finished):
+                    self._on_finished(logged, whole)
+                elif isinstance(whole, facts.Stopped):
+                    self._on_stopped(logged, whole)
             case facts.Deleted():
                 self._deleting = self.stage is not None and self.stage.name == ADMISSION
                 if not self._deleting:
@@ -327,6 +334,10 @@ class Life:
         if self.stage is not None and self.stage.name == RESERVATION:
             self.leave(Status.OK)
         self.admitted_revision = fact.revision
+        self._parts = JobParts()
+        self._part_count = len(
+            runners_of(part for pod_set in fact.pod_sets for part in pod_set.parts)
+        )
         self._lose(logged)
         span = self.enter(ADMISSION, logged)
         assert span is not None, "a variant is not admitted itself"
@@ -397,6 +408,16 @@ class Life:
             own = "" if self._runs else run_span_id(self.uid, self.admitted_revision)
             self._run = self.open("run", logged, self.stage, span_id=own)
             self._runs += 1
+
+    def _of_all_parts(self, fact: facts.Finished | facts.Stopped) -> PartFact | None:
+        """The report about the whole job; None: of a job on several machines other parts still
+        run."""
+        if not fact.part:
+            return fact
+        self._parts = note_part(self._parts, fact)
+        if len(self._parts.over) < self._part_count:
+            return None
+        return end_of_job(self._parts, fact, self.admitted_revision, self._part_count)
 
     def _on_stopped(self, logged: LoggedFact, fact: facts.Stopped) -> None:
         if self.stage is None or self.stage.name != ADMISSION:

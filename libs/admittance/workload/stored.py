@@ -53,6 +53,26 @@ class OutboxEntry(Kept, frozen=True, kw_only=True):
     released: ReleasedQuota | None = None
 
 
+class PartFailure(Kept, frozen=True, kw_only=True):
+    """Why the first part of a job failed, as in the fact ``finished``."""
+
+    part: int
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+
+
+class JobParts(Kept, frozen=True, kw_only=True):
+    """What runners have reported about the parts of a job on several machines, each with the
+    numbers of its parts. ``ready``: parts with all pods ready; ``over``: parts without processes;
+    ``succeeded``: those of them that have succeeded; ``failure``: of the first that failed."""
+
+    ready: tuple[int, ...] = ()
+    over: tuple[int, ...] = ()
+    succeeded: tuple[int, ...] = ()
+    failure: PartFailure | None = None
+
+
 class LogPosition(Kept, frozen=True, kw_only=True):
     """What a stored workload knows about the log. ``fact``: sequence of the last fact applied to
     the workload. ``says``, ``released``: the outbox, with the messages of the last commit; the
@@ -83,7 +103,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     user that submitted the workload, or its parent, as the server knows the user; "": the server
     has no users. ``waited_seconds``: how long the workload waited for its last reservation of
     quota. ``placement``: the runners of all pods of the admission; it stays until the job has
-    stopped. Empty: any runner may start the job.
+    stopped. Empty: any runner may start the job. ``parts``: the reports about the parts of a job
+    on several machines; None: there are none yet.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
     the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant
@@ -126,6 +147,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     waited_seconds: int = 0
     promised: Admission | None = None
     placement: Placement = ()
+    parts: JobParts | None = None
     admitted_revision: int = 0
     evicted_revision: int = 0
     released_revision: int = 0

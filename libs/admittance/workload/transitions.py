@@ -12,11 +12,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
-from admittance.workload.change import Change, ignored
-from admittance.workload.moves import queue_changes, requests, reservation, timeouts
+from admittance.workload.change import Change, FactOutcome, applied, ignored, with_status
+from admittance.workload.moves import parts, queue_changes, requests, reservation, timeouts
 from admittance.workload.moves import requests as activation
 from admittance.workload.moves.backoff import wake_if_over
 from admittance.workload.moves.check_verdicts import apply_verdict, ignore_verdict
+from admittance.workload.moves.eviction import evict
 from admittance.workload.moves.requests import Arrived, arrive
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import StoredWorkload
@@ -87,6 +88,8 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "T17": Transition("its queue is drained", _FREED, _CLEARED, _KEPT),
     "T17b": Transition("its runner or node was lost, or an assigned runner ended", "cleared",
                        _CLEARED, _KEPT),
+    "T17c": Transition("a part of its job on one of several machines failed or was lost: the other "
+                       "parts stop first", _FREED, _CLEARED, _KEPT),
     "T18": Transition("its queue is stopped or missing before it was admitted", "cleared", _CLEARED,
                       _KEPT),
     "T19": Transition("the job has stopped, or no runner reported that in time: its quota is free",
@@ -246,16 +249,60 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     # Rows for facts that runners publish: their reports about jobs.
     **_rows((*_JOB, *_E), facts.Started, requests.started),
     **_rows((*_JOB, *_E), facts.PodsFailed, requests.pods_failed),
-    **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R)),
-    **_rows(_R, facts.PodsReady, requests.pods_ready),
-    **_rows(_R, facts.PodsNotReady, requests.pods_not_ready, ("T25", _A)),
-    **_rows(_A, facts.PodsNotReady, requests.pods_not_ready),
-    **_rows((*_WAITING, *_QR, *_JOB), facts.Finished, requests.finish, ("T26", _F)),
-    **_rows((*_E, *_OFF), facts.Finished, requests.finish, ("T26", _F), ("T27", _GONE)),
+    # The report about one of several parts of a job is only noted, until it is the last one.
+    **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R), ("T25", _STAYS)),
+    **_rows(_R, facts.PodsReady, requests.pods_ready, ("T25", _STAYS)),
+    **_rows(_R, facts.PodsNotReady, requests.pods_not_ready, ("T25", _A), ("T25", _STAYS)),
+    **_rows(_A, facts.PodsNotReady, requests.pods_not_ready, ("T25", _STAYS)),
+    **_rows((*_WAITING, *_QR), facts.Finished, requests.finish, ("T26", _F)),
+    **_rows(
+        _JOB,
+        facts.Finished,
+        requests.finish,
+        ("T26", _F),
+        ("T17b", _P),
+        ("T17c", _E),
+        ("T25", _R),
+        ("T25", _STAYS),
+    ),
+    **_rows(
+        _E,
+        facts.Finished,
+        requests.finish,
+        ("T26", _F),
+        ("T27", _GONE),
+        ("T19", (*_P, *_B)),
+        ("T25", _STAYS),
+    ),
+    **_rows(
+        _OFF,
+        facts.Finished,
+        requests.finish,
+        ("T26", _F),
+        ("T27", _GONE),
+        ("T19", _STAYS),
+        ("T25", _STAYS),
+    ),
     # The quota of an evicted workload stays booked until the job has stopped.
-    **_rows(_E, facts.Stopped, _stopped, ("T19", (*_P, *_B)), ("T27", _GONE)),
-    **_rows(_OFF, facts.Stopped, _stopped_while_off, ("T19", _STAYS), ("T27", _GONE)),
-    **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P)),
+    **_rows(
+        _E,
+        facts.Stopped,
+        _stopped,
+        ("T19", (*_P, *_B)),
+        ("T27", _GONE),
+        ("T26", _F),
+        ("T25", _STAYS),
+    ),
+    **_rows(
+        _OFF,
+        facts.Stopped,
+        _stopped_while_off,
+        ("T19", _STAYS),
+        ("T27", _GONE),
+        ("T26", _F),
+        ("T25", _STAYS),
+    ),
+    **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P), ("T17c", _E), ("T26", _F)),
     # Rows for facts that users publish to change a workload.
     **_rows(_LIVING, facts.Deactivated, activation.turn_off, ("T16", _D)),
     **_rows(_OFF, facts.Deactivated, activation.turn_off),
@@ -325,4 +372,30 @@ def transition(workload: StoredWorkload | None, fact: Fact, context: TransitionC
     if legal is None:
         name = type(fact).__name__.lower()
         return ignored(workload, reasons.NO_MOVE, f"it is {where}: {name!r} changes nothing")
+    if parts.part_of(fact) and not isinstance(fact, facts.Started | facts.PodsFailed):
+        return _apply_part(workload, fact, where, context)
     return legal.move(workload, fact, context)
+
+
+def _apply_part(
+    workload: StoredWorkload, fact: Any, where: Phase, context: TransitionContext
+) -> Change:
+    """Applies the report about one part of a job on several machines, and the report about the
+    whole job that may follow from it."""
+    collected = parts.collect(workload, fact)
+    if isinstance(collected, Change):
+        return collected
+    noted, then = collected
+    if then is None:
+        return applied(noted)
+    if isinstance(then, parts.OthersMustStop):
+        change = evict(noted, then.reason, then.message, context)
+        if then.counts or change.workload is None:
+            return change
+        stats = workload.status.scheduling_stats
+        kept = with_status(change.workload, scheduling_stats=stats)
+        return change._replace(workload=kept)
+    legal = MOVES.get((where, type(then)))
+    change = legal.move(noted, then, context) if legal is not None else applied(noted)
+    # The report of the part is kept also where the report of the whole job changes nothing.
+    return change if change.outcome is FactOutcome.APPLIED else applied(noted)

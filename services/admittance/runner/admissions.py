@@ -14,6 +14,7 @@ import msgspec
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted
 from admittance.events.names import token
+from admittance.events.placement import runners_of
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.reading_requests import (
     ConsumerReply,
@@ -59,14 +60,15 @@ class AdmissionState(enum.Enum):
 
 class AdmissionView(NamedTuple):
     """The newest admission of a workload: the revision of the admission (0 if the workload has no
-    admission), its state, the revision of the eviction if the workload was evicted, and the
-    workload's uid.
+    admission), its state, the revision of the eviction if the workload was evicted, the workload's
+    uid, and the ids of the runners to which it is assigned; empty: any runner may start it.
     """
 
     revision: int
     state: AdmissionState
     evicted: int = 0
     uid: str = ""
+    runners: tuple[str, ...] = ()
 
 
 def view(workload: StoredWorkload, revision: int) -> AdmissionView:
@@ -82,13 +84,13 @@ def view(workload: StoredWorkload, revision: int) -> AdmissionView:
     if "Admitted" not in true:
         return AdmissionView(0, AdmissionState.OVER, uid=uid)
     admitted = status.admitted_revision or revision
+    runners = runners_of(status.placement)
     if "Finished" in true:
-        return AdmissionView(admitted, AdmissionState.OVER, uid=uid)
+        return AdmissionView(admitted, AdmissionState.OVER, 0, uid, runners)
     if "Evicted" in true:
-        return AdmissionView(
-            admitted, AdmissionState.EVICTED, status.evicted_revision or revision, uid
-        )
-    return AdmissionView(admitted, AdmissionState.CURRENT, uid=uid)
+        evicted = status.evicted_revision or revision
+        return AdmissionView(admitted, AdmissionState.EVICTED, evicted, uid, runners)
+    return AdmissionView(admitted, AdmissionState.CURRENT, 0, uid, runners)
 
 
 def view_of(seen: AdmissionView | None, revision: int) -> AdmissionView:

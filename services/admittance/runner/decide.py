@@ -46,13 +46,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     admitted. ``evicted``: the revision of the eviction that stops the run; 0 if there is none.
     ``claim_lost``: another runner may hold the claim of the admission. ``leaving``: the run is
     stopped because the runner shuts down; the job must run again later. ``ready``: whether
-    ``pods_ready`` was published for the run.
+    ``pods_ready`` was published for the run. ``part``: the part of a job on several machines; 0:
+    the whole job.
     """
 
     namespace: str
     name: str
     uid: str
     revision: int
+    part: int = 0
     stage: Stage = Stage.CLAIMING
     evicted: int = 0
     claim_lost: bool = False
@@ -229,6 +231,7 @@ def _of(run: Run) -> dict[str, Any]:
         "name": run.name,
         "uid": run.uid,
         "revision": run.revision,
+        "part": run.part,
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
@@ -23,7 +23,7 @@ from admittance.runner import decide
 from admittance.runner.admissions import REQUESTS_MAX, AdmissionState, view_of
 from admittance.runner.claims import ClaimState, read_claim
 from admittance.runner.decide import Run, Stage
-from admittance.runner.jobs.devices import is_for
+from admittance.runner.jobs.devices import all_parts, is_for, part_here, runners_to_run
 from admittance.runner.machine import OtherRun, run_key
 from admittance.runner.other_folders import wait_for_shim
 from admittance.runner.run_checks import check_runs
@@ -39,6 +39,26 @@ ORPHANS_SECONDS: Final = 1.0
 log = structlog.get_logger(service="runner")
 
 
+class ClaimedRun(NamedTuple):
+    """The job of one admission, or one part of it (0: the whole job), as a claim names it."""
+
+    namespace: str
+    name: str
+    revision: int
+    part: int = 0
+
+    @classmethod
+    def of(cls, fact: Admitted, runner: str) -> ClaimedRun:
+        """The job, or the part of it, that the runner starts."""
+        part = part_here(runners_to_run(fact.pod_sets), runner)
+        return cls(fact.namespace, fact.name, fact.revision, part)
+
+    @property
+    def key(self) -> str:
+        """The key of the claim and of the run."""
+        return run_key(*self)
+
+
 async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> None:
     """Claims the admissions, each given with its trace, and starts the jobs of admissions that this
     runner has claimed and that are still current. Admissions that are placed on other runners are
@@ -47,7 +67,7 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
     """
     new: dict[str, Admitted] = {}
     for fact, trace in facts:
-        if not is_for(fact.pod_sets, manager.folder.runner):
+        if not is_for(runners_to_run(fact.pod_sets), manager.folder.runner):
             continue
         if not manager.has_run(fact) and not manager.shutting_down:
             new[manager.add_run(fact, trace)] = fact
@@ -67,13 +87,13 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
             ours.append(key)
             continue
         manager.handle(key, decide.NotOurs())
-        of = new[key].namespace, new[key].name, new[key].revision
+        of = ClaimedRun.of(new[key], manager.folder.runner)
         if claim.state is ClaimState.EXPIRED:
-            manager.run_in_background(report_lost_job(manager, *of), key)
+            manager.run_in_background(report_lost_job(manager, of), key)
         elif claim.state is ClaimState.OVER and claim.runner == manager.folder.runner:
             # This runner may have marked the claim as over and crashed before it published the
             # job's end.
-            manager.run_in_background(publish_end(manager, *of), key)
+            manager.run_in_background(publish_end(manager, of), key)
     # The bucket is read after the claims are taken, so that no admission starts that was evicted
     # before its claim.
     views = await manager.retry(
@@ -100,39 +120,47 @@ async def evict(manager: RunManager, fact: Evicted) -> None:
     """
     keys = decide.runs_to_evict(manager.runs, fact.namespace, fact.name, fact.revision)
     if any(manager.runs[key].evicted for key in keys):
-        admitted = await _admission_before(manager, fact.namespace, fact.name, fact.revision)
+        admitted, _ = await _admission_before(manager, fact.namespace, fact.name, fact.revision)
         keys = decide.runs_to_evict(
             manager.runs, fact.namespace, fact.name, fact.revision, admitted
         )
     for key in keys:
         manager.handle(key, decide.JobEvicted(fact.revision))
     await manager.wait_for_effects(keys)
-    if not keys:
+    if not keys or any(manager.runs[key].part for key in keys if key in manager.runs):
         await answer_eviction(manager, fact.namespace, fact.name, fact.uid, fact.revision)
 
 
 async def answer_eviction(
     manager: RunManager, namespace: str, name: str, uid: str, evicted: int
 ) -> None:
-    """Answers an eviction of a workload whose job does not run on this runner.
+    """Answers an eviction for all parts of the workload's job that do not run on this runner.
 
-    The first runner that marks the admission's claim as over answers; the mark also keeps slower
-    runners from starting the job.
+    The first runner that marks the claim of a part as over answers for it; the mark also keeps
+    slower runners from starting the part.
     """
-    revision = await _admission_before(manager, namespace, name, evicted)
-    if revision:
-        key = run_key(namespace, name, revision)
-        claim = await manager.retry(lambda: manager.claims.read(key))
-        if claim.state is ClaimState.EXPIRED:
-            manager.run_in_background(report_lost_job(manager, namespace, name, revision), key)
-            return
-        if not await manager.retry(lambda: manager.claims.mark_over(key)):
-            return
-    await manager.publish(Stopped(namespace=namespace, name=name, uid=uid, revision=evicted))
+    revision, runners = await _admission_before(manager, namespace, name, evicted)
+    for part in all_parts(runners):
+        of = ClaimedRun(namespace, name, revision, part)
+        if of.key in manager.runs:
+            continue
+        if revision:
+            claim = await manager.retry(lambda of=of: manager.claims.read(of.key))  # type: ignore[misc]
+            if claim.state is ClaimState.EXPIRED:
+                manager.run_in_background(report_lost_job(manager, of), of.key)
+                continue
+            if not await manager.retry(lambda of=of: manager.claims.mark_over(of.key)):  # type: ignore[misc]
+                continue
+        await manager.publish(
+            Stopped(namespace=namespace, name=name, uid=uid, revision=evicted, part=part)
+        )
 
 
-async def _admission_before(manager: RunManager, namespace: str, name: str, evicted: int) -> int:
-    """The revision of the workload's last admission before the eviction; 0 if there was none.
+async def _admission_before(
+    manager: RunManager, namespace: str, name: str, evicted: int
+) -> tuple[int, tuple[str, ...]]:
+    """The revision of the workload's last admission before the eviction, 0 if there was none, and
+    the ids of the runners that it was assigned to.
 
     The revision is taken from the stored workload, read from a replica that has the eviction. The
     log is read only if the workload has changed since the eviction: a replica of the log may lack
@@ -141,26 +169,28 @@ async def _admission_before(manager: RunManager, namespace: str, name: str, evic
     """
     seen = await manager.retry(lambda: manager.admissions.view(namespace, name, at_least=evicted))
     if seen is not None and 0 < seen.revision < evicted:
-        return seen.revision
+        return seen.revision, seen.runners
     newest = await manager.retry(
         lambda: manager.admissions.last_admitted(namespace, name, lambda at: at < evicted)
     )
-    return newest[0].revision if newest is not None else 0
+    if newest is None:
+        return 0, ()
+    return newest[0].revision, runners_to_run(newest[0].pod_sets)
 
 
-async def report_lost_job(manager: RunManager, namespace: str, name: str, revision: int) -> None:
+async def report_lost_job(manager: RunManager, of: ClaimedRun) -> None:
     """Marks the expired claim of an admission as over and publishes the end of its job; only one
     runner can mark the claim. The job is reported as lost, unless this runner can read the folder
     of the job's run and finds a result.
     """
-    key = run_key(namespace, name, revision)
+    key = of.key
     other = await manager.retry(lambda: manager.other_folders.find(key))
     if other is not None:
         await wait_for_shim(other)
         if other.folder.journal.outcome is None and not other.folder.shim_lives():
             await _end_orphans(manager, other)
     if await manager.retry(lambda: manager.claims.mark_over(key, dead_only=True)):
-        await publish_end(manager, namespace, name, revision)
+        await publish_end(manager, of)
 
 
 async def _end_orphans(manager: RunManager, other: OtherRun) -> None:
@@ -171,9 +201,9 @@ async def _end_orphans(manager: RunManager, other: OtherRun) -> None:
         await asyncio.sleep(ORPHANS_SECONDS)
 
 
-async def publish_end(manager: RunManager, namespace: str, name: str, revision: int) -> None:
+async def publish_end(manager: RunManager, of: ClaimedRun) -> None:
     """Publishes the end of a job whose expired claim this runner has marked as over."""
-    key = run_key(namespace, name, revision)
+    key = of.key
     other = await manager.retry(lambda: manager.other_folders.find(key))
     if other is not None:
         other.folder.read_journal()
@@ -181,12 +211,14 @@ async def publish_end(manager: RunManager, namespace: str, name: str, revision: 
         log.info("result_found", run=key, folder=str(other.folder.path))
         await manager.publish_result_of(other)
         return
-    view = (await manager.retry(lambda: manager.admissions.views([(namespace, name, revision)])))[0]
+    admission = (of.namespace, of.name, of.revision)
+    view = (await manager.retry(lambda: manager.admissions.views([admission])))[0]
     lost = Stopped(
-        namespace=namespace,
-        name=name,
+        namespace=of.namespace,
+        name=of.name,
         uid=view.uid,
-        revision=revision,
+        revision=of.revision,
+        part=of.part,
         reason=reasons.NODE_FAILURES,
         message="the runner of the job is gone",
     )
@@ -264,12 +296,16 @@ async def recover(manager: RunManager) -> None:
     await check_runs(manager)
     waiting = []
     for (namespace, name), view in views.items():
-        key = run_key(namespace, name, view.revision)
-        if key in manager.runs or key in manager.closed:
+        mine = part_here(view.runners, manager.folder.runner)
+        key = run_key(namespace, name, view.revision, mine)
+        has_run = key in manager.runs or key in manager.closed
+        if has_run and not mine:
             continue
         if view.state is AdmissionState.EVICTED:
             await answer_eviction(manager, namespace, name, view.uid, view.evicted)
-        elif view.state is AdmissionState.CURRENT:
+            continue
+        is_ours = view.state is AdmissionState.CURRENT and not has_run
+        if is_ours and is_for(view.runners, manager.folder.runner):
             waiting.append((namespace, name))
     for start in range(0, len(waiting), REQUESTS_MAX):
         part = waiting[start : start + REQUESTS_MAX]
@@ -299,6 +335,7 @@ def _read_folder(manager: RunManager) -> None:
             evicted=note.evicted if note else 0,
             leaving=note.leaving if note else False,
             claim_lost=note.claim_lost if note else False,
+            part=identity.part,
         )
         if note is not None:
             # The previous process may have written the stop note without telling the shim to stop.
@@ -335,8 +372,9 @@ async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> No
 async def _on_claim_changed(manager: RunManager, entry: Entry) -> None:
     namespace, _, rest = entry.key.partition(".")
     name, _, written = rest.partition(".")
-    revision = number(written)
-    if namespace == "_alive" or revision is None:
+    admission, dash, numbered = written.partition("-")
+    revision, part = number(admission), number(numbered) if dash else 0
+    if namespace == "_alive" or revision is None or part is None:
         return
     claim = read_claim(entry)
     if claim.state is ClaimState.OVER or claim.runner == manager.folder.runner:
@@ -353,8 +391,7 @@ async def _on_claim_changed(manager: RunManager, entry: Entry) -> None:
     if claim.state is ClaimState.EXPIRED:
         # The lost job is reported in the background, because the report may wait for the end of
         # a shim.
-        manager.run_in_background(
-            report_lost_job(manager, plain_namespace, plain_name, revision), entry.key
-        )
+        of = ClaimedRun(plain_namespace, plain_name, revision, part)
+        manager.run_in_background(report_lost_job(manager, of), entry.key)
     elif claim.state is ClaimState.FREE and not manager.shutting_down:
         await admit_current(manager, plain_namespace, plain_name)

@@ -163,6 +163,7 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     lease_kill: float
     pods: int = 1
     units: tuple[str, ...] = ()
+    part: int = 0
     tag: int = 0
 
 
@@ -187,6 +188,7 @@ def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float
         lease_kill=kill,
         pods=identity.pods,
         units=identity.units,
+        part=identity.part,
         tag=tag_of(identity.mark),
     )
 
@@ -214,11 +216,14 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     grace: int = GRACE_SECONDS
     pods: int = 1
     units: tuple[str, ...] = ()
+    part: int = 0
 
 
-def run_key(namespace: str, name: str, revision: int) -> str:
-    """The name of a run and of its claim: ``<ns>.<name>.<revision>``."""
-    return f"{token(namespace)}.{token(name)}.{revision}"
+def run_key(namespace: str, name: str, revision: int, part: int = 0) -> str:
+    """The name of a run and of its claim: ``<ns>.<name>.<revision>``, and for a part of a job on
+    several machines ``<ns>.<name>.<revision>-<part>``, which runners without parts leave alone."""
+    key = f"{token(namespace)}.{token(name)}.{revision}"
+    return f"{key}-{part}" if part else key
 
 
 class RunFiles(Protocol):

@@ -37,7 +37,7 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
-from admittance.runner.jobs.devices import NotAsPlaced, units_of
+from admittance.runner.jobs.devices import NotAsPlaced, part_here, runners_to_run, units_of
 from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.jobs.plan import containers_at_once
 from admittance.runner.machine import (
@@ -136,18 +136,26 @@ class RunManager:
 
     def add_run(self, fact: Admitted, trace: str) -> str:
         """Adds a run for an admission that is not claimed yet; returns the key of the run."""
-        key = run_key(fact.namespace, fact.name, fact.revision)
+        part = self._part_of(fact)
+        key = run_key(fact.namespace, fact.name, fact.revision, part)
         self._admitted[key] = fact
         self._traces[key] = trace
         self.runs[key] = Run(
-            namespace=fact.namespace, name=fact.name, uid=fact.uid, revision=fact.revision
+            namespace=fact.namespace,
+            name=fact.name,
+            uid=fact.uid,
+            revision=fact.revision,
+            part=part,
         )
         return key
 
     def has_run(self, fact: Admitted) -> bool:
         """Whether the admission of this fact has a run, open or closed."""
-        key = run_key(fact.namespace, fact.name, fact.revision)
+        key = run_key(fact.namespace, fact.name, fact.revision, self._part_of(fact))
         return key in self.runs or key in self.closed
+
+    def _part_of(self, fact: Admitted) -> int:
+        return part_here(runners_to_run(fact.pod_sets), self.folder.runner)
 
     # Effects. --------------------------------------------------------------------------
 
@@ -266,6 +274,7 @@ class RunManager:
                 grace=plan.grace,
                 pods=containers_at_once(plan),
                 units=units_of(admitted.pod_sets, self.folder.runner),
+                part=run.part,
             )
             files = self.folder.folder_of(identity)
             files.write(spec_of(plan, identity, self.folder, self.ttl))
@@ -329,10 +338,15 @@ class RunManager:
 
     def _earlier_result(self, run: Run) -> RunFiles | None:
         """Returns a run of an earlier admission of the same workload with a result that came too
-        late to count. The work of such a run is done, so the job does not start again.
+        late to count. The work of such a run is done, so the job does not start again. One part of
+        a job says nothing about the others.
         """
+        if run.part:
+            return None
         for files in self.runs_of(run.namespace, run.name):
-            if files.identity.uid != run.uid or files.identity.revision >= run.revision:
+            if files.identity.part or files.identity.revision >= run.revision:
+                continue
+            if files.identity.uid != run.uid:
                 continue
             files.read_journal()
             if files.journal.is_result:
@@ -373,7 +387,9 @@ class RunManager:
         would use, and marks the result as published.
         """
         of = other.folder.identity
-        run = Run(namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision)
+        run = Run(
+            namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision, part=of.part
+        )
         outcome = other.folder.journal.outcome
         assert outcome is not None, "it has ended"
         result = decide.result_of(run, outcome)
@@ -402,9 +418,14 @@ class RunManager:
         """The fact as a message; ``what``: distinguishes the facts of a run."""
         files = self.folders.get(key)
         start = files.identity.mark if files is not None else start
+        part = getattr(fact, "part", 0)
         headers = {
             HEADER_MSG_ID: message_id(
-                secret or self._secret, fact.uid, getattr(fact, "revision", 0), start, what
+                secret or self._secret,
+                fact.uid,
+                getattr(fact, "revision", 0),
+                start,
+                f"{what}-{part}" if part else what,
             ),
             HEADER_SCHEMA: SCHEMA_VERSION,
         }

@@ -13,7 +13,9 @@ from admittance.runner.jobs.devices import (
     NO_DEVICES,
     MachineDevices,
     NotAsPlaced,
+    all_parts,
     is_for,
+    part_here,
     planned_devices,
     units_of,
 )
@@ -104,15 +106,39 @@ def test_a_device_that_the_machine_has_lost_starts_no_pod() -> None:
         planned_devices(a_pod_set(a_part("GPU-99")), (), HERE)
 
 
-def test_a_workload_on_several_machines_starts_on_none_alone() -> None:
+def test_each_runner_plans_its_part_of_a_pod_set() -> None:
+    parts = (a_part("GPU-00"), a_part("GPU-11", "GPU-22", first=1, count=2, runner="r2"))
+    pod_set = a_pod_set(*parts, count=3)
+    fact = Admitted(namespace="ns", name="w", uid="u", revision=1, pod_sets=(pod_set,))
+    (one,) = plan_local(fact, given={}, machine=HERE).sets
+    (two,) = plan_local(fact, given={}, machine=HERE._replace(runner="r2")).sets
+    planned = [(each.first, each.parallel, each.completions) for each in (one, two)]
+    assert planned == [(0, 1, 1), (1, 2, 2)]
+    assert [slot["CUDA_VISIBLE_DEVICES"] for slot in two.slots] == ["1", "2"]
+    pods = PodSetProgress(msgspec.to_builtins(two))
+    assert [pods.take(0.0), pods.take(0.0), pods.take(0.0)] == [1, 2, None]
+
+
+def test_a_runner_plans_no_pod_set_that_is_on_other_machines() -> None:
+    there = msgspec.structs.replace(a_pod_set(a_part("GPU-11", runner="r2")), name="other")
+    pod_sets = (a_pod_set(a_part("GPU-00")), there)
+    fact = Admitted(namespace="ns", name="w", uid="u", revision=1, pod_sets=pod_sets)
+    assert [each.name for each in plan_local(fact, given={}, machine=HERE).sets] == ["main"]
+
+
+def test_pods_with_further_completions_are_not_split_among_machines() -> None:
     parts = (a_part("GPU-00"), a_part("GPU-11", first=1, runner="r2"))
-    with pytest.raises(NotAsPlaced, match="on several machines"):
-        planned_devices(a_pod_set(*parts, count=2), (), HERE)
+    pod_set = msgspec.structs.replace(a_pod_set(*parts, count=2), completions=5)
+    fact = Admitted(namespace="ns", name="w", uid="u", revision=1, pod_sets=(pod_set,))
+    with pytest.raises(NotAsPlaced, match="cannot be split"):
+        plan_local(fact, given={}, machine=HERE)
 
 
-def test_an_admission_starts_on_its_runners_or_on_any_if_it_is_placed_nowhere() -> None:
-    here, there = a_pod_set(a_part("GPU-00")), a_pod_set(a_part("GPU-00", runner="r2"))
-    assert [is_for((pods,), "r1") for pods in (here, there, a_pod_set())] == [True, False, True]
+def test_runners_of_a_job_have_parts_in_the_order_of_its_placement() -> None:
+    assert [part_here(("a", "b"), runner) for runner in ("a", "b", "c")] == [1, 2, 0]
+    assert (part_here(("a",), "a"), part_here((), "a")) == (0, 0)
+    assert (all_parts(("a", "b")), all_parts(("a",)), all_parts(())) == ((1, 2), (0,), (0,))
+    assert [is_for(runners, "a") for runners in (("a",), ("b",), ())] == [True, False, True]
 
 
 def test_a_pod_that_starts_later_takes_the_devices_of_one_that_has_ended() -> None:

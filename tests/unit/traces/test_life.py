@@ -69,6 +69,31 @@ def test_a_lost_job_is_a_failed_run_and_an_eviction() -> None:
     ]
 
 
+def test_a_job_on_two_machines_runs_until_its_last_part_has_ended() -> None:
+    cores = cores_with()
+    spot = next(n for n, fact in enumerate(cores.log) if ".admitted." in fact.subject)
+    admitted = msgspec.json.decode(cores.log[spot].data)
+    admitted["podSets"][0]["parts"] = [
+        {"runner": name, "id": name, "podSet": "main", "first": first, "count": 1}
+        for first, name in enumerate(("m1", "m2"))
+    ]
+    cores.log[spot] = cores.log[spot]._replace(data=msgspec.json.encode(admitted))
+    cores.started("j")
+    at = cores.stored("j").status.admitted_revision
+    for part, seconds in ((2, 5), (1, 9)):
+        cores.at(seconds)
+        fact = facts.Finished(
+            namespace="ns", name="j", revision=at, part=part, succeeded=part == 1, message="m"
+        )
+        cores.log.append(
+            LoggedFact(cores.sequence + seconds * 100, cores.now, subject_of(fact), encode(fact))
+        )
+        cores.log.sort(key=lambda logged: logged.time)
+    run = named(spans_of(cores), "run")
+    assert shown([run]) == [("run", 0, 9)]
+    assert (run.status, run.message) == (Status.ERROR, "part 2 of 2 failed: m")
+
+
 def test_a_runner_that_is_restarted_starts_the_job_in_the_same_admission() -> None:
     cores = cores_with()
     cores.started("j")

@@ -191,7 +191,7 @@ def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
         first_admitted_at=status.first_admitted_at or family.now,
     )
     admitted = with_status(
-        admit(reserved, family.parent_context), placement=variant.status.placement
+        admit(reserved, family.parent_context), placement=variant.status.placement, parts=None
     )
     message = f"Variant {name} is admitted"
     family.drop_notices(parent.metadata.name)

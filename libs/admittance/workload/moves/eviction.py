@@ -30,7 +30,13 @@ from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
 COMPETES_AT_ONCE: Final = frozenset(
-    {reasons.PREEMPTED, reasons.NODE_FAILURES, reasons.QUOTA_CHANGED, reasons.FLAVORS_CHANGED}
+    {
+        reasons.PREEMPTED,
+        reasons.NODE_FAILURES,
+        reasons.PART_FAILED,
+        reasons.QUOTA_CHANGED,
+        reasons.FLAVORS_CHANGED,
+    }
 )
 """Eviction reasons after which the workload competes again as soon as it is released."""
 
@@ -182,6 +188,7 @@ def without_reservation(
         conditions=without_condition(conditions, Type.PODS_READY),
         admission=None,
         placement=(),
+        parts=None,
         pending_preemption=None,
         admission_checks=without_updates(kept.rows),
         check_retry_counts=kept.counts,

@@ -179,6 +179,8 @@ def line_of(
         what = CAPACITY.get(parts[2], parts[2])
     tag = tags.get(fact.name, "")
     reason, message = variant_reason(fact, tag) or reason_of(fact)
+    if part := getattr(fact, "part", 0):
+        message = f"part {part}: {message}" if message else f"part {part}"
     if user:
         message = f"by {user}, {message}" if message else f"by {user}"
     inferred = effects.remark(fact) if effects is not None else ""

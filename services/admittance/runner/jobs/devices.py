@@ -36,6 +36,15 @@ class NotAsPlaced(CannotRun):
     """The machine is not as it was when the workload was placed: the job must be placed again."""
 
 
+class PodsHere(NamedTuple):
+    """The pods of a pod set that this runner starts: ``parallel`` pods at once, with indices from
+    ``first`` on, until ``completions`` of them have succeeded."""
+
+    first: int
+    parallel: int
+    completions: int
+
+
 class Units(NamedTuple):
     """The units of one resource that one pod gets, in their order."""
 
@@ -68,10 +77,39 @@ def parts_here(pod_set: PodSetToRun, runner: str) -> list[PlacementPart]:
     return [part for part in pod_set.parts if part.id == runner and part.count]
 
 
-def is_for(pod_sets: Iterable[PodSetToRun], runner: str) -> bool:
-    """Whether the runner with this id may start an admission: it is placed on it, or nowhere."""
-    runners = runners_of(part for pod_set in pod_sets for part in pod_set.parts)
+def pods_here(pod_set: PodSetToRun, completions: int, runner: str) -> PodsHere:
+    """The pods of a pod set that the runner starts; all of them if it is assigned to no runner.
+    Raises NotAsPlaced."""
+    here = parts_here(pod_set, runner)
+    if not pod_set.parts or sum(part.count for part in here) == pod_set.count:
+        return PodsHere(0, min(pod_set.count, completions), completions)
+    if not here:
+        return PodsHere(0, 0, 0)
+    if len(here) > 1 or completions > pod_set.count:
+        # The indices of further completions are drawn while the pods run.
+        raise NotAsPlaced(f"pod set {pod_set.name}: its pods cannot be split among machines")
+    (part,) = here
+    return PodsHere(part.first, part.count, part.count)
+
+
+def runners_to_run(pod_sets: Iterable[PodSetToRun]) -> tuple[str, ...]:
+    """The ids of the runners that an admission is assigned to; empty: any runner may start it."""
+    return runners_of(part for pod_set in pod_sets for part in pod_set.parts)
+
+
+def is_for(runners: Sequence[str], runner: str) -> bool:
+    """Whether the runner with this id may start an admission that is assigned to these."""
     return not runners or runner in runners
+
+
+def part_here(runners: Sequence[str], runner: str) -> int:
+    """The part of the job that the runner starts, from 1 on; 0: the whole job."""
+    return runners.index(runner) + 1 if len(runners) > 1 and runner in runners else 0
+
+
+def all_parts(runners: Sequence[str]) -> tuple[int, ...]:
+    """The parts of a job that is assigned to these runners; only 0: the whole job."""
+    return tuple(range(1, len(runners) + 1)) if len(runners) > 1 else (0,)
 
 
 def slots_of(parts: Iterable[PlacementPart]) -> tuple[tuple[Units, ...], ...]:
@@ -154,12 +192,7 @@ def planned_devices(
     """What the pods of a pod set get. ``requests``: the resources that a pod asks for. Pods that
     ask for a maker's devices and are placed nowhere get no variables: all runners may start them,
     and no runner can tell which devices are free. Raises NotAsPlaced."""
-    here = parts_here(pod_set, machine.runner)
-    if pod_set.parts and sum(part.count for part in here) != pod_set.count:
-        raise NotAsPlaced(
-            f"pod set {pod_set.name}: this runner starts no workload that is on several machines"
-        )
-    slots = slots_of(here)
+    slots = slots_of(parts_here(pod_set, machine.runner))
     resources = frozenset(units.resource for slot in slots for units in slot)
     if not resources:
         unknown = not pod_set.parts and any(name.startswith((NVIDIA, AMD)) for name in requests)

@@ -51,7 +51,8 @@ class PodSetProgress:
         self.spec = spec
         self.has_policy = bool(spec.get("policy"))
         self.policy: dict[str, Any] = spec.get("policy") or {}
-        self.next_index = 0
+        self._first: int = spec.get("first") or 0
+        self.next_index = self._first
         self.active = 0
         self.succeeded = 0
         self.failed_indexes: list[int] = []
@@ -96,7 +97,7 @@ class PodSetProgress:
                 chosen = index
         if chosen is not None:
             del self._retries[chosen]
-        elif self.next_index < self.spec["completions"]:
+        elif self.next_index < self._first + self.spec["completions"]:
             chosen = self.next_index
             self.next_index += 1
         if chosen is not None:
@@ -118,7 +119,7 @@ class PodSetProgress:
         if not self._may_start():
             return NEVER
         first = min(self._retries.values(), default=NEVER)
-        if self.next_index < self.spec["completions"]:
+        if self.next_index < self._first + self.spec["completions"]:
             first = 0.0
         return max(first, self._not_before)
 

@@ -39,6 +39,7 @@ from admittance.runner.jobs.devices import (
     PlannedDevices,
     engine_words,
     planned_devices,
+    pods_here,
 )
 from admittance.runner.jobs.inputs.environment import ValueBudget, Variable, variables
 from admittance.runner.jobs.inputs.host_inputs import NO_INPUTS, Inputs
@@ -77,6 +78,7 @@ OWN_ENV: Final = (
     "ADMITTANCE_CONTAINER",
     "ADMITTANCE_ATTEMPT",
     "ADMITTANCE_FLAVORS",
+    "ADMITTANCE_HOSTS",
     "ADMITTANCE_RUN",
 )
 """The names of the environment variables that the shim sets for every container."""
@@ -119,7 +121,8 @@ Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The plan of one pod set's pods in a run. ``completions``: how many pods must succeed;
-    ``parallel``: how many pods run at once. ``policy`` None: the first failure fails the job.
+    ``parallel``: how many pods run at once. ``first``: the index of the first pod, if other pods of
+    the pod set run on other machines. ``policy`` None: the first failure fails the job.
     ``devices``: the variables about devices of every pod; ``slots``: those of each pod that runs at
     the same time, if the pods have devices. ``limits``: what the processes of a pod may use
     together."""
@@ -134,6 +137,7 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     volumes: tuple[VolumePlan, ...] = ()
     devices: dict[str, str] = msgspec.field(default_factory=dict)
     slots: tuple[dict[str, str], ...] = ()
+    first: int = 0
     limits: PodLimits = PodLimits()
 
 
@@ -279,10 +283,18 @@ def _assemble(
     graces = [0]
     deadlines: list[float] = []
     budget, files = ValueBudget(), FileBudget()
+    hosts = ",".join(
+        dict.fromkeys(part.runner for pod_set in admitted.pod_sets for part in pod_set.parts)
+    )
     for pod_set in admitted.pod_sets:
         if pod_set.count <= 0:
             continue
         template = _template(pod_set)
+        noted = noted_completions(template.metadata.annotations)
+        completions = pod_set.completions or noted or pod_set.count
+        here = pods_here(pod_set, completions, machine.runner)
+        if not here.parallel:
+            continue
         every = (*template.spec.init_containers, *template.spec.containers)
         volumes = volume_plans(template.spec.volumes, every, inputs, files)
         asked = {
@@ -300,23 +312,24 @@ def _assemble(
                 _folder_of(pod_set.name, template),
             ),
         )
-        noted = noted_completions(template.metadata.annotations)
-        completions = pod_set.completions or noted or pod_set.count
         env = {
             "ADMITTANCE_WORKLOAD": admitted.name,
             "ADMITTANCE_NAMESPACE": admitted.namespace,
             "ADMITTANCE_POD_SET": pod_set.name,
             "ADMITTANCE_FLAVORS": ",".join(f"{k}={v}" for k, v in sorted(pod_set.flavors.items())),
         }
+        if hosts:
+            env["ADMITTANCE_HOSTS"] = hosts
         sets.append(
             PodSetPlan(
                 name=pod_set.name,
-                parallel=min(pod_set.count, completions),
-                completions=completions,
+                parallel=here.parallel,
+                completions=here.completions,
+                first=here.first,
                 env=env,
                 init=init,
                 main=main,
-                policy=policy_plan(pod_set.name, template, completions),
+                policy=policy_plan(pod_set.name, template, here.completions),
                 volumes=volumes,
                 devices=devices.every,
                 slots=devices.slots,
