@@ -85,7 +85,7 @@ def check_bookings(
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_jobs_that_come_and_go_never_overlap(seed: int) -> None:
     chance = random.Random(seed)
     known = some_machines(chance, 6)
