@@ -41,7 +41,8 @@ from admittance.quota.references import BOTH, Sharing, reference_warnings
 from admittance.workload.bucket_reader import names_of, read_manifest
 from admittance.workload.check_rows import row_of
 from admittance.workload.limits import Limits
-from admittance.workload.phase import holds_quota
+from admittance.workload.phase import holds_quota, is_stopping
+from admittance.workload.stored import PARENT, head
 
 PARAMETERS_MAX: Final = 400_000
 """How many bytes the parameters of a check may have. One message of 1 MiB carries the parameters of
@@ -334,6 +335,29 @@ def messages_about_all(controller: Controller) -> Iterator[tuple[int, Message]]:
         said = deletion_message(controller, key, revision)
         if said is not None:
             yield revision, said
+
+
+def message_about_rows(controller: Controller, newest: int) -> Message | None:
+    """The message about the check `MACHINES_CHECK` once more, if the rows of a workload with quota
+    do not agree with it: the configuration turns the check on and off, and says so in no message.
+    None: they agree. ``newest``: the newest revision of the bucket, which makes the message differ
+    from an earlier one."""
+    kept = controller.objects.get(object_key(KINDS["AdmissionCheck"].token, "", MACHINES_CHECK))
+    if kept is None:
+        return None
+    for _, known in controller.workloads.items():
+        workload = known.workload
+        admission = workload.status.admission if workload is not None else None
+        if workload is None or admission is None or not holds_quota(workload):
+            continue
+        if is_stopping(workload) or head(workload).role == PARENT:
+            continue
+        required = controller.queues.required_checks(admission.cluster_queue, admission)
+        row = row_of(workload.status.admission_checks, MACHINES_CHECK)
+        if any(check.name == MACHINES_CHECK for check in required) is not (row is not None):
+            said = message_about(controller, kept, before=kept)
+            return said._replace(id=f"{said.id}/{newest}")
+    return None
 
 
 def load_entry(

@@ -15,7 +15,7 @@ from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
 from admittance.control.folder_views import FolderSights
-from admittance.control.manifest_changes import load_entry, messages_about_all
+from admittance.control.manifest_changes import load_entry, message_about_rows, messages_about_all
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.stored_formats import read_announcement
@@ -155,7 +155,8 @@ async def _restate(bus: Bus, controller: Controller, newest: int) -> None:
         for (revision, said), before in zip(part, stored, strict=True):
             if before is None or not revision <= _revision_of(before, newest):
                 missed.append(said)
-    await _publish(bus, missed)
+    again = message_about_rows(controller, newest)
+    await _publish(bus, [*missed, again] if again is not None else missed)
 
 
 def _revision_of(stated: StoredMessage, newest: int) -> int:

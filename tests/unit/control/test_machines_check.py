@@ -11,11 +11,15 @@ from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.reading.manifest import decode_object
 from admittance.api.validation.validate import check_admission_check
-from admittance.control.manifest_changes import affected_workloads, users_of_object
+from admittance.control.manifest_changes import (
+    affected_workloads,
+    message_about_rows,
+    users_of_object,
+)
 from admittance.events.facts import Admitted, CheckRequested, CheckWithdrawn
 from admittance.events.placement import PlacementPart
 from admittance.events.system import ObjectApplied
-from admittance.scheduling.state.config import config_of
+from admittance.scheduling.state.config import Config, config_of
 from admittance.workload.limits import Limits, limits_of
 from support.builders import an_object
 from support.cores.family_cores import cores_with_families
@@ -167,6 +171,23 @@ def test_the_configuration_ends_coverage_for_all_cores(machines: bool) -> None:
     cores.submit("w", "cq", "1")
     cores.go()
     assert cores.phase("w") == ("QuotaReserved" if machines else "Admitted")
+
+
+def test_rows_follow_a_configuration_that_is_turned_on_and_off_by_a_restart() -> None:
+    cores = TimedCores(limits=Limits(machines=False), config=Config(machines=False))
+    cores.check("a")
+    cores.queue("cq", resourceGroups=groups(default="2"), admissionChecks=["a"])
+    cover(cores, "default")
+    cores.submit("w", "cq", "1")
+    cores.go()
+    for on, rows in ((True, ["a", "machines"]), (False, ["a"])):
+        cores.limits, cores.config = Limits(machines=on), Config(machines=on)
+        assert message_about_rows(cores.controller, cores.revision) is None
+        cores.restart()
+        said = message_about_rows(cores.controller, cores.revision)
+        assert said is not None
+        cores.apply_message(said.subject, said.data)
+        assert list(cores.states("w")) == rows
 
 
 def test_no_victim_stops_before_a_machine_is_found() -> None:
