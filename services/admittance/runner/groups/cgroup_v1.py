@@ -45,6 +45,8 @@ class CgroupV1(JobGroups):
 
     def __init__(self, folders: dict[str, str], why_not: str = "") -> None:
         self._folders = {name: folders[name] for name in CONTROLLERS if name in folders}
+        # A group for devices is made when the pod is denied one: to join a group takes time.
+        self._at_once = {name: path for name, path in self._folders.items() if name != "devices"}
         self._has_freezer = "freezer" in self._folders
         self._why_not = why_not
 
@@ -68,7 +70,7 @@ class CgroupV1(JobGroups):
         return [os.path.join(folder, run, pod) for folder in self._folders.values()]
 
     def make(self, run: str, pod: str, limits: Limits) -> None:
-        for folder in self._folders.values():
+        for folder in self._at_once.values():
             try:
                 make_folder(os.path.join(folder, run, pod))
             except FileNotFoundError:
@@ -94,12 +96,18 @@ class CgroupV1(JobGroups):
             pass  # The kernel does not count swap.
 
     def join(self, run: str, pod: str) -> None:
-        for folder in self._all(run, pod):
-            write(os.path.join(folder, "cgroup.procs"), "0")
+        for name in self._folders:
+            try:
+                write(self._path(name, run, pod, "cgroup.procs"), "0")
+            except FileNotFoundError:
+                if name in self._at_once:
+                    raise
 
     def deny_devices(self, run: str, pod: str, devices: list[tuple[int, int]]) -> bool:
         if "devices" not in self._folders:
             return not devices
+        if devices:
+            os.makedirs(self._path("devices", run, pod), exist_ok=True)
         for major, minor in devices:
             write(self._path("devices", run, pod, "devices.deny"), f"c {major}:{minor} rwm")
         return True

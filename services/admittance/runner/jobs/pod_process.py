@@ -278,11 +278,14 @@ def prefer_as_victim() -> None:
     """Makes the kernel kill this process and its children before runners and shims when the machine
     has no memory left."""
     try:
-        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
-            if int(file.read()) < VICTIM_SCORE:
-                file.write(str(VICTIM_SCORE))
-    except (OSError, ValueError):
-        pass  # Only Linux has this.
+        file = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+    except OSError:
+        return  # Only Linux has this.
+    try:
+        if int(os.read(file, 16)) < VICTIM_SCORE:
+            os.write(file, b"%d" % VICTIM_SCORE)
+    finally:
+        os.close(file)
 
 
 def _read_report(problems: int, pid: int, folder: str) -> bytes:

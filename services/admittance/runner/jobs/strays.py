@@ -18,12 +18,15 @@ NO_NEW_PRIVS = 38  # the number of PR_SET_NO_NEW_PRIVS in linux/prctl.h
 LOCKS = 10  # the number of RLIMIT_LOCKS in linux/resource.h
 
 
+_libc = ctypes.CDLL(None)
+
+
 def adopt_strays() -> None:
     """Makes this process the parent of orphaned processes, like the init of a container: otherwise
     a process that double-forks out of its group would outlive its job."""
     try:
-        ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
-    except (OSError, AttributeError):
+        _libc.prctl(SUBREAPER, 1, 0, 0, 0)
+    except AttributeError:
         pass  # Only Linux can adopt processes; elsewhere only the process group is ended.
 
 
@@ -44,8 +47,8 @@ def end_with_parent(parent: int) -> None:
     """Makes the kernel kill this process, but none of its children, when the process ``parent``
     that has forked it ends. Call it after the change of the Unix user, which would undo it."""
     try:
-        ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    except (OSError, AttributeError):
+        _libc.prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    except AttributeError:
         return  # Only Linux can do this.
     if os.getppid() != parent:
         os._exit(127)
@@ -55,8 +58,8 @@ def forbid_new_privileges() -> None:
     """Makes ``sudo`` and other programs with more rights ineffective for this process and for all
     processes that it starts. Raises OSError."""
     try:
-        refused = ctypes.CDLL(None).prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
-    except (OSError, AttributeError):
+        refused = _libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0)
+    except AttributeError:
         return  # Only Linux can do this.
     if refused:
         raise OSError("the kernel refuses PR_SET_NO_NEW_PRIVS")
