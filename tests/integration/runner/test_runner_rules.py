@@ -23,7 +23,7 @@ pytestmark = pytest.mark.bus
 
 ROOT = Path(__file__).parents[3]
 OF_SHELLS = {"PWD", "SHLVL", "_", "OLDPWD"}
-OF_ASSIGNED_DEVICES = {"ADMITTANCE_DEVICES_NVIDIA_COM_GPU"}
+OF_PLACED_JOBS = {"ADMITTANCE_DEVICES_NVIDIA_COM_GPU", "ADMITTANCE_HOSTS"}
 ADA, BOB = 4_000_000_001, 4_000_000_002
 RULES = JobRules(
     run_as={"user:ada": unix_user(str(ADA)), "user:bob": unix_user(str(BOB))},
@@ -182,7 +182,7 @@ async def test_job_gets_no_variables_of_its_runner(
     assert "planted" not in output
     assert "ADMIT_" not in output
     page = (ROOT / "docs" / "runner.md").read_text().partition("\n## ")[0]
-    named = set(re.findall(r"`([A-Z_]{4,})`", page)) - OF_ASSIGNED_DEVICES - {"SIGTERM"}
+    named = set(re.findall(r"`([A-Z_]{4,})`", page)) - OF_PLACED_JOBS - {"SIGTERM"}
     found = {line.partition("=")[0] for line in output.partition("\n=\n")[0].splitlines()}
     assert found - OF_SHELLS == named
 
