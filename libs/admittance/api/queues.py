@@ -24,6 +24,7 @@ from admittance.api.limits import (
     NameOrNone,
     Natural,
     NodeLabels,
+    Positive,
     Preference,
     Quantity,
     QuotaCut,
@@ -161,7 +162,8 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     flavors. ``on_quota_cut`` (not in Kueue): with ``evict``, an edit that reduces the quota evicts
     as few admitted workloads as necessary; otherwise admitted workloads keep running. ``machines``
     (not in Kueue): with ``Off``, the AdmissionCheck `MACHINES_CHECK` applies only if the queue
-    names it.
+    names it. ``default_maximum_execution_time_seconds`` (not in Kueue): the time limit of workloads
+    that are submitted to the queue without one.
     """
 
     resource_groups: ResourceGroups = ()
@@ -178,6 +180,7 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     concurrent_admission: ConcurrentAdmission | None = None
     on_quota_cut: QuotaCut = ""
     machines: Switch = "On"
+    default_maximum_execution_time_seconds: Positive | None = None
 
 
 class ClusterQueue(Strict, frozen=True, kw_only=True):

@@ -127,6 +127,7 @@ class Client:
         flavors: Sequence[str] = (),
         max_seconds: int | None = None,
         chdir: str | None = None,
+        signal: str | None = None,
         anyway: bool = False,
         key: str | None = None,
     ) -> Job:
@@ -138,6 +139,8 @@ class Client:
         ResourceFlavors; empty: all. ``max_seconds``: the most seconds that it may run in all.
         ``env``: its variables, which can be read in the log. ``chdir``: the folder in which it
         starts, by default an empty one; a folder of this machine that no runner sees is refused.
+        ``signal``: such as ``USR1@120``, the signal that warns it so many seconds before
+        ``max_seconds`` are over.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -182,6 +185,7 @@ class Client:
                     flavors=flavors,
                     working_dir=place.path,
                     folder=place.folder,
+                    warning=submissions.warning_of(signal),
                 )
                 workload, fit = await submissions.fitting_command(
                     link, options, space, key=key, anyway=anyway

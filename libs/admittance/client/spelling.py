@@ -22,6 +22,8 @@ class Spelling(NamedTuple):
     labels: str = "labels"
     states: str = "states"
     sort_by: str = "sort_by"
+    signal: str = "signal"
+    max_seconds: str = "max_seconds"
 
 
 IN_PYTHON: Final = Spelling()

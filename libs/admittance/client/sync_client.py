@@ -114,6 +114,7 @@ class SyncClient:
         flavors: Sequence[str] = (),
         max_seconds: int | None = None,
         chdir: str | None = None,
+        signal: str | None = None,
         anyway: bool = False,
         key: str | None = None,
     ) -> SyncJob:
@@ -125,6 +126,8 @@ class SyncClient:
         ResourceFlavors; empty: all. ``max_seconds``: the most seconds that it may run in all.
         ``env``: its variables, which can be read in the log. ``chdir``: the folder in which it
         starts, by default an empty one; a folder of this machine that no runner sees is refused.
+        ``signal``: such as ``USR1@120``, the signal that warns it so many seconds before
+        ``max_seconds`` are over.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -157,6 +160,7 @@ class SyncClient:
                     flavors=flavors,
                     max_seconds=max_seconds,
                     chdir=chdir,
+                    signal=signal,
                     anyway=anyway,
                     key=key,
                 )

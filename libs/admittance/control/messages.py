@@ -23,6 +23,7 @@ from admittance.events.span_ids import check_span_id, run_span_id, span_id_of, w
 from admittance.events.subjects import subject_of
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, is_true
+from admittance.workload.due_times import execution_end
 from admittance.workload.pod_set_updates import merged_additions
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
@@ -187,6 +188,7 @@ class MessageBuilder:
             queue=head(workload).queue_name,
             submitted_by=workload.status.submitted_by,
             pod_sets=tuple(self._to_run(workload, admission)),
+            ends_at=execution_end(workload),
         )
 
     def _to_run(self, workload: StoredWorkload, admission: Admission) -> Iterator[PodSetToRun]:

@@ -44,8 +44,9 @@ def validate_submission(
 ) -> Arrived:
     """The submission as a fact for `transition`. Raises InvalidSubmission.
 
-    The priority class is resolved to its number here. The queue of the workload, not the
-    submission, decides whether the workload is a parent.
+    The priority class is resolved to its number here, and the time limit of the queue counts for a
+    workload without one. The queue of the workload, not the submission, decides whether the
+    workload is a parent.
     """
     manifest, pods = _read(fact, objects, reader, default_class=queues.limits.default_class)
     above = [
@@ -64,6 +65,7 @@ def validate_submission(
             f"its message {fact.namespace}/{fact.name}"
         )
     manifest, remark = in_role(manifest, fact.namespace, queues)
+    manifest = _with_time_limit(manifest, fact.namespace, objects, queues)
     meta = manifest.metadata
     spec = pods.to_stored(manifest.spec)
     if len(fact.workload) > MANIFEST_BYTES_MAX // 4:
@@ -123,6 +125,20 @@ def _uncharged(
     for pod_set in needs(spec).pod_sets:
         reasons_of |= uncharged(pod_set.requests, exclude, transformations, covered)
     return reasons_of
+
+
+def _with_time_limit(
+    manifest: Workload, namespace: str, objects: Objects, queues: QueueView
+) -> Workload:
+    """The workload with the time limit of its ClusterQueue if it has none."""
+    spec = manifest.spec
+    if spec.maximum_execution_time_seconds is not None:
+        return manifest
+    queue = objects.cluster_queue(queues.cluster_queue(namespace, spec.queue_name))
+    seconds = None if queue is None else queue.spec.default_maximum_execution_time_seconds
+    if seconds is None:
+        return manifest
+    return replace(manifest, spec=replace(spec, maximum_execution_time_seconds=seconds))
 
 
 def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Workload, str]:

@@ -53,7 +53,7 @@ def due_times(
         times[TimerKind.DRAIN] = _since(workload, Type.EVICTED, queues.limits.drain)
     if where in (Phase.ADMITTED, Phase.RUNNING) and owns_job(workload):
         times[TimerKind.PODS_READY] = _pods_ready(workload, queues)
-        times[TimerKind.EXECUTION] = _execution(workload)
+        times[TimerKind.EXECUTION] = execution_end(workload)
     if where is Phase.QUOTA_RESERVED:
         times[TimerKind.CHECKS] = _checks(workload, queues)
     if workload.status.next_change_at is not None and where is not Phase.FINISHED:
@@ -96,7 +96,8 @@ def _pods_ready(workload: StoredWorkload, queues: TimeRules) -> datetime | None:
     return _since(workload, Type.PODS_READY, limits.recovery) if limits.recovery else None
 
 
-def _execution(workload: StoredWorkload) -> datetime | None:
+def execution_end(workload: StoredWorkload) -> datetime | None:
+    """When the maximum execution time of an admitted workload is over; None: it has none."""
     longest = head(workload).maximum_execution_time_seconds
     if longest is None:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from admittance.cli.commands.arguments import queues, timeout
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output, times
-from admittance.cli.support.job_options import origin_of, placed
+from admittance.cli.support.job_options import origin_of, placed, time_limit, warning_of
 from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call, Output, key_values
 from admittance.client import kinds, requests
@@ -16,6 +16,7 @@ from admittance.client.errors import BadInput, ClientError, RequestFailed
 
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
+    from admittance.api.warning_signal import WarningSignal
     from admittance.api.workload import Workload
     from admittance.client.requests.link import Link
     from admittance.client.requests.submissions import CommandOptions
@@ -77,7 +78,12 @@ class Submission(NamedTuple):
 @option("--label -l KEY=VALUE", "Label; repeatable.", many=True)
 @option("--flavor FLAVOR", "Allow only this ResourceFlavor; repeatable.", many=True)
 @option("--image IMAGE", "Container image, for runners with a container engine.")
-@option("--max-time SPAN", "Maximum total run time.")
+@option("--time SPAN", "Time limit of all its runs together, such as 90s, 2h or 1d.", name="limit")
+@option("--max-time SPAN", "The old name of --time.", hidden=True)
+@option(
+    "--signal SIGNAL[@SPAN]",
+    "Warn the job with this signal so long before its time limit, such as USR1@2m. Default: @60",
+)
 @option("--wait", "Wait until it has finished; the exit status is that of the job.")
 @option("--anyway", "Submit even if the queue does not exist or can never hold it.")
 @timeout
@@ -90,7 +96,9 @@ async def submit(
     anyway: bool,
     timeout: str | None,
     count: int,
+    limit: str | None,
     max_time: str | None,
+    signal: str | None,
     env: Sequence[str],
     export: Sequence[str],
     chdir: str | None,
@@ -103,7 +111,7 @@ async def submit(
     if file:
         if command:
             raise BadInput("either a command after --, or -f; not both")
-        options = (*described.values(), env, export, chdir)
+        options = (*described.values(), env, export, chdir, limit, signal)
         given = [value for value in options if value not in (None, ())]
         if given or count != 1 or max_time is not None or anyway:
             raise BadInput(
@@ -113,13 +121,14 @@ async def submit(
     elif not command:
         raise BadInput(NOTHING_TO_SUBMIT)
     else:
-        seconds = None if max_time is None else times.whole_seconds(max_time, "--max-time")
+        seconds = time_limit(limit, max_time)
+        warning = warning_of(signal)
         origin = origin_of(call.environ, chdir, env, export, described["image"])
         variables = origin.variables(is_here=False)
-        wish = _wish(command, queue, count, seconds, env=variables, **described)
+        wish = _wish(command, queue, count, seconds, env=variables, warning=warning, **described)
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
-    limit = None if timeout is None else times.seconds_of(timeout, "--timeout")
+    longest = None if timeout is None else times.seconds_of(timeout, "--timeout")
     submissions = _from_files(file, call.namespace, queue) if file else []
     async with link(call) as bus:
         folder = ""
@@ -134,7 +143,7 @@ async def submit(
         if status or not wait:
             return status
         try:
-            return await _wait_for_all(bus, submissions, limit)
+            return await _wait_for_all(bus, submissions, longest)
         except asyncio.CancelledError:
             _note_jobs_continue(submissions)
             raise
@@ -156,6 +165,7 @@ def _wish(
     label: Sequence[str],
     flavor: Sequence[str],
     image: str | None,
+    warning: WarningSignal | None,
 ) -> CommandOptions:
     """The workload that the options describe. Raises BadInput."""
     from admittance.api.reading.from_job import GPU
@@ -177,6 +187,7 @@ def _wish(
         labels=key_values(label, "--label"),
         flavors=flavor,
         max_seconds=max_seconds,
+        warning=warning,
     )
 
 

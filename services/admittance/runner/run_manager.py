@@ -39,7 +39,7 @@ from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
 from admittance.runner.jobs.devices import NotAsPlaced, part_here, runners_to_run, units_of
 from admittance.runner.jobs.journal import NO_ROOM
-from admittance.runner.jobs.plan import containers_at_once
+from admittance.runner.jobs.plan import RunPlan, containers_at_once
 from admittance.runner.machine import (
     ClosedRuns,
     Executor,
@@ -263,7 +263,7 @@ class RunManager:
         # admission is started again.
         mark = f"{self.folder.runner}.{key}.{chance.token_hex(3)}"
         try:
-            plan = self.executor.run_plan(admitted, mark)
+            plan = self._ending(self.executor.run_plan(admitted, mark), admitted)
             identity = RunIdentity(
                 key=key,
                 namespace=run.namespace,
@@ -309,6 +309,14 @@ class RunManager:
         self.folders[key] = files
         log.info("job_starting", run=key, pods=identity.pods)
         self._tasks.start(self.launch(files), name=f"launch {key}")
+
+    def _ending(self, plan: RunPlan, admitted: Admitted) -> RunPlan:
+        """The plan with the end of the job's time, by the clock of this machine."""
+        if admitted.ends_at is None:
+            return plan
+        left = (admitted.ends_at - self.clock()).total_seconds()
+        # A plan without an end has 0.
+        return msgspec.structs.replace(plan, ends=max(0.001, self.machine.boot_seconds() + left))
 
     def try_again(self, key: str) -> None:
         """Starts or stops a run that could not be written, unless it has ended since."""

@@ -23,6 +23,7 @@ from admittance.api.effects.field_effect import (
 )
 from admittance.api.meta import APPLIED_BY
 from admittance.api.pods import PodTemplate
+from admittance.api.warning_signal import WARNING_SIGNAL
 from admittance.api.workload import (
     ALLOWED_FLAVORS,
     COMPLETIONS,
@@ -113,6 +114,10 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
         f"{KUEUE}workload": BY_SYSTEM,
         COMPLETIONS: in_part("made from `completions` of a Job"),
         JOB_POLICY: works("made from the policies of a Job, as JSON"),
+        WARNING_SIGNAL: works(
+            "with a time limit: `USR1@120` warns the job 120 s before its end; made by `admit "
+            "submit --signal`"
+        ),
         SUBMITTED_FROM: works("which folder a `workingDir` is; made by `admit submit`"),
     },
 }

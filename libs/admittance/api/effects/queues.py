@@ -79,6 +79,9 @@ QUEUES: Final[Table] = {
         "concurrentAdmission": works("while the gate `ConcurrentAdmission` is on"),
         "onQuotaCut": works("not in Kueue"),
         "machines": works("not in Kueue"),
+        "defaultMaximumExecutionTimeSeconds": works(
+            "not in Kueue: the time limit of workloads that are submitted without one"
+        ),
     },
     ResourceGroup: all_work("coveredResources", "flavors"),
     FlavorQuotas: all_work("name", "resources", "admissionChecks"),

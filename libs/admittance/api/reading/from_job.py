@@ -17,6 +17,7 @@ from admittance.api.reading.priority import class_ref
 from admittance.api.validation.jobs import EQUAL_PARALLELISM
 from admittance.api.validation.validate import validate
 from admittance.api.validation.workload import MAX_SECONDS_LABEL, MIN_PARALLELISM, pods_of
+from admittance.api.warning_signal import WARNING_SIGNAL, WarningSignal
 from admittance.api.workload import (
     COMPLETIONS,
     JOB_POLICY,
@@ -156,6 +157,7 @@ def from_command(
     image: str = "",
     working_dir: str = "",
     folder: SubmittedFrom | None = None,
+    warning: WarningSignal | None = None,
 ) -> Workload:
     """A workload of ``count`` pods that each run the command. Raises ManifestError for wrong
     arguments. ``folder``: the folder that ``working_dir`` must be; None: the path alone counts.
@@ -181,6 +183,8 @@ def from_command(
         working_dir=working_dir,
     )
     noted = {} if folder is None else {SUBMITTED_FROM: written_folder(folder)}
+    if warning is not None:
+        noted[WARNING_SIGNAL] = str(warning)
     workload = Workload(
         metadata=ObjectMeta(name=name, namespace=namespace),
         spec=WorkloadSpec(

@@ -9,6 +9,7 @@ from admittance.api.names import check_unique
 from admittance.api.pods import PodTemplate
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.validation.field_rules import field_problems
+from admittance.api.warning_signal import WARNING_SIGNAL, BadWarning, noted_warning
 from admittance.api.workload import (
     JOB_CONTROLLER,
     JOB_POLICY,
@@ -178,6 +179,15 @@ def check_noted_folder(template: PodTemplate, path: str) -> list[Problem]:
         noted_folder(template.metadata.annotations)
     except BadFolder as error:
         return [Problem(f"{path}.metadata.annotations[{SUBMITTED_FROM}]", str(error))]
+    return []
+
+
+def check_noted_warning(template: PodTemplate, path: str) -> list[Problem]:
+    """The problems of the warning signal in a pod template's annotation."""
+    try:
+        noted_warning(template.metadata.annotations)
+    except BadWarning as error:
+        return [Problem(f"{path}.metadata.annotations[{WARNING_SIGNAL}]", str(error))]
     return []
 
 

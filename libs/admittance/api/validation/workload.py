@@ -25,6 +25,7 @@ from admittance.api.validation.jobs import (
     check_job_spec,
     check_noted_folder,
     check_noted_policy,
+    check_noted_warning,
     check_ttl,
 )
 from admittance.api.validation.meta import check_tolerations, check_values, object_name
@@ -98,6 +99,7 @@ def _pod_set(pod_set: PodSet, path: str) -> list[Problem]:
     problems = check_template(pod_set.template, f"{path}.template")
     problems += check_noted_policy(pod_set.template, f"{path}.template")
     problems += check_noted_folder(pod_set.template, f"{path}.template")
+    problems += check_noted_warning(pod_set.template, f"{path}.template")
     if pod_set.min_count is not None and pod_set.min_count > pod_set.count:
         message = f"must not exceed count {pod_set.count}, not {pod_set.min_count}"
         problems.append(Problem(f"{path}.minCount", message))

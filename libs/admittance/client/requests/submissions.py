@@ -21,6 +21,7 @@ from admittance.api.reading.from_job import GPU, from_command, with_name, worklo
 from admittance.api.reading.objects import encode
 from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
+from admittance.api.warning_signal import BadWarning, WarningSignal, warning_in
 from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, Workload
 from admittance.backoff import Backoff
 from admittance.client import kinds
@@ -54,7 +55,7 @@ class CommandOptions:
     """The options of a submitted command. ``requests``: quantity by resource, only the
     given resources. ``flavors``: the allowed flavors; empty: any. ``working_dir``: where it starts;
     "": in an empty folder. ``folder``: the folder that ``working_dir`` must be; None: the path
-    alone counts.
+    alone counts. ``warning``: before the end of its time; None: none.
     """
 
     command: Sequence[str]
@@ -71,6 +72,15 @@ class CommandOptions:
     flavors: Sequence[str] = ()
     working_dir: str = ""
     folder: SubmittedFrom | None = None
+    warning: WarningSignal | None = None
+
+
+def warning_of(text: str | None) -> WarningSignal | None:
+    """The warning of a text such as ``USR1@120``. Raises BadInput."""
+    try:
+        return None if text is None else warning_in(text)
+    except BadWarning as error:
+        raise BadInput(f"signal {error}") from None
 
 
 def check_whole(resource: str, typed: str | None, option: str) -> None:
@@ -99,7 +109,10 @@ async def workload_of_command(link: Link, options: CommandOptions, namespace: st
     """
     namespace = namespace or link.namespace
     queue = options.queue or await _only_queue(link, namespace)
-    asked = {**await _defaults(link, namespace, queue), **options.requests}
+    cluster = await _cluster_queue(link, namespace, queue)
+    asked = {**_defaults(cluster), **options.requests}
+    if options.warning is not None:
+        check_warning(options.warning, options.max_seconds, cluster, link.spelled)
     try:
         workload = from_command(
             options.command,
@@ -116,6 +129,7 @@ async def workload_of_command(link: Link, options: CommandOptions, namespace: st
             image=options.image,
             working_dir=options.working_dir,
             folder=options.folder,
+            warning=options.warning,
         )
     except ManifestError as error:
         raise BadInput(*map(str, error.problems)) from None
@@ -174,15 +188,34 @@ async def _only_queue(link: Link, namespace: str) -> str:
     raise BadInput(f"which queue? name one with {link.spelled.queue}: {', '.join(sorted(names))}")
 
 
-async def _defaults(link: Link, namespace: str, queue: str) -> dict[str, str]:
-    """Default requests of a command, without resources that the queue's ClusterQueue does not
-    cover.
-    """
+async def _cluster_queue(link: Link, namespace: str, queue: str) -> dict[str, Any]:
+    """The ClusterQueue of a LocalQueue; empty if one of them does not exist."""
     local = await _plain(link, kinds.LOCAL_QUEUE.object_key(namespace, queue))
     name = field(local, "spec", "clusterQueue", default="")
-    if not name:
-        return dict(DEFAULTS)
-    cluster = await _plain(link, kinds.CLUSTER_QUEUE.object_key("", name))
+    return await _plain(link, kinds.CLUSTER_QUEUE.object_key("", name)) if name else {}
+
+
+def check_warning(
+    warning: WarningSignal, seconds: int | None, cluster: dict[str, Any], spelled: Spelling
+) -> None:
+    """Raises BadInput for a warning that never comes. ``seconds``: the time limit of the command;
+    None: that of its ClusterQueue."""
+    if seconds is None:
+        seconds = field(cluster, "spec", "defaultMaximumExecutionTimeSeconds", default=None)
+    if seconds is None:
+        raise BadInput(
+            f"{spelled.signal} warns before the time limit of the job, which has none: give it one "
+            f"with {spelled.max_seconds}"
+        )
+    if warning.seconds >= seconds:
+        raise BadInput(
+            f"{spelled.signal} {warning}: the warning must come after the start of the job, which "
+            f"may run {seconds} s"
+        )
+
+
+def _defaults(cluster: dict[str, Any]) -> dict[str, str]:
+    """Default requests of a command, without resources that the ClusterQueue does not cover."""
     groups = field(cluster, "spec", "resourceGroups", default=[])
     covered = {resource for group in groups for resource in group.get("coveredResources") or []}
     if not covered:

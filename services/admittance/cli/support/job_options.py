@@ -1,19 +1,25 @@
-"""What `admit submit` takes from the place where it is called: a folder and variables."""
+"""What `admit submit` takes from the place where it is called, a folder and variables; and the time
+of a job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from admittance.cli.support import output
+from admittance.cli.support import output, times
 from admittance.cli.support.link import IN_COMMANDS
 from admittance.cli.support.options import key_values
+from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
+    from admittance.api.warning_signal import WarningSignal
     from admittance.client.requests.link import Link
     from admittance.client.requests.submissions import CommandOptions
     from admittance.client.working_folder import Asked
+
+WARNING_SECONDS: Final = 60
+"""How long before the time limit a warning comes unless the submitter says it."""
 
 
 class Origin(NamedTuple):
@@ -74,3 +80,30 @@ async def placed(
     env = origin.variables(is_here=True) if place.is_here else wish.env
     wish = replace(wish, env=env, working_dir=place.path, folder=place.folder)
     return wish, f"folder: {place.said}"
+
+
+def time_limit(limit: str | None, max_time: str | None) -> int | None:
+    """The seconds of ``--time``, which has the old name ``--max-time``, too. Raises BadInput."""
+    if limit is not None and max_time is not None:
+        raise BadInput("--time and --max-time are the same: leave out --max-time")
+    for text, option in ((limit, "--time"), (max_time, "--max-time")):
+        if text is not None:
+            return times.whole_seconds(text, option)
+    return None
+
+
+def warning_of(text: str | None) -> WarningSignal | None:
+    """The warning of ``--signal``. Raises BadInput."""
+    if text is None:
+        return None
+    from admittance.api.warning_signal import SECONDS_MAX, BadWarning, WarningSignal, signal_name
+
+    name, at, span = text.partition("@")
+    before = times.whole_seconds(span, f"--signal {name}@") if at else WARNING_SECONDS
+    try:
+        warning = WarningSignal(signal_name(name), before)
+    except BadWarning as error:
+        raise BadInput(f"--signal {error}") from None
+    if before > SECONDS_MAX:
+        raise BadInput(f"--signal {text}: at most {SECONDS_MAX // 86_400} days before the limit")
+    return warning

@@ -32,6 +32,8 @@ IN_COMMANDS = Spelling(
     labels="-l",
     states="--state",
     sort_by="--sort-by",
+    signal="--signal",
+    max_seconds="--time",
 )
 """The options of commands."""
 

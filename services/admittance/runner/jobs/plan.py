@@ -7,6 +7,7 @@ pods is as small as that of one pod.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -17,6 +18,7 @@ from admittance.api.pods import Container, PodSpec, PodTemplate
 from admittance.api.reading.from_job import literal
 from admittance.api.validation.containers import check_containers
 from admittance.api.validation.field_rules import field_problems
+from admittance.api.warning_signal import WARNING_SIGNAL, BadWarning, noted_warning
 from admittance.api.workload import noted_completions
 from admittance.events.facts import Admitted
 from admittance.events.names import token
@@ -119,13 +121,21 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 Processes: TypeAlias = tuple[ContainerPlan, ...]
 
 
+class WarnPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The signal that the processes of a pod set get ``before`` so many seconds before the end of
+    the job's time."""
+
+    signal: int
+    before: int
+
+
 class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The plan of one pod set's pods in a run. ``completions``: how many pods must succeed;
     ``parallel``: how many pods run at once. ``first``: the index of the first pod, if other pods of
     the pod set run on other machines. ``policy`` None: the first failure fails the job.
     ``devices``: the variables about devices of every pod; ``slots``: those of each pod that runs at
     the same time, if the pods have devices. ``limits``: what the processes of a pod may use
-    together."""
+    together. ``warn``: the warning before the end of the job's time; None: there is none."""
 
     name: str
     parallel: int
@@ -135,6 +145,7 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     main: Processes
     policy: PolicyPlan | None = None
     volumes: tuple[VolumePlan, ...] = ()
+    warn: WarnPlan | None = None
     devices: dict[str, str] = msgspec.field(default_factory=dict)
     slots: tuple[dict[str, str], ...] = ()
     first: int = 0
@@ -154,6 +165,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``scratch_limit``: the most bytes of files in scratch folders and volumes of the run; 0: any
     number. ``groups``: the groups in which the kernel limits pods; None: it does not.
     ``folders``: the only folders outside of the run in which processes may start; empty: all.
+    ``ends``: when the job's maximum execution time is over, in seconds since boot; 0: it has none.
+    The workload-controller ends the job, and the shim only warns it.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -169,6 +182,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     scratch_limit: int = 0
     groups: GroupsPlan | None = None
     folders: tuple[str, ...] = ()
+    ends: float = 0.0
 
 
 class PodInputs(NamedTuple):
@@ -242,6 +256,16 @@ def _template(pod_set: PodSetToRun) -> PodTemplate:
                 "which this runner does not run"
             )
     return template
+
+
+def _warning_of(pod_set: str, template: PodTemplate) -> WarnPlan | None:
+    try:
+        warning = noted_warning(template.metadata.annotations)
+    except BadWarning as error:
+        raise CannotRun(f"pod set {pod_set}: the annotation {WARNING_SIGNAL} {error}") from None
+    if warning is None:
+        return None
+    return WarnPlan(signal=int(signal.Signals[f"SIG{warning.signal}"]), before=warning.seconds)
 
 
 def _folder_of(pod_set: str, template: PodTemplate) -> SubmittedFrom | None:
@@ -330,6 +354,7 @@ def _assemble(
                 init=init,
                 main=main,
                 policy=policy_plan(pod_set.name, template, here.completions),
+                warn=_warning_of(pod_set.name, template),
                 volumes=volumes,
                 devices=devices.every,
                 slots=devices.slots,

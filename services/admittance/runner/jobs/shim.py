@@ -27,9 +27,10 @@ Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end
 all pods so far, "due": boot seconds, "left": further failures}`` when a pod or a container of it
 has failed and the job goes on; "due" is null if its index has failed for good; ``{"e": "up"}`` once
 the first processes run, ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop",
-"why": "stopped" | "lost", "pods": […]}`` before these pods are stopped, and last ``{"e": "outcome",
-"kind": "succeeded" | "failed" | "stopped" | "lost", "message": …, "code": exit code that failed the
-job, or 0, "reason": the policy that failed the job, or ""}``.
+"why": "stopped" | "lost", "pods": […]}`` before these pods are stopped, ``{"e": "warned", "set":
+pod set, "signal": number}`` before its pods are warned of the end of the job's time, and last
+``{"e": "outcome", "kind": "succeeded" | "failed" | "stopped" | "lost", "message": …, "code": exit
+code that failed the job, or 0, "reason": the policy that failed the job, or ""}``.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ from admittance.runner.jobs.strays import (
     forbid_new_privileges,
     tag_processes,
 )
+from admittance.runner.jobs.time_warnings import TimeWarnings
 from admittance.runner.output.collector import OutputCollector
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
@@ -416,6 +418,7 @@ class Shim:
         times = [pod.next_time() for pod in self.timed.values()]
         if not self.why_ending:
             times += [self.job_deadline, *(each.next_start() for each in self.sets)]
+            times += [self.warnings.next_time()]
             times += [self.disk.due] if self.pods else []
         times.append(self.groups.due())
         return min(times, default=NEVER)
@@ -427,6 +430,9 @@ class Shim:
             self.fail_job(f"the job was active for {limit:g} s", (DEADLINE_EXCEEDED, ""))
         if now >= self.disk.due and self.pods and not self.why_ending:
             self.measure(now)
+        if not self.why_ending:
+            for name, number in self.warnings.take(now).items():
+                self.warn(name, number, now)
         for pod in list(self.timed.values()):
             if now >= pod.end_by and not self.why_ending:
                 pod.end_by = NEVER
@@ -439,6 +445,18 @@ class Shim:
                     signal_group(pid, signal.SIGKILL)
                     if pid in pod.kills:
                         run_program(pod.kills[pid], self.scratch_of(pod))
+
+    def warn(self, pod_set: str, number: int, now: float) -> None:
+        """Sends the signal ``number`` to all processes of a pod set: the time of the job ends soon.
+        It is no stop, so an exit afterwards is a result."""
+        self.write(e="warned", set=pod_set, signal=number)
+        left = self.warnings.ends - now
+        text = f"the time of the job ends in {left:.0f} s: {signal.Signals(number).name} is sent"
+        for pod in sorted(set(self.pods.values()), key=lambda pod: pod.name):
+            if pod.set.spec["name"] == pod_set and not pod.told_to_stop:
+                self.output.note(pod.name, f"admittance: {text}")
+                for pid in pod.running:
+                    signal_group(pid, number)
 
     def measure(self, now: float) -> None:
         """Fails pods with volumes above their limits, and the job if it has too many files."""
@@ -460,6 +478,7 @@ class Shim:
             # Without a renewed lease, another runner may run the job.
             self.end_all("lost", "the runner's lease ran out")
         self.job_deadline = boot_seconds() + (self.spec.get("deadline") or NEVER)
+        self.warnings = TimeWarnings(self.spec, boot_seconds())
         self.fill()
         if not self.why_ending:
             self.write(e="up")

@@ -1,0 +1,38 @@
+"""A submitted command may ask for a warning only if its time ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from admittance.api.warning_signal import WarningSignal
+from admittance.client.errors import BadInput
+from admittance.client.requests.submissions import check_warning, warning_of
+from admittance.client.spelling import IN_PYTHON
+
+
+@pytest.mark.parametrize(
+    ("seconds", "of_queue", "said"),
+    [
+        (121, None, ""),
+        (None, 121, ""),
+        (None, None, "signal warns before the time limit of the job, which has none"),
+        (120, 500, "signal USR1@120: the warning must come after the start of the job"),
+    ],
+)
+def test_a_warning_needs_a_time_limit_that_is_longer(
+    seconds: int | None, of_queue: int | None, said: str
+) -> None:
+    cluster = {"spec": {"defaultMaximumExecutionTimeSeconds": of_queue}} if of_queue else {}
+    try:
+        check_warning(WarningSignal("USR1", 120), seconds, cluster, IN_PYTHON)
+    except BadInput as error:
+        assert said, error
+        assert str(error).startswith(said)
+    else:
+        assert not said
+
+
+def test_a_text_that_names_no_warning_is_refused() -> None:
+    assert (warning_of(None), warning_of("usr1@5")) == (None, WarningSignal("USR1", 5))
+    with pytest.raises(BadInput, match=r"^signal must be SIGNAL@SECONDS such as USR1@120, not "):
+        warning_of("USR1@2m")
