@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from admittance.events.machines import OpenRun
+from admittance.folders import FolderSight
+from admittance.placement.folder_demands import host_of
 from admittance.placement.known_runners import NOT_STORED, KnownRunners
 from admittance.placement.machine import Machine
 from admittance.placement.stored_machine import machine_of
@@ -29,12 +32,23 @@ class MachineFeed:
     before they are stored. A runner that is not alive is lost since the first time that it was seen
     so; a new instance counts from its start, so that it moves no job too early."""
 
-    def __init__(self, runners: KnownRunners, listener: Listener) -> None:
+    def __init__(
+        self,
+        runners: KnownRunners,
+        listener: Listener,
+        sights: Mapping[str, FolderSight | None] = MappingProxyType({}),
+    ) -> None:
+        """``sights``: which folders the runners see, by the ids of their data folders."""
         self._runners = runners
+        self._sights = sights
         self._listener = listener
         self._ids: dict[str, str] = {}
         self._lost: dict[str, datetime] = {}
         self.touched: set[str] = set(runners.names())
+
+    def look_at_id(self, machine_id: str) -> None:
+        """What the runner with the data folder of this id sees has changed."""
+        self.touched.update(name for name, known in self._ids.items() if known == machine_id)
 
     def pass_on(self, now: datetime) -> None:
         """Passes on what has changed since the last call."""
@@ -59,7 +73,16 @@ class MachineFeed:
             since = None
         else:
             since = self._lost.setdefault(name, now)
-        self._listener.set_machine(replace(machine, ready=since is None, lost_since=since))
+        sight = self._sights.get(machine.id)
+        self._listener.set_machine(
+            replace(
+                machine,
+                ready=since is None,
+                lost_since=since,
+                host=host_of(sight),
+                folders=sight.shared if sight is not None else (),
+            )
+        )
         said = self._runners.runs.get(name)
         if said is not None and said.id == machine.id:
             self._listener.set_runs(machine.id, said.runs)

@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-import msgspec
 import structlog
 
 from admittance.api.checks import MACHINES_CONTROLLER, AdmissionCheck
@@ -27,9 +26,12 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported
 from admittance.events.names import token
+from admittance.events.stored_formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, BARRIER, CLAIMS, subject_of
-from admittance.events.system import Barrier, RunnerAnnouncement
+from admittance.events.system import Barrier
+from admittance.folders import FolderSight
 from admittance.placement.decisions import PlacementDecisions
+from admittance.placement.folder_demands import folder_demand, submitted_folder
 from admittance.placement.known_runners import KnownRunners
 from admittance.placement.machine_feed import MachineFeed, older_runners
 from admittance.placement.request import Demands
@@ -57,9 +59,11 @@ log = structlog.get_logger()
 
 
 class PlacementObjects:
-    """The checks and flavors that placement reads beside workloads."""
+    """The checks and flavors that placement reads beside workloads, and which folders the runners
+    see, by the ids of their data folders."""
 
     def __init__(self) -> None:
+        self.sights: dict[str, FolderSight | None] = {}
         self._checks: dict[str, CheckRules] = {}
         self._flavors: dict[str, FlavorParts] = {}
 
@@ -94,7 +98,12 @@ class PlacementObjects:
     def demands(self, workload: StoredWorkload) -> Demands:
         meta = workload.metadata
         refusal = JobRefusal(workload.status.submitted_by, meta.namespace, bytes(workload.spec))
-        return Demands(refusal=refusal)
+        submitted = submitted_folder(workload)
+        if submitted is None:
+            return Demands(refusal=refusal)
+        known = [sight for sight in self.sights.values() if sight is not None]
+        folder, host = folder_demand(submitted, known)
+        return Demands(folder=folder, host=host, refusal=refusal)
 
 
 class PlacementJudge:
@@ -138,7 +147,7 @@ class PlacementJudge:
     def use_runners(self, runners: KnownRunners) -> None:
         """Sets what is known of machines, once all of it is read."""
         self._runners = runners
-        self._feed = MachineFeed(runners, self.decisions)
+        self._feed = MachineFeed(runners, self.decisions, self.objects.sights)
         self.machines_loaded.set()
 
     def runner_changed(self, name: str) -> None:
@@ -206,10 +215,15 @@ class PlacementJudge:
 
     def _on_announced(self, entry: Entry) -> None:
         runner = entry.key.partition(".")[2]
+        before = self.objects.sights.pop(runner, None)
         self._announced.pop(runner, None)
         if entry.value is not None:
-            said = msgspec.json.decode(entry.value, type=RunnerAnnouncement)
+            said = read_announcement(entry.value)
             self._announced[runner] = said.root
+            self.objects.sights[runner] = said.folders
+        if before != self.objects.sights.get(runner) and self._feed is not None:
+            self._feed.look_at_id(runner)
+            self.decisions.configuration_changed()
         self._changed.set()
 
     async def _publish_barrier(self) -> None:
