@@ -99,7 +99,8 @@ SERVICE_NAMES = """
 
 COMMANDS = """
     activate apply approve auth backup bench cancel check-test completion context delete deny
-    describe doctor events explain finish get hold logs priority provider-test release replay
+    cordon describe doctor events explain finish get hold logs priority provider-test release replay
+    uncordon
     restore serve simulate stop submit token trace up usage wait
 """
 
@@ -124,6 +125,7 @@ ENVIRONMENT = """
     ADMIT_RUN_AS_FILE ADMIT_USER
     ADMIT_ALLOW_HOST_PATHS ADMIT_ENV_FILES ADMIT_JOB_FOLDERS ADMIT_JOB_IMAGES ADMIT_JOB_NAMESPACES
     ADMIT_ALLOW_PRIVILEGE_ESCALATION ADMIT_CGROUP ADMIT_FREE_SPACE ADMIT_NAMESPACE_OUTPUT_LIMIT
+    ADMIT_CAPACITY ADMIT_DEVICES ADMIT_LABELS ADMIT_TAINTS
     ADMIT_OUTPUT_LIMIT ADMIT_POD_LIMIT ADMIT_PROCESS_LIMIT ADMIT_SCRATCH_LIMIT
     ADMIT_SHARED_FOLDERS
 """

@@ -50,7 +50,9 @@ class RunnerUsers(Strict, frozen=True, kw_only=True):
 class RunnerStatus(Strict, frozen=True, kw_only=True):
     """What the runner has announced of its machine.
 
-    ``id``: that of the runner's data folder, as in claims. ``capacity``: quantities by resource.
+    ``id``: that of the runner's data folder, as in claims. ``boot_id``,
+    ``mount_namespace``: programs with the same two see the same files. ``folders``: folders that
+    the machine shares with others. ``capacity``: quantities by resource.
     ``in_use``: what the jobs that run there have asked for; it is not stored, but added when the
     object is shown. ``users``: whose jobs it starts; None: all jobs. ``messages``: what the machine
     cannot do, one sentence each.
@@ -60,6 +62,8 @@ class RunnerStatus(Strict, frozen=True, kw_only=True):
     version: str = ""
     host: str = ""
     boot_id: str = ""
+    mount_namespace: str = ""
+    folders: tuple[str, ...] = ()
     capacity: dict[str, str] = msgspec.field(default_factory=dict)
     in_use: dict[str, str] = msgspec.field(default_factory=dict)
     devices: tuple[RunnerDevice, ...] = ()

@@ -20,6 +20,7 @@ from admittance.client.requests import (
     applying,
     changes,
     history,
+    machines,
     objects,
     questions,
     selection,
@@ -326,9 +327,12 @@ class Client:
     # Objects. ---------------------------------------------------------------------------
 
     async def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
-        """The object of a kind, such as ``clusterqueue``. Raises NotFound."""
+        """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
+        condition Ready. Raises NotFound."""
         async with self._calls.call() as link:
-            return await objects.find(link, kind_named(kind), name, namespace or "")
+            wanted = kind_named(kind)
+            stored = await objects.find(link, wanted, name, namespace or "")
+            return (await machines.with_states(link, wanted, [stored])).runners[0]
 
     async def list(
         self,
@@ -370,7 +374,7 @@ class Client:
                 chosen = chosen._replace(queues=named)
             readable, _ = await objects.find_all(link, wanted, space)
             selected, _ = selection.select(wanted, readable, chosen, clock.now())
-            return selected
+            return (await machines.with_states(link, wanted, selected)).runners
 
     def watch(
         self,
@@ -417,6 +421,18 @@ class Client:
                 return await applying.delete_object(link, wanted, name, namespace or "")
             stored = await objects.find(link, wanted, name, namespace or "")
             return await applying.delete_workload(link, stored)
+
+    async def cordon(self, runner: str) -> bool:
+        """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was
+        cordoned already. Raises NotFound and Refused."""
+        async with self._calls.call() as link:
+            return await machines.set_cordon(link, runner, on=True)
+
+    async def uncordon(self, runner: str) -> bool:
+        """Gives the machine of a runner new jobs again. Returns False if it was not cordoned.
+        Raises NotFound and Refused."""
+        async with self._calls.call() as link:
+            return await machines.set_cordon(link, runner, on=False)
 
     async def simulate(
         self,

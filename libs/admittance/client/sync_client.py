@@ -304,7 +304,8 @@ class SyncClient:
         )
 
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
-        """The object of a kind, such as ``clusterqueue``. Raises NotFound."""
+        """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
+        condition Ready. Raises NotFound."""
         return self._thread.run(lambda: self._inner.get(kind, name, namespace=namespace))
 
     def list(
@@ -375,6 +376,16 @@ class SyncClient:
         """Deletes an object. The outcome is ``deleted``, or ``deferred`` while its job stops, or
         while other objects, which ``error`` names, still need it. Raises NotFound and Refused."""
         return self._thread.run(lambda: self._inner.delete(kind, name, namespace=namespace))
+
+    def cordon(self, runner: str) -> bool:
+        """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was
+        cordoned already. Raises NotFound and Refused."""
+        return self._thread.run(lambda: self._inner.cordon(runner))
+
+    def uncordon(self, runner: str) -> bool:
+        """Gives the machine of a runner new jobs again. Returns False if it was not cordoned.
+        Raises NotFound and Refused."""
+        return self._thread.run(lambda: self._inner.uncordon(runner))
 
     def simulate(
         self,

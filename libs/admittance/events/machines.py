@@ -49,7 +49,9 @@ class RunnerInventory(SystemMessage, frozen=True, kw_only=True):
     """Key ``_runner_inventory.<runner>``: the machine of the runner. It is written when the runner
     starts, when it changes, and every ten minutes.
 
-    ``id``: that of the runner's data folder, as in claims. ``name``: of the runner. ``capacity``:
+    ``id``: that of the runner's data folder, as in claims. ``name``: of the runner. ``boot_id``,
+    ``mount_namespace``: programs with the same two see the same files. ``folders``: folders that
+    the machine shares with others. ``capacity``:
     in accounting units, cpu in thousandths. ``starts``: whose jobs it starts; None: all jobs.
     ``messages``: what the machine cannot do, one sentence each.
     """
@@ -59,6 +61,8 @@ class RunnerInventory(SystemMessage, frozen=True, kw_only=True):
     host: str = ""
     version: str = ""
     boot_id: str = ""
+    mount_namespace: str = ""
+    folders: tuple[str, ...] = ()
     capacity: dict[str, int] = msgspec.field(default_factory=dict)
     devices: tuple[Device, ...] = ()
     labels: dict[str, str] = msgspec.field(default_factory=dict)

@@ -149,6 +149,8 @@ def runner_object(
         version=said.version,
         host=said.host,
         boot_id=said.boot_id,
+        mount_namespace=said.mount_namespace,
+        folders=said.folders,
         capacity={name: render(name, said.capacity[name]) for name in sorted(said.capacity)},
         devices=tuple(
             RunnerDevice(

@@ -30,5 +30,11 @@ def machine_of(runner: Runner) -> Machine | None:
         unschedulable=runner.spec.unschedulable,
         starts=None if users is None else RunnerStarts(**asdict(users)),
         executors=status.executors,
-        host=status.host,
+        folders=status.folders,
+        host=host_of(status.boot_id, status.mount_namespace),
     )
+
+
+def host_of(boot_id: str, mount_namespace: str) -> str:
+    """The same for all programs that see the same files; "": not known."""
+    return f"{boot_id}/{mount_namespace}" if boot_id and mount_namespace else ""

@@ -38,5 +38,9 @@ async def describe(call: Call, kind: str, name: str | None) -> None:
             await descriptions.show_workload(bus, stored)
         elif known is kinds.REQUEST and (record := requests.capacity.record_of(stored)) is not None:
             await descriptions.show_request(bus, record)
+        elif known is kinds.RUNNER:
+            from admittance.cli.show import machine_details
+
+            await machine_details.describe(bus, stored)
         else:
             await descriptions.show_object(bus, known, stored)

@@ -153,7 +153,7 @@ async def _show_one(
     reasons = await lists.waiting_reasons(call, bus, kind, objects, call.namespace)
     if kind is kinds.WORKLOAD and call.output in TABLES:
         objects += await lists.variants_of(bus, objects[0])
-    objects = await lists.with_bookings(bus, kind, objects)
+    objects = await lists.with_live(bus, kind, objects)
     lists.show(
         call, kind, objects, counters, single=True, all_namespaces=all_namespaces, reasons=reasons
     )
@@ -179,7 +179,7 @@ async def _show_list(
     chosen_objects, more = requests.selection.select(kind, everything, chosen, clock.now())
     counters = await lists.live_counters(bus, kind, chosen_objects)
     reasons = await lists.waiting_reasons(call, bus, kind, chosen_objects, within)
-    chosen_objects = await lists.with_bookings(bus, kind, chosen_objects)
+    chosen_objects = await lists.with_live(bus, kind, chosen_objects)
     lists.show(
         call,
         kind,
@@ -227,7 +227,7 @@ async def _watch(
                     kind, [requests.objects.object_of(entry) for entry in written]
                 )
                 counters = await lists.live_counters(bus, kind, changed)
-                changed = await lists.with_bookings(bus, kind, changed)
+                changed = await lists.with_live(bus, kind, changed)
                 lists.show_deletions(kind, batch, shown=bool(widths))
                 lists.show_changes(
                     call, kind, changed, counters, widths, all_namespaces=within is None

@@ -39,6 +39,10 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "deny": "lifecycle",
         "priority": "lifecycle",
     },
+    "Machines": {
+        "cordon": "cordon",
+        "uncordon": "cordon",
+    },
     "The system": {
         "up": "up.commands",
         "serve": "up.commands",

@@ -11,6 +11,7 @@ from admittance.runtime.process.service_process import run_service
 
 
 def _more(_: Any) -> dict[str, Any]:
+    from admittance.job_rules.machine_options import MachineTexts, machine_of_texts
     from admittance.job_rules.options import RuleTexts, rules_of
     from admittance.runtime.process.settings import choice
 
@@ -18,6 +19,7 @@ def _more(_: Any) -> dict[str, Any]:
     return {
         "name": os.environ.get("ADMIT_RUNNER"),
         "executor": executor,
+        "given": machine_of_texts(MachineTexts(), os.environ),
         "rules": rules_of(RuleTexts(), os.environ, executor=executor),
         "detach_jobs": bool(choice(os.environ, "ADMIT_DETACH_JOBS", {"1": True, "0": False})),
     }

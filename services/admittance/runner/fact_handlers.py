@@ -9,7 +9,7 @@ until the bus answers them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,7 +20,12 @@ from admittance.events.facts import Admitted, Evicted, Stopped
 from admittance.events.names import BadToken, plain
 from admittance.events.reader import number
 from admittance.runner import decide
-from admittance.runner.admissions import REQUESTS_MAX, AdmissionState, view_of
+from admittance.runner.admissions import (
+    REQUESTS_MAX,
+    AdmissionState,
+    AdmissionView,
+    view_of,
+)
 from admittance.runner.claims import ClaimState, read_claim
 from admittance.runner.decide import Run, Stage
 from admittance.runner.jobs.devices import all_parts, is_for, part_here, runners_to_run
@@ -69,7 +74,9 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
     for fact, trace in facts:
         if not is_for(runners_to_run(fact.pod_sets), manager.folder.runner):
             continue
-        if not manager.has_run(fact) and not manager.shutting_down:
+        if not manager.may_claim(is_placed=any(pod_set.parts for pod_set in fact.pod_sets)):
+            manager.left_out = True
+        elif not manager.has_run(fact):
             new[manager.add_run(fact, trace)] = fact
     keys = list(new)
     if not keys:
@@ -294,6 +301,22 @@ async def recover(manager: RunManager) -> None:
     for key, files in list(manager.folders.items()):
         manager.report_journal(key, files)
     await check_runs(manager)
+    considered = await _take_unclaimed(manager, views)
+    log.info("runner_recovered", runs=len(manager.runs), considered=considered)
+
+
+async def take_left_out(manager: RunManager) -> None:
+    """Starts admissions that no runner has claimed, after this runner left some to others."""
+    manager.left_out = False
+    considered = await _take_unclaimed(manager, await manager.retry(manager.admissions.all_views))
+    log.info("admissions_taken_up", considered=considered)
+
+
+async def _take_unclaimed(
+    manager: RunManager, views: Mapping[tuple[str, str], AdmissionView]
+) -> int:
+    """Starts admissions that no runner has claimed, and answers for evictions of those. ``views``:
+    of all workloads. Returns the number of admissions that may be unclaimed."""
     waiting = []
     for (namespace, name), view in views.items():
         mine = part_here(view.runners, manager.folder.runner)
@@ -310,7 +333,7 @@ async def recover(manager: RunManager) -> None:
     for start in range(0, len(waiting), REQUESTS_MAX):
         part = waiting[start : start + REQUESTS_MAX]
         await asyncio.gather(*(admit_current(manager, namespace, name) for namespace, name in part))
-    log.info("runner_recovered", runs=len(manager.runs), considered=len(waiting))
+    return len(waiting)
 
 
 def _read_folder(manager: RunManager) -> None:

@@ -20,13 +20,17 @@ import msgspec
 import structlog
 
 from admittance.events.facts import Admitted
+from admittance.events.machines import RunnerInventory
+from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
 from admittance.job_rules.limits import NO_GROUPS
+from admittance.job_rules.machine_options import GivenMachine
 from admittance.job_rules.options import check_env_files, own_unix_user
 from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
 from admittance.runner.folder import DataFolder, find_run
 from admittance.runner.groups.job_groups import JobGroups, NoGroups, Offers
 from admittance.runner.groups.machine_groups import find_groups
+from admittance.runner.inventory.machine_inventory import inventory_of
 from admittance.runner.jobs.devices import NO_MACHINE
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs
 from admittance.runner.jobs.live_rules import LiveRules
@@ -499,6 +503,26 @@ class LocalMachine:
 
     def machine_facts(self) -> MachineFacts:
         return machine_facts()
+
+    def inventory(
+        self,
+        given: GivenMachine,
+        *,
+        id: str,
+        name: str,
+        executor: str,
+        starts: RunnerStarts | None,
+        messages: tuple[str, ...],
+    ) -> RunnerInventory:
+        return inventory_of(
+            given,
+            machine_facts(),
+            id=id,
+            name=name,
+            executor=executor,
+            starts=starts,
+            messages=messages,
+        )
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         return find_run(roots, key)

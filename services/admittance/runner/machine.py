@@ -16,10 +16,13 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from admittance.events.facts import Admitted
+from admittance.events.machines import RunnerInventory
 from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
 from admittance.events.shapes import PodRetries, PodRetry
+from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
+from admittance.job_rules.machine_options import GivenMachine
 from admittance.runner.decide import MESSAGE_MAX, Ended
 from admittance.runner.groups.job_groups import Offers
 from admittance.runner.jobs.devices import MachineDevices
@@ -165,6 +168,7 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     units: tuple[str, ...] = ()
     part: int = 0
     tag: int = 0
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float) -> Spec:
@@ -189,6 +193,7 @@ def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float
         pods=identity.pods,
         units=identity.units,
         part=identity.part,
+        requests=identity.requests,
         tag=tag_of(identity.mark),
     )
 
@@ -205,7 +210,8 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
 class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a `Spec` that the runner needs. ``grace``: how many seconds a pod of the run has
     from SIGTERM to SIGKILL. ``pods``: how many of `JobLimits.pods` the run takes. ``units``: the
-    units of devices that the run has, as ``<resource>=<id>``."""
+    units of devices that the run has, as ``<resource>=<id>``. ``requests``: what its pods ask for
+    together, in accounting units."""
 
     key: str
     namespace: str
@@ -217,6 +223,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 1
     units: tuple[str, ...] = ()
     part: int = 0
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 def run_key(namespace: str, name: str, revision: int, part: int = 0) -> str:
@@ -457,6 +464,19 @@ class HostMachine(Protocol):
 
     def machine_facts(self) -> MachineFacts:
         """What identifies the machine."""
+
+    def inventory(
+        self,
+        given: GivenMachine,
+        *,
+        id: str,
+        name: str,
+        executor: str,
+        starts: RunnerStarts | None,
+        messages: tuple[str, ...],
+    ) -> RunnerInventory:
+        """What the machine has, with what options say. ``messages``: what it cannot do. It may
+        block. Raises SetupError if an option contradicts the machine."""
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         """Returns the run with the key ``key`` from the data folder of another runner; None if no

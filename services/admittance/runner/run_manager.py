@@ -37,6 +37,7 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
+from admittance.runner.inventory.open_runs import requests_of
 from admittance.runner.jobs.devices import NotAsPlaced, part_here, runners_to_run, units_of
 from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.jobs.plan import RunPlan, containers_at_once
@@ -109,6 +110,14 @@ class RunManager:
         self.closed = ClosedRuns()
         self.given_back: dict[str, RunFiles] = {}
         self.shutting_down = False
+        self.cordoned = False
+        """Whether the machine gets no new jobs."""
+        self.has_name = True
+        """Whether no other runner has the name of this one."""
+        self.left_out = False
+        """Whether this runner left admissions to others, so that some may be unclaimed."""
+        self.open_runs_changed = asyncio.Event()
+        """The event that is set when a run begins or has ended."""
         self.idle = asyncio.Event()
         self.handling_facts = asyncio.Lock()
         """The lock that is held while this runner handles a batch of facts."""
@@ -133,6 +142,11 @@ class RunManager:
         self._traces: dict[str, str] = {}
         self._chains: dict[str, asyncio.Task[None]] = {}
         self._tasks = BackgroundTasks(self._on_failed)
+
+    def may_claim(self, *, is_placed: bool) -> bool:
+        """Whether this runner claims admissions. ``is_placed``: those that are placed on it, which
+        may be placed before the machine was cordoned."""
+        return self.has_name and not self.shutting_down and (is_placed or not self.cordoned)
 
     def add_run(self, fact: Admitted, trace: str) -> str:
         """Adds a run for an admission that is not claimed yet; returns the key of the run."""
@@ -214,6 +228,7 @@ class RunManager:
                 case decide.Release():
                     await self.retry(lambda: self.claims.release(key))
                     files = self.folders.pop(key, None)
+                    self.open_runs_changed.set()
                     if files is not None:
                         await asyncio.to_thread(files.give_back)
                         self.given_back[key] = files
@@ -230,6 +245,7 @@ class RunManager:
             # log requests and repeated facts always find the run.
             self.closed[key] = files
             del self.folders[key]
+            self.open_runs_changed.set()
         run = self.runs.pop(key)
         self.hung_at.pop(key, None)
         self._admitted.pop(key, None)
@@ -275,6 +291,7 @@ class RunManager:
                 pods=containers_at_once(plan),
                 units=units_of(admitted.pod_sets, self.folder.runner),
                 part=run.part,
+                requests=requests_of(admitted, self.folder.runner),
             )
             files = self.folder.folder_of(identity)
             files.write(spec_of(plan, identity, self.folder, self.ttl))
@@ -307,6 +324,7 @@ class RunManager:
         self.without_room.discard(key)
         self.given_back.pop(key, None)
         self.folders[key] = files
+        self.open_runs_changed.set()
         log.info("job_starting", run=key, pods=identity.pods)
         self._tasks.start(self.launch(files), name=f"launch {key}")
 

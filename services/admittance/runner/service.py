@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from msgspec.structs import replace
 
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted, Evicted
 from admittance.events.names import token
 from admittance.events.requests import HealthReply
 from admittance.events.subjects import CLAIMS, runner_orders
+from admittance.job_rules.machine_options import NOTHING_GIVEN, GivenMachine
 from admittance.job_rules.rules import NO_RULES, JobRules
 from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
@@ -30,13 +32,17 @@ from admittance.runner.fact_handlers import (
     on_claims_changed,
     recover,
     resume_runs,
+    take_left_out,
 )
 from admittance.runner.groups.job_groups import Offers
+from admittance.runner.jobs.devices import MachineDevices
 from admittance.runner.jobs.live_rules import LOOK_SECONDS, LiveRules
 from admittance.runner.launcher import LocalMachine
 from admittance.runner.machine import HostMachine, RunFiles
+from admittance.runner.machine_reports import MachineReports
 from admittance.runner.output.log_reader import LogReader
 from admittance.runner.output.namespace_limit import NamespaceOutput
+from admittance.runner.own_machine import OwnMachine
 from admittance.runner.run_checks import FailureReports, check_runs
 from admittance.runner.run_manager import RunManager
 from admittance.runtime import clock
@@ -87,6 +93,7 @@ async def run(
     machine: HostMachine | None = None,
     name: str | None = None,
     rules: JobRules = NO_RULES,
+    given: GivenMachine = NOTHING_GIVEN,
 ) -> None:
     """Runs admitted jobs until ``stop`` is set; then stops these jobs, which run again later.
 
@@ -97,7 +104,7 @@ async def run(
     machine.
     ``name``: the runner's name, of which permissions prescribe the consumer; by default the user
     that the credentials file names, else the id of the data folder.
-    ``rules``: which jobs the runner may start.
+    ``rules``: which jobs the runner may start. ``given``: what options say about the machine.
     Raises SetupError.
     """
     claim_ttl = settings.claim_seconds if claim_ttl is None else claim_ttl
@@ -120,6 +127,19 @@ async def run(
         kind.open(folder.runner)
         _log_limits(kind.offers())
         _announce_rules(manager, live.current, executor)
+        name = name or bus.nc.user or folder.runner
+        inventory = await asyncio.to_thread(
+            machine.inventory,
+            given,
+            id=folder.runner,
+            name=name,
+            executor=executor,
+            starts=live.current.starts(),
+            messages=limit_messages(kind.offers()),
+        )
+        inventory = replace(inventory, folders=live.current.shared_folders)
+        kind.machine = MachineDevices(folder.runner, inventory.devices)
+        own = OwnMachine(manager, inventory, MachineReports(bus, inventory, claim_ttl))
         await manager.launcher.open()
         disk = partial(disk_findings, "disk of the runner", folder.root)
         shown = show_metrics(settings, Gauges(RUNNER_GAUGES, partial(_gauges, manager)))
@@ -134,7 +154,7 @@ async def run(
                     stop,
                     ready,
                     executor,
-                    name or bus.nc.user or folder.runner,
+                    own,
                     detach_jobs=detach_jobs,
                 )
     finally:
@@ -149,6 +169,24 @@ def _log_limits(offers: Offers) -> None:
         log.info("jobs_limited", by=offers.version, limits=limited, why_not=offers.why_not or None)
     if not offers.memory:
         log.warning("memory_not_limited", reason=offers.why_not)
+
+
+def limit_messages(offers: Offers) -> tuple[str, ...]:
+    """What the groups of the machine cannot do, one sentence each, for its inventory."""
+    why = f": {offers.why_not}" if offers.why_not else ""
+    lacking = [
+        word
+        for word, offered in (
+            ("memory", offers.memory),
+            ("cpu", offers.cpu),
+            ("processes", offers.processes),
+        )
+        if not offered
+    ]
+    said = [f"cannot limit {' and '.join(lacking)} of jobs{why}"] if lacking else []
+    if not offers.devices:
+        said.append("cannot keep jobs from devices that they were not given")
+    return tuple(said)
 
 
 RUNS: Final = gauge("runner_jobs", "Jobs of the runner, by the stage of their run", ("stage",))
@@ -185,10 +223,11 @@ async def _serve(
     stop: asyncio.Event,
     ready: asyncio.Event | None,
     executor: str,
-    name: str,
+    own: OwnMachine,
     *,
     detach_jobs: bool,
 ) -> None:
+    name = own.inventory.name
     make = manager.admissions.make_consumer
     manager.other_folders.consumer = name
     puller = Puller(
@@ -222,7 +261,7 @@ async def _serve(
     stopping = asyncio.create_task(stop.wait())
     tasks: list[asyncio.Task[Any]] = [renewing, stopping]
     try:
-        recovering = asyncio.create_task(_begin(manager, puller), name="runner recovers")
+        recovering = asyncio.create_task(_begin(manager, puller, own), name="runner recovers")
         tasks.append(recovering)
         await asyncio.wait([*tasks, manager.broken], return_when=asyncio.FIRST_COMPLETED)
         if manager.broken.done():
@@ -256,13 +295,18 @@ async def _serve(
         ]
         tasks += handling
         tasks.append(asyncio.create_task(_check_runs(manager), name="runner looks after"))
-        tasks.append(asyncio.create_task(_clean_up(manager), name="tidy"))
+        tasks.append(asyncio.create_task(own.keep_alive(), name="runner is alive"))
+        tasks.append(asyncio.create_task(own.report_runs(), name="runner reports runs"))
+        tasks.append(asyncio.create_task(own.cordon.follow(), name="runner cordon"))
+        tasks.append(asyncio.create_task(_clean_up(manager, own), name="tidy"))
         limiting = _limit_output(manager, rules.current.limits.namespace_output)
         tasks.append(asyncio.create_task(limiting, name="runner limits output"))
         tasks.append(asyncio.create_task(_empty_trash(manager), name="runner empties trash"))
         if rules.can_change:
             tasks.append(
-                asyncio.create_task(_follow_rules(manager, rules, executor), name="runner rules")
+                asyncio.create_task(
+                    _follow_rules(manager, rules, executor, own), name="runner rules"
+                )
             )
         if ready is not None:
             ready.set()
@@ -279,6 +323,8 @@ async def _serve(
             log.warning(
                 "jobs_left_stopping", runs=len(manager.runs), bus=manager.admissions.bus.is_up
             )
+        if not detach_jobs:
+            await own.leave(NO_BUS_SECONDS)
         await served.stop()
     finally:
         await end_tasks(*tasks)
@@ -286,8 +332,9 @@ async def _serve(
         await puller.close()
 
 
-async def _begin(manager: RunManager, puller: Puller) -> None:
+async def _begin(manager: RunManager, puller: Puller, own: OwnMachine) -> None:
     await resume_runs(manager)
+    await own.begin()
     # Before any job is claimed: if this runner dies, the result of a job is found by its folder.
     await manager.retry(manager.other_folders.announce)
     # The consumer of facts is made before the bucket is read: changes after the reading arrive as
@@ -393,6 +440,8 @@ async def _check_runs(manager: RunManager) -> None:
         )
         while manager.released and not manager.shutting_down:
             await admit_current(manager, *manager.released.pop())
+        if manager.left_out and manager.may_claim(is_placed=False):
+            await take_left_out(manager)
 
 
 def _announce_rules(manager: RunManager, rules: JobRules, executor: str) -> None:
@@ -404,16 +453,19 @@ def _announce_rules(manager: RunManager, rules: JobRules, executor: str) -> None
     )
 
 
-async def _follow_rules(manager: RunManager, rules: LiveRules, executor: str) -> None:
+async def _follow_rules(
+    manager: RunManager, rules: LiveRules, executor: str, own: OwnMachine
+) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         if await asyncio.to_thread(rules.refresh):
             log.info("rules_changed")
             _announce_rules(manager, rules.current, executor)
             await manager.retry(manager.other_folders.announce)
+            await own.announce(manager.other_folders.starts)
 
 
-async def _clean_up(manager: RunManager) -> None:
+async def _clean_up(manager: RunManager, own: OwnMachine) -> None:
     """Removes the output of closed runs, the oldest first, as far as they are too old or too
     many."""
     while True:
@@ -423,6 +475,8 @@ async def _clean_up(manager: RunManager) -> None:
         await remove_output(manager, closed, old)
         await asyncio.sleep(CLEANUP_SECONDS)
         await manager.retry(manager.other_folders.announce)
+        await own.announce(manager.other_folders.starts)
+        manager.open_runs_changed.set()
 
 
 async def _limit_output(manager: RunManager, limit: int) -> None:

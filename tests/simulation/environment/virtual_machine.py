@@ -18,8 +18,11 @@ import msgspec
 
 from admittance.events.codec import encode
 from admittance.events.facts import PodsNotReady, PodsReady
+from admittance.events.machines import RunnerInventory
 from admittance.events.subjects import subject_of
+from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
+from admittance.job_rules.machine_options import GivenMachine
 from admittance.runner import service as runner
 from admittance.runner.launcher import LocalExecutor
 from admittance.runner.machine import OtherRun, RunFiles, RunIdentity, RunJournal, Spec, StopNote
@@ -245,6 +248,25 @@ class VirtualMachine:
 
     def machine_facts(self) -> MachineFacts:
         return MachineFacts()
+
+    def inventory(
+        self,
+        _: GivenMachine,
+        *,
+        id: str,
+        name: str,
+        executor: str,
+        starts: RunnerStarts | None,
+        messages: tuple[str, ...],
+    ) -> RunnerInventory:
+        return RunnerInventory(
+            id=id,
+            name=name,
+            host=self.runner,
+            executors=(executor,),
+            starts=starts,
+            messages=messages,
+        )
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         for name in roots:

@@ -15,7 +15,13 @@ from admittance.client import Client, ClientError, ConnectionOptions, Job
 from admittance.client.client import BESIDE_A_MANIFEST
 
 JOB = "{apiVersion: batch/v1, kind: Job}"
-VALID: dict[str, object] = {"name": "n", "kind": "workloads", "priority": 1, "manifests": JOB}
+VALID: dict[str, object] = {
+    "runner": "gpu-1",
+    "name": "n",
+    "kind": "workloads",
+    "priority": 1,
+    "manifests": JOB,
+}
 """Arguments without a default."""
 
 

@@ -31,6 +31,8 @@ GPU = RunnerInventory(
     host="gpu-1",
     version="1.0",
     boot_id="b",
+    mount_namespace="mnt:[1]",
+    folders=("/home",),
     capacity={"cpu": 64_000, "memory": 64 * 2**30, "nvidia.com/gpu": 2},
     devices=(
         Device(resource="nvidia.com/gpu", index=0, id="GPU-0", model="A100", minor=0),

@@ -36,7 +36,7 @@ class PausedRunner:
         self.events: list[decide.Event] = []
         self.background: list[str] = []
         self.ttl = TTL
-        self.shutting_down = False
+        self.may_claim = lambda **_: True
         self.folder = SimpleNamespace(runner="runner-1")
         self.machine = SimpleNamespace(boot_seconds=lambda: self._now)
         self.claims = SimpleNamespace(take=self._take)

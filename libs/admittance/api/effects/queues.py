@@ -59,8 +59,8 @@ from admittance.api.runners import Runner, RunnerDevice, RunnerSpec, RunnerStatu
 _OBJECT: Final = {**HEAD, **all_work("spec"), "status": BY_SYSTEM}
 
 RUNNER_STATUS: Final = (
-    "id", "version", "host", "bootId", "capacity", "inUse", "devices", "executors", "users",
-    "messages", "conditions",
+    "id", "version", "host", "bootId", "mountNamespace", "folders", "capacity", "inUse",
+    "devices", "executors", "users", "messages", "conditions",
 )  # fmt: skip
 RUNNER_USERS: Final = (
     "namespaces", "submitters", "refused", "allOf", "unknown", "every", "images", "lacks", "pods",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from admittance.client.requests import families as families
     from admittance.client.requests import history as history
     from admittance.client.requests import link as link
+    from admittance.client.requests import machines as machines
     from admittance.client.requests import manifests as manifests
     from admittance.client.requests import objects as objects
     from admittance.client.requests import priority_classes as priority_classes

@@ -217,7 +217,7 @@ async def show_cohort(bus: Link, name: str) -> None:
 async def show_object(bus: Link, kind: kinds.ObjectKind, stored: BucketObject) -> None:
     """Prints an object that is no workload, with its live counters or bookings."""
     counters = await lists.live_counters(bus, kind, [stored])
-    [stored] = await lists.with_bookings(bus, kind, [stored])
+    [stored] = await lists.with_live(bus, kind, [stored])
     _show_object(kind, stored, counters, clock.now())
 
 

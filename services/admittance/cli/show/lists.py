@@ -26,10 +26,16 @@ QUEUES: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE)
 TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
-async def with_bookings(
-    bus: Link, kind: ObjectKind, stored: list[BucketObject]
-) -> list[BucketObject]:
-    """Adds to each MachinePool the bookings of its machines; returns other objects unchanged."""
+async def with_live(bus: Link, kind: ObjectKind, stored: list[BucketObject]) -> list[BucketObject]:
+    """Adds to each MachinePool the bookings of its machines, and to each Runner what runs there;
+    returns other objects unchanged."""
+    if kind is kinds.RUNNER:
+        from admittance.client.requests import machines
+
+        known = await machines.with_states(bus, kind, stored)
+        if known.why:
+            output.warn(f"what runs on machines is unknown: {known.why}")
+        return known.runners
     if kind is not kinds.MACHINE_POOL:
         return stored
     from admittance.cli.show import pools

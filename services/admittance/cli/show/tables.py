@@ -53,6 +53,11 @@ def table(
         from admittance.cli.show import pools
 
         columns, rows = pools.COLUMNS, list(map(pools.row, stored))
+    elif kind is kinds.RUNNER:
+        from admittance.cli.show import machines
+
+        columns = machines.COLUMNS
+        rows = [machines.row(runner, now) for runner in stored]
     elif kind is kinds.REQUEST:
         from admittance.cli.show import capacity_requests
 

@@ -139,6 +139,35 @@ job_options = stacked(
         name="escalation",
     ),
 )
+machine_options = stacked(
+    option(
+        "--device RESOURCE=IDS",
+        "Devices of this machine by index or UUID, such as nvidia.com/gpu=0,1; 0x4: four jobs may "
+        "share device 0; no IDS: none. Repeatable. Default: $ADMIT_DEVICES, or those detected",
+        name="devices",
+        many=True,
+    ),
+    option(
+        "--capacity RESOURCE=N",
+        "How much this machine has of a resource, such as cpu=8 or memory=64Gi. Repeatable. "
+        "Default: $ADMIT_CAPACITY, or what is detected",
+        name="capacity",
+        many=True,
+    ),
+    option(
+        "--label KEY=VALUE",
+        "A label of this machine, beside kubernetes.io/hostname, arch and os. Repeatable. "
+        "Default: $ADMIT_LABELS",
+        name="labels",
+        many=True,
+    ),
+    option(
+        "--taint KEY=VALUE:EFFECT",
+        "A taint of this machine, which jobs must tolerate. Repeatable. Default: $ADMIT_TAINTS",
+        name="taints",
+        many=True,
+    ),
+)
 service_options = stacked(
     option(
         "--data-dir DIR",
@@ -158,6 +187,7 @@ service_options = stacked(
         variable="ADMIT_DETACH_JOBS",
     ),
     job_options,
+    machine_options,
     option(
         "--config FILE",
         "Kueue's Configuration file: fair sharing, resources, gates. Default: $ADMIT_CONFIG",
@@ -179,13 +209,15 @@ def _options(
     *, data_dir: Path | None, env_files: str | None, escalation: bool | None, **given: Any
 ) -> Options:
     """The options of `up` and `serve`. The other options of jobs have the names of the fields of
-    `RuleTexts` and `LimitTexts`."""
+    `RuleTexts` and `LimitTexts`, those of machines the names of `MachineTexts`."""
     from admittance.cli.up.options import Options
     from admittance.job_rules.limits import LimitTexts
+    from admittance.job_rules.machine_options import MachineTexts
     from admittance.job_rules.options import RuleTexts
 
     limits = {name: given.pop(name) or "" for name in LimitTexts.__struct_fields__ if name in given}
     rules = {name: given.pop(name) for name in RuleTexts._fields if name in given}
+    machine = {name: tuple(given.pop(name)) for name in MachineTexts._fields if name in given}
     return Options(
         data_dir=data_folder(data_dir),
         folder_chosen=data_dir is not None,
@@ -196,6 +228,7 @@ def _options(
                 **limits, privilege_escalation={None: "", True: "1", False: "0"}[escalation]
             ),
         ),
+        machine=MachineTexts(**machine),
         **given,
     )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from admittance.client.errors import BadInput
+from admittance.job_rules.machine_options import MachineTexts
 from admittance.job_rules.options import EXECUTORS, RuleTexts
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.admin import address_of
@@ -30,6 +31,7 @@ class Options(NamedTuple):
     insecure: bool = False
     use: bool = False
     rules: RuleTexts = RuleTexts()
+    machine: MachineTexts = MachineTexts()
 
 
 def refuse_wrong(options: Options, executor: str | None, *, uses_folder: bool = True) -> None:

@@ -31,6 +31,7 @@ from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.readiness import until_serving
 from admittance.cli.up.server_watch import watch
 from admittance.client.errors import BadInput
+from admittance.job_rules.machine_options import GivenMachine, machine_of_texts
 from admittance.job_rules.options import rules_of
 from admittance.job_rules.rules import JobRules
 from admittance.runtime import clock, tasks
@@ -92,6 +93,7 @@ async def up(call: Call, options: Options) -> int:
     if executor is not None:
         # The runner checks the executor as well, but only after everything else has started.
         await RUNNER.check(executor, job_rules(call, options))
+        given_machine(options)
     if embeds(call, options):
         refuse_unused(call)
         # On a folder with a configuration, the server may be one that an earlier start left.
@@ -277,6 +279,14 @@ def served_rules(options: Options) -> JobRules:
         raise BadInput(str(error)) from None
 
 
+def given_machine(options: Options) -> GivenMachine:
+    """What options and variables say about this machine. Raises BadInput."""
+    try:
+        return machine_of_texts(options.machine, os.environ)
+    except SetupError as error:
+        raise BadInput(str(error)) from None
+
+
 def _task(
     service: Service,
     settings: Settings,
@@ -315,6 +325,7 @@ def job_arguments(options: Options, rules: JobRules) -> dict[str, Any]:
         "executor": options.executor,
         "detach_jobs": options.detach_jobs,
         "rules": rules,
+        "given": given_machine(options),
     }
 
 

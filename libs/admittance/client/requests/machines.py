@@ -1,0 +1,109 @@
+"""Runners with what placement knows and does not store: which are alive, and what runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from admittance.api.units import render
+from admittance.client.errors import Refused, RequestFailed
+from admittance.client.kinds import RUNNER, ObjectKind
+from admittance.client.requests import applying
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, field, find
+from admittance.events.machines import Machines, MachinesReply, MachineState
+
+READY: Final = "Ready"
+CONDITIONS: Final = {
+    None: ("Unknown", "PlacementAway", "placement does not answer"),
+    True: ("True", "RunnerAlive", ""),
+    False: ("False", "RunnerAway", "the runner does not say that it is alive"),
+}
+"""Status, reason and message of the condition Ready, by whether the runner is alive."""
+
+
+class Known(NamedTuple):
+    """Runners with their states. ``why``: why their states are not known; "": they are."""
+
+    runners: list[BucketObject]
+    states: Mapping[str, MachineState]
+    why: str = ""
+
+
+async def with_states(link: Link, kind: ObjectKind, stored: Sequence[BucketObject]) -> Known:
+    """Adds ``status.inUse`` and the condition Ready to runners; returns objects of other kinds
+    unchanged. If placement does not answer, Ready is Unknown."""
+    if kind is not RUNNER or not stored:
+        return Known(list(stored), {})
+    try:
+        states = await _states(link, stored[0].name if len(stored) == 1 else "")
+        why = ""
+    except RequestFailed as error:
+        states, why = {}, str(error)
+    runners = [
+        _with_state(each, None if why else states.get(each.name, MachineState(runner=each.name)))
+        for each in stored
+    ]
+    return Known(runners, states, why)
+
+
+async def _states(link: Link, runner: str) -> dict[str, MachineState]:
+    states: dict[str, MachineState] = {}
+    after = ""
+    while True:
+        asked = Machines(runner=runner, after=after)
+        reply = await link.ask("machines", asked, MachinesReply)
+        if reply.error:
+            raise RequestFailed(reply.error)
+        states |= {state.runner: state for state in reply.machines}
+        if not reply.more or not reply.machines:
+            return states
+        after = reply.machines[-1].runner
+
+
+def _with_state(stored: BucketObject, state: MachineState | None) -> BucketObject:
+    """The runner with its state; None: it is not known."""
+    try:
+        value = stored.plain()
+    except RequestFailed:
+        return stored  # the value is not JSON, and is reported where it is shown
+    status: dict[str, Any] = dict(field(value, "status", default={}))
+    known = state.ready if state is not None else None
+    word, reason, message = CONDITIONS[known]
+    ready = {"type": READY, "status": word, "reason": reason}
+    if message:
+        ready["message"] = message
+    others = [one for one in status.get("conditions") or [] if one.get("type") != READY]
+    status["conditions"] = [*others, ready]
+    if state is not None and state.in_use:
+        status["inUse"] = {name: render(name, state.in_use[name]) for name in sorted(state.in_use)}
+    value["status"] = status
+    return BucketObject(stored.key, msgspec.json.encode(value), stored.revision)
+
+
+ATTEMPTS: Final = 5
+"""How often a cordon is tried: placement may store the object at the same moment."""
+
+
+async def set_cordon(link: Link, name: str, *, on: bool) -> bool:
+    """Sets whether the machine of the runner gets new jobs; returns False if it is so already.
+    Raises NotFound, Refused, and BadInput."""
+    for left in reversed(range(ATTEMPTS)):
+        stored = await find(link, RUNNER, name)
+        value = stored.plain()
+        spec: dict[str, Any] = dict(field(value, "spec", default={}))
+        if bool(spec.get("unschedulable")) == on:
+            return False
+        spec["unschedulable"] = on
+        value["spec"] = spec
+        value.pop("status", None)
+        try:
+            await applying.apply(link, [msgspec.json.encode(value)])
+        except Refused:
+            if not left:
+                raise
+            continue
+        return True
+    raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,112 @@
+"""The description of one runner and its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from admittance.api.units import render
+from admittance.cli.show import sections
+from admittance.cli.show.machines import amounts, listed, messages, ready_text, taints
+from admittance.cli.support import output
+from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
+from admittance.cli.support.times import age
+from admittance.client import kinds
+from admittance.client.requests.link import Link
+from admittance.client.requests.machines import with_states
+from admittance.client.requests.objects import BucketObject, field
+from admittance.client.times import stamp
+from admittance.events.machines import MachineState, OpenRun
+from admittance.runtime import clock
+
+
+async def describe(bus: Link, stored: BucketObject) -> None:
+    """Prints a runner with its machine, and what runs there."""
+    known = await with_states(bus, kinds.RUNNER, [stored])
+    if known.why:
+        output.warn(f"what runs on the machine is unknown: {known.why}")
+    [runner] = known.runners
+    _describe(runner, known.states.get(stored.name), clock.now())
+
+
+def _describe(stored: BucketObject, state: MachineState | None, now: datetime) -> None:
+    plain = stored.plain()
+    created = stored.created()
+    output.facts(
+        [
+            ("Name", stored.name),
+            ("Ready", ready_text(plain)),
+            ("Host", str(field(plain, "status", "host", default=""))),
+            ("Data folder", str(field(plain, "status", "id", default=""))),
+            ("Version", str(field(plain, "status", "version", default=""))),
+            ("Created", f"{stamp(created)} ({age(created, now)})" if created else ""),
+            ("Labels", pairs(field(plain, "metadata", "labels", default={}))),
+            ("Taints", ", ".join(taints(plain))),
+            ("Executor", ", ".join(field(plain, "status", "executors", default=()))),
+            ("Jobs of", _users(field(plain, "status", "users"))),
+        ]
+    )
+    for number, message in enumerate(messages(plain)):
+        output.say(f"{'' if number else chr(10)}! {output.clean(message)}")
+    output.section("Resources", _resources(plain))
+    runs = state.runs if state is not None else ()
+    output.section("Devices", _devices(plain, runs))
+    output.section("Runs", _runs(runs))
+    output.section("Conditions", sections.conditions(plain, now))
+
+
+def _resources(plain: Mapping[str, Any]) -> Table:
+    capacity, used = amounts(plain, "capacity"), amounts(plain, "inUse")
+    names = sorted({*capacity, *used})
+    return Table(
+        columns_of("RESOURCE", "#CAPACITY", "#IN USE"),
+        [(name, capacity.get(name, NOTHING), used.get(name, "0")) for name in names],
+    )
+
+
+def _devices(plain: Mapping[str, Any], runs: Sequence[OpenRun]) -> Table:
+    users: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        for resource, ids in run.devices.items():
+            for unit in ids:
+                # A part of a shared device is named <id>::<number>.
+                device = unit.partition("::")[0]
+                users.setdefault((resource, device), []).append(f"{run.namespace}/{run.name}")
+    return Table(
+        columns_of("RESOURCE", "#INDEX", "ID", "#JOBS", "MODEL", "USED BY"),
+        [
+            (
+                device.get("resource", ""),
+                str(device.get("index", "")),
+                device.get("id", ""),
+                str(device.get("slices", 1)),
+                device.get("model") or NOTHING,
+                ", ".join(users.get((device.get("resource", ""), device.get("id", "")), ()))
+                or NOTHING,
+            )
+            for device in field(plain, "status", "devices", default=())
+        ],
+    )
+
+
+def _runs(runs: Sequence[OpenRun]) -> Table:
+    return Table(
+        columns_of("NAMESPACE", "WORKLOAD", "#REVISION", "ASKED FOR"),
+        [
+            (
+                run.namespace,
+                run.name,
+                str(run.revision),
+                listed({name: render(name, run.requests[name]) for name in sorted(run.requests)}),
+            )
+            for run in sorted(runs, key=lambda run: (run.namespace, run.name, run.revision))
+        ],
+    )
+
+
+def _users(users: Mapping[str, Any] | None) -> str:
+    if users is None or users.get("every"):
+        return "all submitters"
+    named = [*users.get("submitters", ()), *(f"namespace {ns}" for ns in users.get("allOf", ()))]
+    return ", ".join(named) or "none: it has no Unix user for jobs"

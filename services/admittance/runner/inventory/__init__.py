@@ -1,0 +1,1 @@
+"""What the machine of a runner has: processors, memory, devices, labels."""

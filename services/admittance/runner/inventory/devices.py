@@ -1,0 +1,178 @@
+"""Finds the devices of this machine: NVIDIA through NVML or /proc, AMD through /sys; and adds those
+that options name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.events.machines import Device
+from admittance.job_rules.machine_options import GivenDevice, shown
+from admittance.runtime.errors import SetupError
+
+NVIDIA: Final = "nvidia.com/gpu"
+AMD: Final = "amd.com/gpu"
+NVML_SECONDS: Final = 15.0
+"""Longest wait for NVML, which initializes cards that no program uses: some seconds for eight."""
+
+KILL_SECONDS: Final = 1.0
+"""Longest wait for the end of a killed child."""
+
+
+class Detected(NamedTuple):
+    """The devices that were found, and what is uncertain about them, one sentence each."""
+
+    devices: tuple[Device, ...]
+    messages: tuple[str, ...] = ()
+
+
+class _NvmlDevice(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    index: int
+    minor: int = -1
+    model: str = ""
+    profile: str = ""
+
+
+_nvml_devices = msgspec.json.Decoder(list[_NvmlDevice])
+
+
+class NoNvml(Exception):
+    """NVML does not answer; the message says why."""
+
+
+AskNvml = Callable[[], bytes]
+"""Returns what the child printed. Raises NoNvml."""
+
+
+def ask_nvml(seconds: float = NVML_SECONDS) -> bytes:
+    """Asks NVML in a child process. Raises NoNvml."""
+    program = [sys.executable, "-I", str(Path(__file__).with_name("nvml.py"))]
+    # Not `subprocess.run`: after its time limit it waits for the end of the child, and a child that
+    # hangs in the kernel does not end.
+    child = subprocess.Popen(
+        program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        out, err = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(KILL_SECONDS)
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+        raise NoNvml(f"NVML did not answer within {seconds:g} s") from None
+    if child.returncode:
+        lines = err.decode(errors="replace").strip().splitlines()
+        raise NoNvml(lines[-1] if lines else f"the program ended with {child.returncode}")
+    return out
+
+
+def detect(root: Path, ask: AskNvml = ask_nvml) -> Detected:
+    """The devices of the machine. ``root``: the folder below which /proc and /sys lie."""
+    nvidia = _nvidia(root, ask) if (root / "proc/driver/nvidia").is_dir() else Detected(())
+    return Detected((*nvidia.devices, *_amd(root)), nvidia.messages)
+
+
+def _nvidia(root: Path, ask: AskNvml) -> Detected:
+    try:
+        listed = _nvml_devices.decode(ask())
+    except (NoNvml, msgspec.MsgspecError) as error:
+        devices = tuple(_nvidia_of_proc(root))
+        if not devices:
+            return Detected(())
+        return Detected(devices, (f"parts of divided cards (MIG) are not known: {error}",))
+    return Detected(tuple(_of_nvml(listed)))
+
+
+def _of_nvml(listed: Iterable[_NvmlDevice]) -> Iterator[Device]:
+    parts: Counter[str] = Counter()
+    for found in listed:
+        resource, index = NVIDIA, found.index
+        if found.profile:
+            # All parts of a card have its index, so they are numbered by their kind.
+            resource = f"nvidia.com/mig-{found.profile}"
+            index = parts[resource]
+            parts[resource] += 1
+        yield Device(
+            resource=resource, index=index, id=found.id, model=found.model, minor=found.minor
+        )
+
+
+def _nvidia_of_proc(root: Path) -> Iterator[Device]:
+    """The cards in the order of the PCI bus, which is also that of NVML."""
+    for index, folder in enumerate(sorted((root / "proc/driver/nvidia/gpus").glob("*"))):
+        about = _fields((folder / "information").read_text(encoding="utf-8", errors="replace"))
+        minor = about.get("Device Minor", "")
+        yield Device(
+            resource=NVIDIA,
+            index=index,
+            id=about.get("GPU UUID", str(index)),
+            model=about.get("Model", ""),
+            minor=int(minor) if minor.isdecimal() else -1,
+        )
+
+
+def _amd(root: Path) -> Iterator[Device]:
+    nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("*")
+    index = 0
+    for node in sorted(nodes, key=lambda node: (len(node.name), node.name)):
+        try:
+            if (node / "gpu_id").read_text(encoding="utf-8").strip() in ("", "0"):
+                continue  # a processor
+            about = _words((node / "properties").read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue  # a card of another container, which only its own may read
+        unique, minor = about.get("unique_id", "0"), about.get("drm_render_minor", "")
+        # 16 digits, as the tools of ROCm show it; 0: the card has none.
+        name = f"GPU-{int(unique):016x}" if unique.isdecimal() and int(unique) else str(index)
+        yield Device(
+            resource=AMD, index=index, id=name, minor=int(minor) if minor.isdecimal() else -1
+        )
+        index += 1
+
+
+def _fields(text: str) -> dict[str, str]:
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _words(text: str) -> dict[str, str]:
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def with_given(
+    detected: Iterable[Device], given: Mapping[str, Sequence[GivenDevice]]
+) -> tuple[Device, ...]:
+    """The devices of the machine. ``given``: by resource, as `GivenMachine.devices`; it replaces
+    what was detected of the resource. Raises SetupError if it names a device that is not among
+    those that were detected."""
+    devices = list(detected)
+    for resource, named in given.items():
+        found = [device for device in devices if device.resource == resource]
+        devices = [device for device in devices if device.resource != resource]
+        devices += (_given(resource, place, one, found) for place, one in enumerate(named))
+    return tuple(devices)
+
+
+def _given(resource: str, place: int, given: GivenDevice, found: Sequence[Device]) -> Device:
+    same = [device for device in found if given.id in (device.id, str(device.index))]
+    if same:
+        return msgspec.structs.replace(same[0], slices=given.slices)
+    if found:
+        there = ", ".join(str(device.index) for device in found)
+        raise SetupError(
+            f"{shown('devices')} {resource}={given.id}: this machine has no such device, only "
+            f"{there}"
+        )
+    index = int(given.id) if given.id.isdecimal() else place
+    return Device(resource=resource, index=index, id=given.id, slices=given.slices)

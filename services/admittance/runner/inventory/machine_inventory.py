@@ -1,0 +1,78 @@
+"""The inventory of this machine: what is detected, changed by what options say."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from admittance.events.machines import RunnerInventory, RunnerTaint
+from admittance.events.system import RunnerStarts
+from admittance.folders import MachineFacts
+from admittance.job_rules.machine_options import GivenMachine, shown
+from admittance.runner.inventory.devices import Detected, detect, with_given
+from admittance.runner.inventory.processors import ROOT, cpu_milli, memory_bytes
+from admittance.runtime.errors import SetupError
+
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Names of Kubernetes for what Linux calls an architecture."""
+
+
+def inventory_of(
+    given: GivenMachine,
+    facts: MachineFacts,
+    *,
+    id: str,
+    name: str,
+    executor: str,
+    starts: RunnerStarts | None,
+    messages: tuple[str, ...] = (),
+    root: Path = ROOT,
+    detect: Callable[[Path], Detected] = detect,
+) -> RunnerInventory:
+    """What the runner announces of its machine. It reads files and may start a child process, so it
+    blocks. ``facts``: what identifies the machine. ``id``: that of the data folder. ``messages``:
+    what the machine cannot do. Raises SetupError if an option contradicts the machine."""
+    detected = detect(root)
+    devices = with_given(detected.devices, given.devices)
+    counted: dict[str, int] = dict.fromkeys(given.devices, 0)
+    for device in devices:
+        counted[device.resource] = counted.get(device.resource, 0) + device.slices
+    for resource in given.capacity.keys() & counted.keys():
+        raise SetupError(
+            f"{shown('capacity')} {resource}: this machine has devices of it, which "
+            f"{shown('devices')} chooses"
+        )
+    known = {"cpu": cpu_milli(root), "memory": memory_bytes(root)}
+    capacity = {name: amount for name, amount in known.items() if amount}
+    host = facts.host
+    return RunnerInventory(
+        id=id,
+        name=name,
+        host=host,
+        version=version("admittance"),
+        boot_id=facts.boot_id,
+        mount_namespace=facts.mount_namespace,
+        capacity={**capacity, **counted, **given.capacity},
+        devices=devices,
+        labels={**default_labels(host), **given.labels},
+        taints=tuple(
+            RunnerTaint(key=taint.key, value=taint.value, effect=taint.effect)
+            for taint in given.taints
+        ),
+        executors=(executor,),
+        starts=starts,
+        messages=(*messages, *detected.messages),
+    )
+
+
+def default_labels(host: str) -> dict[str, str]:
+    """The labels that each machine has, as a node of Kubernetes."""
+    machine = platform.machine()
+    return {
+        "kubernetes.io/hostname": host[:63].strip("-._").lower(),
+        "kubernetes.io/arch": ARCHITECTURES.get(machine, machine),
+        "kubernetes.io/os": platform.system().lower(),
+    }

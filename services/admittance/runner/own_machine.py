@@ -1,0 +1,83 @@
+"""The machine of this runner: announces it, reports its runs, and stops claims while it is cordoned
+or another runner has the name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+from msgspec.structs import replace
+
+from admittance.events.machines import RunnerInventory
+from admittance.events.system import RunnerStarts
+from admittance.runner.cordon import Cordon
+from admittance.runner.inventory.open_runs import open_runs
+from admittance.runner.machine_reports import MachineReports
+from admittance.runner.run_manager import RunManager
+from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
+
+REPORT_SECONDS: Final = 0.2
+"""Least seconds between two reports of the open runs: one report covers the starts of a burst."""
+
+log = structlog.get_logger(service="runner")
+
+
+class OwnMachine:
+    """What a runner says and reads about its own machine."""
+
+    def __init__(
+        self, manager: RunManager, inventory: RunnerInventory, reports: MachineReports
+    ) -> None:
+        self._manager = manager
+        self._reports = reports
+        self.inventory = inventory
+        self.cordon = Cordon(manager.admissions.bus, inventory.name, self._on_cordon)
+
+    async def begin(self) -> None:
+        """Waits until no other runner has the name, announces the machine, and learns whether it is
+        cordoned, before the runner claims anything."""
+        await self._manager.retry(self._reports.wait_for_name)
+        await self.announce(self.inventory.starts)
+        await self._manager.retry(self._read_cordon)
+
+    async def announce(self, starts: RunnerStarts | None) -> None:
+        """Announces the machine. ``starts``: whose jobs it starts now; None: all jobs."""
+        self.inventory = replace(self.inventory, starts=starts)
+        await self._manager.retry(lambda: self._reports.announce(self.inventory))
+
+    async def keep_alive(self) -> None:
+        """Says that the runner is alive, until cancelled; stops its claims while another runner has
+        the name."""
+        while True:
+            await asyncio.sleep(self._reports.ttl / 3)
+            self._manager.has_name = await self._manager.retry(self._reports.take_name)
+
+    async def report_runs(self) -> None:
+        """Reports the open runs at each change, until cancelled."""
+        changed = self._manager.open_runs_changed
+        while True:
+            changed.clear()
+            runs = open_runs(self._manager.folders.values())
+            await self._manager.retry(lambda runs=runs: self._reports.report(runs))  # type: ignore[misc]
+            await asyncio.sleep(REPORT_SECONDS)
+            await changed.wait()
+
+    async def leave(self, seconds: float) -> None:
+        """Reports what still runs when the runner ends, and gives its name back; waits at most
+        ``seconds`` for the bus."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._reports.report(open_runs(self._manager.folders.values()))
+                await self._reports.leave()
+        except (BusUnavailable, BusRefused, TimeoutError) as error:
+            log.warning("machine_not_left", reason=str(error))
+
+    def _on_cordon(self, is_on: bool) -> None:
+        self._manager.cordoned = is_on
+
+    async def _read_cordon(self) -> None:
+        try:
+            await self.cordon.read()
+        except AccessDenied:
+            return  # an earlier permission: `Cordon.follow` reports it

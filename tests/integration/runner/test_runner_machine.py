@@ -1,0 +1,97 @@
+"""A runner announces its machine, has its name alone, and obeys a cordon."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from admittance.api.meta import ObjectMeta
+from admittance.api.reading.objects import encode
+from admittance.api.runners import Runner, RunnerSpec
+from admittance.events.machines import (
+    ALIVE_RUNNERS,
+    INVENTORIES,
+    OPEN_RUNS,
+    REFUSED_RUNNERS,
+    OpenRuns,
+    RunnerAlive,
+    RunnerInventory,
+    RunnerRefused,
+    key_of_runner,
+)
+from admittance.events.subjects import CLAIMS
+from admittance.runner.machine_reports import MachineReports
+from admittance.runtime.bus.bucket import get, put_message
+from admittance.runtime.bus.bus import Bus
+from integration.runner.harness import RunnerTestbed, until
+
+pytestmark = pytest.mark.bus
+
+
+async def said(bus: Bus, first: str, runner: str, kind: type[Any]) -> Any:
+    """What the runner said last at the key that begins with ``first``; None: nothing any more."""
+    entry = await get(bus, key_of_runner(first, runner), bucket=CLAIMS)
+    if entry is None or entry.value is None:
+        return None
+    return msgspec.json.decode(entry.value, type=kind)
+
+
+async def cordon(bus: Bus, runner: str, *, on: bool) -> None:
+    key = f"runner.{runner}"
+    entry = await get(bus, key)
+    made = Runner(metadata=ObjectMeta(name=runner), spec=RunnerSpec(unschedulable=on))
+    expected = entry.revision if entry is not None else 0
+    await bus.publish(put_message(key, encode(made), expected=expected))
+
+
+async def test_a_runner_reports_its_machine_and_its_runs_and_starts_nothing_while_cordoned(
+    testbed: RunnerTestbed,
+) -> None:
+    asks = {
+        "name": "c",
+        "command": ["/bin/sh", "-c", "sleep 100"],
+        "resources": {"requests": {"cpu": "500m", "nvidia.com/gpu": "1"}},
+    }
+    await cordon(testbed.bus, "gpu", on=True)
+    await testbed.admit("early", "true")
+    async with testbed.runner(user="gpu"):
+        inventory = await said(testbed.bus, INVENTORIES, "gpu", RunnerInventory)
+        alive = await said(testbed.bus, ALIVE_RUNNERS, "gpu", RunnerAlive)
+        assert (inventory.id, inventory.capacity["cpu"] > 0) == (alive.id, True)
+        revision = await testbed.admit("train", "", containers=[asks], count=2)
+        await asyncio.sleep(0)
+        assert await testbed.said("started", "early") is None
+        await cordon(testbed.bus, "gpu", on=False)
+        await testbed.wait_for_fact("finished", "early")
+        await testbed.wait_for_fact("started", "train")
+
+        async def reported() -> Any:
+            runs = await said(testbed.bus, OPEN_RUNS, "gpu", OpenRuns)
+            return runs.runs if [run.name for run in runs.runs] == ["train"] else None
+
+        [run] = await until(reported, "the report of the run")
+        assert (run.revision, run.requests) == (revision, {"cpu": 1000, "nvidia.com/gpu": 2})
+    assert (await said(testbed.bus, OPEN_RUNS, "gpu", OpenRuns)).runs == ()
+    assert await said(testbed.bus, ALIVE_RUNNERS, "gpu", RunnerAlive) is None
+
+
+@pytest.mark.servers("real", "simulated")
+async def test_a_second_runner_with_the_name_waits_until_the_first_has_left(bus: Bus) -> None:
+    first, second, again = (
+        MachineReports(bus, RunnerInventory(id=folder, name="gpu.1", host=folder), 60.0)
+        for folder in ("a", "b", "a")
+    )
+    assert await first.take_name()
+    assert await first.take_name(), "its own name is renewed"
+    assert not await second.take_name()
+    assert not second.has_name
+    refused = await said(bus, REFUSED_RUNNERS, "gpu.1", RunnerRefused)
+    assert (refused.id, refused.host) == ("b", "b")
+    assert await again.take_name(), "a start of the same data folder"
+    await again.leave()
+    assert await second.take_name()
+    assert await said(bus, REFUSED_RUNNERS, "gpu.1", RunnerRefused) is None
+    assert not await first.take_name(), "the first process knows only its own revision"
