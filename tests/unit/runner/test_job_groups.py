@@ -21,7 +21,8 @@ from admittance.runner.groups.machine_groups import find_groups
 from admittance.runner.groups.mounts import Mount, folder_of, mounts_in, own_groups
 from admittance.runner.groups.opened import groups_of
 from admittance.runner.groups.run_groups import oom_text
-from admittance.runner.jobs.pod_limits import PodLimits
+from admittance.runner.jobs.pod_limits import GroupsPlan, PodLimits
+from admittance.runner.launcher import LocalExecutor
 from admittance.runtime.errors import SetupError
 from unit.runner.test_runner_shim import Bench, bench, sh, until  # noqa: F401  (a fixture)
 
@@ -38,29 +39,47 @@ def groups(request: pytest.FixtureRequest) -> Iterator[JobGroups]:
         if found.offers().version != request.param:
             why = found.offers().why_not or f"this machine has cgroup {found.offers().version}"
             found.close()
-            pytest.skip(f"no groups of cgroup {request.param} here: {why}")
+            found = without_controllers(request.param, why)
     yield found
     for run in found.runs():
         assert found.end(run, seconds=10)
     found.close()
+    if isinstance(found, CgroupV2):
+        assert found.remove("")
+
+
+def without_controllers(kind: str, why: str) -> JobGroups:
+    """Groups of version 2 that limit nothing, beside those of version 1."""
+    mounts = mounts_in(Path("/proc/self/mountinfo").read_text())
+    root = next((Path(mount.path) for mount in mounts if not mount.controllers), None)
+    if kind != "v2" or root is None or os.geteuid():
+        pytest.skip(f"no groups of cgroup {kind} here: {why}")
+    folder = root / f"admittance-test-{os.getpid()}"
+    folder.mkdir(exist_ok=True)
+    return CgroupV2(str(folder), [])
 
 
 def start(
-    groups: JobGroups, script: str, pod: str = "pod", out: int = subprocess.DEVNULL
+    groups: JobGroups,
+    script: str,
+    pod: str = "pod",
+    run: str = "run",
+    out: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["/bin/sh", "-c", script],
         stdout=out,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=lambda: groups.join("run", pod),  # noqa: PLW1509  (one thread)
+        preexec_fn=lambda: groups.join(run, pod),  # noqa: PLW1509  (one thread)
     )
 
 
 def test_groups_end_all_processes_of_a_run_and_only_them(groups: JobGroups) -> None:
     for pod in ("pod", "other"):
         groups.make("run", pod, Limits(processes=50, cpu=500, share=1000))
-    again = groups_of({"version": groups.offers().version, "folders": groups.folders()})
+    plan = {"version": groups.offers().version, "folders": groups.folders()}
+    again = groups_of(plan) if groups.folders() else groups
     # A process of another session, without environment, whose parent is gone.
     first = start(groups, "(setsid env -i /bin/sleep 69 & echo $!); sleep 69", out=subprocess.PIPE)
     second = start(groups, "sleep 69", "other")
@@ -318,6 +337,7 @@ def test_a_runner_makes_groups_of_version_2_where_it_may(
     from admittance.runner.groups import machine_groups
 
     monkeypatch.setattr(machine_groups, "write", job_groups.write)
+    monkeypatch.setattr(machine_groups, "_try_out", lambda _: "")
     processes = processes.replace("ME", str(os.getpid()))
     machine = Machine(tmp_path, own, processes=processes, controllers="cpuset memory pids")
     if path:
@@ -334,6 +354,44 @@ def test_a_runner_makes_groups_of_version_2_where_it_may(
         assert "has no controller cpu" in offers.why_not
     else:
         assert want in offers.why_not
+
+
+def test_a_runner_in_a_group_with_others_makes_groups_beside_it_in_its_slice(
+    tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from admittance.runner.groups import machine_groups
+
+    monkeypatch.setattr(machine_groups, "write", job_groups.write)
+    monkeypatch.setattr(machine_groups, "_try_out", lambda _: "")
+    machine = Machine(tmp_path, "/my.slice/a.scope", processes="1", controllers="memory pids")
+    above = machine.base.parent
+    for name, text in {
+        "cgroup.procs": "",
+        "cgroup.type": "domain",
+        "cgroup.controllers": "memory pids",
+        "cgroup.subtree_control": "memory pids",
+    }.items():
+        (above / name).write_text(text)
+    folders = find_groups("r", proc=machine.proc).folders()
+    assert set(folders.values()) == {str(above / "admittance-r")}
+    assert written == [GIVE] * 2
+    (above / "cgroup.procs").write_text("2")
+    assert "has other processes" in find_groups("r", proc=machine.proc).offers().why_not
+
+
+def test_groups_that_no_process_can_enter_are_none(
+    tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from admittance.runner.groups import machine_groups
+
+    monkeypatch.setattr(machine_groups, "write", job_groups.write)
+    machine = Machine(tmp_path, "/", processes="1", controllers="memory pids")
+    closed = machine.root / "admittance-r/trial/trial/cgroup.procs"
+    closed.mkdir(parents=True)
+    why = find_groups("r", proc=machine.proc).offers().why_not
+    assert "no process can enter a group" in why
+    assert "Is a directory" in why
+    assert written
 
 
 def test_a_group_that_cannot_be_made_is_a_reason_or_an_error(tmp_path: Path) -> None:
@@ -354,6 +412,21 @@ def test_a_group_that_cannot_be_made_is_a_reason_or_an_error(tmp_path: Path) -> 
     assert limits_of(LimitTexts(), {"ADMIT_CGROUP": "/x"}).cgroup == "/x"
 
 
+async def test_leftovers_end_and_open_runs_go_on(groups: JobGroups) -> None:
+    if not groups.offers().version:
+        pytest.skip("there are no groups")
+    executor = LocalExecutor({})
+    executor.groups = groups
+    for run in ("left", "open"):
+        groups.make(run, "pod", Limits())
+    left = start(groups, "sleep 69", run="left")
+    runs = start(groups, "sleep 69", run="open")
+    await executor.end_leftovers(lambda: {"open", "another"})
+    assert (left.wait(), runs.poll(), groups.runs()) == (-9, None, ["open"])
+    groups.kill("open")
+    assert runs.wait() == -9
+
+
 # A shim. ---------------------------------------------------------------------------------
 
 
@@ -361,8 +434,6 @@ def test_a_job_over_its_memory_fails_although_its_shell_goes_on(
     bench: Bench,  # noqa: F811
     groups: JobGroups,
 ) -> None:
-    from admittance.runner.jobs.pod_limits import GroupsPlan
-
     if not groups.offers().memory:
         pytest.skip("these groups limit no memory")
     eats = f"{sys.executable} -S -c 'bytearray(64 << 20)'; echo $?; sleep 69; exit 0"

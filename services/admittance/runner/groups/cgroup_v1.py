@@ -1,4 +1,4 @@
-# ruff: noqa: PTH103, PTH118, SIM105
+# ruff: noqa: PTH103, PTH110, PTH118, SIM105
 # (pathlib and contextlib are not worth their import time here)
 """Groups by cgroup v1: each controller has a tree of its own. The shim imports this module, so the
 module imports little."""
@@ -95,13 +95,12 @@ class CgroupV1(JobGroups):
         except FileNotFoundError:
             pass  # The kernel does not count swap.
 
-    def join(self, run: str, pod: str) -> None:
-        for name in self._folders:
-            try:
-                write(self._path(name, run, pod, "cgroup.procs"), "0")
-            except FileNotFoundError:
-                if name in self._at_once:
-                    raise
+    def doors(self, run: str, pod: str) -> list[str]:
+        files = [self._path(name, run, pod, "cgroup.procs") for name in self._at_once]
+        if "devices" in self._folders:
+            file = self._path("devices", run, pod, "cgroup.procs")
+            files += [file] if os.path.exists(file) else []
+        return files
 
     def deny_devices(self, run: str, pod: str, devices: list[tuple[int, int]]) -> bool:
         if "devices" not in self._folders:

@@ -86,8 +86,8 @@ class CgroupV2(JobGroups):
                 quota = max(QUOTA_MIN, limits.cpu * PERIOD // 1000)
                 write(self._path(run, pod, "cpu.max"), f"{quota} {PERIOD}")
 
-    def join(self, run: str, pod: str) -> None:
-        write(self._path(run, pod, "cgroup.procs"), "0")
+    def doors(self, run: str, pod: str) -> list[str]:
+        return [self._path(run, pod, "cgroup.procs")]
 
     def deny_devices(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +12,7 @@ from admittance.job_rules.limits import NO_GROUPS
 from admittance.runner.groups import cgroup_v1, cgroup_v2
 from admittance.runner.groups.cgroup_v1 import CgroupV1
 from admittance.runner.groups.cgroup_v2 import CgroupV2, controllers_of, enable
-from admittance.runner.groups.job_groups import JobGroups, NoGroups, write
+from admittance.runner.groups.job_groups import JobGroups, Limits, NoGroups, write
 from admittance.runner.groups.mounts import Mount, folder_of, mounts_in, own_groups
 from admittance.runtime.errors import SetupError
 
@@ -19,6 +20,11 @@ MAIN: Final = "main"
 """The group for the processes of a runner: a group of version 2 with controllers for its groups has
 no processes itself."""
 PREFIX: Final = "admittance-"
+TRIAL: Final = "trial"
+"""The name of a run that has a group while the runner starts."""
+TRIAL_LIMITS: Final = Limits(memory=1 << 30, processes=16, cpu=500, share=100)
+TRIAL_SECONDS: Final = 5.0
+"""Longest time to try out groups."""
 
 
 def find_groups(runner: str, path: str = "", proc: Path = Path("/proc")) -> JobGroups:
@@ -38,9 +44,30 @@ def find_groups(runner: str, path: str = "", proc: Path = Path("/proc")) -> JobG
             groups = _version_2(runner, path, unified, own.get("", "/"), proc)
         else:
             groups = _version_1(runner, path, mounts, own)
+    if problem := _try_out(groups):
+        groups.close()
+        groups = NoGroups(problem)
     if path and not groups.offers().version:
         raise SetupError(f"--cgroup {path}: {groups.offers().why_not}")
     return groups
+
+
+def _try_out(groups: JobGroups) -> str:
+    """Why no process can enter a group, as a clause: otherwise every job would fail by it."""
+    try:
+        groups.make(TRIAL, TRIAL, TRIAL_LIMITS)
+        if files := groups.doors(TRIAL, TRIAL):
+            script = 'for file; do echo 0 > "$file" || exit 1; done'
+            subprocess.run(["/bin/sh", "-c", script, "sh", *files], env={}, check=True,
+                           capture_output=True, timeout=TRIAL_SECONDS)  # fmt: skip
+    except subprocess.SubprocessError as error:
+        said = getattr(error, "stderr", b"").decode(errors="replace").strip()
+        return f"no process can enter a group: {said or error}"
+    except OSError as error:
+        return f"cannot use groups in {error.filename}: {error.strerror}"
+    finally:
+        groups.end(TRIAL, seconds=TRIAL_SECONDS)
+    return ""
 
 
 def _version_1(runner: str, path: str, mounts: list[Mount], own: dict[str, str]) -> JobGroups:
@@ -80,8 +107,10 @@ def _version_2(runner: str, path: str, mount: Mount, own: str, proc: Path) -> Jo
                     f"the unit {base.name} has no DelegateSubgroup={MAIN}, which needs systemd "
                     "254: name a group with --cgroup"
                 )
-            if problem := _move_processes(base, proc):
+            problem = _move_processes(base, proc)
+            if problem and not _may_hold_groups(base.parent):
                 return NoGroups(problem)
+            base = base.parent if problem else base
         controllers = [name for name in cgroup_v2.CONTROLLERS if name in controllers_of(str(base))]
         if not controllers:
             return NoGroups(f"the group {base} has no controllers")
@@ -114,6 +143,17 @@ def _make_below(root: Path, folder: Path) -> None:
         if above.is_relative_to(root):
             above.mkdir(exist_ok=True)
     folder.mkdir(exist_ok=True)
+
+
+def _may_hold_groups(folder: Path) -> bool:
+    """Whether this process may make groups with controllers in a group that has no processes, such
+    as a slice of systemd."""
+    return (
+        os.access(folder / "cgroup.procs", os.W_OK)
+        and (folder / "cgroup.type").exists()
+        and not (folder / "cgroup.procs").read_text().strip()
+        and "memory" in (folder / "cgroup.subtree_control").read_text().split()
+    )
 
 
 def _move_processes(base: Path, proc: Path) -> str:
