@@ -15,21 +15,32 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+from admittance.api.checks import MACHINES_CONTROLLER
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.workload import CheckState
 from admittance.events.placement import Placement
+from admittance.events.shapes import Admission, PodSetAssignment
+from admittance.placement.decisions import PlacementDecisions
 from admittance.placement.index import MachineIndex
 from admittance.placement.ledger import Ledger, shares_of
 from admittance.placement.machine import HOSTNAME, Device, Machine
 from admittance.placement.place import place
-from admittance.placement.request import PlacementRequest, PodGroup
+from admittance.placement.request import NO_DEMANDS, Demands, PlacementRequest, PodGroup
 from admittance.placement.shortage import Shortage
 from admittance.runtime.process.startup import collect_garbage_less_often
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from admittance.workload.transition_context import CheckRules, FlavorParts
 
 GPU: Final = "nvidia.com/gpu"
 GI: Final = 2**30
 RUNS: Final = 5
+NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 KINDS: Final = ("a100", "h100", "l4", "mi300")
 
 clock = time.process_time
@@ -173,6 +184,59 @@ def random_bookings() -> float:
     return (clock() - before) * 1000
 
 
+class _View:
+    """One check and no flavors."""
+
+    def check(self, name: str) -> CheckRules | None:
+        return CheckRules(name, MACHINES_CONTROLLER)
+
+    def flavor(self, _: str) -> FlavorParts:
+        return FlavorParts()
+
+    def demands(self, _: StoredWorkload) -> Demands:
+        return NO_DEMANDS
+
+
+def _reserved(number: int, gpus: int) -> StoredWorkload:
+    """A workload of one pod that waits for the check alone."""
+    requests = {"cpu": "4", "memory": "16Gi", GPU: str(gpus)}
+    container = {"name": "c", "resources": {"requests": requests}}
+    pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
+    place = PodSetAssignment(name="main", flavors={GPU: "default"}, count=1)
+    at = NOON + timedelta(milliseconds=number)
+    condition = Condition(type="QuotaReserved", status="True", last_transition_time=at)
+    return StoredWorkload(
+        api_version="kueue.x-k8s.io/v1beta2",
+        kind="Workload",
+        metadata=ObjectMeta(name=f"w-{number}", namespace="ns", uid=f"{number}"),
+        spec=msgspec.Raw(msgspec.json.encode({"queueName": "lq", "podSets": [pods]})),
+        status=WorkloadStatus(
+            conditions=(condition,),
+            admission=Admission(cluster_queue="cq", pod_set_assignments=(place,)),
+            admission_checks=(CheckState(name="machines"),),
+        ),
+    )
+
+
+def room_among_waiting() -> float:
+    """A job with 8 GPUs ends, while 5,000 reservations for 1 to 8 GPUs wait for room."""
+    cluster = Cluster(100)
+    decisions = PlacementDecisions(_View())
+    for machine in cluster.ledger.machines():
+        decisions.set_machine(machine)
+    for number in range(5100):
+        gpus = 8 if number < 100 else number % 8 + 1
+        decisions.apply_workload("ns", f"w-{number}", _reserved(number, gpus), number)
+    assert len(decisions.decide(NOON)) == 100
+    decisions.decide(NOON + timedelta(seconds=20))
+    before = clock()
+    decisions.apply_workload("ns", "w-7", None, 6000)
+    verdicts = decisions.decide(NOON + timedelta(seconds=21))
+    took = (clock() - before) * 1000
+    assert [verdict.state for verdict in verdicts if verdict.state == "Ready"]
+    return took
+
+
 FIGURES: Final[dict[str, Callable[[], float]]] = {
     "singlePods1000": single_pods,
     "gangOf1000": gang_of_1000,
@@ -180,6 +244,7 @@ FIGURES: Final[dict[str, Callable[[], float]]] = {
     "gangsOf64With8Gpus": refused_gangs,
     "machinesWithoutCpu": machines_without_cpu,
     "rebuild": rebuilt,
+    "roomAmong5000Waiting": room_among_waiting,
     "randomBookings20000": random_bookings,
 }
 

@@ -19,11 +19,13 @@ Nothing here is stored: a new instance reads bookings from the status and the ro
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
 from admittance.events import reasons
-from admittance.events.placement import Placement
+from admittance.events.placement import Placement, runners_of
+from admittance.events.system import RunnerStarts
 from admittance.placement.held_back import HeldBack
 from admittance.placement.index import MachineClass, MachineIndex, class_key, suits
 from admittance.placement.ledger import Ledger, Shares, shares_of
@@ -36,6 +38,7 @@ from admittance.placement.reservation import (
     Judged,
     PlacementView,
     Reservation,
+    has_rows,
     held_by,
     judged_by,
     reservation_of,
@@ -48,6 +51,7 @@ from admittance.placement.verdicts import (
     runner_names,
     verdict_on,
 )
+from admittance.placement.waiting_groups import WaitingGroups
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload, head
 
@@ -56,14 +60,16 @@ class _Waiting:
     """A reservation, and what is remembered about it in its cycle.
 
     ``booked``: the parts that are booked. ``coming``: the victims whose room is part of them.
-    ``had_room``: whether anything was booked before. ``short``: what is missing, since
-    ``short_since``. ``published``: the last verdict, at ``published_at``. ``pause``: the time until
-    the next sentence about what is missing."""
+    ``had_room``: whether anything was booked before. ``needs``: what is compared with those of
+    others that lack room; None: it is tried by itself. ``short``: what is missing, since
+    ``short_since``. ``published``: the last verdict, at ``published_at``. ``pause``: the time
+    until the next sentence about what is missing."""
 
     __slots__ = (
         "booked",
         "coming",
         "had_room",
+        "needs",
         "pause",
         "published",
         "published_at",
@@ -77,6 +83,7 @@ class _Waiting:
         self.booked: Placement = ()
         self.coming: frozenset[str] = frozenset()
         self.had_room = False
+        self.needs: object = None
         self.short: Shortage | None = None
         self.short_since: datetime | None = None
         self.published: PlacementVerdict | None = None
@@ -88,8 +95,20 @@ class _Waiting:
         return self.reservation.judged.key
 
 
-_Refused = dict[object, Shortage]
-"""The needs that had no room in this pass."""
+class _Pass:
+    """What is remembered while waiting workloads are tried in their order. ``refused``: the needs
+    that had no room. ``rules``: those of all runners."""
+
+    def __init__(self, rules: list[RunnerStarts]) -> None:
+        self.refused: dict[object, Shortage] = {}
+        self._rules = rules
+
+    def needs(self, reservation: Reservation) -> object:
+        """What is equal for workloads that have room on the same machines: the second one has none
+        if the first had none."""
+        _, _, pod_sets, demands = reservation.request
+        refusals = tuple([bool(demands.refusal(starts)) for starts in self._rules])
+        return pod_sets, demands[:3], refusals, reservation.priority
 
 
 class PlacementDecisions:
@@ -113,13 +132,22 @@ class PlacementDecisions:
         self.index = MachineIndex(self.ledger)
         self._view = view
         self._times = times or PlacementTimes()
-        self._stored: dict[str, StoredWorkload] = {}
-        """The workloads of ``_waiting``."""
+        self._stored: dict[str, tuple[StoredWorkload, int]] = {}
+        """The workloads of ``_waiting``, and those with rows of which no check is known to be ours:
+        they are read again when a check or a flavor changes. Each with its revision."""
         self._waiting: dict[str, _Waiting] = {}
         self._jobs = MovedJobs(self.ledger, self._times)
         self._held_back = HeldBack(self.ledger, self._times)
         self._due = DueTimes()
         self._changed: set[str] = set()
+        self._groups = WaitingGroups()
+        """The workloads that lack room, by their needs."""
+        self._alone: set[str] = set()
+        """Those that lack room and are not in a group: bookings do not count for all of them
+        alike."""
+        self._booked_on: dict[str, set[str]] = {}
+        """The waiting workloads with a booking, by the ids of machines."""
+        self._rules: frozenset[RunnerStarts] = frozenset()
 
     # Changes. ---------------------------------------------------------------------------
 
@@ -149,10 +177,13 @@ class PlacementDecisions:
         has_job = judged is not None and judged.admitted
         self._jobs.set_job(key, judged if has_job else None, held.parts if held else ())
         if workload is not None and judged is not None and not has_job:
+            self._stored[key] = workload, revision
             self._wait(workload, judged)
         else:
-            self._waiting.pop(key, None)
+            self._stop_waiting(key)
             self._stored.pop(key, None)
+            if workload is not None and judged is None and has_rows(workload):
+                self._stored[key] = workload, revision
             if workload is not None and not has_job and _competes(workload):
                 self._held_back.leave(key)
             else:
@@ -163,13 +194,13 @@ class PlacementDecisions:
             self.ledger.book(key, held.family, held.shares, revision=held.revision)
             waiting = self._waiting.get(key)
             if waiting is not None and waiting.booked != held.parts:
-                waiting.booked, waiting.coming, waiting.had_room = held.parts, frozenset(), True
+                self._set_booked(waiting, held.parts)
 
     def configuration_changed(self) -> None:
-        """A check or a flavor has changed: all reservations are read again."""
-        for workload in list(self._stored.values()):
+        """A check or a flavor has changed: reservations are read again."""
+        for workload, revision in list(self._stored.values()):
             meta = workload.metadata
-            self.apply_workload(meta.namespace, meta.name, workload, 0)
+            self.apply_workload(meta.namespace, meta.name, workload, revision)
 
     def _wait(self, workload: StoredWorkload, judged: Judged) -> None:
         reservation = reservation_of(workload, judged, self._view)
@@ -179,10 +210,30 @@ class PlacementDecisions:
         if waiting is None or waiting.reservation.judged.cycle != judged.cycle:
             if waiting is not None:
                 self._release(waiting)
+            self._stop_waiting(judged.key)
             waiting = self._waiting[judged.key] = _Waiting(reservation)
         waiting.reservation = reservation
-        self._stored[judged.key] = workload
         self._changed.add(judged.key)
+
+    def _stop_waiting(self, key: str) -> None:
+        waiting = self._waiting.pop(key, None)
+        if waiting is not None:
+            self._set_booked(waiting, ())
+            self._groups.remove(key)
+            self._alone.discard(key)
+
+    def _set_booked(
+        self, waiting: _Waiting, parts: Placement, coming: frozenset[str] = frozenset()
+    ) -> None:
+        for machine_id in runners_of(waiting.booked):
+            keys = self._booked_on[machine_id]
+            keys.discard(waiting.key)
+            if not keys:
+                del self._booked_on[machine_id]
+        waiting.booked, waiting.coming = parts, coming
+        waiting.had_room = waiting.had_room or bool(parts)
+        for machine_id in runners_of(parts):
+            self._booked_on.setdefault(machine_id, set()).add(waiting.key)
 
     # Verdicts. --------------------------------------------------------------------------
 
@@ -192,16 +243,42 @@ class PlacementDecisions:
         verdicts = self._jobs.verdicts(now)
         self._held_back.forget_gone(now)
         self._changed |= self._due.take(now) | self._held_back.due.take(now)
-        while self._changed or self.ledger.gained:
-            if self.ledger.gained:
-                self.ledger.gained.clear()
-                waiting = list(self._waiting.values())
-            else:
-                waiting = [self._waiting[key] for key in self._changed if key in self._waiting]
-            self._changed.clear()
-            refused: _Refused = {}
-            for each in sorted(waiting, key=lambda w: self._held_back.order(w.reservation)):
-                verdicts += self._decide(each, now, refused)
+        while self._changed or self.ledger.changed or self.ledger.gained:
+            verdicts += self._decide_all(now)
+        return verdicts
+
+    def _decide_all(self, now: datetime) -> list[PlacementVerdict]:
+        """Tries the workloads that have changed, those on machines that have changed, and, if
+        machines gained room, those that lack room, each group up to the first that still does."""
+        keys = self._changed
+        self._changed = set()
+        for machine_id in self.ledger.changed:
+            keys |= self._booked_on.get(machine_id, set())
+        if self.ledger.gained:
+            keys |= self._alone
+            keys |= {key for *_, key in self._groups.heads()}
+        self.ledger.gained.clear()
+        self.index.refresh()
+        rules = frozenset(self.index.rules())
+        if rules != self._rules:
+            # Workloads with equal needs may now differ in the runners that start them.
+            self._rules = rules
+            keys |= self._waiting.keys()
+        this_pass = _Pass(sorted(rules, key=repr))
+        verdicts: list[PlacementVerdict] = []
+        queue = [
+            self._held_back.order(self._waiting[k].reservation) for k in keys & self._waiting.keys()
+        ]
+        heapq.heapify(queue)
+        while queue:
+            key = heapq.heappop(queue)[2]
+            needs = self._groups.needs(key) if key in self._groups else None
+            verdicts += self._decide(self._waiting[key], now, this_pass)
+            if needs is not None and key not in self._groups:
+                following = self._groups.next_of(needs)
+                if following is not None and following[2] not in keys:
+                    keys.add(following[2])
+                    heapq.heappush(queue, following)
         return verdicts
 
     @property
@@ -215,11 +292,11 @@ class PlacementDecisions:
         return {key: w.short for key, w in self._waiting.items() if w.short is not None}
 
     def _decide(
-        self, waiting: _Waiting, now: datetime, refused: _Refused
+        self, waiting: _Waiting, now: datetime, this_pass: _Pass
     ) -> Iterator[PlacementVerdict]:
         reservation = waiting.reservation
         if not reservation.deferring_ready:
-            waiting.short = waiting.short_since = None
+            self._has_room(waiting)
             if reservation.judged.row.state != "Ready":
                 # A Ready row is a promise: its workload may be admitted any time.
                 self._release(waiting)
@@ -227,17 +304,22 @@ class PlacementDecisions:
         if self._is_valid(waiting, self._held_back.keys()):
             waiting.coming = frozenset()
         else:
-            shortage = self._place(waiting, refused)
+            shortage = self._place(waiting, this_pass)
             if shortage is not None:
                 yield from self._lacks_room(waiting, shortage, now)
                 return
-        waiting.short = waiting.short_since = None
+        self._has_room(waiting)
         if waiting.coming:
             yield from self._publish(waiting, _preemption_required(waiting), now)
             return
         self._held_back.forget(waiting.key)
         if reservation.others_ready:
             yield from self._publish(waiting, _ready(waiting), now)
+
+    def _has_room(self, waiting: _Waiting) -> None:
+        waiting.short = waiting.short_since = None
+        self._groups.remove(waiting.key)
+        self._alone.discard(waiting.key)
 
     def _is_valid(self, waiting: _Waiting, freed: Collection[str]) -> bool:
         """Whether the booked parts still suit the workload, and have room if the workloads
@@ -257,39 +339,40 @@ class PlacementDecisions:
         shares = _shares(request, waiting.booked)
         return not self.ledger.overlap(request.family, shares, freed=freed)
 
-    def _place(self, waiting: _Waiting, refused: _Refused) -> Shortage | None:
+    def _place(self, waiting: _Waiting, this_pass: _Pass) -> Shortage | None:
         """Places the workload in the room now, or in the room to come, and books it. Returns what
         is missing; None: it is booked."""
         request = waiting.reservation.request
         freed = self._freed(waiting)
         if not freed or not self._is_valid(waiting, self._held_back.keys() | freed):
             self._release(waiting)
-        priority = waiting.reservation.priority
-        shape = (request.pod_sets, request.demands, priority)
-        is_alone = not freed and not self.ledger.machines_of(request.family)
-        if is_alone and shape in refused:
-            # A workload with the same needs, which comes first, had no room.
-            return refused[shape]
-        ignored = self._held_back.below(priority)
+        needs: object = None
+        if not freed and not self.ledger.machines_of(request.family):
+            needs = this_pass.needs(waiting.reservation)
+            if needs in this_pass.refused:
+                # A workload with the same needs, which comes first, had no room.
+                return self._refuse(waiting, this_pass.refused[needs], needs)
+        ignored = self._held_back.below(waiting.reservation.priority)
         parts = self._place_pods(request, self.index, freed=ignored)
+        coming: frozenset[str] = frozenset()
         if isinstance(parts, Shortage):
             shortage = parts
-            if is_alone:
-                refused[shape] = shortage
+            if needs is not None:
+                this_pass.refused[needs] = shortage
             if not freed:
-                return shortage
-            if waiting.booked:
-                waiting.coming = freed
-                return None
-            parts = self._place_pods(request, self.index, freed=ignored | freed)
+                return self._refuse(waiting, shortage, needs)
+            coming = freed
+            parts = waiting.booked or self._place_pods(request, self.index, freed=ignored | freed)
             if isinstance(parts, Shortage):
-                return shortage
-            waiting.coming = freed
-        else:
-            waiting.coming = frozenset()
-        waiting.booked, waiting.had_room = parts, True
+                return self._refuse(waiting, shortage, None)
+        self._set_booked(waiting, parts, coming)
         self.ledger.book(request.key, request.family, _shares(request, parts))
         return None
+
+    def _refuse(self, waiting: _Waiting, shortage: Shortage, needs: object) -> Shortage:
+        """Notes the needs of a workload that lacks room; None: they are its own."""
+        waiting.needs = needs
+        return shortage
 
     def _freed(self, waiting: _Waiting) -> frozenset[str]:
         """The workloads whose room comes, with their parents: planned victims, and those that were
@@ -298,7 +381,7 @@ class PlacementDecisions:
         return victims | {self.ledger.family(key) for key in victims}
 
     def _release(self, waiting: _Waiting) -> None:
-        waiting.booked, waiting.coming = (), frozenset()
+        self._set_booked(waiting, ())
         self.ledger.release(waiting.key)
 
     def _lacks_room(
@@ -312,6 +395,12 @@ class PlacementDecisions:
             waiting.short_since = now if waiting.had_room else reservation.since
         since = max(waiting.short_since, reservation.since)
         self._held_back.wait(reservation, since, now, ends=shortage.may_end)
+        if waiting.needs is not None:
+            self._groups.put(self._held_back.order(reservation), waiting.needs)
+            self._alone.discard(key)
+        else:
+            self._groups.remove(key)
+            self._alone.add(key)
         if now >= since + times.retry_after:
             delay = max(1, round(times.retry_delay.total_seconds()))
             retry = verdict_on(reservation.judged, "Retry", shortage.message, delay=delay)
@@ -320,6 +409,8 @@ class PlacementDecisions:
         self._due.add(key, since + times.retry_after)
         pending = verdict_on(reservation.judged, "Pending", shortage.message)
         if pending.is_stored(reservation.judged):
+            # Its numbers may change although it is not tried.
+            self._due.add(key, now + max(waiting.pause, times.say_again))
             return
         say_at = since + times.say_after
         if waiting.published_at is not None and not is_new:

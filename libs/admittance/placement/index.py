@@ -173,6 +173,10 @@ class MachineIndex:
         self._places: dict[str, _Place] = {}
         ledger.changed.update(machine.id for machine in ledger.machines())
 
+    def rules(self) -> list[RunnerStarts]:
+        """The different rules about the jobs that runners start, in no order."""
+        return list({key.starts for key in self.classes if key.starts is not None})
+
     @property
     def machines(self) -> int:
         """The number of machines that take pods."""

@@ -72,6 +72,21 @@ class Demands(NamedTuple):
 NO_DEMANDS: Final = Demands()
 
 
+class RememberedRefusal:
+    """A refusal that is asked once for each set of rules: a workload that waits is tried often."""
+
+    def __init__(self, refusal: Callable[[RunnerStarts], str]) -> None:
+        self._refusal = refusal
+        self._known: dict[RunnerStarts, str] = {}
+
+    def __call__(self, starts: RunnerStarts) -> str:
+        """Why a runner with these rules does not start the job; "": it starts the job."""
+        known = self._known.get(starts)
+        if known is None:
+            known = self._known[starts] = self._refusal(starts)
+        return known
+
+
 class PlacementRequest(NamedTuple):
     """A workload to be placed. ``key``: its ``namespace/name``. ``family``: the key of its parent,
     or its own: no two workloads of a family run at the same time."""

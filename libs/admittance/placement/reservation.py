@@ -13,6 +13,7 @@ from admittance.placement.ledger import Shares, shares_of
 from admittance.placement.request import (
     Demands,
     PlacementRequest,
+    RememberedRefusal,
     family_of,
     pod_requests,
     request_of,
@@ -103,6 +104,17 @@ def held_by(workload: StoredWorkload, revision: int) -> Held | None:
     return Held(family_of(workload), parts, shares_of(parts, pod_requests(workload)), admitted)
 
 
+def has_rows(workload: StoredWorkload) -> bool:
+    """Whether one of the workload's rows may turn out to be of our check, and then matters: it
+    waits for its checks, or its job has runners."""
+    status = workload.status
+    if not status.admission_checks or not holds_quota(workload) or is_stopping(workload):
+        return False
+    if head(workload).role == PARENT:
+        return False
+    return bool(status.placement) or not is_true(workload, Type.ADMITTED)
+
+
 def judged_by(workload: StoredWorkload, view: PlacementView) -> Judged | None:
     """The row of our check, while the workload is judged; None: it holds no quota, is being
     evicted, or has no such row."""
@@ -135,9 +147,11 @@ def reservation_of(workload: StoredWorkload, judged: Judged, view: PlacementView
     reserved_at = reserved.last_transition_time or _LONG_AGO
     times = [row.last_transition_time or _LONG_AGO for row in others]
     pending = status.pending_preemption
+    demands = view.demands(workload)
+    demands = demands._replace(refusal=RememberedRefusal(demands.refusal))
     return Reservation(
         judged,
-        request_of(workload, view.flavor, view.demands(workload)),
+        request_of(workload, view.flavor, demands),
         head(workload).priority or 0,
         max(reserved_at, *times) if times else reserved_at,
         reserved_at,

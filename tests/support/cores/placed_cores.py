@@ -26,7 +26,7 @@ from support.cores.family_cores import FamilyCores
 from support.machines import Run
 
 
-class _View:
+class View:
     """What the placement reads beside workloads: the workload-controller's catalog."""
 
     def __init__(self, cores: PlacedCores) -> None:
@@ -38,7 +38,7 @@ class _View:
     def flavor(self, name: str) -> FlavorParts:
         return self._cores.controller.queues.flavor(name)
 
-    def demands(self, _: StoredWorkload) -> Demands:
+    def demands(self, workload: StoredWorkload) -> Demands:
         return NO_DEMANDS
 
 
@@ -101,7 +101,7 @@ class PlacedCores(FamilyCores):
 
     def _start_cores(self) -> None:
         super()._start_cores()
-        self.placement = PlacementDecisions(_View(self), self.times)
+        self.placement = PlacementDecisions(View(self), self.times)
         for machine in self.machines.values():
             self.placement.set_machine(machine)
         for machine_id, runs in self.runs.items():

@@ -10,9 +10,14 @@ import msgspec
 
 from admittance.events.facts import Deleted
 from admittance.events.shapes import PodSetUpdate
+from admittance.events.system import RunnerStarts
+from admittance.placement.decisions import PlacementDecisions
 from admittance.placement.machine import Machine
+from admittance.placement.request import Demands
 from admittance.placement.verdicts import PlacementTimes
-from support.cores.placed_cores import PlacedCores
+from admittance.workload.stored import StoredWorkload
+from admittance.workload.transition_context import CheckRules
+from support.cores.placed_cores import PlacedCores, View
 from support.machines import a_machine
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -368,3 +373,49 @@ def test_a_family_books_the_larger_need_and_migrates_into_its_own_room() -> None
 
     assert (cores.on("j"), cores.on_machines("j")) == ("fast", {"a": 4})
     assert cores.migrations("j") == 1
+
+
+class LateView(View):
+    knows_checks = False
+
+    def check(self, name: str) -> CheckRules | None:
+        return super().check(name) if self.knows_checks else None
+
+
+class OwnUsers(View):
+    """A runner starts the workloads that its rules name."""
+
+    def demands(self, workload: StoredWorkload) -> Demands:
+        name = workload.metadata.name
+        return Demands(refusal=lambda starts: "" if name in starts.submitters else "not of it")
+
+
+def test_a_check_that_is_read_after_its_rows_is_answered() -> None:
+    cores = placed_cores()
+    big(cores, "j", 4)
+    view = LateView(cores)
+    late = PlacementDecisions(view)
+    late.set_machine(gpus("a", 4))
+    late.apply_workload("ns", "j", cores.stored("j"), cores.revision)
+    assert late.decide(cores.now) == []
+
+    view.knows_checks = True
+    late.configuration_changed()
+
+    assert [verdict.state for verdict in late.decide(cores.now)] == ["Ready"]
+
+
+def test_workloads_with_equal_needs_differ_by_the_runners_that_start_them() -> None:
+    cores = placed_cores(quota=64)
+    for name in ("a", "b", "c"):
+        big(cores, name, 4)
+    decisions = PlacementDecisions(OwnUsers(cores))
+    for name in ("a", "b", "c"):
+        decisions.apply_workload("ns", name, cores.stored(name), cores.revision)
+    assert decisions.decide(cores.now) == []
+
+    decisions.set_machine(gpus("m", 4, starts=RunnerStarts(submitters=("c",))))
+
+    assert [(v.name, v.state) for v in decisions.decide(cores.now)] == [("c", "Ready")]
+    decisions.set_machine(gpus("n", 4))
+    assert [(v.name, v.state) for v in decisions.decide(cores.now)] == [("a", "Ready")]
