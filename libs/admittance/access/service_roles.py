@@ -252,6 +252,7 @@ def placement(user: User) -> Permissions:
     domain = token(service_domain(service))
     publish = (
         *_leader_elected(service, epochs=_own_epoch(service)),
+        *READ_BUCKET,
         *rules("publish its barrier", f"{subjects.BARRIER}{domain}"),
         *rules("report its check", f"admit.check.reported.{controller}.*.*"),
         *rules("say that its check is alive", f"{subjects.ALIVE_CHECK}{controller}"),
