@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from admittance.job_rules.rules import JobRules, UnixUsers
-from admittance.runner.jobs.plan import probe_docker
+from admittance.runner.jobs.engine_orders import probe_docker
 from admittance.runner.launcher import DockerExecutor
 from admittance.runtime.errors import SetupError
 from integration.runner.harness import RunnerTestbed, running_testbed, until
@@ -111,6 +111,20 @@ async def test_a_container_runs_as_the_unix_user_of_the_rules_and_of_allowed_ima
         refused = await testbed.wait_for_fact("finished", "other", 60.0)
         assert refused.reason == "FailedToStart"
         assert "may not run the image busybox:stable" in refused.message
+
+
+async def test_a_container_over_its_memory_fails_with_its_limit(
+    testbed: RunnerTestbed, image: str
+) -> None:
+    limits = {"resources": {"requests": {"memory": "16Mi", "cpu": "100m"}}}
+    async with testbed.runner(executor="docker"):
+        eats = "x=0123456789abcdef; while :; do x=$x$x; done"
+        await testbed.admit("train", "", containers=a_container(image, eats, **limits))
+        finished = await testbed.wait_for_fact("finished", "train", 60.0)
+        assert (finished.succeeded, finished.reason) == (False, "OOMKilled")
+        assert "out of memory (limit 16Mi, peak not known)" in finished.message
+        await testbed.admit("killed", "", containers=a_container(image, "kill -9 $$", **limits))
+        assert (await testbed.wait_for_fact("finished", "killed", 60.0)).reason == "Failed"
 
 
 async def test_an_evicted_container_is_stopped(testbed: RunnerTestbed, image: str) -> None:

@@ -32,13 +32,13 @@ from admittance.runner.groups.job_groups import JobGroups, NoGroups, Offers
 from admittance.runner.groups.machine_groups import find_groups
 from admittance.runner.inventory.machine_inventory import inventory_of
 from admittance.runner.jobs.devices import NO_MACHINE
+from admittance.runner.jobs.engine_orders import sweep_docker
 from admittance.runner.jobs.inputs.host_inputs import MachineInputs
 from admittance.runner.jobs.live_rules import LiveRules
 from admittance.runner.jobs.plan import (
     RunPlan,
     plan_docker,
     plan_local,
-    sweep_docker,
     with_limits,
 )
 from admittance.runner.jobs.pod_limits import GroupsPlan

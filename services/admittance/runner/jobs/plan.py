@@ -43,6 +43,13 @@ from admittance.runner.jobs.devices import (
     planned_devices,
     pods_here,
 )
+from admittance.runner.jobs.engine_orders import (
+    kill_docker,
+    limit_words,
+    oom_docker,
+    probe_docker,
+    sweep_docker,
+)
 from admittance.runner.jobs.inputs.environment import ValueBudget, Variable, variables
 from admittance.runner.jobs.inputs.host_inputs import NO_INPUTS, Inputs
 from admittance.runner.jobs.inputs.volumes import (
@@ -64,10 +71,6 @@ GRACE_MAX: Final = 7 * 86_400
 """The most seconds of a grace period; a longer period is cut to this, because the shim cannot
 compute with an unlimited number."""
 
-ENGINE_MEMORY_MIN: Final = 6 << 20
-"""The smallest limit of memory that an engine accepts, in bytes."""
-ENGINE_SHARES: Final = (2, 262_144)
-"""The smallest and the largest weight that an engine accepts."""
 NO_SIGHT: Final = FolderSight()
 
 OWN_ENV: Final = (
@@ -90,15 +93,16 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The plan of one process of a pod. ``cwd``: the working folder of the process; "" means the
     pod's scratch folder. ``inner_cwd``: the working folder in a volume; it goes before ``cwd``. The
     shim expands references ``$(NAME)`` in ``argv`` and in the values of ``env``. In the first
-    ``own_words`` words of ``argv``, in ``inner_cwd``, ``probe`` and ``kill`` a reference never
-    means a variable of the container, so that a job cannot choose what these words name.
+    ``own_words`` words of ``argv``, in ``inner_cwd``, ``probe``, ``kill`` and ``oom`` a reference
+    never means a variable of the container, so that a job cannot choose what these words name.
     ``words_env``: the variables that references in the other words of ``argv`` mean; None: those of
     the process.
 
     ``probe``: a program that the shim runs in the scratch folder before a stop, if the process only
     waits for a container. Status 0 of the probe means that the container has ended, so the process
     is about to end, too. ``kill``: a program that kills the container if the process only waits for
-    it.
+    it. ``oom``: a program of which the status 0 means that the container had too little memory;
+    ``memory``: its limit in bytes.
 
     ``inode``, ``owner``: the number and the Unix user that ``cwd`` must have; 0: any. ``umask``: of
     the process; None: that of the runner.
@@ -113,6 +117,8 @@ class ContainerPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     words_env: tuple[tuple[str, str], ...] | None = None
     probe: tuple[str, ...] = ()
     kill: tuple[str, ...] = ()
+    oom: tuple[str, ...] = ()
+    memory: int = 0
     inode: int = 0
     owner: int = 0
     umask: int | None = None
@@ -491,8 +497,9 @@ def plan_docker(
                 argv += ["--security-opt", "no-new-privileges"]
             if rules.limits.processes:
                 argv += ["--pids-limit", str(rules.limits.processes)]
-            if rules.limits.cgroup != NO_GROUPS:
-                argv += _engine_limits(container_limits(each.resources))
+            is_limited = rules.limits.cgroup != NO_GROUPS
+            limits = container_limits(each.resources) if is_limited else PodLimits()
+            argv += limit_words(limits)
             argv += engine_words(pod.devices)
             own_words = len(argv)
             every = pod.variables(each)
@@ -526,6 +533,8 @@ def plan_docker(
                     words_env=tuple((name, value) for name, value, _ in every),
                     probe=probe_docker(docker, id_file),
                     kill=kill_docker(docker, id_file),
+                    oom=oom_docker(docker, id_file) if limits.memory else (),
+                    memory=limits.memory,
                 )
             )
         return tuple(plans)
@@ -547,21 +556,6 @@ def plan_docker(
     return _assemble(admitted, given, processes_of, inputs, machine, cleanup, lambda _: unlimited)
 
 
-def _engine_limits(limits: PodLimits) -> list[str]:
-    """The options of ``docker run`` for the limits of a container."""
-    options = []
-    if limits.memory:
-        # The same for memory and swap together: no swap.
-        size = str(max(limits.memory, ENGINE_MEMORY_MIN))
-        options += ["--memory", size, "--memory-swap", size]
-    if limits.cpu:
-        options += ["--cpus", f"{limits.cpu / 1000:g}"]
-    if limits.share:
-        shares = limits.share * 1024 // 1000
-        options += ["--cpu-shares", str(min(max(shares, ENGINE_SHARES[0]), ENGINE_SHARES[1]))]
-    return options
-
-
 def _bind(container: Container, mount: Mount) -> str:
     """The value of ``--mount`` for a volume in a container."""
     target = str(mount.path)
@@ -578,39 +572,6 @@ def _bind(container: Container, mount: Mount) -> str:
         )
     read_only = ",readonly" if mount.read_only else ""
     return f"type=bind,source={mount.source},target={literal(target)}{read_only}"
-
-
-def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
-    """The program that checks whether a container has ended while its docker client still waits for
-    the container's removal. The program's status is 0 if the container has ended; 1 if the
-    container runs or has not started yet, or if the engine does not answer.
-    """
-    script = (
-        'cid=$(cat "$1" 2>/dev/null); [ -n "$cid" ] || exit 1; '
-        'state=$("$0" container inspect --format "{{.State.Status}}" "$cid" 2>&1) || '
-        'case $state in *"No such"*) exit 0;; *) exit 1;; esac; '
-        "case $state in exited|dead|removing) exit 0;; esac; exit 1"
-    )
-    return ("/bin/sh", "-c", script, docker, id_file)
-
-
-def kill_docker(docker: str, id_file: str) -> tuple[str, ...]:
-    """The program that removes one container at once."""
-    script = 'cid=$(cat "$1" 2>/dev/null) && exec "$0" rm --force "$cid" >/dev/null 2>&1'
-    return ("/bin/sh", "-c", script, docker, id_file)
-
-
-def sweep_docker(docker: str, mark: str) -> tuple[str, ...]:
-    """The program that removes every container of a run and waits for containers that the engine is
-    removing already. The program's status is 1 if some containers are left."""
-    script = (
-        "for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
-        'ids=$("$0" ps --all --quiet --filter "label=admittance.run=$1") || exit 1; '
-        '[ -z "$ids" ] && exit 0; '
-        '"$0" rm --force $ids >/dev/null 2>&1 || sleep 0.2; '
-        "done; exit 1"
-    )
-    return ("/bin/sh", "-c", script, docker, mark)
 
 
 def containers_at_once(plan: RunPlan) -> int:

@@ -35,6 +35,7 @@ class Pod:
         self.containers: dict[int, dict[str, Any]] = {}
         self.probes: dict[int, list[str]] = {}
         self.kills: dict[int, list[str]] = {}
+        self.ooms: dict[int, list[str]] = {}
         self.restarts: list[tuple[float, dict[str, Any]]] = []
         self.restart_code = 0
         self.told_to_stop = False

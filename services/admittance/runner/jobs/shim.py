@@ -42,7 +42,8 @@ import time
 
 from admittance.runner.disk.scratch import ScratchDisk
 from admittance.runner.disk.walk import VOLUMES
-from admittance.runner.groups.run_groups import OOM_KILLED, RunGroups
+from admittance.runner.groups.job_groups import Usage
+from admittance.runner.groups.run_groups import OOM_KILLED, RunGroups, oom_text
 from admittance.runner.jobs.engine_programs import (
     end_containers,
     end_text,
@@ -305,6 +306,8 @@ class Shim:
             pod.probes[pid] = [expand(word, own) for word in container["probe"]]
         if container.get("kill"):
             pod.kills[pid] = [expand(word, own) for word in container["kill"]]
+        if container.get("oom"):
+            pod.ooms[pid] = [expand(word, own) for word in container["oom"]]
         self.pods[pid] = pod
         self.write(e="start", p=pod.name, pid=pid, t=start_time(pid))
 
@@ -384,8 +387,18 @@ class Shim:
                 if lost and not ended_containers([(pid, pod.probes[pid], self.scratch_of(pod))]):
                     pod.told_to_stop = True
                     self.end_all("lost", lost[:MESSAGE_MAX])
-                self.fail(pod, container, 128 - code if code < 0 else code, end_text(code, said))
+                how, reason = end_text(code, said), ""
+                if self.had_no_memory(pod, pid):
+                    how, reason = oom_text(Usage(oom_kills=1), container["memory"]), OOM_KILLED
+                code = 128 - code if code < 0 else code
+                self.fail(pod, container, code, how, reason=reason)
             self.advance(pod)
+
+    def had_no_memory(self, pod: Pod, pid: int) -> bool:
+        """Whether an engine says that the container of a client had too little memory."""
+        if pid not in pod.ooms:
+            return False
+        return run_program([*pod.ooms[pid], f"{time.time():.6f}"], self.scratch_of(pod))
 
     def lease_deadline(self) -> float:
         """When the shim must send SIGTERM to all pods because the lease was not renewed, in seconds
