@@ -154,6 +154,10 @@ def names_match(machine: Machine, group: PodGroup) -> bool:
     )
 
 
+SEARCHES_MAX: Final = 512
+"""For how many different pods the index remembers how classes are searched."""
+
+
 class _Place(NamedTuple):
     """Where a machine stands in the index."""
 
@@ -171,11 +175,31 @@ class MachineIndex:
         self.ledger = ledger
         self.classes: dict[ClassKey, MachineClass] = {}
         self._places: dict[str, _Place] = {}
+        self._searches: dict[object, Searches] = {}
+        self._has_rules = False
         ledger.changed.update(machine.id for machine in ledger.machines())
 
     def rules(self) -> list[RunnerStarts]:
         """The different rules about the jobs that runners start, in no order."""
         return list({key.starts for key in self.classes if key.starts is not None})
+
+    def searches(self, group: PodGroup, demands: Demands) -> Searches:
+        """How classes are searched for such pods, as far as it is known: the caller adds to it.
+        Equal pods share it, unless rules of runners may tell their jobs apart."""
+        if self._has_rules:
+            return {}
+        resources = tuple([resource for resource, _ in group.requests])
+        key = group.node_selector, group.terms, group.tolerations, resources, demands[:3]
+        known = self._searches.get(key)
+        if known is None:
+            if len(self._searches) >= SEARCHES_MAX:
+                self._searches.clear()
+            known = self._searches[key] = {}
+        return known
+
+    def _classes_changed(self) -> None:
+        self._searches.clear()
+        self._has_rules = any(key.starts is not None for key in self.classes)
 
     @property
     def machines(self) -> int:
@@ -200,13 +224,16 @@ class MachineIndex:
                 key = class_key(room.machine)
                 taken = self.classes.get(key) or MachineClass(key)
                 size = tuple(sorted(self.ledger.capacity(machine_id).items()))
-            self.classes[taken.key] = taken
+            if taken.key not in self.classes:
+                self.classes[taken.key] = taken
+                self._classes_changed()
             scarce = tuple([room.free[resource] for resource in taken.key.scarce])
             entries = _entries(taken, room)
             taken.add(scarce, entries, size)
             self._places[machine_id] = _Place(room.machine, taken, scarce, entries, size)
         if before is not None and not before.taken.sizes:
             del self.classes[before.taken.key]
+            self._classes_changed()
 
 
 def _entries(taken: MachineClass, room: Room) -> dict[str, Entry]:
@@ -349,3 +376,7 @@ class ClassSearch:
             assert room is not None, "the index has known machines only"
             if self.admits(room.machine):
                 yield room
+
+
+Searches = dict[MachineClass, ClassSearch | None]
+"""How classes are searched for some pods; None: the class does not suit them."""

@@ -25,6 +25,7 @@ from admittance.placement.index import (
     ClassSearch,
     MachineClass,
     MachineIndex,
+    Searches,
     class_key,
     suits,
 )
@@ -64,7 +65,7 @@ class _Search:
         self._rooms: dict[str, Room] = {}
         self._used: dict[str, Room] = {}
         self._group: PodGroup | None = None
-        self._searches: dict[MachineClass, ClassSearch | None] = {}
+        self._searches: Searches = {}
         self._by_name = False
         ledger = index.ledger
         for machine_id in sorted(ledger.machines_of(request.family, freed)):
@@ -78,8 +79,9 @@ class _Search:
         if not self._request.pods and groups:
             # Some runner must start the job, which ends at once.
             groups = (replace(groups[0], count=1, requests=()),)
-        for group in sorted(groups, key=group_order):
-            self._group, self._searches, self._by_name = group, {}, group.names_machines
+        for group in sorted(groups, key=group_order) if len(groups) > 1 else groups:
+            self._group, self._by_name = group, group.names_machines
+            self._searches = self._index.searches(group, self._request.demands)
             placed = self._place(group)
             if isinstance(placed, Shortage):
                 return placed
@@ -143,7 +145,8 @@ class _Search:
             assert group is not None, "a search is for a pod set"
             fits, only = suits(taken, group, self._request.demands, self._by_name)
             search = ClassSearch(self._index, taken, group, only) if fits else None
-            self._searches[taken] = search
+            if taken.sizes:
+                self._searches[taken] = search
             return search
 
     def _class_searches(self) -> Iterator[ClassSearch]:
@@ -181,24 +184,25 @@ class _Search:
         """Of the machines with room for that many pods the one with the least left; machines with
         pods of this attempt come first. None: no machine has the room."""
         requests = group.requests
-        for used in (True, False):
-            found = [
-                (_rank(search, room), room)
+        fitting: list[tuple[ClassSearch, Room]] = []
+        for used in (True, False) if self._rooms else ():
+            fitting = [
+                (search, room)
                 for search, room in self._own_rooms(used=used)
                 if room.pods(requests, count) == count
             ]
-            if used and found:
+            if used and fitting:
                 break
         else:
             needs = {resource: amount * count for resource, amount in requests}
             for search in self._class_searches():
                 for room in search.ascending(needs):
-                    if room.machine.id in self._rooms:
-                        continue
-                    if room.pods(requests, count) == count:
-                        found.append((_rank(search, room), room))
+                    if room.machine.id not in self._rooms and room.pods(requests, count) == count:
+                        fitting.append((search, room))
                         break
-        return min(found, key=lambda ranked: ranked[0])[1] if found else None
+        if len(fitting) > 1:
+            return min(fitting, key=lambda pair: _rank(*pair))[1]
+        return fitting[0][1] if fitting else None
 
     def _roomiest(self, group: PodGroup) -> Iterator[Room]:
         """The machines that may have room for a pod, the ones with the most room first; machines
