@@ -356,6 +356,8 @@ CONTROLLER_LOST: Final = "ControllerLost"
 """The heartbeats of the check controller are missing."""
 BAD_PARAMETERS_REF: Final = "BadParametersRef"
 """The object named in the check's parameters does not exist, or is not usable."""
+OLD_RUNNER: Final = "OldRunner"
+"""A runner of an earlier version would start jobs that are placed on others."""
 PROVIDER_DOWN: Final = "ProviderDown"
 """The provider of the check's capacity does not answer."""
 

@@ -85,13 +85,15 @@ class RunnerAnnouncement(SystemMessage, frozen=True, kw_only=True):
     folder. ``starts``: which jobs the runner starts; None: all jobs. ``consumer``: the name
     whose token is the part after ``runner-`` in the name of the runner's consumer; "": not
     known. ``folders``: which folders its processes see; None: it starts none. ``at``: when it was
-    written."""
+    written. ``placement``: the runner leaves jobs that are placed on other runners to them; earlier
+    versions do not."""
 
     root: str = ""
     starts: RunnerStarts | None = None
     consumer: str = ""
     folders: FolderSight | None = None
     at: datetime | None = None
+    placement: bool = False
 
 
 class Alive(SystemMessage, frozen=True, kw_only=True):

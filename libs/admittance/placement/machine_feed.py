@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from admittance.events.machines import OpenRun
+from admittance.events.system import RunnerAnnouncement
 from admittance.folders import FolderSight
 from admittance.placement.folder_demands import host_of
 from admittance.placement.known_runners import NOT_STORED, KnownRunners
@@ -88,13 +89,11 @@ class MachineFeed:
             self._listener.set_runs(machine.id, said.runs)
 
 
-def older_runners(announced: Mapping[str, str], runners: KnownRunners) -> list[str]:
-    """The announced runners that say nothing of their machine, so that they are of an older version
-    and would start what is placed on others. ``announced``: the paths of their data folders by
-    their ids."""
-    ids = {said.id for said in runners.inventories.values()}
+def older_runners(announced: Mapping[str, RunnerAnnouncement]) -> list[str]:
+    """The runners of an earlier version, which would start what is placed on others, with the paths
+    of their data folders. ``announced``: what runners say of themselves, by their ids."""
     return sorted(
-        f"{runner} ({path})" if path else runner
-        for runner, path in announced.items()
-        if runner not in ids
+        f"{runner} ({said.root})" if said.root else runner
+        for runner, said in announced.items()
+        if not said.placement
     )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
@@ -22,13 +21,14 @@ from admittance.api.queues import ResourceFlavor
 from admittance.checks import AdmissionCheckController, Later, Request
 from admittance.checks.controller import CheckService
 from admittance.control.runner_rules import JobRefusal
+from admittance.events import reasons
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported
 from admittance.events.names import token
 from admittance.events.stored_formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, BARRIER, CLAIMS, subject_of
-from admittance.events.system import Barrier
+from admittance.events.system import Barrier, RunnerAnnouncement
 from admittance.folders import FolderSight
 from admittance.placement.decisions import PlacementDecisions
 from admittance.placement.folder_demands import folder_demand, submitted_folder
@@ -50,9 +50,6 @@ from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules, FlavorParts, check_rules
 
-OLDER_AFTER: Final = timedelta(seconds=30)
-"""How long a runner may be announced without its machine: it says both when it starts."""
-OLD_RUNNER: Final = "OldRunner"
 OBJECTS: Final = ("admissioncheck.>", "flavor.>")
 
 log = structlog.get_logger()
@@ -121,10 +118,9 @@ class PlacementJudge:
         self.objects = PlacementObjects()
         self.decisions = PlacementDecisions(self.objects, one_machine=True)
         self.machines_loaded = asyncio.Event()
-        self._runners: KnownRunners | None = None
         self._feed: MachineFeed | None = None
-        self._announced: dict[str, str] = {}
-        self._older_at: datetime | None = None
+        self._announced: dict[str, RunnerAnnouncement] = {}
+        self._older: list[str] = []
         self._checks_loaded = asyncio.Event()
         self._loaded = asyncio.Event()
         self._announced_loaded = asyncio.Event()
@@ -146,7 +142,6 @@ class PlacementJudge:
 
     def use_runners(self, runners: KnownRunners) -> None:
         """Sets what is known of machines, once all of it is read."""
-        self._runners = runners
         self._feed = MachineFeed(runners, self.decisions, self.objects.sights)
         self.machines_loaded.set()
 
@@ -219,7 +214,7 @@ class PlacementJudge:
         self._announced.pop(runner, None)
         if entry.value is not None:
             said = read_announcement(entry.value)
-            self._announced[runner] = said.root
+            self._announced[runner] = said
             self.objects.sights[runner] = said.folders
         if before != self.objects.sights.get(runner) and self._feed is not None:
             self._feed.look_at_id(runner)
@@ -263,24 +258,22 @@ class PlacementJudge:
         await self._echoed.wait()
         await CheckService(self.controller, self._bus, self._settings).run(self._stop)
 
-    def _note_older_runners(self, now: datetime) -> datetime | None:
-        """Makes the check inactive while a runner of an older version is announced, which would
-        start what is placed on others. Returns when to look again; None: at the next change."""
-        assert self._runners is not None, "machines are known"
-        older = older_runners(self._announced, self._runners)
+    def _note_older_runners(self) -> None:
+        """Makes the check inactive while a runner of an earlier version is announced, which would
+        start what is placed on others."""
+        older = older_runners(self._announced)
+        if older == self._older:
+            return
+        self._older = older
         if not older:
-            self._older_at = None
             self.controller.active()
-            return None
-        self._older_at = self._older_at or now + OLDER_AFTER
-        if now < self._older_at:
-            return self._older_at
+            return
         self.controller.inactive(
-            f"runners of an older version start jobs that are placed on others: {', '.join(older)}"
-            "; start them with this version, or `admit delete runner` those that are gone",
-            reason=OLD_RUNNER,
+            f"runners of an earlier version start jobs that are placed on others: "
+            f"{', '.join(older)}; start them with this version, or `admit delete runner` those "
+            "that are gone",
+            reason=reasons.OLD_RUNNER,
         )
-        return None
 
     # Verdicts. ----------------------------------------------------------------------------
 
@@ -292,13 +285,12 @@ class PlacementJudge:
         while True:
             self._changed.clear()
             now = clock.now()
-            look_again = self._note_older_runners(now)
+            self._note_older_runners()
             self._feed.pass_on(now)
             verdicts = self.decisions.decide(now)
             if verdicts:
                 await self._publish(verdicts)
-            times = [at for at in (look_again, self.decisions.next_due) if at is not None]
-            await set_before(self._changed, min(times, default=None))
+            await set_before(self._changed, self.decisions.next_due)
 
     async def _publish(self, verdicts: Sequence[PlacementVerdict]) -> None:
         messages = [self._message(verdict) for verdict in verdicts]

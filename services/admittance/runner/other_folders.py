@@ -61,6 +61,7 @@ class OtherFolders:
                 consumer=self.consumer,
                 folders=self.folders,
                 at=clock.now(),
+                placement=True,
             )
         )
         key = f"{ANNOUNCED_RUNNERS}.{self._folder.runner}"

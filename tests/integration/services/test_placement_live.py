@@ -18,7 +18,8 @@ from admittance.events.machines import (
     key_of_runner,
 )
 from admittance.events.subjects import CLAIMS, subject_of
-from admittance.runtime.bus.bucket import put_message
+from admittance.events.system import RunnerAnnouncement
+from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
 from support.builders import a_manifest, resource_groups
 from support.cluster import Cluster
@@ -128,3 +129,12 @@ async def test_workloads_get_devices_of_machines_with_room_and_wait_for_others(
         return len(await devices(bus, "next")) == 2
 
     await eventually(next_runs)
+    # A runner of an earlier version would start what is placed on others.
+    old = msgspec.json.encode(RunnerAnnouncement(root="/srv/old"))
+    await bus.publish(put_message("_runner.abc", old, expected=None, bucket=CLAIMS))
+
+    async def is_inactive() -> bool:
+        entry = await get(bus, "admissioncheck.machines")
+        return entry is not None and b"abc (/srv/old)" in (entry.value or b"")
+
+    await eventually(is_inactive)

@@ -18,7 +18,7 @@ from admittance.events.machines import (
     RunnerAlive,
     RunnerInventory,
 )
-from admittance.events.system import RunnerStarts
+from admittance.events.system import RunnerAnnouncement, RunnerStarts
 from admittance.placement.known_runners import KnownRunners, StoredRunner
 from admittance.placement.machine import Machine
 from admittance.placement.machine_feed import MachineFeed, older_runners
@@ -97,11 +97,13 @@ def test_a_machine_with_a_new_data_folder_replaces_the_old_one() -> None:
     assert told.taken() == [("forget", "new")]
 
 
-def test_runners_without_an_inventory_are_of_an_older_version() -> None:
-    runners = KnownRunners()
-    announce(runners, "r1", "one")
-    announced = {"one": "/data", "old": "/srv/old", "older": ""}
-    assert older_runners(announced, runners) == ["old (/srv/old)", "older"]
+def test_runners_that_do_not_say_that_they_honour_placements_are_older() -> None:
+    announced = {
+        "one": RunnerAnnouncement(root="/data", placement=True),
+        "old": RunnerAnnouncement(root="/srv/old"),
+        "older": RunnerAnnouncement(),
+    }
+    assert older_runners(announced) == ["old (/srv/old)", "older"]
 
 
 def test_a_refusal_says_why_a_runner_does_not_start_a_job() -> None:
