@@ -159,6 +159,22 @@ def test_a_request_that_another_writer_replaced_is_cancelled() -> None:
     assert record.spec.id in story.freed
 
 
+def test_no_lost_request_of_a_slot_is_forgotten() -> None:
+    """Another writer replaced the record, and then deleted it."""
+    story = Story()
+    story.reserved()
+    ((record, _),) = story.bucket.values()
+    other = replace(record, spec=replace(record.spec, id="another"))
+    story.core.observed.record(("ns", NAME), other, story.revision + 1)
+    story.revision += 1
+    lose(story)
+
+    story.settle()
+
+    assert story.freed == [record.spec.id]
+    assert [kept.spec.id for kept, _ in story.bucket.values()] == ["another"]
+
+
 def test_the_log_has_the_requests_that_were_not_cancelled() -> None:
     story = Story()
     story.reserved()

@@ -366,6 +366,19 @@ def test_a_missing_config_cancels_the_request_with_a_message() -> None:
     assert story.asked[0].id != story.asked[1].id
 
 
+@pytest.mark.parametrize("shown", [True, False], ids=["shown", "reported and not shown yet"])
+def test_a_ready_request_survives_the_deletion_of_its_config(shown: bool) -> None:
+    story = Story()
+    story.reserved()
+    story.apply_status(facts.Provisioned)
+    if shown:
+        story.reserved(state="Ready")
+    story.core.observed.config("config", None)
+    story.settle()
+    assert not story.freed
+    assert [report.verdict.state for report in story.told] == ["Ready"]
+
+
 def test_a_provider_that_is_down_changes_no_request_and_no_row() -> None:
     """E14: the AdmissionCheck reports it, once for all waiting workloads."""
     story = Story()

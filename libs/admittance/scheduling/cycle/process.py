@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, unique
 
 from admittance.api.checks import PREEMPTS_AFTER_CHECK
 from admittance.events import reasons
@@ -31,6 +31,7 @@ from admittance.scheduling.state.workload_info import Domain, Nomination, Queue,
 from admittance.scheduling.state.workload_view import Inadmissible
 
 
+@unique
 class RequiredChecks(IntEnum):
     """The kind of admission checks that an assignment must pass before the workload is admitted.
     NONE: no checks. PREEMPT_AFTER: at least one of the checks must be Ready before any workload is
@@ -63,6 +64,7 @@ class CycleEntry:
         self.assignment, self.victims = nomination
 
 
+@unique
 class EntryStatus(IntEnum):
     """The outcome of an entry in a cycle.
 

@@ -4,7 +4,7 @@ stored admission."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
+from enum import IntEnum, unique
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -18,6 +18,7 @@ from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
+@unique
 class FlavorAssignmentMode(IntEnum):
     """How well a flavor serves a request; a better mode has a higher number. The modes between
     NO_FIT and FIT need preemption."""

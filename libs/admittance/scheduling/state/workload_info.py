@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import IntEnum
+from enum import IntEnum, unique
 from typing import Final, NamedTuple, TypeAlias
 
 from admittance.api.workload import PreemptionCount
@@ -38,6 +38,7 @@ from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.scheduling.state.workload_view import Inadmissible, VariantInfo
 
 
+@unique
 class InFlight(IntEnum):
     """The kinds of decisions about a workload that were sent but not yet read back from storage."""
 
