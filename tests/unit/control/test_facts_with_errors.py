@@ -14,9 +14,12 @@ from admittance.control.workloads import BatchFamilies
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.object_errors import ObjectError
-from admittance.events.subjects import subject_of
+from admittance.events.subjects import applied_subject, subject_of
+from admittance.events.system import ObjectApplied
 from admittance.replay.log_messages import log_message
 from admittance.workload import stored
+from admittance.workload.change import Change, applied
+from admittance.workload.stored import StoredWorkload
 from support.builders import NOON, a_manifest
 
 
@@ -82,6 +85,33 @@ def test_a_fact_that_raises_is_set_aside_and_all_others_are_applied(
     [error] = errors
     assert error.about == "fact 2 admit.workload.submitted.ns.bad"
     assert (commit.through, commit.rest) == (3, [])
+
+
+def test_a_change_that_raises_for_several_workloads_is_set_aside_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    controller = Controller(b"secret")
+    commit, _ = folded("bad-1", "bad-2", "good")
+    for put in commit.puts:
+        controller.load(put.key, put.value, 7, {})
+
+    def breaks(workload: StoredWorkload, *_: Any) -> Change:
+        if workload.metadata.name.startswith("bad"):
+            raise RuntimeError("a bug")
+        return applied(workload)
+
+    monkeypatch.setattr(fold, "single_transition", breaks)
+    changed = ObjectApplied(kind="LocalQueue", namespace="ns", name="lq", revision=8)
+    subject = applied_subject("localqueue", "ns", "lq")
+    message = log_message(9, subject, msgspec.json.encode(changed), {}, NOON)
+    commit = batch.fold(controller, [message], NOON)
+    [letter] = commit.dead
+    assert letter.reason == ("it cannot be applied to workload.ns.bad-1: RuntimeError: a bug")
+    assert [error.about for error in controller.errors] == [
+        "workload.ns.bad-1",
+        "workload.ns.bad-2",
+    ]
+    assert [put.key for put in commit.puts] == ["workload.ns.good"]
 
 
 class FamiliesThatBreak(BatchFamilies):

@@ -36,6 +36,11 @@ def test_a_deletion_is_published_from_its_marker_alone() -> None:
     assert (told.kind, told.namespace, told.name, told.revision) == ("LocalQueue", "ns", "lq", 9)
 
 
+def test_only_the_first_64_bytes_of_the_secret_make_message_ids() -> None:
+    ids = [Controller(b"s" * length).message_builder.identity("m") for length in (63, 64, 99)]
+    assert ids[0] != ids[1] == ids[2]
+
+
 def a_check(parameters: str, **spec: object) -> bytes:
     reference = {"apiGroup": "kueue.x-k8s.io", "kind": "K", "name": parameters}
     return msgspec.json.encode(

@@ -17,7 +17,7 @@ from admittance.provisioning.machine_pool import (
     pool_of,
     pool_of_key,
 )
-from admittance.provisioning.pool_bookings import Booking, Bookings, NoRoom, Pods
+from admittance.provisioning.pool_bookings import Booking, Bookings, NoRoom, Pods, machine_counts
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
@@ -144,6 +144,18 @@ def test_a_pool_that_shrinks_loses_its_last_machines() -> None:
 
     assert [one.id for one in lost] == ["b"]
     assert list(pool.known) == ["a"]
+
+
+def test_machines_of_one_booking_are_ready_one_after_the_other() -> None:
+    pool = a_pool(gpus(3, boot=60))
+    pool.book("a", pods(4), NOON)
+    pool.book("b", pods(8), NOON + timedelta(seconds=30))
+    pool.free("a")
+    counts = {
+        seconds: machine_counts(pool.pool, pool.known.values(), NOON + timedelta(seconds=seconds))
+        for seconds in (59, 60, 90)
+    }
+    assert counts == {59: (3, 2, 2), 60: (3, 2, 1), 90: (3, 2, 0)}
 
 
 def test_the_oldest_booking_keeps_a_machine_that_shrinks() -> None:

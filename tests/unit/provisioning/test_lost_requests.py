@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from admittance.events import provisioning as facts
@@ -173,6 +174,24 @@ def test_no_lost_request_of_a_slot_is_forgotten() -> None:
 
     assert story.freed == [record.spec.id]
     assert [kept.spec.id for kept, _ in story.bucket.values()] == ["another"]
+
+
+@pytest.mark.parametrize(
+    ("workload", "request_id", "is_lost"),
+    [
+        pytest.param("train", "u/capacity/1/1", True, id="the lost request"),
+        pytest.param("train", "u/capacity/1/2", False, id="another request of the workload"),
+        pytest.param("other", "u/capacity/1/1", False, id="another workload"),
+    ],
+)
+def test_a_lost_request_is_found_by_its_workload_and_id(
+    workload: str, request_id: str, is_lost: bool
+) -> None:
+    story = Story()
+    story.reserved()
+    lose(story)
+    slot = story.core.observed.lost_slot(("ns", workload), request_id)
+    assert (slot is not None) is is_lost
 
 
 def test_the_log_has_the_requests_that_were_not_cancelled() -> None:

@@ -18,8 +18,12 @@ from admittance.provisioning.new_request import (
     parameters_of,
     pod_sets_to_provision,
 )
+from admittance.provisioning.next_step import is_needed
+from admittance.workload.stored import StoredWorkload
+from support.builders import API
 
 GPU = "nvidia.com/gpu"
+WITH_GPU = {"containers": [{"name": "c", "resources": {"requests": {GPU: "1"}}}]}
 
 
 def a_pod_set(name: str = "main", count: int = 2, **spec: Any) -> PodSet:
@@ -93,6 +97,27 @@ def test_no_capacity_is_requested_when_no_pod_is_admitted() -> None:
     assert pod_sets_to_provision([a_pod_set(count=0)], admitted(), config(), no_flavor) == ()
     managed = config(managed_resources=(GPU,))
     assert pod_sets_to_provision([a_pod_set()], admitted(("main", 2)), managed, no_flavor) == ()
+
+
+@pytest.mark.parametrize(
+    ("pod_set", "resources", "needed"),
+    [
+        pytest.param({}, (), True, id="every resource is managed"),
+        pytest.param(WITH_GPU, (GPU,), True, id="pods with the managed resource"),
+        pytest.param({**WITH_GPU, "count": 0}, (GPU,), False, id="no pod"),
+        pytest.param({}, (GPU,), False, id="pods without the managed resource"),
+    ],
+)
+def test_capacity_is_needed_for_pods_with_a_managed_resource(
+    pod_set: dict[str, Any], resources: tuple[str, ...], needed: bool
+) -> None:
+    work = StoredWorkload(
+        api_version=API,
+        kind="Workload",
+        metadata=ObjectMeta(name="w", namespace="ns"),
+        spec=msgspec.Raw(msgspec.json.encode({"podSets": [a_pod_set(**pod_set)]})),
+    )
+    assert is_needed(work, config(managed_resources=resources)) is needed
 
 
 def test_a_pod_set_without_an_assignment_raises() -> None:

@@ -92,6 +92,8 @@ def term(*expressions: tuple[str, str, str]) -> NodeSelectorTerm:
         ),
         pytest.param({}, (term(("size", "Gt", "4")),), True, id="greater than"),
         pytest.param({}, (term(("size", "Lt", "4")),), False, id="less than"),
+        pytest.param({}, (term(("size", "Gt", "8")),), False, id="greater than, equal"),
+        pytest.param({}, (term(("size", "Lt", "8")),), False, id="less than, equal"),
         pytest.param({}, (term(("type", "Gt", "4")),), False, id="greater than, of no number"),
     ],
 )  # fmt: skip

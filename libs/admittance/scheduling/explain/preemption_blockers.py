@@ -98,7 +98,7 @@ def preemption_blockers(
     else:
         yield from _blockers_in(state, need, need.queue, f"withinClusterQueue: {within}", budget)
     domain = need.queue.domain
-    if domain is None or need.cell.parent is None:
+    if domain is None:
         return
     if budget.queues_left <= 0:
         yield _blocker(need, "", "NotLookedAt", "", "too many ClusterQueues to check again")

@@ -9,6 +9,28 @@ from support.cores.family_scheduler import FamilyScheduler, full
 from support.cores.stepped_scheduler import groups
 
 
+def test_a_variant_has_the_place_of_its_parent_among_all_workloads() -> None:
+    """The variant was created a second after its parent, and the regular workload between them."""
+    scheduler = FamilyScheduler()
+    scheduler.family_queue(flavors={"best": "4"})
+    scheduler.submit("w", "cq", "4", age=99.5)
+    scheduler.family("a", age=100)
+    assert scheduler.settle() == ["a-best"]
+
+
+def test_a_worse_variant_has_its_turn_when_the_better_one_is_deleted() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue(
+        flavors={"best": "4", "mid": "4"}, preemption={"withinClusterQueue": "LowerPriority"}
+    )
+    scheduler.submit("r", "cq", "4", priority=-1)
+    scheduler.settle()
+    scheduler.family("a")
+    assert scheduler.settle() == [], "the better variant needs preemption and is tried first"
+    scheduler.gone("a-best")
+    assert scheduler.settle() == ["a-mid"]
+
+
 @pytest.mark.scenario("D26")
 def test_siblings_are_adjacent_in_the_queue_best_first() -> None:
     scheduler = FamilyScheduler()

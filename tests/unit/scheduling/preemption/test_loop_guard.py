@@ -163,6 +163,23 @@ def test_a_separated_preemptor_is_refused_and_waits() -> None:
     assert "ns/borrower 3 times" in why.message
 
 
+def test_a_preemptor_of_two_victims_waits_for_the_shorter_pause() -> None:
+    cores = cores_of()
+    cores.queue("a", "co", resourceGroups=groups(default="5"), preemption=ANY)
+    cores.queue("b", "co", resourceGroups=groups(default="0"))
+    cores.submit("owner", "a", "5")
+    cores.publish(facts.Deactivated, "owner")
+    for name, times in (("often", 5), ("seldom", 4)):
+        cores.submit(name, "b", "2")
+        cores.settle()
+        lost_to(cores, name, "owner", times)
+    cores.publish(facts.Activated, "owner")
+    cores.settle()
+    why = cores.scheduler.explain("ns", "owner", now=cores.now)
+    assert "ns/often, ns/seldom 5 times" in why.message
+    assert "until 2026-01-01T12:20:02Z" in why.message
+
+
 def test_a_workload_behind_a_blocked_preemptor_has_its_turn() -> None:
     cores = a_pair()
     cores.settle()
