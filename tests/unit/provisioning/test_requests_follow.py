@@ -376,7 +376,7 @@ def test_a_ready_request_survives_the_deletion_of_its_config(shown: bool) -> Non
     story.core.observed.config("config", None)
     story.settle()
     assert not story.freed
-    assert [report.verdict.state for report in story.told] == ["Ready"]
+    assert [report.verdict.state for report in story.verdicts] == ["Ready"]
 
 
 def test_a_provider_that_is_down_changes_no_request_and_no_row() -> None:
