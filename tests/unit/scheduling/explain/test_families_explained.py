@@ -117,6 +117,18 @@ def test_a_variant_behind_a_better_one_is_explained() -> None:
     assert scheduler.why("a").variants[0].gate == "Open"
 
 
+def test_a_delayed_variant_is_explained_before_it_is_tried() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue(explicit=DELAYED, flavors={"best": "4", "mid": "4"})
+    scheduler.family("a")
+    scheduler.activate("a-fast")
+    why = scheduler.why("a-fast")
+    assert (why.reason, why.message) == (
+        "WaitingForFamily",
+        "Its createDelaySeconds have not passed",
+    )
+
+
 def test_asking_changes_nothing() -> None:
     scheduler = blocked()
     before = scheduler.tried()

@@ -12,7 +12,7 @@ GPU = ("default", "gpu")
 
 
 def a_tree(guaranteed: int) -> Tree:
-    """Queue ``a`` uses 8 GPUs with 4 of its own; cohort ``co`` is below ``root``, which lends 10."""
+    """Queue ``a`` uses 8 GPUs, 4 of them its own; cohort ``co`` is below ``root`` with 10 more."""
     tree = Tree()
     tree.set_cohort("root", "", {GPU: Quota(10)})
     tree.set_cohort("co", "root", {})
