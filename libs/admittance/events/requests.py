@@ -323,24 +323,33 @@ class Logs(Request, frozen=True, kw_only=True):
 
     Every runner receives this request; only a runner that has the workload answers. ``pod`` None:
     all pods. ``tail``: number of last lines for a pod without an offset; None: all lines.
-    ``before``: selects the newest run with an admission below this revision; 0: the newest run."""
+    ``before``: selects the newest run with an admission below this revision; 0: the newest run.
+    ``revision``, ``part``: selects a part of the job of the admission at this revision; 0: any."""
 
     name: str
     pod: int | None = None
     offsets: dict[str, int] = msgspec.field(default_factory=dict)
     tail: int | None = None
     before: int = 0
+    revision: int = 0
+    part: int = 0
 
 
 class LogsReply(Reply, frozen=True, kw_only=True):
     """``revision``: revision of the admission with which the run began. ``waiting``: why the runner
-    has not started the run yet. ``retries``: the failed pods of a run that goes on; None: none."""
+    has not started the run yet. ``retries``: the failed pods of a run that goes on; None: none.
+    ``part``: which part of a job on several machines the pods are; ``parts``: how many it has, each
+    of which its runner answers for; 0: the run is the whole job. ``missing``: which parts have no
+    answer, set by the program that asks for all parts."""
 
     pods: tuple[PodLog, ...] = ()
     complete: bool = True
     revision: int = 0
     waiting: str = ""
     retries: PodRetries | None = None
+    part: int = 0
+    parts: int = 0
+    missing: str = ""
 
 
 # Answered by the retry-timer. -----------------------------------------------------------

@@ -31,7 +31,6 @@ from admittance.placement.index import MachineClass, MachineIndex, class_key, su
 from admittance.placement.ledger import Ledger, Shares, shares_of
 from admittance.placement.machine import Machine, OpenRun
 from admittance.placement.moved_jobs import MovedJobs
-from admittance.placement.one_machine import place_on_one, together
 from admittance.placement.place import place
 from admittance.placement.request import PlacementRequest
 from admittance.placement.reservation import (
@@ -118,16 +117,7 @@ class PlacementDecisions:
     Until all machines and workloads have been applied nothing may be decided.
     """
 
-    def __init__(
-        self,
-        view: PlacementView,
-        times: PlacementTimes | None = None,
-        *,
-        one_machine: bool = False,
-    ) -> None:
-        """``one_machine``: all pods of a workload are placed on one machine."""
-        self._one_machine = one_machine
-        self._place_pods = place_on_one if one_machine else place
+    def __init__(self, view: PlacementView, times: PlacementTimes | None = None) -> None:
         self.ledger = Ledger()
         self.index = MachineIndex(self.ledger)
         self._view = view
@@ -204,8 +194,6 @@ class PlacementDecisions:
 
     def _wait(self, workload: StoredWorkload, judged: Judged) -> None:
         reservation = reservation_of(workload, judged, self._view)
-        if self._one_machine:
-            reservation = reservation._replace(request=together(reservation.request))
         waiting = self._waiting.get(judged.key)
         if waiting is None or waiting.reservation.judged.cycle != judged.cycle:
             if waiting is not None:
@@ -353,7 +341,7 @@ class PlacementDecisions:
                 # A workload with the same needs, which comes first, had no room.
                 return self._refuse(waiting, this_pass.refused[needs], needs)
         ignored = self._held_back.below(waiting.reservation.priority)
-        parts = self._place_pods(request, self.index, freed=ignored)
+        parts = place(request, self.index, freed=ignored)
         coming: frozenset[str] = frozenset()
         if isinstance(parts, Shortage):
             shortage = parts
@@ -362,7 +350,7 @@ class PlacementDecisions:
             if not freed:
                 return self._refuse(waiting, shortage, needs)
             coming = freed
-            parts = waiting.booked or self._place_pods(request, self.index, freed=ignored | freed)
+            parts = waiting.booked or place(request, self.index, freed=ignored | freed)
             if isinstance(parts, Shortage):
                 return self._refuse(waiting, shortage, None)
         self._set_booked(waiting, parts, coming)

@@ -35,7 +35,7 @@ async def logs(
         raise BadInput("an earlier run has ended: --previous does not go with --follow")
     async with link(call) as bus:
         writer = Writer(pod)
-        waiting = ""
+        waiting = missing = ""
         replies = requests.history.output_of(
             bus,
             name,
@@ -50,6 +50,9 @@ async def logs(
                 if reply.waiting and reply.waiting != waiting:
                     note(f"not started yet: {reply.waiting}")
                 waiting = reply.waiting
+                if reply.missing and reply.missing != missing:
+                    note(reply.missing)
+                missing = reply.missing
                 writer.write(reply.pods)
         writer.end()
 

@@ -116,7 +116,7 @@ class PlacementJudge:
         self._epoch = epoch
         self._domain = domain
         self.objects = PlacementObjects()
-        self.decisions = PlacementDecisions(self.objects, one_machine=True)
+        self.decisions = PlacementDecisions(self.objects)
         self.machines_loaded = asyncio.Event()
         self._feed: MachineFeed | None = None
         self._announced: dict[str, RunnerAnnouncement] = {}

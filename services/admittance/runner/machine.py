@@ -167,6 +167,7 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     pods: int = 1
     units: tuple[str, ...] = ()
     part: int = 0
+    parts: int = 0
     tag: int = 0
     requests: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -193,6 +194,7 @@ def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float
         pods=identity.pods,
         units=identity.units,
         part=identity.part,
+        parts=identity.parts,
         requests=identity.requests,
         tag=tag_of(identity.mark),
     )
@@ -210,8 +212,9 @@ class StopNote(msgspec.Struct, frozen=True, kw_only=True):
 class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a `Spec` that the runner needs. ``grace``: how many seconds a pod of the run has
     from SIGTERM to SIGKILL. ``pods``: how many of `JobLimits.pods` the run takes. ``units``: the
-    units of devices that the run has, as ``<resource>=<id>``. ``requests``: what its pods ask for
-    together, in accounting units."""
+    units of devices that the run has, as ``<resource>=<id>``. ``part``: which of the ``parts`` of a
+    job on several machines; 0: the whole job. ``requests``: what its pods ask for together, in
+    accounting units."""
 
     key: str
     namespace: str
@@ -223,6 +226,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     pods: int = 1
     units: tuple[str, ...] = ()
     part: int = 0
+    parts: int = 0
     requests: dict[str, int] = msgspec.field(default_factory=dict)
 
 

@@ -291,6 +291,7 @@ class RunManager:
                 pods=containers_at_once(plan),
                 units=units_of(admitted.pod_sets, self.folder.runner),
                 part=run.part,
+                parts=len(runners_to_run(admitted.pod_sets)) if run.part else 0,
                 requests=requests_of(admitted, self.folder.runner),
             )
             files = self.folder.folder_of(identity)

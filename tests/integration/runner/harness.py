@@ -20,6 +20,7 @@ from admittance.events.base import Fact
 from admittance.events.codec import decode, encode
 from admittance.events.facts import Admitted, Evicted
 from admittance.events.names import token
+from admittance.events.placement import Placement
 from admittance.events.shapes import PodSetToRun
 from admittance.events.subjects import STREAM, subject_of, workload_key
 from admittance.job_rules.options import unix_user
@@ -28,12 +29,14 @@ from admittance.runner.service import run
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.bus.history import read_in_order
 from admittance.runtime.errors import BusRefused
 from admittance.runtime.nats import micro
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from admittance.workload.stored import decode as decode_workload
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.reading_endpoints import reading_endpoints
 from support.fork_server import ForkedProcess
@@ -113,10 +116,11 @@ class RunnerTestbed:
         key = workload_key(NAMESPACE, name)
         return await self.bus.publish(put_message(key, encode_workload(stored), expected=revision))
 
-    async def admitted(self, name: str) -> int:
+    async def admitted(self, name: str, placement: Placement = ()) -> int:
         """Writes an admitted workload, without saying so."""
         entry = await get(self.bus, workload_key(NAMESPACE, name))
-        return await self.put(name, entry.revision if entry else 0, "QuotaReserved", "Admitted")
+        before = entry.revision if entry else 0
+        return await self.put(name, before, "QuotaReserved", "Admitted", placement=placement)
 
     async def say_admitted(
         self,
@@ -130,6 +134,7 @@ class RunnerTestbed:
         containers: list[dict[str, Any]] | None = None,
         submitted_by: str = "",
         restart: str = "Never",
+        placement: Placement = (),
     ) -> None:
         container = {"name": "c", "command": ["/bin/sh", "-c", script]}
         template = {
@@ -144,6 +149,7 @@ class RunnerTestbed:
             count=count,
             completions=completions,
             template=msgspec.Raw(msgspec.json.encode(template)),
+            parts=placement,
         )
         await self.publish(
             Admitted(
@@ -157,13 +163,22 @@ class RunnerTestbed:
         )
 
     async def admit(self, name: str, script: str, **wants: Any) -> int:
-        revision = await self.admitted(name)
+        revision = await self.admitted(name, wants.get("placement", ()))
         await self.say_admitted(name, revision, script, **wants)
         return revision
 
     async def evict(self, name: str, admitted: int, *, silently: bool = False) -> int:
+        entry = await get(self.bus, workload_key(NAMESPACE, name))
+        assert entry is not None
+        placement = decode_workload(entry.value or b"").status.placement
         revision = await self.put(
-            name, admitted, "QuotaReserved", "Admitted", "Evicted", admitted_revision=admitted
+            name,
+            admitted,
+            "QuotaReserved",
+            "Admitted",
+            "Evicted",
+            admitted_revision=admitted,
+            placement=placement,
         )
         if not silently:
             await self.say_evicted(name, revision)
@@ -188,6 +203,12 @@ class RunnerTestbed:
 
     async def wait_for_fact(self, what: str, name: str, limit: float = LIMIT) -> Any:
         return await until(lambda: self.said(what, name), f"{what} of {name}", limit)
+
+    async def all_said(self, what: str, name: str) -> list[Any]:
+        """All facts of this kind about the workload, in their order."""
+        subject = f"admit.workload.{what}.{token(NAMESPACE)}.{token(name)}"
+        page, _ = await read_in_order(self.bus, [subject], limit=100, bytes_max=1 << 20)
+        return [decode(message.subject, message.data) for message in page]
 
     async def count(self, what: str) -> int:
         subject = f"admit.workload.{what}.>"

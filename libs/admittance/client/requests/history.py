@@ -286,7 +286,7 @@ async def output_of(
     offsets: dict[str, int] = {}
     ended = False
     while True:
-        reply = await _ask(link, space, asked)
+        reply = await _ask_all_parts(link, space, asked)
         if reply.error and not (follow and not ended):
             if offsets:
                 return
@@ -324,6 +324,31 @@ async def _before(link: Link, name: str, namespace: str, previous: int) -> int:
 
 async def _ask(link: Link, namespace: str, asked: Logs) -> LogsReply:
     return await link.ask("logs", asked, LogsReply, namespace=namespace)
+
+
+async def _ask_all_parts(link: Link, namespace: str, asked: Logs) -> LogsReply:
+    """The output of a run; of a job on several machines the output of all its parts together, each
+    of which is on the machine of its runner."""
+    first = await _ask(link, namespace, asked)
+    if first.parts < 2:
+        return first
+    replies, lost = [first], []
+    for part in range(1, first.parts + 1):
+        if part == first.part:
+            continue
+        reply = await _ask(link, namespace, replace(asked, revision=first.revision, part=part))
+        if reply.error:
+            lost.append(str(part))
+        else:
+            replies.append(reply)
+    return replace(
+        first,
+        pods=tuple(pod for reply in replies for pod in reply.pods),
+        complete=all(reply.complete for reply in replies),
+        waiting=next((reply.waiting for reply in replies if reply.waiting), ""),
+        retries=next((reply.retries for reply in replies if reply.retries), None),
+        missing=f"no runner has output of part {', '.join(lost)} of {first.parts}" if lost else "",
+    )
 
 
 async def _has_ended(link: Link, name: str, namespace: str) -> bool:

@@ -106,6 +106,8 @@ def _newest(runs: Iterable[RunFiles], namespace: str, request: Logs) -> RunFiles
         for each in runs
         if (each.identity.namespace, each.identity.name) == (namespace, request.name)
         and (not request.before or each.identity.revision < request.before)
+        and request.revision in (0, each.identity.revision)
+        and request.part in (0, each.identity.part)
     ]
     return max(matching, key=lambda each: each.identity.revision, default=None)
 
@@ -151,7 +153,13 @@ def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
                 short=not whole,
             )
         )
-    return LogsReply(pods=tuple(pods), complete=complete, revision=run.identity.revision)
+    return LogsReply(
+        pods=tuple(pods),
+        complete=complete,
+        revision=run.identity.revision,
+        part=run.identity.part,
+        parts=run.identity.parts,
+    )
 
 
 def _fitting(data: bytes, limit: int) -> bytes:
