@@ -28,7 +28,7 @@ from admittance.access.parts import (
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.role import Account, Names, Role
 from admittance.access.users import User
-from admittance.api.checks import MACHINES_CONTROLLER
+from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER
 from admittance.api.kinds import KINDS
 from admittance.events import subjects
 from admittance.events.machines import OF_RUNNERS
@@ -258,6 +258,7 @@ def placement(user: User) -> Permissions:
         *rules("say that its check is alive", f"{subjects.ALIVE_CHECK}{controller}"),
         *own_durable(subjects.check_durable(MACHINES_CONTROLLER), purpose="read its own requests"),
         *rules("store machines", f"$KV.{subjects.BUCKET}.{KINDS['Runner'].prefix}.*"),
+        *rules("cover flavors", f"$KV.{subjects.BUCKET}.admissioncheck.{MACHINES_CHECK}"),
     )
     subscribe = (
         *_listens(user, service),

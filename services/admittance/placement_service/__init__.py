@@ -2,7 +2,8 @@
 the controller of the check ``admittance.dev/machines``.
 
 Decides: how each Runner object looks (`admittance.placement.known_runners`); which runners start
-the pods of a workload (`admittance.placement.decisions`).
+the pods of a workload (`admittance.placement.decisions`); which flavors are covered
+(`admittance.placement.coverage`).
 
 Consumes: what runners say in the bucket of claims; Runner objects; once a check of its controller
 exists, also workloads, checks and flavors. Publishes: the verdicts of its checks, fenced.

@@ -10,7 +10,7 @@ earlier facts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -121,6 +121,7 @@ class PlacementJudge:
         self._feed: MachineFeed | None = None
         self._announced: dict[str, RunnerAnnouncement] = {}
         self._older: list[str] = []
+        self.on_announced: Callable[[], None] = _nothing
         self._checks_loaded = asyncio.Event()
         self._loaded = asyncio.Event()
         self._announced_loaded = asyncio.Event()
@@ -150,6 +151,10 @@ class PlacementJudge:
         if self._feed is not None:
             self._feed.touched.add(name)
             self._changed.set()
+
+    def may_cover(self) -> bool:
+        """Whether all announced runners honour placements, as far as they are read."""
+        return self._announced_loaded.is_set() and not older_runners(self._announced)
 
     async def run(self) -> None:
         """Answers until cancelled. Raises Superseded when another instance leads."""
@@ -204,9 +209,13 @@ class PlacementJudge:
             self._bus,
             (f"{ANNOUNCED_RUNNERS}.*",),
             partial(apply_each, apply=self._on_announced, service=self._domain, bucket=CLAIMS),
-            lambda _: self._announced_loaded.set(),
+            lambda _: self._on_announced_loaded(),
             bucket=CLAIMS,
         )
+
+    def _on_announced_loaded(self) -> None:
+        self._announced_loaded.set()
+        self.on_announced()
 
     def _on_announced(self, entry: Entry) -> None:
         runner = entry.key.partition(".")[2]
@@ -220,6 +229,7 @@ class PlacementJudge:
             self._feed.look_at_id(runner)
             self.decisions.configuration_changed()
         self._changed.set()
+        self.on_announced()
 
     async def _publish_barrier(self) -> None:
         barrier = Barrier(domain=self._domain, owner=self._settings.instance, epoch=self._epoch)
@@ -329,6 +339,10 @@ class PlacementJudge:
             **fence(self._domain, self._epoch),
         }
         return Outgoing(subject_of(fact), encode(fact), headers)
+
+
+def _nothing() -> None:
+    """An ``on_announced`` without an owner."""
 
 
 async def _later(request: Request) -> Later:

@@ -18,6 +18,7 @@ from admittance.events.names import plain
 from admittance.events.subjects import CLAIMS, object_key
 from admittance.lease import service_domain
 from admittance.placement.known_runners import NOT_STORED, KnownRunners, RunnerWrite, StoredRunner
+from admittance.placement_service.coverage_keeper import CoverageKeeper
 from admittance.placement_service.judge import PlacementJudge
 from admittance.placement_service.machine_metrics import MACHINES, values_of
 from admittance.runtime import clock
@@ -57,6 +58,8 @@ class MachineReconciler:
         self._serving: micro.Serving | None = None
         self._throttle = LogThrottle()
         self.judge = PlacementJudge(bus, settings, epoch, service_domain(SERVICE))
+        self.coverage = CoverageKeeper(bus, SERVICE, self.runners, self.judge.may_cover)
+        self.judge.on_announced = self.coverage.changed.set
         self._serves = False
 
     @property
@@ -72,6 +75,9 @@ class MachineReconciler:
             tasks.create_task(self._follow_runners(), name="runners")
             tasks.create_task(self._store(), name="storing")
             tasks.create_task(self.judge.run(), name="judging")
+            if self._settings.configuration.machines != "Off":
+                tasks.create_task(self.coverage.follow(), name="covered flavors")
+                tasks.create_task(self._cover(), name="covering")
 
     async def close(self) -> None:
         """Stops answering requests; the objects stay."""
@@ -80,6 +86,10 @@ class MachineReconciler:
         serving, self._serving = self._serving, None
         if serving is not None:
             await serving.stop()
+
+    async def _cover(self) -> None:
+        await self.judge.machines_loaded.wait()
+        await self.coverage.keep()
 
     # What is known. -----------------------------------------------------------------------
 
@@ -114,13 +124,17 @@ class MachineReconciler:
             stored = read_manifest(entry.key, entry.value)
             assert isinstance(stored, Runner), "the key of a Runner"
             self.runners.objects[name] = StoredRunner(stored, entry.revision)
-        self.judge.runner_changed(name)
+        self._runner_changed(name)
 
     def _on_said(self, entry: Entry) -> None:
         first, _, escaped = entry.key.partition(".")
         name = plain(escaped)
         self.runners.said(first, name, entry.value)
         self.judge.runner_changed(name)
+
+    def _runner_changed(self, name: str) -> None:
+        self.judge.runner_changed(name)
+        self.coverage.changed.set()
 
     # Objects. -----------------------------------------------------------------------------
 
@@ -165,7 +179,7 @@ class MachineReconciler:
         )
         if revision > self.runners.objects.get(write.name, NOT_STORED).revision:
             self.runners.objects[write.name] = StoredRunner(write.object, revision)
-            self.judge.runner_changed(write.name)
+            self._runner_changed(write.name)
 
     async def _read_again(self, name: str) -> None:
         entry = await bucket.get(self._bus, object_key(KEYS, "", name))

@@ -27,16 +27,6 @@ from support.requests import apply, eventually, queues, submit, workload
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 GPU = "nvidia.com/gpu"
-CHECK = {
-    "apiVersion": "kueue.x-k8s.io/v1beta2",
-    "kind": "AdmissionCheck",
-    "metadata": {"name": "machines"},
-    "spec": {
-        "controllerName": "admittance.dev/machines",
-        "preemptionPolicy": "AfterCheckPassedOrOnDemand",
-        "onFlavors": ["default"],
-    },
-}
 
 
 async def announce(bus: Bus, name: str, gpus: int) -> None:
@@ -79,7 +69,7 @@ async def test_workloads_get_devices_of_machines_with_room_and_wait_for_others(
 ) -> None:
     for service in ("workload-controller", "scheduler", "placement"):
         await cluster.start(service)
-    await apply(bus, *queues("cq"), CHECK)
+    await apply(bus, *queues("cq"))
     await apply(
         bus,
         {
@@ -93,6 +83,13 @@ async def test_workloads_get_devices_of_machines_with_room_and_wait_for_others(
         },
     )
     await announce(bus, "gpu-1", 2)
+
+    async def is_covered() -> bool:
+        entry = await get(bus, "admissioncheck.machines")
+        return entry is not None and b'"onFlavors":["default"]' in (entry.value or b"")
+
+    # The first machine with devices of the flavor covers it.
+    await eventually(is_covered)
     manifests = [
         a_manifest(name, requests={GPU: gpus}, queue="lq-cq")
         for name, gpus in (("pair", "2"), ("one", "1"))
