@@ -6,21 +6,34 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from admittance.events.reader import Unreadable
 from admittance.provisioning.machine_pool import (
+    POOL,
     BadPool,
     key_of,
     pattern_of,
     pool_of,
     pool_of_key,
+    pool_of_manifest,
 )
-from admittance.provisioning.pool_bookings import Booking, Bookings, NoRoom, Pods, machine_counts
+from admittance.provisioning.pool_bookings import (
+    Booking,
+    Bookings,
+    NoRoom,
+    Pods,
+    machine_counts,
+    read_booking,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GPU = "nvidia.com/gpu"
+POOL_KEY = f"{POOL}."
 
 
 def a_pool(*machines: dict[str, Any], booking: float = 0) -> Bookings:
@@ -73,11 +86,11 @@ def test_a_pod_that_is_larger_than_any_machine_fails_permanently() -> None:
     assert pool.book("a", pods(1, 9), NOON) == NoRoom(
         "no machine of pool rack can hold such a pod", False
     )
-    pool.book("b", pods(1), NOON)
-    for count, ever in ((32, True), (33, False)):
-        found = pool.book("c", pods(count), NOON)
+    pool.book("b", pods(1, 6), NOON)
+    for count, each, ever in ((32, 1, True), (33, 1, False), (8, 3, True), (9, 3, False)):
+        found = pool.book("c", pods(count, each), NOON)
         assert isinstance(found, NoRoom)
-        assert found.ever is ever, "with 32 GPUs in all, of which one is booked"
+        assert found.ever is ever, "four machines of 8 GPUs, of which six GPUs are booked"
 
 
 def test_pods_are_placed_on_machines_with_their_labels() -> None:
@@ -156,6 +169,42 @@ def test_machines_of_one_booking_are_ready_one_after_the_other() -> None:
         for seconds in (59, 60, 90)
     }
     assert counts == {59: (3, 2, 2), 60: (3, 2, 1), 90: (3, 2, 0)}
+    assert counts[90].free == 1
+
+
+def test_a_booking_that_ends_gives_its_room_on_a_shared_machine_back() -> None:
+    pool = a_pool(gpus(1))
+    for name in "ab":
+        pool.book(name, pods(4), NOON)
+    assert isinstance(pool.book("c", pods(1), NOON), NoRoom)
+    pool.free("a")
+    assert isinstance(pool.book("c", pods(4), NOON), Booking)
+    assert isinstance(pool.book("d", pods(1), NOON), NoRoom)
+
+
+def test_a_booking_of_an_earlier_version_has_one_time_for_all_its_machines() -> None:
+    pool = a_pool(gpus(1, boot=60))
+    booking = pool.book("a", pods(4), NOON)
+    assert isinstance(booking, Booking)
+    (held,) = booking.held
+    restarted = Bookings(pool.pool)
+    restarted.restore([replace(booking, held=(replace(held, ready_at=None),))])
+    second = restarted.book("b", pods(4), NOON + timedelta(seconds=30))
+    assert isinstance(second, Booking)
+    assert second.ready_at == NOON + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize("bookings", ["a", "ab"], ids=["one booking", "two bookings"])
+def test_a_machine_boots_again_after_its_last_booking(bookings: str) -> None:
+    pool = a_pool(gpus(1, boot=90))
+    for name in bookings:
+        pool.book(name, pods(1), NOON)
+    for name in bookings:
+        pool.free(name)
+    later = NOON + timedelta(seconds=200)
+    again = pool.book("c", pods(1), later)
+    assert isinstance(again, Booking)
+    assert again.ready_at == later + timedelta(seconds=90)
 
 
 def test_the_oldest_booking_keeps_a_machine_that_shrinks() -> None:
@@ -219,6 +268,52 @@ def test_no_machine_ever_holds_more_than_it_has(story: list[tuple[str, int, int,
         again = Bookings(pool.pool)
         again.restore(pool.known.values())
         assert again.known == pool.known
+
+
+@pytest.mark.parametrize(
+    ("key", "pool"),
+    [
+        pytest.param(POOL_KEY + "rack", "rack", id="a pool"),
+        pytest.param(POOL_KEY + "ns.rack", None, id="with a namespace"),
+        pytest.param("flavor.rack", None, id="another kind"),
+        pytest.param(POOL_KEY + "%", None, id="an invalid name"),
+    ],
+)
+def test_a_manifest_of_a_pool_is_known_by_its_key(key: str, pool: str | None) -> None:
+    assert pool_of_manifest(key) == pool
+
+
+def test_a_pool_has_one_machine_of_each_kind_that_needs_no_time_by_default() -> None:
+    machines = [{"name": "m", "resources": {}}]
+    pool = pool_of("rack", {"provisioningClassName": "c", "machines": machines})
+    (machine,) = pool.machines
+    assert (pool.booking_seconds, machine.boot_seconds, machine.count) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("amount", "key", "reason"),
+    [
+        pytest.param(1, "a", "", id="of its key"),
+        pytest.param(0, "a", "", id="of a machine without the resource"),
+        pytest.param(-1, "a", "negative amount", id="of a negative amount"),
+        pytest.param(1, "b", "not the key of a booking", id="of another request"),
+    ],
+)
+def test_a_stored_booking_is_read(amount: int, key: str, reason: str) -> None:
+    booking = a_pool(gpus(1)).book("a", pods(1), NOON)
+    assert isinstance(booking, Booking)
+    (held,) = booking.held
+    changed = replace(booking, held=(replace(held, amounts={GPU: amount}),))
+    value = msgspec.json.encode(changed)
+    if not reason:
+        assert read_booking(key_of("rack", key), value) == ("rack", changed)
+        return
+    with pytest.raises(Unreadable, match=reason):
+        read_booking(key_of("rack", key), value)
+
+
+def test_keys_of_bookings_stay_as_they_are_stored() -> None:
+    assert key_of("rack", "u/capacity/1/1") == "_pool.rack.1c5130aacdafc12ca80ff647113551fe"
 
 
 def test_bookings_of_a_pool_are_found_by_their_keys() -> None:

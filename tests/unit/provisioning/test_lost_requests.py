@@ -12,7 +12,7 @@ from admittance.provisioning.new_request import (
     cancelled_fact,
     requested_fact,
 )
-from admittance.provisioning.records import State
+from admittance.provisioning.records import State, request_name
 from admittance.provisioning.steps import Step
 from support.builders import NOON
 from unit.provisioning.test_requests_follow import Story
@@ -211,6 +211,16 @@ def test_the_log_has_the_requests_that_were_not_cancelled() -> None:
     for fact in (cancelled_fact(before), requested_fact(before)):
         recovering.read(fact, NOON)
     assert recovering.found() == []
+
+
+def test_a_request_with_a_hashed_name_is_recovered() -> None:
+    story = Story()
+    story.reserved()
+    ((record, _),) = story.bucket.values()
+    name = request_name("train", story.asked[-1].uid, "capacity", 1, force_hash=True)
+    recovering = DeletedRequestRecovery({("ns", name)})
+    recovering.read(requested_fact(record), NOON)
+    assert [found.metadata.name for found in recovering.found()] == [name]
 
 
 def test_a_request_of_another_name_is_not_recovered() -> None:

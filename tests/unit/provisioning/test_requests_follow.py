@@ -379,6 +379,20 @@ def test_a_ready_request_survives_the_deletion_of_its_config(shown: bool) -> Non
     assert [report.verdict.state for report in story.verdicts] == ["Ready"]
 
 
+def test_requests_of_a_class_are_those_that_are_not_cancelled() -> None:
+    story = Story()
+    story.reserved()
+    ((record, _),) = story.bucket.values()
+    assert story.core.records_of_class("class") == [record]
+    assert story.core.records_of_class("other") == []
+    story.core.observed.config("config", None)
+    list(story.core.steps(story.now))
+    (kept,) = story.core.observed.records.values()
+    cancelled = replace(kept.record, status=replace(kept.record.status, cancelled=True))
+    story.core.observed.record(("ns", "train-capacity-1"), cancelled, story.revision + 1)
+    assert story.core.records_of_class("class") == []
+
+
 def test_a_provider_that_is_down_changes_no_request_and_no_row() -> None:
     """E14: the AdmissionCheck reports it, once for all waiting workloads."""
     story = Story()
