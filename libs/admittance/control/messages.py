@@ -189,6 +189,7 @@ class MessageBuilder:
             submitted_by=workload.status.submitted_by,
             pod_sets=tuple(self._to_run(workload, admission)),
             ends_at=execution_end(workload),
+            restarts=workload.status.restarts,
         )
 
     def _to_run(self, workload: StoredWorkload, admission: Admission) -> Iterator[PodSetToRun]:

@@ -274,13 +274,15 @@ class QuotaReserved(CommitFact, frozen=True, kw_only=True):
 class Admitted(CommitFact, frozen=True, kw_only=True):
     """The workload may start. The fact has everything that a runner needs. ``submitted_by``: the
     user that submitted the workload, as the server knows it; "": not known. ``ends_at``: when its
-    maximum execution time is over, by the clock of the workload-controller; None: it has none."""
+    maximum execution time is over, by the clock of the workload-controller; None: it has none.
+    ``restarts``: how many admissions of the workload have ended before."""
 
     cluster_queue: str = ""
     queue: str = ""
     submitted_by: str = ""
     pod_sets: tuple[PodSetToRun, ...] = ()
     ends_at: datetime | None = None
+    restarts: int = 0
 
 
 class Evicted(CommitFact, frozen=True, kw_only=True):

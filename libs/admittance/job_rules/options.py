@@ -25,6 +25,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "host_paths": "ADMIT_ALLOW_HOST_PATHS",
     "env_files": "ADMIT_ENV_FILES",
     "shared_folders": "ADMIT_SHARED_FOLDERS",
+    "checkpoint_folder": "ADMIT_CHECKPOINT_FOLDER",
 }
 """For each field of `RuleTexts` the environment variable that has the field's values, separated by
 commas."""
@@ -37,6 +38,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "host_paths": "--allow-host-path",
     "env_files": "--env-files",
     "shared_folders": "--shared-folder",
+    "checkpoint_folder": "--checkpoint-folder",
 }
 
 
@@ -46,7 +48,7 @@ EXECUTORS: Final = ("local", "docker")
 
 class RuleTexts(NamedTuple):
     """The rules of a runner as texts of options; for the meaning of the fields see `JobRules`.
-    ``run_as``: texts ``KEY=UNIX_USER`` or ``@GROUP``. ``file`` and ``env_files``: at most
+    ``run_as``: texts ``KEY=UNIX_USER`` or ``@GROUP``. ``file`` and folders of one path: at most
     one path. ``limits``: the texts of limits."""
 
     run_as: tuple[str, ...] = ()
@@ -57,6 +59,7 @@ class RuleTexts(NamedTuple):
     host_paths: tuple[str, ...] = ()
     env_files: tuple[str, ...] = ()
     shared_folders: tuple[str, ...] = ()
+    checkpoint_folder: tuple[str, ...] = ()
     limits: LimitTexts = LimitTexts()
 
 
@@ -86,6 +89,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
         folders=tuple(_folder(path, "folders") for path in given["folders"]),
         host_paths=host_paths,
         env_files=_env_files(given["env_files"], host_paths),
+        checkpoint_folder=_one_folder(given["checkpoint_folder"], "checkpoint_folder"),
         shared_folders=tuple(map(_shared_folder, given["shared_folders"])),
         limits=limits_of(texts.limits, env),
     )
@@ -244,6 +248,12 @@ def _shared_folder(text: str) -> str:
     if not text.startswith("/"):
         raise SetupError(f"{_shown('shared_folders')}: the path {text} must be an absolute path")
     return os.path.normpath(text)
+
+
+def _one_folder(paths: tuple[str, ...], name: str) -> str:
+    if len(paths) > 1:
+        raise SetupError(f"{_shown(name)}: {paths[0]} and {paths[1]} are given, name one folder")
+    return _folder(paths[0], name) if paths else ""
 
 
 def _folder(text: str, name: str) -> str:

@@ -78,7 +78,8 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     links, of allowed working folders; the folders inside an allowed folder are allowed, too.
     ``host_paths``: paths, without symbolic links, that jobs may mount by ``hostPath``; empty: no
     path. ``env_files``: the folder with the values of ConfigMaps and Secrets; "": none.
-    ``shared_folders``: paths of folders that are the same on other machines.
+    ``checkpoint_folder``: where workloads have folders that outlive their runs; "": in the data
+    folder. ``shared_folders``: paths of folders that are the same on other machines.
     ``limits``: what the jobs may use.
     """
 
@@ -92,6 +93,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     host_paths: tuple[str, ...] = ()
     env_files: str = ""
+    checkpoint_folder: str = ""
     shared_folders: tuple[str, ...] = ()
     limits: JobLimits = JobLimits()
 

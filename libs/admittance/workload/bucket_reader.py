@@ -163,6 +163,7 @@ def _check(key: str, workload: StoredWorkload) -> None:
         0 <= status.log.fact <= SEQUENCE_MAX
         and 0 <= status.admission_cycle <= SEQUENCE_MAX
         and 0 <= status.rounds_since <= SEQUENCE_MAX
+        and 0 <= status.restarts <= SEQUENCE_MAX
         and 0 <= status.admitted_revision <= SEQUENCE_MAX
         and 0 <= status.evicted_revision <= SEQUENCE_MAX
         and 0 <= status.released_revision <= SEQUENCE_MAX

@@ -103,7 +103,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     user that submitted the workload, or its parent, as the server knows the user; "": the server
     has no users. ``waited_seconds``: how long the workload waited for its last reservation of
     quota. ``placement``: the runners of all pods of the admission; it stays until the job has
-    stopped. Empty: any runner may start the job. ``parts``: the reports about the parts of a job
+    stopped. Empty: any runner may start the job. ``restarts``: how many admissions of it have
+    ended before. ``parts``: the reports about the parts of a job
     on several machines; None: there are none yet.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
@@ -148,6 +149,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     promised: Admission | None = None
     placement: Placement = ()
     parts: JobParts | None = None
+    restarts: int = 0
     admitted_revision: int = 0
     evicted_revision: int = 0
     released_revision: int = 0

@@ -127,6 +127,17 @@ class AdmissionReader:
             return None
         return _view(entry)
 
+    async def is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the workload with this uid does not exist; a replica that lags may say so of a
+        new one."""
+        entry = await get_directly(self.bus, workload_key(namespace, name))
+        if entry is None or entry.value is None:
+            return True
+        try:
+            return read(entry.key, entry.value).metadata.uid != uid
+        except Unreadable:
+            return False
+
     async def views(self, admissions: Sequence[tuple[str, str, int]]) -> list[AdmissionView]:
         """The present state of each admission (namespace, name, revision)."""
         views: list[AdmissionView] = []

@@ -27,6 +27,7 @@ from admittance.job_rules.limits import NO_GROUPS
 from admittance.job_rules.machine_options import GivenMachine
 from admittance.job_rules.options import check_env_files, own_unix_user
 from admittance.job_rules.rules import CannotRun, JobRules, UnixUser
+from admittance.runner.disk.checkpoints import Owner, checkpoint_folder
 from admittance.runner.folder import DataFolder, find_run
 from admittance.runner.groups.job_groups import JobGroups, NoGroups, Offers
 from admittance.runner.groups.machine_groups import find_groups
@@ -85,6 +86,10 @@ def _other_user(rules: JobRules, admitted: Admitted) -> UnixUser | None:
     return None if user is None or user.uid == os.geteuid() else user
 
 
+def _owner(admitted: Admitted) -> Owner:
+    return Owner(admitted.namespace, admitted.name, admitted.uid)
+
+
 class LocalExecutor:
     """Runs pods as process groups. ``machine``: where its processes run."""
 
@@ -100,12 +105,14 @@ class LocalExecutor:
         self.machine = NO_MACHINE
         self.groups: JobGroups = NoGroups("the runner has not begun")
         self._facts = machine or MachineFacts()
+        self._checkpoints = ""
 
     async def check(self) -> None:
         await asyncio.to_thread(self._rules.load)
         check_env_files(self._rules.current)
 
-    def open(self, runner: str) -> None:
+    def open(self, runner: str, checkpoints: str) -> None:
+        self._checkpoints = checkpoints
         self.groups = find_groups(runner, self._rules.current.limits.cgroup)
 
     def offers(self) -> Offers:
@@ -143,6 +150,7 @@ class LocalExecutor:
             machine=self.machine,
             sight=rules.sight(self._facts, os.geteuid()),
             uid=os.geteuid() if user is None else user.uid,
+            checkpoint=checkpoint_folder(self._checkpoints, _owner(admitted)),
         )
         plan = with_limits(plan, rules.limits)
         return msgspec.structs.replace(
@@ -176,9 +184,11 @@ class DockerExecutor:
         self._asking = asyncio.Lock()
         self._asked_at = -math.inf
         self._problem = ""
+        self._checkpoints = ""
 
-    def open(self, runner: str) -> None:
-        """Does nothing: the engine makes the groups of its containers."""
+    def open(self, runner: str, checkpoints: str) -> None:  # noqa: ARG002
+        """Makes no groups: the engine makes those of its containers."""
+        self._checkpoints = checkpoints
 
     def offers(self) -> Offers:
         if self._rules.current.limits.cgroup == NO_GROUPS:
@@ -235,6 +245,7 @@ class DockerExecutor:
             user=user,
             inputs=MachineInputs(rules, admitted.namespace, exact=True),
             machine=self.machine,
+            checkpoint=checkpoint_folder(self._checkpoints, _owner(admitted)),
         )
         # Without the right to give files away, the volumes stay those of the runner's Unix user.
         plan = msgspec.structs.replace(plan, volumes_of=None if os.geteuid() else user)

@@ -168,6 +168,7 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     units: tuple[str, ...] = ()
     part: int = 0
     parts: int = 0
+    restarts: int = 0
     tag: int = 0
     requests: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -196,6 +197,7 @@ def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float
         part=identity.part,
         parts=identity.parts,
         requests=identity.requests,
+        restarts=identity.restarts,
         tag=tag_of(identity.mark),
     )
 
@@ -214,7 +216,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     from SIGTERM to SIGKILL. ``pods``: how many of `JobLimits.pods` the run takes. ``units``: the
     units of devices that the run has, as ``<resource>=<id>``. ``part``: which of the ``parts`` of a
     job on several machines; 0: the whole job. ``requests``: what its pods ask for together, in
-    accounting units."""
+    accounting units. ``restarts``: how often this runner has started the same admission before."""
 
     key: str
     namespace: str
@@ -228,6 +230,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     part: int = 0
     parts: int = 0
     requests: dict[str, int] = msgspec.field(default_factory=dict)
+    restarts: int = 0
 
 
 def run_key(namespace: str, name: str, revision: int, part: int = 0) -> str:
@@ -373,9 +376,10 @@ class Executor(Protocol):
     async def check(self) -> None:
         """Raises SetupError when no job can run on this machine."""
 
-    def open(self, runner: str) -> None:
-        """Prepares the limits of jobs of the runner with the id ``runner``. Raises SetupError when
-        they cannot be as the options want."""
+    def open(self, runner: str, checkpoints: str) -> None:
+        """Prepares the limits of jobs of the runner with the id ``runner``. ``checkpoints``: the
+        folder with the checkpoint folders of its jobs. Raises SetupError when the limits cannot be
+        as the options want."""
 
     def offers(self) -> Offers:
         """What the machine limits for each pod."""

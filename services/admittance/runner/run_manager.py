@@ -269,6 +269,8 @@ class RunManager:
 
     def _start(self, key: str) -> None:
         run, admitted = self.runs[key], self._admitted[key]
+        before = self.given_back.get(key)
+        restarts = 0 if before is None else before.identity.restarts + 1
         earlier = self._earlier_result(run)
         if earlier is not None:
             log.info("earlier_result_counts", run=key, earlier=earlier.identity.key)
@@ -279,7 +281,8 @@ class RunManager:
         # admission is started again.
         mark = f"{self.folder.runner}.{key}.{chance.token_hex(3)}"
         try:
-            plan = self._ending(self.executor.run_plan(admitted, mark), admitted)
+            again = msgspec.structs.replace(admitted, restarts=admitted.restarts + restarts)
+            plan = self._ending(self.executor.run_plan(again, mark), admitted)
             identity = RunIdentity(
                 key=key,
                 namespace=run.namespace,
@@ -293,6 +296,7 @@ class RunManager:
                 part=run.part,
                 parts=len(runners_to_run(admitted.pod_sets)) if run.part else 0,
                 requests=requests_of(admitted, self.folder.runner),
+                restarts=restarts,
             )
             files = self.folder.folder_of(identity)
             files.write(spec_of(plan, identity, self.folder, self.ttl))

@@ -24,7 +24,8 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Stage
-from admittance.runner.disk.trash import TrashRemover
+from admittance.runner.disk.checkpoints import CheckpointSweeper, Owner, base_folder
+from admittance.runner.disk.trash import TrashRemover, trash_of
 from admittance.runner.fact_handlers import (
     admit,
     admit_current,
@@ -124,7 +125,8 @@ async def run(
         limits=rules.limits,
     )
     try:
-        kind.open(folder.runner)
+        checkpoints = base_folder(rules.checkpoint_folder, folder.root)
+        kind.open(folder.runner, checkpoints)
         _log_limits(kind.offers())
         _announce_rules(manager, live.current, executor)
         name = name or bus.nc.user or folder.runner
@@ -155,6 +157,7 @@ async def run(
                     ready,
                     executor,
                     own,
+                    checkpoints,
                     detach_jobs=detach_jobs,
                 )
     finally:
@@ -224,6 +227,7 @@ async def _serve(
     ready: asyncio.Event | None,
     executor: str,
     own: OwnMachine,
+    checkpoints: str,
     *,
     detach_jobs: bool,
 ) -> None:
@@ -299,6 +303,8 @@ async def _serve(
         tasks.append(asyncio.create_task(own.report_runs(), name="runner reports runs"))
         tasks.append(asyncio.create_task(own.cordon.follow(), name="runner cordon"))
         tasks.append(asyncio.create_task(_clean_up(manager, own), name="tidy"))
+        sweeping = _sweep_checkpoints(manager, checkpoints)
+        tasks.append(asyncio.create_task(sweeping, name="runner sweeps checkpoints"))
         limiting = _limit_output(manager, rules.current.limits.namespace_output)
         tasks.append(asyncio.create_task(limiting, name="runner limits output"))
         tasks.append(asyncio.create_task(_empty_trash(manager), name="runner empties trash"))
@@ -477,6 +483,19 @@ async def _clean_up(manager: RunManager, own: OwnMachine) -> None:
         await manager.retry(manager.other_folders.announce)
         await own.announce(manager.other_folders.starts)
         manager.open_runs_changed.set()
+
+
+async def _sweep_checkpoints(manager: RunManager, base: str) -> None:
+    """Removes the checkpoint folders of workloads that are gone."""
+
+    async def is_gone(owner: Owner) -> bool:
+        return await manager.retry(lambda: manager.admissions.is_gone(*owner))
+
+    sweeper = CheckpointSweeper(base, trash_of(manager.folder.root), is_gone)
+    while True:
+        await asyncio.sleep(CLEANUP_SECONDS)
+        uids = {run.uid for run in manager.runs.values()}
+        await sweeper.look(uids, manager.admissions.namespaces)
 
 
 async def _limit_output(manager: RunManager, limit: int) -> None:

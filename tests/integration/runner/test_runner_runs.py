@@ -163,10 +163,14 @@ async def test_jobs_end_with_a_clean_end_and_run_again_after_the_next_start(
     testbed: RunnerTestbed,
 ) -> None:
     flag = testbed.tmp / "flag"
-    script = f"echo begun; test -e {flag} || sleep 60"
+    state = "$ADMITTANCE_CHECKPOINT_DIR/state"
+    script = (
+        f"cat {state} 2>&-; echo saved > {state}; echo begun $ADMITTANCE_RESTART_COUNT; "
+        f"test -e {flag} || sleep 60"
+    )
     async with testbed.runner():
         revision = await testbed.admit("train", script)
-        await testbed.wait_for_fact("started", "train")
+        await until(lambda: output(testbed), "its start")
     stopped = await testbed.said("stopped", "train")
     assert (stopped.revision, stopped.reason) == (revision, "RunnerEnded")
     assert await testbed.said("finished", "train") is None
@@ -176,7 +180,8 @@ async def test_jobs_end_with_a_clean_end_and_run_again_after_the_next_start(
     assert (finished.revision, finished.succeeded) == (revision, True)
     starts = await read_messages(testbed.bus, [f"admit.workload.started.{NAMESPACE}.train"])
     assert len(starts) == 2, "the story tells of both runs"
-    assert output(testbed).splitlines() == ["begun", "begun"], "both outputs are kept"
+    said = ["begun 0", "saved", "begun 1"]
+    assert output(testbed).splitlines() == said, "both outputs and the checkpoint are kept"
 
 
 async def test_output_of_a_job_that_was_stopped_by_a_clean_end_is_served(

@@ -147,7 +147,7 @@ class VirtualExecutor(LocalExecutor):
     async def check(self) -> None:
         """Accepts the Unix user of this process, even root: the jobs are virtual."""
 
-    def open(self, runner: str) -> None:
+    def open(self, runner: str, checkpoints: str) -> None:
         """Makes no groups: the jobs are virtual."""
 
     async def sweep(self, run: RunFiles) -> bool:

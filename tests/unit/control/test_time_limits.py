@@ -1,4 +1,4 @@
-"""The time limit of a workload: its own or that of its queue, and what a runner gets of it."""
+"""The time limit of a workload, its own or that of its queue, and what an admission says of it."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ def test_an_admission_says_when_the_time_that_is_left_is_over() -> None:
     cores.go()
     again = cores.seconds()
     assert ends(cores, "w") == [start + 100, pytest.approx(again + 60, abs=2)]
+    admissions = [fact for fact in cores.published if isinstance(fact, Admitted)]
+    assert [fact.restarts for fact in admissions if fact.name == "w"] == [0, 1]
     cores.finish("w")
     cores.go()
     assert ends(cores, "free") == [None]

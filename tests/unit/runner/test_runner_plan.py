@@ -9,9 +9,22 @@ import pytest
 
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
+from admittance.folders import (
+    SUBMITTED_FROM,
+    FolderSight,
+    MachineFacts,
+    SubmittedFrom,
+    written_folder,
+)
 from admittance.job_rules.limits import JobLimits
 from admittance.job_rules.rules import CannotRun, JobRules
-from admittance.runner.jobs.plan import containers_at_once, plan_docker, plan_local, with_limits
+from admittance.runner.jobs.plan import (
+    WarnPlan,
+    containers_at_once,
+    plan_docker,
+    plan_local,
+    with_limits,
+)
 from admittance.runner.jobs.pod_limits import PodLimits
 from admittance.runner.jobs.pod_process import program_of
 
@@ -53,6 +66,7 @@ def test_command_and_args_are_one_program() -> None:
         "ADMITTANCE_NAMESPACE": "team",
         "ADMITTANCE_POD_SET": "main",
         "ADMITTANCE_FLAVORS": "cpu=spot,memory=on-demand",
+        "ADMITTANCE_RESTART_COUNT": "0",
     }
 
 
@@ -268,3 +282,59 @@ def test_a_reference_means_the_variable_that_the_container_declares(engine: bool
     if engine:
         assert "PATH=/a:main-0" in words
         assert env["PATH"] == "/of/the/runner", "the client's own"
+
+
+def test_processes_and_containers_find_the_checkpoint_folder_of_the_workload() -> None:
+    fact = msgspec.structs.replace(admitted(SLEEP), restarts=2)
+    local = plan_local(fact, given={}, checkpoint="/c/team/train/u-1")
+    docker = plan_docker(fact, given={}, docker="docker", mark="m", checkpoint="/c/team/train/u-1")
+    seen = [plan.sets[0].env["ADMITTANCE_CHECKPOINT_DIR"] for plan in (local, docker)]
+    assert seen == ["/c/team/train/u-1", "/admittance/checkpoint"]
+    assert {plan.checkpoint for plan in (local, docker)} == {"/c/team/train/u-1"}
+    assert {plan.sets[0].env["ADMITTANCE_RESTART_COUNT"] for plan in (local, docker)} == {"2"}
+    mount = "type=bind,source=/c/team/train/u-1,target=/admittance/checkpoint"
+    [words] = [each.argv for each in docker.sets[0].main]
+    assert words[words.index("--mount") + 1] == mount
+    assert words.index(mount) < docker.sets[0].main[0].own_words
+    with pytest.raises(CannotRun, match="cannot be mounted"):
+        plan_docker(fact, given={}, docker="docker", mark="m", checkpoint="/a,b/c")
+
+
+@pytest.mark.parametrize("executor", ["local", "docker"])
+def test_a_folder_of_the_submission_that_the_runner_does_not_see_is_one_reason(
+    executor: str,
+) -> None:
+    folder = SubmittedFrom(path="/home/ada/x", machine=MachineFacts(host="laptop", boot_id="b"))
+    container = {**SLEEP, "workingDir": "/home/ada/x"}
+    fact = admitted(container, annotations={SUBMITTED_FROM: written_folder(folder)})
+    with pytest.raises(CannotRun, match=r"the folder /home/ada/x of the machine laptop"):
+        if executor == "local":
+            plan_local(fact, given={}, sight=FolderSight(machine=MachineFacts(host="node")))
+        else:
+            plan_docker(fact, given={}, docker="docker", mark="m")
+
+
+@pytest.mark.parametrize(
+    ("shared", "inode"), [((), 0), (("/home",), 7)], ids=("the same machine", "a shared folder")
+)
+def test_a_folder_on_another_machine_is_compared_by_its_number(
+    shared: tuple[str, ...], inode: int
+) -> None:
+    here = MachineFacts(host="a", boot_id="b", mount_namespace="m")
+    folder = SubmittedFrom(path="/home/x", machine=here, inode=7, owner=8, uid=9, umask=0o27)
+    notes = {SUBMITTED_FROM: written_folder(folder)}
+    there = MachineFacts(host="z", boot_id="z", mount_namespace="m")
+    sight = FolderSight(machine=there if shared else here, shared=shared)
+    containers = ({**SLEEP, "workingDir": "/home/x"}, {**SLEEP, "name": "other"})
+    fact = admitted(*containers, annotations=notes)
+    (pods,) = plan_local(fact, given={}, sight=sight, uid=9).sets
+    places = [(each.cwd, each.inode, each.owner, each.umask) for each in pods.main]
+    assert places == [("/home/x", inode, 8 if inode else 0, 0o27), ("", 0, 0, None)]
+
+
+def test_a_warning_travels_with_the_pod_set() -> None:
+    notes = {"admittance.dev/warning-signal": "USR1@120"}
+    (pods,) = plan_local(admitted(SLEEP, annotations=notes), given={}).sets
+    assert pods.warn == WarnPlan(signal=10, before=120)
+    with pytest.raises(CannotRun, match=r"warning-signal must be SIGNAL@SECONDS"):
+        plan_local(admitted(SLEEP, annotations=dict.fromkeys(notes, "x")), given={})

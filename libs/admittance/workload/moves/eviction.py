@@ -193,6 +193,7 @@ def without_reservation(
         admission_checks=without_updates(kept.rows),
         check_retry_counts=kept.counts,
         requeue_state=state,
+        restarts=status.restarts + is_true(workload, Type.ADMITTED),
         admitted_revision=0,
         released_revision=status.admitted_revision or status.released_revision,
         accumulated_past_execution_time_seconds=accumulated_seconds(workload, context.now),

@@ -80,6 +80,11 @@ job_options = stacked(
         many=True,
     ),
     option(
+        "--checkpoint-folder DIR",
+        "Folder of $ADMITTANCE_CHECKPOINT_DIR of jobs, on a common file system the same for all "
+        "machines. Default: $ADMIT_CHECKPOINT_FOLDER, or one in the data folder",
+    ),
+    option(
         "--allow-host-path DIR",
         "Jobs may mount this folder by hostPath; repeatable. "
         "Default: $ADMIT_ALLOW_HOST_PATHS, or none",
@@ -206,7 +211,12 @@ service_options = stacked(
 
 
 def _options(
-    *, data_dir: Path | None, env_files: str | None, escalation: bool | None, **given: Any
+    *,
+    data_dir: Path | None,
+    env_files: str | None,
+    checkpoint_folder: str | None,
+    escalation: bool | None,
+    **given: Any,
 ) -> Options:
     """The options of `up` and `serve`. The other options of jobs have the names of the fields of
     `RuleTexts` and `LimitTexts`, those of machines the names of `MachineTexts`."""
@@ -224,6 +234,7 @@ def _options(
         rules=RuleTexts(
             **rules,
             env_files=(env_files,) if env_files else (),
+            checkpoint_folder=(checkpoint_folder,) if checkpoint_folder else (),
             limits=LimitTexts(
                 **limits, privilege_escalation={None: "", True: "1", False: "0"}[escalation]
             ),

@@ -35,6 +35,7 @@ from admittance.folders import (
 )
 from admittance.job_rules.limits import NO_GROUPS, JobLimits
 from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
+from admittance.runner.disk.checkpoints import IN_CONTAINERS
 from admittance.runner.jobs.devices import (
     NO_MACHINE,
     MachineDevices,
@@ -85,6 +86,8 @@ OWN_ENV: Final = (
     "ADMITTANCE_FLAVORS",
     "ADMITTANCE_HOSTS",
     "ADMITTANCE_RUN",
+    "ADMITTANCE_RESTART_COUNT",
+    "ADMITTANCE_CHECKPOINT_DIR",
 )
 """The names of the environment variables that the shim sets for every container."""
 
@@ -172,7 +175,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     number. ``groups``: the groups in which the kernel limits pods; None: it does not.
     ``folders``: the only folders outside of the run in which processes may start; empty: all.
     ``ends``: when the job's maximum execution time is over, in seconds since boot; 0: it has none.
-    The workload-controller ends the job, and the shim only warns it.
+    The workload-controller ends the job, and the shim only warns it. ``checkpoint``: the folder of
+    the workload that outlives its runs; "": there is none.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -189,6 +193,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     groups: GroupsPlan | None = None
     folders: tuple[str, ...] = ()
     ends: float = 0.0
+    checkpoint: str = ""
 
 
 class PodInputs(NamedTuple):
@@ -304,10 +309,11 @@ def _assemble(
     machine: MachineDevices,
     cleanup: tuple[tuple[str, ...], ...] = (),
     limits_of: Callable[[PodSpec], PodLimits] = pod_limits,
+    checkpoint_seen: str = "",
 ) -> RunPlan:
     """The plan of a run with all pod sets of the admission. ``processes_of``: a function that
     returns the init and main processes of one pod set; ``limits_of``: one that returns what its
-    pods may use.
+    pods may use. ``checkpoint_seen``: the path of the checkpoint folder for processes; "": none.
     """
     sets = []
     graces = [0]
@@ -347,7 +353,10 @@ def _assemble(
             "ADMITTANCE_NAMESPACE": admitted.namespace,
             "ADMITTANCE_POD_SET": pod_set.name,
             "ADMITTANCE_FLAVORS": ",".join(f"{k}={v}" for k, v in sorted(pod_set.flavors.items())),
+            "ADMITTANCE_RESTART_COUNT": str(admitted.restarts),
         }
+        if checkpoint_seen:
+            env["ADMITTANCE_CHECKPOINT_DIR"] = checkpoint_seen
         if hosts:
             env["ADMITTANCE_HOSTS"] = hosts
         sets.append(
@@ -389,11 +398,12 @@ def plan_local(
     machine: MachineDevices = NO_MACHINE,
     sight: FolderSight = NO_SIGHT,
     uid: int | None = None,
+    checkpoint: str = "",
 ) -> RunPlan:
     """The plan that runs the admission as processes of this machine. The plan leaves out containers
     without command and args if another container has a command or args: without the image, the
     runner does not know their program. ``sight``: which folders the processes see. ``uid``: their
-    Unix user.
+    Unix user. ``checkpoint``: the checkpoint folder of the workload; "": none.
 
     Raises CannotRun if this runner cannot run the admission.
     """
@@ -417,8 +427,8 @@ def plan_local(
             )
         return _processes(init, pod, sight), _processes(main, pod, sight)
 
-    plan = _assemble(admitted, given, processes_of, inputs, machine)
-    return msgspec.structs.replace(plan, folders=sight.allowed)
+    plan = _assemble(admitted, given, processes_of, inputs, machine, checkpoint_seen=checkpoint)
+    return msgspec.structs.replace(plan, folders=sight.allowed, checkpoint=checkpoint)
 
 
 _NAMES_OF_CLIENT: Final = frozenset(
@@ -464,6 +474,7 @@ def plan_docker(
     user: UnixUser | None = None,
     inputs: Inputs = NO_INPUTS,
     machine: MachineDevices = NO_MACHINE,
+    checkpoint: str = "",
 ) -> RunPlan:
     """The plan that runs the admission as containers, each started by a ``docker run`` in the
     foreground.
@@ -471,9 +482,12 @@ def plan_docker(
     ``docker``: the path of the docker client. ``mark``: the value of the label ``admittance.run``
     by which the containers of this run are found. The docker client forwards SIGTERM to its
     container; the plan's cleanup removes containers that remain after a SIGKILL of the client.
-    ``user``: the Unix user in the containers; None: the user that the image sets. Raises CannotRun
-    if this runner cannot run the admission.
+    ``user``: the Unix user in the containers; None: the user that the image sets. ``checkpoint``:
+    the checkpoint folder of the workload; "": none. Raises CannotRun if this runner cannot run the
+    admission.
     """
+    if any(sign in checkpoint for sign in (",", '"', "\n")):
+        raise CannotRun(f"the checkpoint folder {checkpoint} cannot be mounted: choose another one")
 
     def wrapped(containers: tuple[Container, ...], pod: PodInputs) -> Processes:
         plans = []
@@ -491,6 +505,9 @@ def plan_docker(
             ]
             for mount in pod.mounts(each):
                 argv += ["--mount", _bind(each, mount)]
+            if checkpoint:
+                source = literal(checkpoint)
+                argv += ["--mount", f"type=bind,source={source},target={IN_CONTAINERS}"]
             if user is not None:
                 argv += ["--user", f"{user.uid}:{user.gid}"]
             if not rules.limits.privilege_escalation:
@@ -553,7 +570,17 @@ def plan_docker(
     cleanup = (sweep_docker(docker, mark),)
     # The engine limits each container. Its client needs next to nothing.
     unlimited = PodLimits()
-    return _assemble(admitted, given, processes_of, inputs, machine, cleanup, lambda _: unlimited)
+    plan = _assemble(
+        admitted,
+        given,
+        processes_of,
+        inputs,
+        machine,
+        cleanup,
+        lambda _: unlimited,
+        checkpoint_seen=IN_CONTAINERS if checkpoint else "",
+    )
+    return msgspec.structs.replace(plan, checkpoint=checkpoint)
 
 
 def _bind(container: Container, mount: Mount) -> str:

@@ -51,7 +51,11 @@ from admittance.runner.jobs.engine_programs import (
     lost_engine,
     run_program,
 )
-from admittance.runner.jobs.inputs.pod_volumes import make_volumes
+from admittance.runner.jobs.inputs.pod_volumes import (
+    make_checkpoint_folder,
+    make_volumes,
+    remove_empty_checkpoint,
+)
 from admittance.runner.jobs.job_policy import (
     DEADLINE_EXCEEDED,
     DISK_LIMIT_EXCEEDED,
@@ -289,6 +293,12 @@ class Shim:
             **pod.variables(self.spec["mark"], container["name"]),
             **make_volumes(scratch + VOLUMES, pod.volumes, self.spec.get("volumesOf") or user),
         }
+        if self.spec.get("checkpoint"):
+            make_checkpoint_folder(
+                self.spec["checkpoint"],
+                self.spec.get("volumesOf") or user,
+                in_container=bool(self.spec["cleanup"]),
+            )
         env, argv = program_of(container, self.spec["given"], own, pod.devices())
         cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
         limit = self.spec.get("processLimit", 0)
@@ -536,6 +546,8 @@ class Shim:
             end_containers(self.spec["cleanup"], self.folder)
         self.groups.end()
         end_strays()
+        if self.spec.get("checkpoint") and not self.spec.get("part"):
+            remove_empty_checkpoint(self.spec["checkpoint"])  # most jobs write none
         self.output.close()
         message = "" if kind == "succeeded" else self.message or "stopped"
         code, reason = (self.code, self.reason) if kind == "failed" else (0, "")

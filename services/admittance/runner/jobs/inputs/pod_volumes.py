@@ -1,5 +1,5 @@
-# ruff: noqa: PTH101, PTH102, PTH112, PTH118, PTH120, PTH123
-# (pathlib is not worth its import time here)
+# ruff: noqa: PTH101, PTH102, PTH106, PTH112, PTH118, PTH120, PTH123
+# (pathlib and contextlib are not worth their import time here)
 """Makes the volumes of a pod. The shim imports this module, so the module imports little."""
 
 from __future__ import annotations
@@ -68,3 +68,38 @@ def _copy(source: str, target: str, mode: int) -> None:
             while data := read.read(1 << 20):
                 written.write(data)
     os.chmod(target, mode)
+
+
+def make_checkpoint_folder(path: str, user: dict[str, Any] | None, *, in_container: bool) -> None:
+    """Makes the checkpoint folder of a workload, unless an earlier run or another pod has made it.
+    ``user``: the ``uid`` and ``gid`` of the Unix user that writes there; None: the runner's Unix
+    user. ``in_container``: whether any user of a container may write there. Raises OSError."""
+    for _ in range(3):
+        if os.path.isdir(path):
+            return
+        try:
+            above = os.path.dirname(path)
+            of_namespace = os.path.dirname(above)
+            for folder in (os.path.dirname(of_namespace), of_namespace, above):
+                if not os.path.isdir(folder):
+                    os.mkdir(folder, 0o700)
+                    # Another Unix user passes through the folders, and sees no names there.
+                    os.chmod(folder, 0o711 if user and not in_container else 0o700)
+            os.mkdir(path, 0o700)
+            if user:
+                os.chown(path, user["uid"], user["gid"])
+            if in_container:
+                os.chmod(path, FOLDER_MODE)
+            return
+        except (FileExistsError, FileNotFoundError):
+            continue  # Another run made it, or removed an empty folder above it, at this moment.
+    raise OSError(f"cannot make the checkpoint folder {path}")
+
+
+def remove_empty_checkpoint(path: str) -> None:
+    """Removes the checkpoint folder of a workload if it is there and empty."""
+    try:
+        os.rmdir(path)
+        os.rmdir(os.path.dirname(path))
+    except OSError:
+        pass
