@@ -87,5 +87,5 @@ def test_every_core_has_modules_and_tests() -> None:
     cores = {path.parts[2].removesuffix(".py") for path in modules(root)}
     assert cores == set(TESTS)
     assert [
-        at for at in TESTS.values() for folder in at if not (root / "tests" / folder).is_dir()
+        at for at in TESTS.values() for folder in at if not (root / "tests" / folder).exists()
     ] == []
