@@ -3,6 +3,7 @@ groups, and on plain files for what is written and read."""
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import subprocess
@@ -18,7 +19,7 @@ from admittance.runner.groups.cgroup_v1 import CgroupV1
 from admittance.runner.groups.cgroup_v2 import CgroupV2, weight_of
 from admittance.runner.groups.job_groups import JobGroups, Limits, NoGroups, Usage
 from admittance.runner.groups.machine_groups import find_groups
-from admittance.runner.groups.mounts import Mount, folder_of, mounts_in, own_groups
+from admittance.runner.groups.mounts import V1, Mount, folder_of, mounts_in, own_groups
 from admittance.runner.groups.opened import groups_of
 from admittance.runner.groups.run_groups import oom_text
 from admittance.runner.jobs.pod_limits import GroupsPlan, PodLimits
@@ -377,6 +378,29 @@ def test_a_runner_in_a_group_with_others_makes_groups_beside_it_in_its_slice(
     assert written == [GIVE] * 2
     (above / "cgroup.procs").write_text("2")
     assert "has other processes" in find_groups("r", proc=machine.proc).offers().why_not
+
+
+def test_a_runner_that_may_deny_no_devices_offers_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from admittance.runner.groups import machine_groups
+
+    def write(path: str, _: str) -> None:
+        if path.endswith("devices.deny"):
+            raise PermissionError(errno.EPERM, "Operation not permitted", path)
+
+    monkeypatch.setattr(cgroup_v1, "write", write)
+    monkeypatch.setattr(machine_groups, "_try_out", lambda _: "")
+    proc = tmp_path / "proc"
+    (proc / "self").mkdir(parents=True)
+    mounts = [f"3 1 0:2 / {tmp_path}/{name} rw - cgroup cgroup rw,{name}\n" for name in V1]
+    (proc / "self/mountinfo").write_text("".join(mounts))
+    (proc / "self/cgroup").write_text("1:name=systemd:/\n")
+    for name in V1:
+        (tmp_path / name).mkdir()
+    offers = find_groups("r", proc=proc).offers()
+    assert (offers.memory, offers.devices, offers.version) == (True, False, "v1")
+    assert "may deny no devices" in offers.why_not
 
 
 def test_groups_that_no_process_can_enter_are_none(

@@ -23,6 +23,8 @@ PREFIX: Final = "admittance-"
 TRIAL: Final = "trial"
 """The name of a run that has a group while the runner starts."""
 TRIAL_LIMITS: Final = Limits(memory=1 << 30, processes=16, cpu=500, share=100)
+TRIAL_DEVICE: Final = (1, 5)
+"""The numbers of /dev/zero."""
 TRIAL_SECONDS: Final = 5.0
 """Longest time to try out groups."""
 
@@ -70,6 +72,17 @@ def _try_out(groups: JobGroups) -> str:
     return ""
 
 
+def _can_deny(groups: CgroupV1) -> bool:
+    """Whether this process may keep a pod from devices, for which root needs CAP_SYS_ADMIN."""
+    try:
+        groups.make(TRIAL, TRIAL, Limits())
+        return groups.deny_devices(TRIAL, TRIAL, [TRIAL_DEVICE])
+    except OSError:
+        return False
+    finally:
+        groups.end(TRIAL, seconds=TRIAL_SECONDS)
+
+
 def _version_1(runner: str, path: str, mounts: list[Mount], own: dict[str, str]) -> JobGroups:
     folders: dict[str, str] = {}
     missing: list[str] = []
@@ -91,7 +104,14 @@ def _version_1(runner: str, path: str, mounts: list[Mount], own: dict[str, str])
         return NoGroups((problems or ["the machine has no control groups"])[0])
     if missing:
         problems.append(f"the machine has no controller {', '.join(missing)}")
-    return CgroupV1(folders, "; ".join(problems))
+    groups = CgroupV1(folders, "; ".join(problems))
+    if "devices" in folders and not _can_deny(groups):
+        denying = folders.pop("devices")
+        problems.append(f"this process may deny no devices in {denying}")
+        with contextlib.suppress(OSError):
+            Path(denying).rmdir()
+        groups = CgroupV1(folders, "; ".join(problems))
+    return groups if folders else NoGroups("; ".join(problems))
 
 
 def _version_2(runner: str, path: str, mount: Mount, own: str, proc: Path) -> JobGroups:
