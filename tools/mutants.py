@@ -13,11 +13,11 @@ import argparse
 import ast
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,11 +40,22 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "variants": ("unit/variants", "unit/family", *RULES),
     "workload": ("unit/workload", "unit/control", "unit/workload_controller", *RULES),
 }
-"""For each core the folders of its tests, the fastest first."""
+"""For each core the folders and modules of its tests, the fastest first."""
 NOT_COPIED: Final = shutil.ignore_patterns(".[a-z]*", "dist", "build", "node_modules")
 PYTEST: Final = ("-x", "-p", "no:cacheprovider", "-m", "not bus")
 SLOWER: Final = 5
-"""A change that makes the tests so many times slower is noticed: it may loop without an end."""
+"""A change with which the tests need so many times the CPU is noticed: it may loop without an end.
+The time on the wall says nothing, because other programs may need the CPU as well."""
+HANGS: Final = 3600
+"""After so many seconds a test waits for something that does not happen."""
+LIMITED: Final = """
+import resource, sys
+import pytest
+limit = int(sys.argv.pop(1))
+resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+"""Runs pytest, and ends it when it has needed more than a number of seconds of the CPU."""
 
 OPERATORS: Final[Mapping[type[ast.AST], type[ast.AST]]] = {
     ast.Eq: ast.NotEq,
@@ -203,14 +214,15 @@ class Copies:
         self._limits: dict[str, float] = {}
 
     def measure(self, folders: Iterable[str]) -> None:
-        """Runs the tests of these folders without a change; raises SystemExit if one fails."""
+        """Runs the tests of these folders without a change, and measures the CPU that they need;
+        raises SystemExit if one fails."""
         copy = self._free.get()
         for folder in folders:
-            began = time.monotonic()
-            done = self._tests(copy, folder, 3600)
+            before = _cpu_of_children()
+            done = self._tests(copy, folder, HANGS)
             if done.returncode:
                 raise SystemExit(f"{folder} fails without a change:\n{done.stdout}")
-            self._limits[folder] = 20 + SLOWER * (time.monotonic() - began)
+            self._limits[folder] = 20 + SLOWER * (_cpu_of_children() - before)
         self._free.put(copy)
 
     def notices(self, mutant: Mutant) -> bool:
@@ -235,15 +247,21 @@ class Copies:
     def _tests(self, copy: Path, folder: str, limit: float) -> subprocess.CompletedProcess[str]:
         roots = os.pathsep.join(str(copy / root) for root in ("libs", "services"))
         return subprocess.run(
-            [sys.executable, "-m", "pytest", *PYTEST, folder],
+            [sys.executable, "-c", LIMITED, str(int(limit)), *PYTEST, folder],
             cwd=copy,
             # Without the byte code of the tests, each run would compile them again.
             env={**os.environ, "PYTHONPATH": roots, "PYTHONDONTWRITEBYTECODE": ""},
             capture_output=True,
             text=True,
-            timeout=limit,
+            timeout=HANGS,
             check=False,
         )
+
+
+def _cpu_of_children() -> float:
+    """The seconds of the CPU that ended processes of this one have needed."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def chosen(root: Path, *, count: int, seed: int, at: str) -> list[Mutant]:
