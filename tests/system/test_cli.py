@@ -169,16 +169,19 @@ def test_get_returns_objects_that_apply_has_reported(admit: Up) -> None:
     assert admit("get", "ns", "team-x").status == 1
 
 
-def test_a_command_runs_through_quota_to_its_end(admit: Up) -> None:
+def test_a_command_runs_in_its_folder_through_quota_to_its_end(admit: Up) -> None:
     submitted = admit.ok(
-        *("submit", "--name", "hello", "--wait", "--timeout", "50s"),
-        *("--", "sh", "-c", "echo from the pod"),
+        *("submit", "--name", "hello", "--wait", "--timeout", "50s", "--time", "1h"),
+        *("--env", "A=$(B) $$", "--", "sh", "-c", 'echo "from $A"; pwd'),
     )
+    here = os.environ.get("PWD", "")
+    here = here if here and Path(here).samefile(Path.cwd()) else str(Path.cwd())
+    assert f"folder: {here}\n" in submitted.err
     assert submitted.lines == [
         "workload.kueue.x-k8s.io/hello created",
         "workload.kueue.x-k8s.io/hello finished",
     ]
-    assert admit.ok("logs", "workload", "hello").out == "from the pod\n"
+    assert admit.ok("logs", "workload", "hello").lines == ["from $(B) $$", str(Path.cwd())]
     events = admit.ok("events", "--workload", "hello", "-o", "json")
     told = [fact_of(line) for line in events.lines]
     assert admit("events", "--workload", "missing").status == 1

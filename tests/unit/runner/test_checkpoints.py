@@ -52,6 +52,8 @@ def test_a_folder_is_made_once_and_an_empty_one_goes(tmp_path: Path) -> None:
 @needs_root
 def test_a_folder_belongs_to_the_unix_user_of_the_job(tmp_path: Path) -> None:
     path = Path(checkpoint_folder(str(tmp_path / "base"), TRAIN))
+    own = checkpoint_folder(str(tmp_path / "base"), OTHER)
+    make_checkpoint_folder(own, None, in_container=False)
     make_checkpoint_folder(str(path), {"uid": 1234, "gid": 5}, in_container=False)
     assert (path.stat().st_uid, path.stat().st_gid) == (1234, 5)
     modes = [S_IMODE(one.stat().st_mode) for one in (path, path.parent, path.parents[1])]

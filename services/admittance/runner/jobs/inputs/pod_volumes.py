@@ -83,8 +83,10 @@ def make_checkpoint_folder(path: str, user: dict[str, Any] | None, *, in_contain
             for folder in (os.path.dirname(of_namespace), of_namespace, above):
                 if not os.path.isdir(folder):
                     os.mkdir(folder, 0o700)
-                    # Another Unix user passes through the folders, and sees no names there.
-                    os.chmod(folder, 0o711 if user and not in_container else 0o700)
+                    # If the runner is root, jobs of other Unix users pass through the folders, and
+                    # see no names there; none but the engine reaches the folders of containers.
+                    closed = os.geteuid() != 0 or (in_container and folder == above)
+                    os.chmod(folder, 0o700 if closed else 0o711)
             os.mkdir(path, 0o700)
             if user:
                 os.chown(path, user["uid"], user["gid"])
