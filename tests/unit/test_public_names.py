@@ -99,8 +99,8 @@ SERVICE_NAMES = """
 
 COMMANDS = """
     activate apply approve auth backup bench cancel check-test completion context delete deny
-    cordon describe doctor events explain finish get hold logs priority provider-test release replay
-    uncordon
+    cordon describe doctor drain events explain finish get hold logs priority provider-test release
+    replay uncordon undrain
     restore serve simulate stop submit token trace up usage wait
 """
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
 
 from admittance.api.limits import NODE_LABELS_MAX, list_rule
 from admittance.api.meta import Condition, ObjectMeta, Strict, Taint
-from admittance.api.problems import FORBIDDEN, Problem
+from admittance.api.problems import FORBIDDEN, TOO_LONG, Problem
 
 VERSION: Final = "admittance.dev/v1"
 
 
+REASON_MAX: Final = 1_000
+"""The most characters of the reason of a drain."""
+
+
+class RunnerDrain(Strict, frozen=True, kw_only=True):
+    """The machine gets no new jobs, and those that run there are evicted at ``deadline``; None:
+    they may end by themselves. ``reason``: why, for people."""
+
+    deadline: datetime | None = None
+    reason: str = ""
+
+
 class RunnerSpec(Strict, frozen=True, kw_only=True):
-    """``unschedulable``: the machine gets no new jobs; `admit cordon` sets it. ``taints``: those of
-    the option ``--taint`` of the runner."""
+    """``unschedulable``: the machine gets no new jobs; `admit cordon` sets it. ``drain``: that of
+    `admit drain`. ``taints``: those of the option ``--taint`` of the runner."""
 
     unschedulable: bool = False
+    drain: RunnerDrain | None = None
     taints: Annotated[tuple[Taint, ...], list_rule(NODE_LABELS_MAX, "taints")] = ()
 
 
@@ -82,6 +96,15 @@ class Runner(Strict, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: RunnerSpec = RunnerSpec()
     status: RunnerStatus | None = None
+
+
+def check_runner(runner: Runner) -> list[Problem]:
+    """The problems of a drain."""
+    drain = runner.spec.drain
+    if drain is None or len(drain.reason) <= REASON_MAX:
+        return []
+    message = f"has {len(drain.reason):,} characters, at most {REASON_MAX:,} are allowed"
+    return [Problem("spec.drain.reason", message, TOO_LONG)]
 
 
 def check_runner_update(old: Runner, new: Runner) -> list[Problem]:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
+from admittance.api.runners import RunnerDrain
 from admittance.client import opening
 from admittance.client.arguments import at_least, checked_methods, not_default, words
 from admittance.client.calls import Calls, Stream
@@ -433,6 +434,22 @@ class Client:
         Raises NotFound and Refused."""
         async with self._calls.call() as link:
             return await machines.set_cordon(link, runner, on=False)
+
+    async def drain(
+        self, runner: str, *, deadline: datetime | None = None, reason: str = ""
+    ) -> bool:
+        """Gives the machine of a runner no new jobs, and evicts those that still run there at
+        ``deadline``; None: they may end by themselves. Returns False if it is drained in the same
+        way already. Raises NotFound, Refused, and BadInput."""
+        async with self._calls.call() as link:
+            wanted = RunnerDrain(deadline=deadline, reason=reason)
+            return await machines.set_drain(link, runner, wanted)
+
+    async def undrain(self, runner: str) -> bool:
+        """Ends the drain of a machine. Returns False if it was not drained. Raises NotFound and
+        Refused."""
+        async with self._calls.call() as link:
+            return await machines.set_drain(link, runner, None)
 
     async def simulate(
         self,

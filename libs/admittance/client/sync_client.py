@@ -387,6 +387,17 @@ class SyncClient:
         Raises NotFound and Refused."""
         return self._thread.run(lambda: self._inner.uncordon(runner))
 
+    def drain(self, runner: str, *, deadline: datetime | None = None, reason: str = "") -> bool:
+        """Gives the machine of a runner no new jobs, and evicts those that still run there at
+        ``deadline``; None: they may end by themselves. Returns False if it is drained in the same
+        way already. Raises NotFound, Refused, and BadInput."""
+        return self._thread.run(lambda: self._inner.drain(runner, deadline=deadline, reason=reason))
+
+    def undrain(self, runner: str) -> bool:
+        """Ends the drain of a machine. Returns False if it was not drained. Raises NotFound and
+        Refused."""
+        return self._thread.run(lambda: self._inner.undrain(runner))
+
     def simulate(
         self,
         manifests: Manifests = (),

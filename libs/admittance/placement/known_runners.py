@@ -136,10 +136,11 @@ def runner_object(
     now: datetime,
 ) -> Runner:
     """The object of a runner that announced ``said``. ``before``: as it is stored; None: it is not.
-    Of the stored object, ``spec.unschedulable`` and the metadata of users stay."""
+    Of the stored object, what users set in ``spec`` and the metadata of users stay."""
     old = before or Runner()
     spec = RunnerSpec(
         unschedulable=old.spec.unschedulable,
+        drain=old.spec.drain,
         taints=tuple(
             Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in said.taints
         ),

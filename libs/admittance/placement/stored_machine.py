@@ -16,7 +16,7 @@ def machine_of(runner: Runner) -> Machine | None:
     status = runner.status
     if status is None or not status.id:
         return None
-    users = status.users
+    users, drain = status.users, runner.spec.drain
     return Machine(
         name=runner.metadata.name,
         id=status.id,
@@ -28,6 +28,9 @@ def machine_of(runner: Runner) -> Machine | None:
         labels=runner.metadata.labels,
         taints=runner.spec.taints,
         unschedulable=runner.spec.unschedulable,
+        draining=drain is not None,
+        evict_at=drain.deadline if drain is not None else None,
+        message=drain.reason if drain is not None else "",
         starts=None if users is None else RunnerStarts(**asdict(users)),
         executors=status.executors,
         folders=status.folders,

@@ -42,6 +42,8 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Machines": {
         "cordon": "cordon",
         "uncordon": "cordon",
+        "drain": "cordon",
+        "undrain": "cordon",
     },
     "The system": {
         "up": "up.commands",

@@ -1,4 +1,4 @@
-"""Follows the runner's own object: a machine that is cordoned gets no new jobs."""
+"""Follows the runner's own object: a machine that is cordoned or drained gets no new jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from admittance.api.kinds import KINDS
-from admittance.api.runners import Runner
+from admittance.api.runners import Runner, RunnerSpec
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET, object_key
 from admittance.runtime import clock
@@ -30,32 +30,39 @@ log = structlog.get_logger(service="runner")
 
 
 class Cordon:
-    """Whether the machine of the runner ``name`` is cordoned. A runner that may not read its object
-    is not."""
+    """What users have set for the machine of the runner ``name``. A runner that may not read its
+    object is not cordoned."""
 
-    def __init__(self, bus: Bus, name: str, on_change: Callable[[bool], None]) -> None:
+    def __init__(self, bus: Bus, name: str, on_change: Callable[[], None]) -> None:
         self._bus = bus
         self._key = object_key(KINDS["Runner"].token, "", name)
         self._on_change = on_change
         self._changed = asyncio.Event()
         self._throttle = LogThrottle()
-        self.is_on = False
+        self.spec = RunnerSpec()
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the machine gets no new jobs."""
+        return self.spec.unschedulable or self.spec.drain is not None
 
     async def read(self) -> None:
         """Reads the object. Raises BusUnavailable or BusRefused."""
         entry = await get_directly(self._bus, self._key)
-        is_on = False
+        spec = RunnerSpec()
         if entry is not None and entry.value is not None:
             try:
                 stored = read_manifest(self._key, entry.value)
             except Unreadable as error:
                 log_set_aside(SetAside(f"KV_{BUCKET}", self._key, entry.revision, str(error)))
                 return
-            is_on = isinstance(stored, Runner) and stored.spec.unschedulable
-        if is_on != self.is_on:
-            self.is_on = is_on
-            log.info("cordoned" if is_on else "uncordoned")
-            self._on_change(is_on)
+            assert isinstance(stored, Runner), "the key of a Runner"
+            spec = stored.spec
+        before, self.spec = self.spec, spec
+        if (before.unschedulable, before.drain) != (spec.unschedulable, spec.drain):
+            until = spec.drain.deadline if spec.drain is not None else None
+            log.info("cordoned" if self.is_on else "uncordoned", drained_until=until)
+            self._on_change()
 
     async def follow(self) -> None:
         """Reads the object at each change, until cancelled."""

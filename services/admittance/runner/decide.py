@@ -45,7 +45,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The run of one admission of a workload. ``revision``: the revision at which the workload was
     admitted. ``evicted``: the revision of the eviction that stops the run; 0 if there is none.
     ``claim_lost``: another runner may hold the claim of the admission. ``leaving``: the run is
-    stopped because the runner shuts down; the job must run again later. ``ready``: whether
+    stopped because the runner shuts down, or for the reason ``why``; the job must run again later.
+    ``ready``: whether
     ``pods_ready`` was published for the run. ``part``: the part of a job on several machines; 0:
     the whole job.
     """
@@ -59,6 +60,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     evicted: int = 0
     claim_lost: bool = False
     leaving: bool = False
+    why: str = ""
     ready: bool = False
 
 
@@ -118,7 +120,10 @@ class ClaimLost(msgspec.Struct, frozen=True):
 
 
 class ShutDown(msgspec.Struct, frozen=True):
-    """The event that the runner shuts down."""
+    """The event that the runner shuts down, or that its machine must be empty. ``why``: for people;
+    "": the runner ends."""
+
+    why: str = ""
 
 
 Event: TypeAlias = (
@@ -203,7 +208,7 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
         case ShutDown():
             if run.stage is Stage.CLAIMING:
                 return _at(run, Stage.ENDED), (Release(), Close())
-            return _stop_if_running(msgspec.structs.replace(run, leaving=True))
+            return _stop_if_running(msgspec.structs.replace(run, leaving=True, why=event.why))
     assert_never(event)
 
 
@@ -318,7 +323,7 @@ def _ended(run: Run, end: Ended) -> tuple[Run, Effects]:
         said = _stopped(
             run,
             reason=reasons.RUNNER_ENDED,
-            message="its runner ended; it runs again under a runner",
+            message=run.why or "its runner ended; it runs again under a runner",
         )
         return over, (Publish(said), Release(), Close())
     # The job ended without a stop request or a result: its quota is freed and the workload runs

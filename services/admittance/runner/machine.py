@@ -169,6 +169,7 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     part: int = 0
     parts: int = 0
     restarts: int = 0
+    placed: bool = False
     tag: int = 0
     requests: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -196,6 +197,7 @@ def spec_of(plan: RunPlan, identity: RunIdentity, files: RunnerFiles, ttl: float
         units=identity.units,
         part=identity.part,
         parts=identity.parts,
+        placed=identity.placed,
         requests=identity.requests,
         restarts=identity.restarts,
         tag=tag_of(identity.mark),
@@ -215,8 +217,9 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a `Spec` that the runner needs. ``grace``: how many seconds a pod of the run has
     from SIGTERM to SIGKILL. ``pods``: how many of `JobLimits.pods` the run takes. ``units``: the
     units of devices that the run has, as ``<resource>=<id>``. ``part``: which of the ``parts`` of a
-    job on several machines; 0: the whole job. ``requests``: what its pods ask for together, in
-    accounting units. ``restarts``: how often this runner has started the same admission before."""
+    job on several machines; 0: the whole job. ``placed``: whether the job is assigned to this
+    runner. ``requests``: what its pods ask for together, in accounting units. ``restarts``: how
+    often this runner has started the same admission before."""
 
     key: str
     namespace: str
@@ -229,6 +232,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     units: tuple[str, ...] = ()
     part: int = 0
     parts: int = 0
+    placed: bool = False
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     restarts: int = 0
 

@@ -11,14 +11,19 @@ from msgspec.structs import replace
 
 from admittance.events.machines import RunnerInventory
 from admittance.events.system import RunnerStarts
+from admittance.runner import decide
 from admittance.runner.cordon import Cordon
 from admittance.runner.inventory.open_runs import open_runs
 from admittance.runner.machine_reports import MachineReports
 from admittance.runner.run_manager import RunManager
+from admittance.runtime import clock
 from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
+from admittance.runtime.tasks import set_within
 
 REPORT_SECONDS: Final = 0.2
 """Least seconds between two reports of the open runs: one report covers the starts of a burst."""
+DRAIN_SECONDS: Final = 2.0
+"""Seconds between two looks at the jobs of a machine whose drain is over its deadline."""
 
 log = structlog.get_logger(service="runner")
 
@@ -32,6 +37,7 @@ class OwnMachine:
         self._manager = manager
         self._reports = reports
         self.inventory = inventory
+        self._drain_changed = asyncio.Event()
         self.cordon = Cordon(manager.admissions.bus, inventory.name, self._on_cordon)
 
     async def begin(self) -> None:
@@ -73,8 +79,29 @@ class OwnMachine:
         except (BusUnavailable, BusRefused, TimeoutError) as error:
             log.warning("machine_not_left", reason=str(error))
 
-    def _on_cordon(self, is_on: bool) -> None:
-        self._manager.cordoned = is_on
+    async def give_back_drained(self) -> None:
+        """Gives back, at the deadline of a drain, the jobs that any runner may start, until
+        cancelled. Placement moves those that it has assigned to this runner."""
+        while True:
+            self._drain_changed.clear()
+            drain = self.cordon.spec.drain
+            deadline = drain.deadline if drain is not None else None
+            if drain is None or deadline is None:
+                await self._drain_changed.wait()
+                continue
+            left = (deadline - clock.now()).total_seconds()
+            if left > 0:
+                await set_within(self._drain_changed, left)
+                continue
+            why = "its machine is drained" + (f": {drain.reason}" if drain.reason else "")
+            for key, files in list(self._manager.folders.items()):
+                if not files.identity.placed and not self._manager.runs[key].leaving:
+                    self._manager.handle(key, decide.ShutDown(why))
+            await set_within(self._drain_changed, DRAIN_SECONDS)
+
+    def _on_cordon(self) -> None:
+        self._manager.cordoned = self.cordon.is_on
+        self._drain_changed.set()
 
     async def _read_cordon(self) -> None:
         try:

@@ -295,6 +295,7 @@ class RunManager:
                 units=units_of(admitted.pod_sets, self.folder.runner),
                 part=run.part,
                 parts=len(runners_to_run(admitted.pod_sets)) if run.part else 0,
+                placed=any(pod_set.parts for pod_set in admitted.pod_sets),
                 requests=requests_of(admitted, self.folder.runner),
                 restarts=restarts,
             )

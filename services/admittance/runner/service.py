@@ -302,6 +302,7 @@ async def _serve(
         tasks.append(asyncio.create_task(own.keep_alive(), name="runner is alive"))
         tasks.append(asyncio.create_task(own.report_runs(), name="runner reports runs"))
         tasks.append(asyncio.create_task(own.cordon.follow(), name="runner cordon"))
+        tasks.append(asyncio.create_task(own.give_back_drained(), name="runner is drained"))
         tasks.append(asyncio.create_task(_clean_up(manager, own), name="tidy"))
         sweeping = _sweep_checkpoints(manager, checkpoints)
         tasks.append(asyncio.create_task(sweeping, name="runner sweeps checkpoints"))

@@ -1,4 +1,4 @@
-"""A runner announces its machine, has its name alone, and obeys a cordon."""
+"""A runner announces its machine, has its name alone, and obeys cordon and drain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from admittance.api.meta import ObjectMeta
 from admittance.api.reading.objects import encode
-from admittance.api.runners import Runner, RunnerSpec
+from admittance.api.runners import Runner, RunnerDrain, RunnerSpec
 from admittance.events.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
@@ -26,7 +26,7 @@ from admittance.events.subjects import CLAIMS
 from admittance.runner.machine_reports import MachineReports
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus
-from integration.runner.harness import RunnerTestbed, until
+from integration.runner.harness import NOON, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus
 
@@ -39,15 +39,15 @@ async def said(bus: Bus, first: str, runner: str, kind: type[Any]) -> Any:
     return msgspec.json.decode(entry.value, type=kind)
 
 
-async def cordon(bus: Bus, runner: str, *, on: bool) -> None:
+async def set_spec(bus: Bus, runner: str, spec: RunnerSpec) -> None:
     key = f"runner.{runner}"
     entry = await get(bus, key)
-    made = Runner(metadata=ObjectMeta(name=runner), spec=RunnerSpec(unschedulable=on))
+    made = Runner(metadata=ObjectMeta(name=runner), spec=spec)
     expected = entry.revision if entry is not None else 0
     await bus.publish(put_message(key, encode(made), expected=expected))
 
 
-async def test_a_runner_reports_its_machine_and_its_runs_and_starts_nothing_while_cordoned(
+async def test_a_runner_reports_its_machine_and_its_runs_and_obeys_cordon_and_drain(
     testbed: RunnerTestbed,
 ) -> None:
     asks = {
@@ -55,7 +55,7 @@ async def test_a_runner_reports_its_machine_and_its_runs_and_starts_nothing_whil
         "command": ["/bin/sh", "-c", "sleep 100"],
         "resources": {"requests": {"cpu": "500m", "nvidia.com/gpu": "1"}},
     }
-    await cordon(testbed.bus, "gpu", on=True)
+    await set_spec(testbed.bus, "gpu", RunnerSpec(unschedulable=True))
     await testbed.admit("early", "true")
     async with testbed.runner(user="gpu"):
         inventory = await said(testbed.bus, INVENTORIES, "gpu", RunnerInventory)
@@ -64,7 +64,7 @@ async def test_a_runner_reports_its_machine_and_its_runs_and_starts_nothing_whil
         revision = await testbed.admit("train", "", containers=[asks], count=2)
         await asyncio.sleep(0)
         assert await testbed.said("started", "early") is None
-        await cordon(testbed.bus, "gpu", on=False)
+        await set_spec(testbed.bus, "gpu", RunnerSpec())
         await testbed.wait_for_fact("finished", "early")
         await testbed.wait_for_fact("started", "train")
 
@@ -74,6 +74,13 @@ async def test_a_runner_reports_its_machine_and_its_runs_and_starts_nothing_whil
 
         [run] = await until(reported, "the report of the run")
         assert (run.revision, run.requests) == (revision, {"cpu": 1000, "nvidia.com/gpu": 2})
+        drain = RunnerDrain(deadline=NOON, reason="a new fan")
+        await set_spec(testbed.bus, "gpu", RunnerSpec(drain=drain))
+        stopped = await testbed.wait_for_fact("stopped", "train")
+        assert (stopped.reason, stopped.message) == (
+            "RunnerEnded",
+            "its machine is drained: a new fan",
+        )
     assert (await said(testbed.bus, OPEN_RUNS, "gpu", OpenRuns)).runs == ()
     assert await said(testbed.bus, ALIVE_RUNNERS, "gpu", RunnerAlive) is None
 

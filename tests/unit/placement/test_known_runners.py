@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.reading.objects import encode
-from admittance.api.runners import Runner
+from admittance.api.runners import Runner, RunnerDrain
 from admittance.events.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
@@ -22,6 +22,7 @@ from admittance.events.machines import (
 )
 from admittance.events.system import RunnerStarts, SystemMessage
 from admittance.placement.known_runners import NAME_CONFLICT, KnownRunners, StoredRunner
+from admittance.placement.stored_machine import machine_of
 from admittance.workload.bucket_reader import read_manifest
 
 NOW = datetime(2026, 11, 27, 12, 0, 0, 123456, tzinfo=UTC)
@@ -95,17 +96,22 @@ def test_a_runner_object_is_written_only_when_the_machine_changes() -> None:
     assert (first.metadata.generation, second.metadata.generation) == (1, 2)
 
 
-def test_a_cordoned_runner_stays_so_when_it_announces_itself_again() -> None:
+def test_a_cordoned_and_drained_runner_stays_so_when_it_announces_itself_again() -> None:
     known = KnownRunners()
     say(known, INVENTORIES, GPU)
     made = stored(known)
     assert made is not None
-    cordoned = replace(made, spec=replace(made.spec, unschedulable=True))
+    drain = RunnerDrain(deadline=NOW, reason="a new fan")
+    cordoned = replace(made, spec=replace(made.spec, unschedulable=True, drain=drain))
     known.objects["gpu_1"] = StoredRunner(cordoned, 9)
     assert stored(known) is None
     say(known, INVENTORIES, replace(GPU, version="2.0"))
     again = stored(known)
     assert again is not None and again.spec.unschedulable
+    assert again.spec.drain == drain
+    machine = machine_of(again)
+    assert machine is not None and machine.draining and not machine.takes_pods
+    assert (machine.evict_at, machine.message) == (NOW, "a new fan")
 
 
 def test_a_second_runner_with_the_name_is_named_on_the_object_until_it_is_gone() -> None:

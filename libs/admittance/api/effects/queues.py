@@ -54,7 +54,14 @@ from admittance.api.queues import (
     TopologyLevel,
     TopologySpec,
 )
-from admittance.api.runners import Runner, RunnerDevice, RunnerSpec, RunnerStatus, RunnerUsers
+from admittance.api.runners import (
+    Runner,
+    RunnerDevice,
+    RunnerDrain,
+    RunnerSpec,
+    RunnerStatus,
+    RunnerUsers,
+)
 
 _OBJECT: Final = {**HEAD, **all_work("spec"), "status": BY_SYSTEM}
 
@@ -149,13 +156,17 @@ QUEUES: Final[Table] = {
     },
     Runner: {
         **HEAD,
-        "spec": works("a runner announces its machine; a manifest changes `unschedulable` only"),
+        "spec": works(
+            "a runner announces its machine; a manifest changes `unschedulable` and `drain` only"
+        ),
         "status": BY_SYSTEM,
     },
     RunnerSpec: {
-        "unschedulable": works("the machine gets no new jobs"),
+        "unschedulable": works("the machine gets no new jobs; see `admit cordon`"),
+        "drain": works("the machine gets no new jobs, and is empty at a time; see `admit drain`"),
         "taints": works("as the runner announces them with `--taint`; a change is refused"),
     },
+    RunnerDrain: all_work("deadline", "reason"),
     RunnerStatus: dict.fromkeys(RUNNER_STATUS, BY_SYSTEM),
     RunnerDevice: dict.fromkeys(("resource", "index", "id", "slices", "model"), BY_SYSTEM),
     RunnerUsers: dict.fromkeys(RUNNER_USERS, BY_SYSTEM),

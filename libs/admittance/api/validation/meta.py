@@ -20,7 +20,9 @@ def check_metadata(metadata: ObjectMeta, kind: str) -> list[Problem]:
     """The problems of the name, of a generateName (if the kind accepts one), and the namespace."""
     problems: list[Problem] = []
     row = KINDS[kind]
-    if metadata.name:
+    if kind == "Runner" and metadata.name:
+        pass  # the name is that of the runner's user, and no other Runner can be applied
+    elif metadata.name:
         error = (label_error if kind == "Namespace" else name_error)(metadata.name)
         if error:
             problems.append(Problem("metadata.name", error, code_of(error)))

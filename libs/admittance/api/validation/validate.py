@@ -22,7 +22,7 @@ from admittance.api.manifests import Manifest, Typed
 from admittance.api.names import check_unique, code_of, kind_error, label_error, name_error
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
-from admittance.api.runners import Runner, check_runner_update
+from admittance.api.runners import Runner, check_runner, check_runner_update
 from admittance.api.validation.field_rules import field_problems
 from admittance.api.validation.meta import (
     check_metadata,
@@ -78,7 +78,7 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
         case ProvisioningRequestConfig():
             return check_provisioning(manifest)
         case Runner():
-            return check_taints(manifest.spec.taints, "spec.taints")
+            return check_taints(manifest.spec.taints, "spec.taints") + check_runner(manifest)
         case Job():
             return check_job(manifest)
     return []

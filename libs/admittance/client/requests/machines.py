@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.api.runners import RunnerDrain
 from admittance.api.units import render
 from admittance.client.errors import Refused, RequestFailed
 from admittance.client.kinds import RUNNER, ObjectKind
@@ -90,20 +91,35 @@ ATTEMPTS: Final = 5
 async def set_cordon(link: Link, name: str, *, on: bool) -> bool:
     """Sets whether the machine of the runner gets new jobs; returns False if it is so already.
     Raises NotFound, Refused, and BadInput."""
-    for left in reversed(range(ATTEMPTS)):
-        stored = await find(link, RUNNER, name)
-        value = stored.plain()
-        spec: dict[str, Any] = dict(field(value, "spec", default={}))
-        if bool(spec.get("unschedulable")) == on:
-            return False
+
+    def change(spec: dict[str, Any]) -> None:
         spec["unschedulable"] = on
+
+    return await _change_spec(link, name, change)
+
+
+async def set_drain(link: Link, name: str, drain: RunnerDrain | None) -> bool:
+    """Drains the machine of the runner, or ends its drain (None); returns False if it is so
+    already. Raises NotFound, Refused, and BadInput."""
+
+    def change(spec: dict[str, Any]) -> None:
+        spec["drain"] = None if drain is None else msgspec.to_builtins(drain)
+
+    return await _change_spec(link, name, change)
+
+
+async def _change_spec(link: Link, name: str, change: Callable[[dict[str, Any]], None]) -> bool:
+    for left in reversed(range(ATTEMPTS)):
+        value = (await find(link, RUNNER, name)).plain()
+        spec: dict[str, Any] = dict(field(value, "spec", default={}))
+        change(spec)
         value["spec"] = spec
         value.pop("status", None)
         try:
-            await applying.apply(link, [msgspec.json.encode(value)])
+            [applied] = (await applying.apply(link, [msgspec.json.encode(value)])).results
         except Refused:
             if not left:
                 raise
             continue
-        return True
+        return applied.outcome != "unchanged"
     raise AssertionError("the last attempt returns or raises")

@@ -37,6 +37,7 @@ def _describe(stored: BucketObject, state: MachineState | None, now: datetime) -
         [
             ("Name", stored.name),
             ("Ready", ready_text(plain)),
+            ("Drain", _drain(field(plain, "spec", "drain"))),
             ("Host", str(field(plain, "status", "host", default=""))),
             ("Data folder", str(field(plain, "status", "id", default=""))),
             ("Version", str(field(plain, "status", "version", default=""))),
@@ -54,6 +55,14 @@ def _describe(stored: BucketObject, state: MachineState | None, now: datetime) -
     output.section("Devices", _devices(plain, runs))
     output.section("Runs", _runs(runs))
     output.section("Conditions", sections.conditions(plain, now))
+
+
+def _drain(drain: Mapping[str, Any] | None) -> str:
+    if drain is None:
+        return ""
+    until = drain.get("deadline")
+    text = f"jobs are evicted at {until}" if until else "jobs may end by themselves"
+    return f"{text} ({drain['reason']})" if drain.get("reason") else text
 
 
 def _resources(plain: Mapping[str, Any]) -> Table:

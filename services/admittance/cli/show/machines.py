@@ -46,6 +46,8 @@ def ready_text(plain: Mapping[str, Any]) -> str:
     words = [_WORDS.get(str(ready.get("status", "")), "unknown")]
     if field(plain, "spec", "unschedulable", default=False):
         words.append("cordoned")
+    if field(plain, "spec", "drain") is not None:
+        words.append("drained")
     return ",".join(words)
 
 
