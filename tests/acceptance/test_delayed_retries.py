@@ -64,8 +64,8 @@ WAITS = [
 def test_a_workload_with_several_checks_waits_for_the_longest_delay(
     rows: list[CheckState], seconds: float | None
 ) -> None:
-    found = check_deadline(tuple(rows))
-    assert found == (NOON + timedelta(seconds=seconds) if seconds is not None else None)
+    deadline = check_deadline(tuple(rows))
+    assert deadline == (NOON + timedelta(seconds=seconds) if seconds is not None else None)
 
 
 @scenario("L2")
@@ -105,8 +105,8 @@ def test_a_delay_of_five_seconds_lasts_five_seconds() -> None:
     assert cores.phase("w") == "Pending"
     assert cores.reason("w", "Requeued") == "True: BackoffFinished"
     assert cores.stored("w").status.admission_cycle == cycle + 1
-    (found,) = cores.rows("w").values()
-    assert (found.state, found.retry_count, found.requeue_after_seconds) == ("Pending", 1, None)
+    (row,) = cores.rows("w").values()
+    assert (row.state, row.retry_count, row.requeue_after_seconds) == ("Pending", 1, None)
     cores.go()
     assert cores.phase("w") == "QuotaReserved"
     assert cores.requests("c1", "w")[-1].retry_count == 1

@@ -129,8 +129,8 @@ def stopped_by_its_user() -> None:
 def finished() -> None:
     cores = on_spot()
     cores.done("j")
-    for one in ("j", *(f"j-variant-{tag}" for tag in ONE)):
-        assert cores.phase(one) == "Finished"
+    for name in ("j", *(f"j-variant-{tag}" for tag in ONE)):
+        assert cores.phase(name) == "Finished"
 
 
 ENDS: dict[str, Callable[[], None]] = {

@@ -48,9 +48,9 @@ def marked() -> Iterator[tuple[str, Path, str]]:
                 continue
             if not node.name.startswith("test_"):
                 continue
-            ids = {one for decorator in node.decorator_list for one in _ids(decorator)}
-            for one in ids | of_module:
-                yield one, path.relative_to(TESTS), node.name
+            ids = {scenario for decorator in node.decorator_list for scenario in _ids(decorator)}
+            for scenario in ids | of_module:
+                yield scenario, path.relative_to(TESTS), node.name
 
 
 def _of_module(tree: ast.Module) -> Iterator[str]:
@@ -76,11 +76,11 @@ def _ids(mark: ast.expr) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, set[str]]:
+def marks() -> dict[str, set[str]]:
     """Id to the top folders of the tests that carry it."""
     folders: dict[str, set[str]] = {}
-    for one, path, _ in marked():
-        folders.setdefault(one, set()).add(path.parts[0])
+    for scenario, path, _ in marked():
+        folders.setdefault(scenario, set()).add(path.parts[0])
     return folders
 
 
@@ -88,16 +88,18 @@ def test_the_specification_lists_each_scenario_once() -> None:
     assert len(ALL) == len(set(ALL)) > 120
 
 
-def test_every_scenario_is_played_on_the_pure_cores(found: dict[str, set[str]]) -> None:
-    missing = [one for one in ALL if not found.get(one, set()) - set(REAL)]
+def test_every_scenario_is_played_on_the_pure_cores(marks: dict[str, set[str]]) -> None:
+    missing = [scenario for scenario in ALL if not marks.get(scenario, set()) - set(REAL)]
     assert missing == []
 
 
-def test_the_essential_scenarios_are_played_for_real(found: dict[str, set[str]]) -> None:
-    missing = [one for one in ESSENTIAL if not found.get(one, set()) & set(REAL)]
+def test_the_essential_scenarios_are_played_for_real(marks: dict[str, set[str]]) -> None:
+    missing = [scenario for scenario in ESSENTIAL if not marks.get(scenario, set()) & set(REAL)]
     assert missing == []
 
 
 def test_no_test_carries_the_id_of_a_scenario_that_is_not_there() -> None:
-    unknown = [(one, str(path), name) for one, path, name in marked() if one not in ALL]
+    unknown = [
+        (scenario, str(path), name) for scenario, path, name in marked() if scenario not in ALL
+    ]
     assert unknown == []

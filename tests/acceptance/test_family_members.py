@@ -83,21 +83,21 @@ def test_a_parent_has_the_variants_that_its_queue_says(
     parent = cores.stored("j")
     assert head(parent).role == "parent"
     assert parent.metadata.annotations[PARENT_VARIANT] == "true"
-    found = cores.variants()
-    assert list(found) == list(flavors)
-    for place, (tag, one) in enumerate(found.items()):
-        spec = head(one)
-        assert one.metadata.name == f"j-variant-{tag}"
-        assert owner_of(one) == ("j", parent.metadata.uid)
-        assert allowed_flavors(one) == frozenset(flavors[tag])
+    variants = cores.variants()
+    assert list(variants) == list(flavors)
+    for place, (tag, variant) in enumerate(variants.items()):
+        spec = head(variant)
+        assert variant.metadata.name == f"j-variant-{tag}"
+        assert owner_of(variant) == ("j", parent.metadata.uid)
+        assert allowed_flavors(variant) == frozenset(flavors[tag])
         assert (spec.role, spec.sibling_index, spec.priority) == ("variant", place, 7)
         assert spec.maximum_execution_time_seconds is None
-        assert PARENT_VARIANT not in one.metadata.annotations
+        assert PARENT_VARIANT not in variant.metadata.annotations
     cores.advance(5)
-    before = {name: encode(one) for name, one in cores.variants().items()}
+    before = {name: encode(variant) for name, variant in cores.variants().items()}
     cores.restart()
     cores.advance(3600)
-    assert {name: encode(one) for name, one in cores.variants().items()} == before
+    assert {name: encode(variant) for name, variant in cores.variants().items()} == before
 
 
 @scenario("D18")
@@ -107,12 +107,12 @@ def test_the_parent_lists_all_of_its_variants() -> None:
     rows = {row.variant: row for row in cores.stored("j").status.variants}
     assert list(rows) == ["reservation", "on-demand"]
     assert [rows[tag].resource_flavors for tag in rows] == [("reservation",), ("on-demand",)]
-    reserved = {one.type: one.status for one in rows["on-demand"].conditions}
+    reserved = {condition.type: condition.status for condition in rows["on-demand"].conditions}
     assert reserved["QuotaReserved"] == "True"
     cores.report("j-variant-on-demand", "slow", "Ready")
     rows = {row.variant: row for row in cores.stored("j").status.variants}
     assert (rows["reservation"].active, rows["reservation"].why) == (True, "upgrade")
-    admitted = {one.type: one.status for one in rows["on-demand"].conditions}
+    admitted = {condition.type: condition.status for condition in rows["on-demand"].conditions}
     assert admitted["Admitted"] == "True"
     assert cores.stored("j").status.admission_checks == ()
     cores.done("r1")
@@ -127,7 +127,7 @@ def test_a_variant_gets_another_name_when_its_name_is_in_use() -> None:
     cores.job("j-variant-on-demand", 4, allowed=["on-demand"])
     cores.policy()
     cores.job()
-    names = [one.metadata.name for one in cores.variants().values()]
+    names = [variant.metadata.name for variant in cores.variants().values()]
     assert names[0] == "j-variant-reservation"
     assert names[1].startswith("j-variant-on-demand-")
     assert cores.phases("j-variant-on-demand", "j") == ["Admitted", "Pending"]
@@ -308,9 +308,9 @@ def test_the_job_starts_with_the_updates_of_the_admitted_variant_s_checks() -> N
     for tag, check in (("on-demand", "quick"), ("reservation", "slow")):
         updates = [{"name": "main", "labels": {"from": check}}]
         cores.report(f"j-variant-{tag}", check, "Ready", pod_set_updates=updates)
-    told = [one for one in cores.published if isinstance(one, facts.Admitted)]
-    assert [one.name for one in told] == ["j", "j"]
-    first, second = (one.pod_sets[0] for one in told)
+    told = [fact for fact in cores.published if isinstance(fact, facts.Admitted)]
+    assert [fact.name for fact in told] == ["j", "j"]
+    first, second = (fact.pod_sets[0] for fact in told)
     assert (first.labels, first.node_selector) == ({"from": "quick"}, {"kind": "on-demand"})
     assert (second.labels, second.node_selector) == ({"from": "slow"}, {})
 
@@ -332,8 +332,8 @@ def test_the_job_starts_with_the_updates_of_the_admitted_variant_s_checks() -> N
 def test_a_foreign_write_into_a_variant_is_corrected(edit: dict[str, Any], tag: str) -> None:
     cores = cores_with_families(TWO, foreign={"r1": "reservation"})
     cores.job()
-    one = cores.variants()[tag]
-    cores.by_hand(one.metadata.name, with_spec(one, **edit))
+    variant = cores.variants()[tag]
+    cores.by_hand(variant.metadata.name, with_spec(variant, **edit))
     cores.publish(facts.Aggregated, "j")
     cores.go()
     cores.done("r1")

@@ -23,7 +23,7 @@ def gates(cores: FamilyCores) -> dict[str, str]:
     """Tag of a variant to the position of its family gate."""
     return {
         tag: next(
-            (one.position for one in row.status.preemption_gates if one.name == FAMILY_GATE),
+            (gate.position for gate in row.status.preemption_gates if gate.name == FAMILY_GATE),
             "Closed",
         )
         for tag, row in cores.variants().items()
@@ -88,7 +88,7 @@ def test_the_better_one_is_worth_a_victim_though_the_worse_one_is_free(
     assert cores.row() == Row("reservation", "reservation", 0, 1, "4/0")
     assert cores.lived() == [("started", 30)]
     assert "j-variant-on-demand" not in [
-        one.name for one in cores.decided if isinstance(one, facts.Assigned)
+        decision.name for decision in cores.decided if isinstance(decision, facts.Assigned)
     ]
 
 

@@ -425,7 +425,7 @@ def test_a_migration_does_not_reset_the_execution_time() -> None:
     assert cores.phase("j") == "Deactivated"
     assert cores.reason("j", "Evicted").endswith("DeactivatedDueToMaximumExecutionTimeExceeded")
     assert cores.used() == "0/0"
-    assert not any(head(one).active for one in cores.variants().values())
+    assert not any(head(variant).active for variant in cores.variants().values())
 
 
 @scenario("D17")

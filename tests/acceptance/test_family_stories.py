@@ -196,7 +196,7 @@ def test_a_preempted_family_starts_over(begin: Begin) -> None:
     assert (500, "1a 1b 1c") in cores.actives["j"], "all of them try again"
     assert cores.row() == Row("1a", "1a", 0, 2, "4/4/0")
     assert cores.lived() == [("started", 0), ("stopped", 500), ("started", 500)]
-    refused = [one for one in cores.considered() if one.startswith("j-variant-1")]
+    refused = [name for name in cores.considered() if name.startswith("j-variant-1")]
     assert refused[-1] == "j-variant-1a"
 
 

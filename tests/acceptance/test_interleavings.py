@@ -109,19 +109,23 @@ def ends_well(cores: TimedCores) -> None:
 @pytest.mark.parametrize("delay", FIRST_DELAYS, ids=["without delay", "with a delay"])
 def test_a_late_verdict_at_any_point_of_the_race(delay: int | None, admitted: bool) -> None:
     for point in range(POINTS + admitted):
-        for one in LATE:
-            play(delay, admitted, {point: [one]})
+        for behavior in LATE:
+            play(delay, admitted, {point: [behavior]})
 
 
 @scenario("L7")
 @pytest.mark.parametrize("delay", FIRST_DELAYS, ids=["without delay", "with a delay"])
 def test_two_late_verdicts_at_any_two_points_of_the_race(delay: int | None) -> None:
-    slow = [one for one in LATE if one[0] == "c2" and one[1] in ("Retry", "Rejected") and one[3]]
+    slow = [
+        behavior
+        for behavior in LATE
+        if behavior[0] == "c2" and behavior[1] in ("Retry", "Rejected") and behavior[3]
+    ]
     points = combinations_with_replacement(range(POINTS), 2)
     tried = list(product(points, product(slow, slow)))
     # Of nine verdicts, every fourth: all pairs of points, and all pairs of verdicts, are tried.
-    for (first, second), (one, other) in tried[:: 1 if THOROUGH else 4]:
-        late: dict[int, list[Late]] = {first: [one]}
+    for (first, second), (first_order, other) in tried[:: 1 if THOROUGH else 4]:
+        late: dict[int, list[Late]] = {first: [first_order]}
         late.setdefault(second, []).append(other)
         play(delay, False, late)
 

@@ -126,7 +126,7 @@ def test_a_failure_frees_the_quota_and_the_next_attempt_comes_after_its_delay(
     assert len(cores.ids()) == 1
     cores.advance(1)
     assert cores.phase("w") == "QuotaReserved"
-    assert [one.rsplit("/", 1)[1] for one in cores.ids()] == ["1", "2"]
+    assert [request_id.rsplit("/", 1)[1] for request_id in cores.ids()] == ["1", "2"]
     assert cores.records() == ["w-capacity-2"]
     cores.provisioned()
     assert (cores.phase("w"), cores.starts("w")) == ("Admitted", 1)
@@ -474,7 +474,7 @@ def test_a_retry_of_another_check_cancels_the_request_at_once() -> None:
     cores.fails()  # A late failure does not extend the delay.
     assert cores.wait("w") == 30
     cores.advance(30)
-    assert [one.rsplit("/", 1)[1] for one in cores.ids()] == ["1", "1"]
+    assert [request_id.rsplit("/", 1)[1] for request_id in cores.ids()] == ["1", "1"]
 
 
 # E11, E12: what is asked. -------------------------------------------------------------------
@@ -548,7 +548,7 @@ def a_preempted_off_spot(second: str) -> CapacityCores:
     cores.go()
     assert cores.flavor("w") == "spot"
     cores.slow_jobs.add("w")
-    small = [dict(one) for one in offered["flavors"]]
+    small = [dict(flavor) for flavor in offered["flavors"]]
     small[0]["resources"] = [{"name": "cpu", "nominalQuota": "0"}]
     cores.queue("cq", **{**spec, "resourceGroups": [{**offered, "flavors": small}]})
     cores.go()
@@ -621,7 +621,7 @@ def test_a_provider_killed_before_its_answer_gets_the_same_request_id() -> None:
     cores.booked.add(asked)
     cores.capacity.send_again(RequestSlot(cores.namespace, "w", CHECK), asked)
     cores.go()
-    assert [one.id for one in cores.wanted] == [asked, asked]
+    assert [request.id for request in cores.wanted] == [asked, asked]
     cores.provisioned()
     assert cores.booked == {asked}
     cores.finish("w")
@@ -636,7 +636,7 @@ def test_a_stored_request_that_was_not_sent_is_sent_by_the_next_leader() -> None
     cores.wanted.clear()
     cores.restart_check()
     cores.go()
-    assert [one.id for one in cores.wanted] == [asked]
+    assert [request.id for request in cores.wanted] == [asked]
     assert cores.freed == []
 
 
@@ -686,7 +686,7 @@ def test_spot_is_provisioned_only_when_reserved_machines_are_full(
     cores.submit("second", "cq", "8")
     cores.go()
     assert (cores.flavor("second"), cores.phase("second")) == ("spot", "QuotaReserved")
-    (asked,) = {one.id: one for one in cores.wanted}.values()
+    (asked,) = {request.id: request for request in cores.wanted}.values()
     (group,) = asked.pod_sets
     assert b'"kind":"spot"' in bytes(group.template).replace(b" ", b"")
     cores.fails(message="no spot machines")

@@ -33,7 +33,7 @@ def cores() -> FamilyCapacityCores:
 
 
 def test_capacity_is_requested_only_for_the_variant_on_spot(cores: FamilyCapacityCores) -> None:
-    assert [one.name for one in cores.wanted] == ["j-variant-spot"]
+    assert [request.name for request in cores.wanted] == ["j-variant-spot"]
     assert cores.on() == ""
     cores.provisioned()
     assert (cores.on(), cores.starts("j")) == ("spot", 1)

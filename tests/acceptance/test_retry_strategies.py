@@ -91,16 +91,16 @@ def test_a_strategy_gives_the_delay_that_the_check_did_not(
     cores = with_retry(**retry)
     cores.submit("w", "cq", "8")
     cores.go()
-    found = []
+    delays = []
     for wait in waits:
         cores.report("w", "c1", "Retry")
-        found.append(cores.wait("w"))
+        delays.append(cores.wait("w"))
         assert cores.rows("w")["c1"].requeue_after_seconds == wait
         cores.advance(wait - 0.1)
         assert cores.phase("w") == "Backoff"
         cores.advance(0.1)
         assert cores.phase("w") == "QuotaReserved"
-    assert found == waits
+    assert delays == waits
     assert cores.counts("w") == {"c1": 4}
 
 

@@ -85,8 +85,8 @@ def test_the_third_timeout_of_two_allowed_is_the_last() -> None:
     assert cores.reason("w", "Evicted") == "True: DeactivatedDueToRequeuingLimitExceeded"
     assert cores.stored("w").status.requeue_state is None
     assert cores.usage("cq") == 0
-    evicted = [one for one in cores.published if isinstance(one, facts.Evicted)]
-    assert [one.underlying_cause for one in evicted] == [
+    evicted = [fact for fact in cores.published if isinstance(fact, facts.Evicted)]
+    assert [eviction.underlying_cause for eviction in evicted] == [
         "WaitForStart", "WaitForStart", "RequeuingLimitExceeded",
     ]  # fmt: skip
     cores.advance(86_400)
@@ -152,7 +152,7 @@ def test_pods_that_do_not_come_back_in_time_evict(recovery: str | None) -> None:
     assert cores.phase("w") == "Admitted"
     cores.advance(0.1)
     assert (cores.phase("w"), cores.count("w")) == ("Backoff", 1)
-    (evicted,) = [one for one in cores.published if isinstance(one, facts.Evicted)]
+    (evicted,) = [fact for fact in cores.published if isinstance(fact, facts.Evicted)]
     assert (evicted.reason, evicted.underlying_cause) == ("PodsReadyTimeout", "WaitForRecovery")
 
 
@@ -212,7 +212,7 @@ def test_no_quota_is_reserved_while_admitted_pods_are_not_ready(
     assert (told.reason, told.outlook and told.outlook.outcome) == (
         "WaitingForPodsReady", "Hindered",
     )  # fmt: skip
-    assert any("pods of all admitted" in one for one in told.unblocked_by)
+    assert any("pods of all admitted" in remedy for remedy in told.unblocked_by)
     end(cores)
     cores.go()
     assert cores.phase("b") == "Admitted"
@@ -251,7 +251,9 @@ def test_a_void_decision_does_not_block_other_workloads() -> None:
     cores = patient(block=True)
     cores.submit("a", "cq", "2", age=1)
     cores.submit("b", "cq", "2")
-    (decision,) = [one for one in cores.cycle(apply=False) if isinstance(one, facts.Assigned)]
+    (decision,) = [
+        decision for decision in cores.cycle(apply=False) if isinstance(decision, facts.Assigned)
+    ]
     assert decision.name == "a"
     cores.publish(facts.Deactivated, "a")
     cores.apply(decision)

@@ -23,7 +23,11 @@ def a_reserved(*checks: str, nominal: str = "10") -> TimedCores:
 
 
 def revisions_of(cores: TimedCores, name: str) -> list[StoredWorkload]:
-    return [one for workload, one in cores.revisions if workload == name and one is not None]
+    return [
+        revision
+        for workload, revision in cores.revisions
+        if workload == name and revision is not None
+    ]
 
 
 @scenario("A1")
@@ -207,7 +211,7 @@ def test_one_rejection_is_the_end_of_it(others: tuple[str, ...]) -> None:
     assert cores.reason("w", "Evicted") == "True: DeactivatedDueToAdmissionCheck"
     assert cores.usage("cq") == 0
     assert cores.states("w") == {"c1": "Rejected", **dict.fromkeys(others, "Pending")}
-    (said,) = [one for one in cores.published if isinstance(one, facts.Rejected)]
+    (said,) = [fact for fact in cores.published if isinstance(fact, facts.Rejected)]
     assert said.reason == "AdmissionCheckRejected"
     assert '"c1"' in said.message
     assert "never" in said.message

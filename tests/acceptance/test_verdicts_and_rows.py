@@ -116,7 +116,7 @@ def test_conflicting_labels_of_two_checks_reject_before_the_start(
     assert cores.phase("w") == "Rejected"
     assert cores.starts("w") == 0
     assert cores.usage("cq") == 0
-    (said,) = [one for one in cores.published if isinstance(one, facts.Rejected)]
+    (said,) = [fact for fact in cores.published if isinstance(fact, facts.Rejected)]
     # Of the checks that set the key, the last one by name.
     assert '"c2"' in said.message
     for word in ("pool", "of-c1", "of-c2"):
@@ -199,7 +199,7 @@ def test_equal_updates_do_not_conflict_and_tolerations_are_merged() -> None:
         )
         cores.report("w", check, "Ready", pod_set_updates=(update,))
     assert cores.phase("w") == "Admitted"
-    (admitted,) = [one for one in cores.published if isinstance(one, facts.Admitted)]
+    (admitted,) = [fact for fact in cores.published if isinstance(fact, facts.Admitted)]
     (pods,) = admitted.pod_sets
     assert pods.labels == {"pool": "one", "a": "1", "b": "2"}
     assert list(pods.tolerations) == [toleration]
@@ -399,9 +399,9 @@ def test_a_budget_check_by_namespace_works_on_the_public_protocol() -> None:
         ("stopped", "over", cores.seconds()),
         ("freed", "over", cores.seconds()),
     ]
-    found = find(cores.stored("over"), "Evicted")
-    assert found is not None
-    assert found.reason == "AdmissionCheck"
+    evicted = find(cores.stored("over"), "Evicted")
+    assert evicted is not None
+    assert evicted.reason == "AdmissionCheck"
     assert head(cores.stored("over")).active
 
 
@@ -443,11 +443,11 @@ def test_check_states_are_shown_as_conditions_named_like_their_checks() -> None:
     for row in rows:
         if row["name"] == "rejected":
             row["state"] = "Rejected"
-    found = {
+    conditions = {
         check_condition["type"]: (check_condition["status"], check_condition["reason"])
         for check_condition in check_conditions(rows)
     }
-    assert found == {
+    assert conditions == {
         "pending": ("Unknown", "Pending"),
         "ready": ("True", "Ready"),
         "rejected": ("False", "Reject"),

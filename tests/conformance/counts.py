@@ -28,14 +28,14 @@ UNPLAYED: Final[dict[str, str]] = {
 
 SKIPPED: Final[dict[str, frozenset[str]]] = {
     "queue/TestBestEffortFIFORequeueIfNotPresent": frozenset(
-        one["name"]
-        for one in read("queue/TestBestEffortFIFORequeueIfNotPresent")
-        if one["given"].get("reason") == "PreemptionFailed"
+        row["name"]
+        for row in read("queue/TestBestEffortFIFORequeueIfNotPresent")
+        if row["given"].get("reason") == "PreemptionFailed"
     ),
     "queue/TestStrictFIFORequeueIfNotPresent": frozenset(
-        one["name"]
-        for one in read("queue/TestStrictFIFORequeueIfNotPresent")
-        if one["given"].get("reason") == "PreemptionFailed"
+        row["name"]
+        for row in read("queue/TestStrictFIFORequeueIfNotPresent")
+        if row["given"].get("reason") == "PreemptionFailed"
     ),
 }  # fmt: skip
 """Cases for which there is nothing to try, as their tests say."""
@@ -55,21 +55,21 @@ class Count(NamedTuple):
 
 def reasons() -> dict[tuple[str, str], str]:
     """Table and case to why it is answered differently."""
-    found: dict[tuple[str, str], str] = {}
+    reasons: dict[tuple[str, str], str] = {}
     for name, cases in {
         "TestCandidatesOrdering": differences.ORDERING,
         "TestSatisfiesPreemptionPolicy": differences.POLICIES,
         "TestEntryOrdering": differences.ENTRY_ORDER,
     }.items():
-        found |= {(name, case): reason for case, reason in cases.items()}
-    return found | differences.SCHEDULE | differences.ASSIGN
+        reasons |= {(name, case): reason for case, reason in cases.items()}
+    return reasons | differences.SCHEDULE | differences.ASSIGN
 
 
 def counts() -> list[Count]:
     """Every table of the packages."""
     by_table = reasons()
     by_case = differences.PENDING | differences.ENTRIES | differences.CACHE
-    found: list[Count] = []
+    counted: list[Count] = []
     for package in PACKAGES:
         for path in sorted((ROOT / package).glob("*.json")):
             table = f"{package}/{path.stem}"
@@ -83,8 +83,8 @@ def counts() -> list[Count]:
                     continue
                 in_scope += 1
                 same += reason is None and case["name"] not in SKIPPED.get(table, ())
-            found.append(Count(table, len(cases), in_scope, same))
-    return found
+            counted.append(Count(table, len(cases), in_scope, same))
+    return counted
 
 
 def main() -> None:

@@ -45,17 +45,20 @@ class Reconciled:
         self.given = given
         offered = _offered(given)
         parent = as_parent(given.get("parentWorkload"))
-        variants = [as_variant(one, parent, offered) for one in given.get("variantWorkloads") or ()]
+        variants = [
+            as_variant(manifest, parent, offered)
+            for manifest in given.get("variantWorkloads") or ()
+        ]
         self.parent = _name(parent) if parent is not None else None
         said: list[Fact] = []
         if parent is not None:
             parent, variants, said = _wound_back(parent, variants)
         self.system = a_system(
             (*map(_with_quota, given["clusterQueues"]), *given["localQueues"]),
-            [one for one in (parent, *variants) if one is not None],
+            [workload for workload in (parent, *variants) if workload is not None],
             self.now,
         )
-        self._before = {tag: one for tag, one in self.family().items() if tag}
+        self._before = {tag: state for tag, state in self.family().items() if tag}
         if said:
             self.system.apply_facts(*map(self._as_of_now, said))
         while orders := self.system.orders():
@@ -78,13 +81,13 @@ class Reconciled:
 
     def family(self) -> dict[str, dict[str, Any]]:
         """The parent under "", and the variants by their flavors, as far as they are compared."""
-        found = {}
+        members = {}
         for workload in all_workloads(self.system):
             if workload.metadata.name == self.parent:
-                found[""] = seen(workload)
+                members[""] = seen(workload)
             elif head(workload).role == VARIANT:
-                found[head(workload).variant] = seen(workload)
-        return found
+                members[head(workload).variant] = seen(workload)
+        return members
 
     def variant_events(self) -> Counter[str]:
         """The changes of the variants, in the words of events."""
@@ -101,12 +104,12 @@ class Reconciled:
 
 def wanted(want: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What the case expects, in the form of `seen`, by flavor."""
-    found = {}
+    members = {}
     if want.get("parentWorkload") is not None:
-        found[""] = seen(as_stored(want["parentWorkload"]))
-    for one in want.get("variantWorkloads") or ():
-        found[_flavor(one)] = seen(as_stored(one))
-    return found
+        members[""] = seen(as_stored(want["parentWorkload"]))
+    for raw in want.get("variantWorkloads") or ():
+        members[_flavor(raw)] = seen(as_stored(raw))
+    return members
 
 
 def seen(workload: StoredWorkload) -> dict[str, Any]:
@@ -170,7 +173,7 @@ def _with_quota(queue: Mapping[str, Any]) -> dict[str, Any]:
     groups = [
         {
             "coveredResources": ["cpu"],
-            "flavors": [{**one, "resources": quota} for one in group["flavors"]],
+            "flavors": [{**flavor, "resources": quota} for flavor in group["flavors"]],
         }
         for group in queue["spec"].get("resourceGroups", ())
     ]
@@ -180,15 +183,15 @@ def _with_quota(queue: Mapping[str, Any]) -> dict[str, Any]:
 def _offered(given: Mapping[str, Any]) -> dict[str, list[str]]:
     """The flavors of the ClusterQueue behind each LocalQueue, the best first."""
     queues = {
-        one["metadata"]["name"]: [
+        raw["metadata"]["name"]: [
             flavor["name"]
-            for group in one["spec"].get("resourceGroups", ())
+            for group in raw["spec"].get("resourceGroups", ())
             for flavor in group["flavors"]
         ]
-        for one in given["clusterQueues"]
+        for raw in given["clusterQueues"]
     }
     return {
-        one["metadata"]["name"]: queues[one["spec"]["clusterQueue"]] for one in given["localQueues"]
+        raw["metadata"]["name"]: queues[raw["spec"]["clusterQueue"]] for raw in given["localQueues"]
     }
 
 
@@ -240,7 +243,9 @@ def as_family(given: Mapping[str, Any]) -> list[StoredWorkload]:
     """The siblings of a case of the scheduler, and the parent that it leaves out."""
     raws = given["workloads"]
     [owner] = {
-        (one["name"], one["uid"]) for raw in raws for one in raw["metadata"]["ownerReferences"]
+        (reference["name"], reference["uid"])
+        for raw in raws
+        for reference in raw["metadata"]["ownerReferences"]
     }
     name, uid = owner
     metadata = {

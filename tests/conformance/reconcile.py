@@ -137,7 +137,7 @@ class Reconciled:
             ).status.conditions
             workload = with_status(workload, conditions=(*workload.status.conditions, *reserved))
         self.workload = with_status(workload, admission_checks=rows)
-        found: list[tuple[Fact, datetime]] = []
+        happened: list[tuple[Fact, datetime]] = []
         for row in sorted(spoken, key=lambda row: (row.state != "Rejected", row.name)):
             fact = facts.CheckReported(
                 namespace=workload.metadata.namespace,
@@ -149,8 +149,8 @@ class Reconciled:
                 message=row.message,
                 requeue_after_seconds=row.requeue_after_seconds,
             )
-            found.append((fact, row.last_transition_time or self.now))
-        return sorted(found, key=lambda one: one[1])
+            happened.append((fact, row.last_transition_time or self.now))
+        return sorted(happened, key=lambda pair: pair[1])
 
     # What came of it. -----------------------------------------------------------------------
 
@@ -171,11 +171,11 @@ class Reconciled:
             raw["status"] = status
         workload = stored.decode(msgspec.json.encode(raw))
         keys = self.theirs_keys()
-        found = _seen(workload, keys)
+        seen_rows = _seen(workload, keys)
         target = find(workload, Type.DEACTIVATION_TARGET)
         if target is not None and target.status == "True":
-            found["Evicted"] = ("True", f"DeactivatedDueTo{target.reason}")
-        return found
+            seen_rows["Evicted"] = ("True", f"DeactivatedDueTo{target.reason}")
+        return seen_rows
 
     def theirs_keys(self) -> list[str]:
         raw = stored.decode(msgspec.json.encode(self.want["workload"]))
@@ -195,24 +195,24 @@ class Reconciled:
 def _seen(workload: StoredWorkload, keys: list[str]) -> dict[str, Any]:
     status = workload.status
     state, stats = status.requeue_state, status.scheduling_stats
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key in keys:
         match key:
             case "rows":
-                found[key] = {
+                fields[key] = {
                     row.name: (row.state, row.retry_count) for row in status.admission_checks
                 }
             case "count":
-                found[key] = state.count if state is not None else None
+                fields[key] = state.count if state is not None else None
             case "requeueAt":
-                found[key] = state.requeue_at if state is not None else None
+                fields[key] = state.requeue_at if state is not None else None
             case "evictions":
                 rows = stats.evictions if stats is not None else ()
-                found[key] = {(row.reason, row.underlying_cause): row.count for row in rows}
+                fields[key] = {(row.reason, row.underlying_cause): row.count for row in rows}
             case _:
                 condition = find(workload, key)
-                found[key] = None if condition is None else (condition.status, condition.reason)
-    return found
+                fields[key] = None if condition is None else (condition.status, condition.reason)
+    return fields
 
 
 def _object(
@@ -237,7 +237,7 @@ def _offering(queue: dict[str, Any] | None, workload: StoredWorkload) -> dict[st
     }
     spec = {**queue.get("spec", {})}
     groups = spec.get("resourceGroups") or ([{"flavors": []}] if used else [])
-    flavors = {one["name"]: one for group in groups for one in group["flavors"]}
+    flavors = {flavor["name"]: flavor for group in groups for flavor in group["flavors"]}
     for name in {*flavors, *used}:
         resource = {"name": used.get(name, "cpu"), "nominalQuota": "10"}
         flavors[name] = {"name": name, **flavors.get(name, {}), "resources": [resource]}

@@ -45,7 +45,7 @@ class Status(Kept, frozen=True, kw_only=True):
     admission_checks: tuple[CheckRow, ...] = ()
 
     def is_true(self, condition: str) -> bool:
-        return any(one.type == condition and one.status == "True" for one in self.conditions)
+        return any(kept.type == condition and kept.status == "True" for kept in self.conditions)
 
 
 def status_of(workload: Workload) -> Status:
@@ -74,7 +74,7 @@ def check_reclaimable_update(
     old: Sequence[ReclaimablePod], new: Sequence[ReclaimablePod], field: str
 ) -> list[Problem]:
     """While quota is reserved, reclaimable pods only become more."""
-    counts: Mapping[str, int] = {one.name: one.count for one in new}
+    counts: Mapping[str, int] = {pods.name: pods.count for pods in new}
     problems: list[Problem] = []
     for pod in old:
         path = f"{field}[{pod.name}]"
@@ -117,15 +117,15 @@ def check_status(workload: Workload, old: Workload | None = None) -> list[Proble
 
 def _updates_kept(was: Status, status: Status) -> list[Problem]:
     rows: dict[str, Any] = {row.name: row for row in status.admission_checks}
-    found = []
+    problems = []
     for i, row in enumerate(was.admission_checks):
         now = rows.get(row.name)
         if now is None or row.state != "Ready" or now.state != "Ready":
             continue
         if row.pod_set_updates != now.pod_set_updates:
             path = f"status.admissionChecks[{i}].podSetUpdates"
-            found.append(Problem(path, "may not be changed while the check is Ready"))
-    return found
+            problems.append(Problem(path, "may not be changed while the check is Ready"))
+    return problems
 
 
 def _admission(admission: AdmissionRow, workload: Workload) -> list[Problem]:

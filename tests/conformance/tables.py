@@ -35,7 +35,7 @@ def read(table: str) -> list[dict[str, Any]]:
 
 def cases(table: str, without: Mapping[str, object] = {}) -> list[Any]:
     """The cases as parameters, but for those named in ``without``."""
-    return [pytest.param(one, id=one["name"]) for one in read(table) if one["name"] not in without]
+    return [pytest.param(row, id=row["name"]) for row in read(table) if row["name"] not in without]
 
 
 def time_of(text: str | None) -> datetime:

@@ -70,11 +70,11 @@ class Scan:
             self.given.core.apply_object("ResourceFlavor", "", name, None, self.given.revision)
         self.member = self._workload(given)
         self.answers = {
-            (one["flavor"], one["resource"]): (
-                FORESEEN[one["preemptionPossibility"]],
-                one.get("borrowingAfterSimulation", 0),
+            (result["flavor"], result["resource"]): (
+                FORESEEN[result["preemptionPossibility"]],
+                result.get("borrowingAfterSimulation", 0),
             )
-            for one in given.get("simulationResult", ())
+            for result in given.get("simulationResult", ())
         }
 
     def _workload(self, given: dict[str, Any]) -> WorkloadInfo:
@@ -104,15 +104,15 @@ class Scan:
         return assign(self.plan, self.member.shape, oracle=self.oracle)
 
 
-def flavors_of(scan: Scan, found: Assignment) -> list[dict[str, tuple[str, str, int]]]:
+def flavors_of(scan: Scan, assignment: Assignment) -> list[dict[str, tuple[str, str, int]]]:
     """Per pod set, resource to flavor, mode, and where the scan stopped."""
     answer: list[dict[str, tuple[str, str, int]]] = []
-    for index, place in enumerate(found.places):
+    for index, place in enumerate(assignment.places):
         row = {}
         for resource, flavor in place.flavors.items():
             at = scan.plan.groups[resource].at
-            stop = found.cursor[index].get(at, -1) if found.cursor is not None else -1
-            mode = "Preempt" if (flavor, resource) in found.contested else "Fit"
+            stop = assignment.cursor[index].get(at, -1) if assignment.cursor is not None else -1
+            mode = "Preempt" if (flavor, resource) in assignment.contested else "Fit"
             row[resource] = (flavor, mode, stop)
         answer.append(row)
     return answer
@@ -130,10 +130,10 @@ FULL = [
 @pytest.mark.parametrize("case", FULL)
 def test_flavors_are_assigned_as_kueue_assigns_them(case: dict[str, Any]) -> None:
     scan = Scan(case["given"])
-    found = scan.run()
+    assignment = scan.run()
     want = case["want"]["assignment"]
-    assert external(found.mode) == case["want"]["repMode"]
-    assert flavors_of(scan, found) == [
+    assert external(assignment.mode) == case["want"]["repMode"]
+    assert flavors_of(scan, assignment) == [
         {
             resource: (of["name"], of["mode"], of.get("triedFlavorIdx", 0))
             for resource, of in ps["flavors"].items()
@@ -141,14 +141,14 @@ def test_flavors_are_assigned_as_kueue_assigns_them(case: dict[str, Any]) -> Non
         for ps in want["podSets"]
         if ps.get("flavors")
     ]
-    assert {cell.fr: much for cell, much in found.usage.items()} == {
-        (one["flavor"], one["resource"]): one.get("value", 0)
-        for one in want["usage"]["quota"]["assigned"]
+    assert {cell.fr: much for cell, much in assignment.usage.items()} == {
+        (quota["flavor"], quota["resource"]): quota.get("value", 0)
+        for quota in want["usage"]["quota"]["assigned"]
     }
-    if found.mode != FlavorAssignmentMode.NO_FIT:
-        assert found.level == want.get("borrowing", 0)
+    if assignment.mode != FlavorAssignmentMode.NO_FIT:
+        assert assignment.level == want.get("borrowing", 0)
     else:
-        assert refusal_of(found).reason == want["noFitReason"]
+        assert refusal_of(assignment).reason == want["noFitReason"]
 
 
 @needs_data
@@ -157,19 +157,19 @@ def test_flavors_are_assigned_as_kueue_assigns_them(case: dict[str, Any]) -> Non
              *cases("flavorassigner/TestReclaimBeforePriorityPreemption")]
 )  # fmt: skip
 def test_the_flavor_is_the_one_that_kueue_takes(case: dict[str, Any]) -> None:
-    found = Scan(case["given"]).run()
-    assert external(found.mode) == case["want"]["mode"]
-    (place,) = found.places
+    assignment = Scan(case["given"]).run()
+    assert external(assignment.mode) == case["want"]["mode"]
+    (place,) = assignment.places
     assert place.flavors == case["want"]["flavors"]
 
 
 @needs_data
 @pytest.mark.parametrize("case", cases("flavorassigner/TestAssignFlavorsWithAllowedFlavors"))
 def test_allowed_flavors_are_those_of_kueue(case: dict[str, Any]) -> None:
-    found = Scan(case["given"]).run()
-    assert external(found.mode) == case["want"]["repMode"]
-    if found.mode == FlavorAssignmentMode.FIT:
-        assert found.places[0].flavors == {"cpu": case["want"]["flavor"]}
+    assignment = Scan(case["given"]).run()
+    assert external(assignment.mode) == case["want"]["repMode"]
+    if assignment.mode == FlavorAssignmentMode.FIT:
+        assert assignment.places[0].flavors == {"cpu": case["want"]["flavor"]}
 
 
 REASONS = cases(
@@ -182,10 +182,10 @@ REASONS = cases(
 @pytest.mark.parametrize("case", REASONS)
 def test_the_reason_of_a_flavor_is_that_of_kueue(case: dict[str, Any]) -> None:
     scan = Scan(case["given"])
-    found = scan.run()
+    assignment = scan.run()
     want = case["want"]
     assert (
-        refusal_of(found).reason if found.mode == FlavorAssignmentMode.NO_FIT else None
+        refusal_of(assignment).reason if assignment.mode == FlavorAssignmentMode.NO_FIT else None
     ) == want.get("noFitReason")
     assert scan.member.shape is not None
     verdicts = examine(scan.plan, scan.member.shape)
@@ -212,8 +212,8 @@ def test_the_better_flavor_is_the_one_that_kueue_prefers(case: dict[str, Any]) -
         preemption_first=config.get("preference") == "PreemptionOverBorrowing",
     )
     a, b = (
-        (MODES[one["preemptionMode"]], one.get("borrowingLevel", 0))
-        for one in (case["given"]["a"], case["given"]["b"])
+        (MODES[granted["preemptionMode"]], granted.get("borrowingLevel", 0))
+        for granted in (case["given"]["a"], case["given"]["b"])
     )
     assert _better(plan, *a, *b) is case["want"].get("preferred", False)
 
@@ -225,6 +225,6 @@ def test_as_many_pods_are_found_as_kueue_finds(case: dict[str, Any]) -> None:
     spec = {"podSets": case["given"]["podSets"]}
     shape = Shapes().needs(msgspec.Raw(json.dumps(spec).encode())).shape
     counts = [(ps.count, ps.min_count) for ps in shape.pod_sets]
-    found = most_of(counts, lambda tried: sum(tried) if sum(tried) <= limit else None)
+    most = most_of(counts, lambda tried: sum(tried) if sum(tried) <= limit else None)
     want = case["want"]
-    assert found == (want.get("count", 0) if want.get("found") else None)
+    assert most == (want.get("count", 0) if want.get("found") else None)

@@ -47,9 +47,9 @@ def _terminate(catalog: Catalog, name: str) -> None:
 def test_available_and_potential_are_as_kueue_has_them(case: dict[str, Any]) -> None:
     catalog = _catalog(case["given"])
     for queue, usage in case["given"].get("usage", {}).items():
-        for one in usage:
-            cell = catalog.tree.queues[queue].cell((one["flavor"], one["resource"]))
-            cell.charge(one["value"])
+        for entry in usage:
+            cell = catalog.tree.queues[queue].cell((entry["flavor"], entry["resource"]))
+            cell.charge(entry["value"])
     for what, number in (("available", available), ("potentiallyAvailable", potential)):
         for queue, amounts in case["want"][what].items():
             for row in amounts:
@@ -106,17 +106,19 @@ def test_searches_restart_when_quotas_change_and_only_then(case: dict[str, Any])
 
 def _usage(status: QueueStatus, what: str) -> dict[tuple[str, str], int]:
     return {
-        (one.flavor, one.resource): getattr(one, what) for one in status.usage if getattr(one, what)
+        (usage.flavor, usage.resource): getattr(usage, what)
+        for usage in status.usage
+        if getattr(usage, what)
     }
 
 
 def _wanted(rows: list[dict[str, Any]], what: str = "total") -> dict[tuple[str, str], int]:
-    found = {
-        (row["name"], one["name"]): amount(one["name"], one.get(what, "0"))
+    counted = {
+        (row["name"], resource["name"]): amount(resource["name"], resource.get(what, "0"))
         for row in rows
-        for one in row["resources"]
+        for resource in row["resources"]
     }
-    return {key: much for key, much in found.items() if much}
+    return {key: much for key, much in counted.items() if much}
 
 
 @needs_data

@@ -47,7 +47,7 @@ def a_workload(given: Mapping[str, Any] | None, **status: Any) -> StoredWorkload
 
 
 def rows_of(states: Any) -> Rows:
-    return tuple(msgspec.convert(one, CheckState) for one in states or ())
+    return tuple(msgspec.convert(state, CheckState) for state in states or ())
 
 
 # Which checks. --------------------------------------------------------------------------
@@ -75,8 +75,8 @@ def checks_for(queue: Mapping[str, Any], admission: Admission | None) -> list[st
 def test_the_checks_of_a_workload_are_those_of_its_flavors(case: dict[str, Any]) -> None:
     given = case["given"]
     workload = a_workload(given["wl"])
-    found = checks_for(given["cq"], workload.status.admission)
-    assert found == case["want"].get("admissionChecks", [])
+    names = checks_for(given["cq"], workload.status.admission)
+    assert names == case["want"].get("admissionChecks", [])
 
 
 @pytest.mark.scenario("B7")
@@ -106,12 +106,12 @@ def test_rows_that_stay_are_untouched(case: dict[str, Any]) -> None:
 def test_a_controller_has_the_rows_of_its_own_checks(case: dict[str, Any]) -> None:
     given = case["given"]
     owners = {
-        one["metadata"]["name"]: one["spec"]["controllerName"]
-        for one in given.get("admissionchecks", ())
+        check["metadata"]["name"]: check["spec"]["controllerName"]
+        for check in given.get("admissionchecks", ())
     }
-    found = [row["name"] for row in given.get("states", ())
+    names = [row["name"] for row in given.get("states", ())
              if owners.get(row["name"]) == "test-controller"]  # fmt: skip
-    assert found == case["want"]["result"]
+    assert names == case["want"]["result"]
 
 
 # Waits. ---------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ def test_a_controller_has_the_rows_of_its_own_checks(case: dict[str, Any]) -> No
 @pytest.mark.parametrize("case", cases("workload/TestGetMaxRetryTime"))
 def test_the_latest_end_of_all_delays(case: dict[str, Any]) -> None:
     want = case["want"].get("retryTime")
-    found = check_deadline(rows_of(case["given"]["checkStates"]))
-    assert found == (None if want is None else time_of(want))
+    deadline = check_deadline(rows_of(case["given"]["checkStates"]))
+    assert deadline == (None if want is None else time_of(want))
 
 
 @pytest.mark.scenario("L10")
@@ -137,16 +137,16 @@ def test_the_time_of_a_wait_only_moves_forward_and_the_count_is_no_checks(
         state.pop("requeueAt", None)
     before = a_workload(None, requeueState=state) if state else a_workload(None)
     if given["incrementCount"]:
-        found = timed_out(before, now, until)
+        timeout = timed_out(before, now, until)
     else:
         row = CheckState(
             name="c", state="Retry", last_transition_time=now,
             requeue_after_seconds=int((until - now).total_seconds()),
         )  # fmt: skip
-        found = requeue_state_of(before, (row,))
-    assert found is not None
-    assert found.requeue_at == time_of(want["requeueAt"])
-    assert found.count == want.get("count")
+        timeout = requeue_state_of(before, (row,))
+    assert timeout is not None
+    assert timeout.requeue_at == time_of(want["requeueAt"])
+    assert timeout.count == want.get("count")
 
 
 def timed_out(before: StoredWorkload, now: Any, until: Any) -> RequeueState | None:
@@ -240,9 +240,9 @@ def test_a_reservation_resets_earlier_conditions(case: dict[str, Any]) -> None:
     change = transition(workload, fact, occasion(1, now, Around(["c"])))
     assert change.workload is not None
     want = a_workload(case["want"]["workload"])
-    found = shown(change.workload.status.conditions)
-    assert found.pop("Admitted")[:2] == ("False", "UnsatisfiedAdmissionChecks")
-    assert found == shown(want.status.conditions)
+    conditions = shown(change.workload.status.conditions)
+    assert conditions.pop("Admitted")[:2] == ("False", "UnsatisfiedAdmissionChecks")
+    assert conditions == shown(want.status.conditions)
     assert change.workload.status.admission == want.status.admission
 
 
@@ -284,9 +284,9 @@ def test_admitted_follows_from_the_reservation_and_the_checks(case: dict[str, An
         change = transition(with_status(workload, admission_checks=rows),
                             facts.TimerDue(**ME, kind="requeue"), at)  # fmt: skip
     assert change is not None and change.workload is not None
-    found = find(change.workload, Type.ADMITTED)
+    admitted = find(change.workload, Type.ADMITTED)
     wanted = [(c["status"], c["reason"]) for c in want["conditions"] if c["type"] == "Admitted"]
-    assert ([] if found is None else [(found.status, found.reason)]) == wanted
+    assert ([] if admitted is None else [(admitted.status, admitted.reason)]) == wanted
     if want["admittedTime"] > 0:
         spent = change.workload.status.accumulated_past_execution_time_seconds
         assert spent == want["admittedTime"]

@@ -43,15 +43,15 @@ def differences(case: dict[str, Any]) -> dict[str, Any]:
     ours, theirs = played.family(), wanted(case["want"])
     if "" not in theirs:
         ours.pop("", None)
-    found: dict[str, Any] = {
+    differences: dict[str, Any] = {
         tag: (ours.get(tag), theirs.get(tag))
         for tag in {*ours, *theirs}
         if ours.get(tag) != theirs.get(tag)
     }
-    told = Counter(one["reason"] for one in case["want"].get("events", ()))
+    told = Counter(event["reason"] for event in case["want"].get("events", ()))
     if played.variant_events() != told:
-        found["events"] = (played.variant_events(), told)
-    return found
+        differences["events"] = (played.variant_events(), told)
+    return differences
 
 
 @pytest.mark.scenario("D3", "D5", "D7", "D21", "D22")
@@ -60,7 +60,7 @@ def test_a_family_has_the_state_that_it_has_in_kueue(case: dict[str, Any]) -> No
     assert differences(case) == {}
 
 
-@pytest.mark.parametrize("case", [one for one in cases(TABLE) if one.id in FAMILIES])
+@pytest.mark.parametrize("case", [param for param in cases(TABLE) if param.id in FAMILIES])
 def test_listed_differences_do_differ(case: dict[str, Any]) -> None:
     assert differences(case)
 
@@ -123,11 +123,11 @@ def test_a_queue_concerns_the_families_that_kueue_finds(case: dict[str, Any]) ->
 def test_a_cycle_leaves_the_siblings_as_in_kueue(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"]
     family = as_family(given)
-    queues = [with_families(one) for one in given["clusterQueues"]]
+    queues = [with_families(queue) for queue in given["clusterQueues"]]
     objects = [*given["namespaces"], *given["resourceFlavors"], *queues, *given["localQueues"]]
     system = a_system(objects, family, time_of(given.get("now")))
     cycle(system)
-    variants = [one for one in all_workloads(system) if head(one).role == "variant"]
+    variants = [workload for workload in all_workloads(system) if head(workload).role == "variant"]
     held = {
         f"{variant.metadata.namespace}/{variant.metadata.name}": admitted_on(
             variant.status.admission
@@ -136,18 +136,20 @@ def test_a_cycle_leaves_the_siblings_as_in_kueue(case: dict[str, Any]) -> None:
         if variant.status.admission is not None
     }
     assert held == {
-        name: [flavor for pods in one["podSetAssignments"] for flavor in pods["flavors"].values()]
-        for name, one in want["assignments"].items()
+        name: [
+            flavor for pods in admission["podSetAssignments"] for flavor in pods["flavors"].values()
+        ]
+        for name, admission in want["assignments"].items()
     }
-    evicted = {one.metadata.name for one in variants if is_true(one, Type.EVICTED)}
+    evicted = {variant.metadata.name for variant in variants if is_true(variant, Type.EVICTED)}
     assert evicted == {
-        one["key"]["name"]
-        for one in want["observedEvents"]
-        if one["reason"] == "EvictedDueToFlavorMigration"
+        event["key"]["name"]
+        for event in want["observedEvents"]
+        if event["reason"] == "EvictedDueToFlavorMigration"
     }
     left = {
-        f"{one.metadata.namespace}/{one.metadata.name}"
-        for one in variants
-        if one.status.admission is None
+        f"{variant.metadata.namespace}/{variant.metadata.name}"
+        for variant in variants
+        if variant.status.admission is None
     }
     assert left == {name for names in want["left"].values() for name in names}

@@ -36,8 +36,8 @@ def test_as_much_quota_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
     assignment = Assignment()
     assignment.mode = PREEMPT
     assignment.level = table["borrowing"]
-    for one in table["assignmentUsage"]:
-        assignment.usage[given.cell(name, one["flavor"], one["resource"])] = one["value"]
+    for quota in table["assignmentUsage"]:
+        assignment.usage[given.cell(name, quota["flavor"], quota["resource"])] = quota["value"]
     if table["assignmentMode"] == "Fit":
         # A workload that fits is charged in full.
         assignment.mode = FIT
@@ -45,7 +45,8 @@ def test_as_much_quota_is_held_as_kueue_holds(case: dict[str, Any]) -> None:
     else:
         held = {cell.fr: amount for cell, amount in held_back(assignment)}
     want = {
-        (one["flavor"], one["resource"]): one.get("value", 0) for one in case["want"]["reserved"]
+        (quota["flavor"], quota["resource"]): quota.get("value", 0)
+        for quota in case["want"]["reserved"]
     }
     assert held == want
 
@@ -58,11 +59,11 @@ def test_entries_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
     given = Given({}, Config(as_kueue=True, preemption=True, requeuing_timestamp=stamp))
     queue = given.world.queue("cq")
     entries = []
-    for one in case["given"]["input"]:
+    for raw in case["given"]["input"]:
         assignment = Assignment()
         assignment.mode = FIT
-        assignment.level = one.get("assignment", {}).get("borrowing", 0)
-        entries.append(CycleEntry(queue, given.workload(one["obj"]), (assignment, ())))
+        assignment.level = raw.get("assignment", {}).get("borrowing", 0)
+        entries.append(CycleEntry(queue, given.workload(raw["obj"]), (assignment, ())))
     entries.sort(key=_order)
     assert [entry.workload.key[1] for entry in entries] == case["want"]["order"]
 
@@ -75,28 +76,28 @@ def test_the_second_cycle_continues_after_the_first_as_in_kueue(
     table = case["given"]
     given = Given(table, Config(as_kueue=True, preemption=True, partial_admission=True))
     known = {
-        (one["metadata"].get("namespace", ""), one["metadata"]["name"]): stored.decode(
-            msgspec.json.encode(one)
+        (raw["metadata"].get("namespace", ""), raw["metadata"]["name"]): stored.decode(
+            msgspec.json.encode(raw)
         )
-        for one in table["workloads"]
+        for raw in table["workloads"]
     }
     admitted = {
-        key: {place.name: place.flavors for place in one.status.admission.pod_set_assignments}
-        for key, one in known.items()
-        if one.status.admission is not None
+        key: {place.name: place.flavors for place in workload.status.admission.pod_set_assignments}
+        for key, workload in known.items()
+        if workload.status.admission is not None
     }
 
     def cycle() -> None:
         given.now += timedelta(seconds=1)
-        for one in given.core.cycle(now=given.now):
-            if not isinstance(one, Assigned):
+        for decision in given.core.cycle(now=given.now):
+            if not isinstance(decision, Assigned):
                 continue
-            key = one.namespace, one.name
-            admitted[key] = {ps.name: ps.flavors for ps in one.admission.pod_set_assignments}
+            key = decision.namespace, decision.name
+            admitted[key] = {ps.name: ps.flavors for ps in decision.admission.pod_set_assignments}
             reserved = Condition(
                 type="QuotaReserved", status="True", last_transition_time=given.now
             )
-            status = WorkloadStatus(conditions=(reserved,), admission=one.admission)
+            status = WorkloadStatus(conditions=(reserved,), admission=decision.admission)
             given.revision += 1
             given.core.apply_workload(
                 *key,
@@ -115,9 +116,9 @@ def test_the_second_cycle_continues_after_the_first_as_in_kueue(
     cycle()
     assert admitted == {
         tuple(key.split("/")): {
-            ps["name"]: ps.get("flavors", {}) for ps in one["podSetAssignments"]
+            ps["name"]: ps.get("flavors", {}) for ps in admission["podSetAssignments"]
         }
-        for key, one in case["want"]["admissionsOnSecondSchedule"].items()
+        for key, admission in case["want"]["admissionsOnSecondSchedule"].items()
     }
 
 

@@ -47,7 +47,7 @@ def _follow(value: Any, path: str) -> Any:
 def _covers(default: Any, value: Any) -> bool:
     """An object's default is the fields that it names."""
     if isinstance(default, dict):
-        return all(_covers(one, _follow(value, name)) for name, one in default.items())
+        return all(_covers(part, _follow(value, name)) for name, part in default.items())
     return bool(default == value)
 
 
@@ -70,14 +70,16 @@ def _enumeration(kind: str, field: str) -> list[str]:
         shape = shape["properties"][step.removesuffix("[]")]
         if step.endswith("[]"):
             shape = shape["items"]
-        for one in [shape, *shape.get("anyOf", [])]:
-            if "$ref" in one:
-                shape = schemas[one["$ref"].rpartition("/")[2]]
+        for branch in [shape, *shape.get("anyOf", [])]:
+            if "$ref" in branch:
+                shape = schemas[branch["$ref"].rpartition("/")[2]]
     # A null counts as absent, so that the words stand beside it.
-    return next(list(one["enum"]) for one in [shape, *shape.get("anyOf", [])] if "enum" in one)
+    return next(
+        list(branch["enum"]) for branch in [shape, *shape.get("anyOf", [])] if "enum" in branch
+    )
 
 
-@pytest.mark.parametrize("case", [one for one in _cases() if "allowed" in str(one.values)])
+@pytest.mark.parametrize("case", [param for param in _cases() if "allowed" in str(param.values)])
 def test_allowed_values_are_in_the_schema(case: dict[str, Any]) -> None:
     allowed = case["want"]["allowed"]
     assert _enumeration(case["given"]["kind"], case["given"]["field"]) == allowed

@@ -32,20 +32,20 @@ FAMILIES = (
 @pytest.mark.parametrize("family", FAMILIES)
 def test_scenarios_have_the_results_of_kueue(family: str) -> None:
     played = 0
-    found: list[str] = []
+    reports: list[str] = []
     for path in sorted(SCENARIOS.glob(f"{family}-[0-9]*.json.gz")):
         scenario = read(path.read_bytes())
         assert scenario.expected is not None
         played += 1
         played_out = play(scenario)
         differs = differences(scenario.expected, played_out)
-        found += [f"{scenario.name}: {one}" for one in differs][:1]
+        reports += [f"{scenario.name}: {difference}" for difference in differs][:1]
         # How many cycles pass is for information there, but a search goes on where it stopped in
         # the cycle before: a cycle too many decides elsewhere.
-        found += [
+        reports += [
             f"{scenario.name}, step {want['step']}: {got['cycles']} cycles, not {want['cycles']}"
             for want, got in zip(scenario.expected, played_out, strict=True)
             if want["cycles"] != got["cycles"]
         ][:1]
     assert played, "no scenario was played"
-    assert not found, "\n".join(found)
+    assert not reports, "\n".join(reports)

@@ -53,8 +53,8 @@ def test_a_search_continues_unless_kueue_restarts_it(case: dict[str, Any]) -> No
     then = queue.generation + domain.generation
     member.cursor = SavedCursor(({0: 1},), last["schedulingCycle"], then, owner)
     queue.generation += args.get("currentCQGeneration", 0)
-    found = scheduler.core._cycle._cursor(domain, queue, member, args["currentSchedulingCycle"])
-    assert (found is None) is case["want"]["result"]
+    cursor = scheduler.core._cycle._cursor(domain, queue, member, args["currentSchedulingCycle"])
+    assert (cursor is None) is case["want"]["result"]
 
 
 @needs_data
@@ -99,20 +99,20 @@ def test_two_entries_compare_by_shares_as_in_kueue(
     case: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = case["given"]
-    drs = {one["key"]["workloadKey"]: one for one in table.get("drsValues", [])}
+    drs = {value["key"]["workloadKey"]: value for value in table.get("drsValues", [])}
     given = Given({}, Config(as_kueue=True))
     keys = []
     for side in ("a", "b"):
         obj = table[side]["obj"]
         name = f"default/{obj['metadata']['name']}"
-        found = drs.get(name, {})
+        shares = drs.get(name, {})
 
-        def share(node: Node, found: dict[str, Any] = found) -> Share:
-            ratio, weight = found.get("unweightedRatio", 0), found.get("fairWeight", 1)
-            return Share(ratio, weight, found.get("borrowing", False))
+        def share(node: Node, shares: dict[str, Any] = shares) -> Share:
+            ratio, weight = shares.get("unweightedRatio", 0), shares.get("fairWeight", 1)
+            return Share(ratio, weight, shares.get("borrowing", False))
 
-        def borrows(node: Node, frs: list[FlavorResource], found: dict[str, Any] = found) -> bool:
-            lent = {(one["flavor"], one["resource"]) for one in found.get("borrowedFRs", [])}
+        def borrows(node: Node, frs: list[FlavorResource], shares: dict[str, Any] = shares) -> bool:
+            lent = {(quota["flavor"], quota["resource"]) for quota in shares.get("borrowedFRs", [])}
             return bool(lent & set(frs))
 
         monkeypatch.setattr(fair_sharing_iterator, "share_of", share)
@@ -120,8 +120,8 @@ def test_two_entries_compare_by_shares_as_in_kueue(
         node = Node(name, is_cohort=False)
         assignment = Assignment()
         assignment.mode = FIT
-        for one in table.get("requestedFRs", {}).get(name, []):
-            assignment.usage[node.cell((one["flavor"], one["resource"]))] = one["value"]
+        for amount in table.get("requestedFRs", {}).get(name, []):
+            assignment.usage[node.cell((amount["flavor"], amount["resource"]))] = amount["value"]
         member = given.workload({**obj, "spec": {"podSets": []}})
         keys.append(
             fair_sharing_iterator._key(
@@ -147,9 +147,15 @@ def test_an_evicted_workload_is_not_preempted_again(case: dict[str, Any]) -> Non
     given.workload(incoming)
     told = []
     for _ in range(2):
-        told.append([one for one in given.core.cycle(now=given.now) if isinstance(one, Preempted)])
-    assert [(f"/{one.name}", one.reason) for one in told[0]] == [
-        (one["workload"], one["reason"]) for one in case["want"]["observedTargets"]
+        told.append(
+            [
+                decision
+                for decision in given.core.cycle(now=given.now)
+                if isinstance(decision, Preempted)
+            ]
+        )
+    assert [(f"/{preemption.name}", preemption.reason) for preemption in told[0]] == [
+        (target["workload"], target["reason"]) for target in case["want"]["observedTargets"]
     ]
     assert len(told[1]) == case["want"]["statusPatchesSecondCall"]
 
@@ -207,4 +213,4 @@ def test_a_workload_requests_as_much_as_in_kueue(case: dict[str, Any]) -> None:
                 key = place["flavors"][resource]["name"], resource
                 total[key] = total.get(key, 0) + much
     want = case["want"]["totalRequests"]
-    assert total == {(one["flavor"], one["resource"]): one.get("value", 0) for one in want}
+    assert total == {(quota["flavor"], quota["resource"]): quota.get("value", 0) for quota in want}

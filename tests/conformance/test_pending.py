@@ -87,16 +87,16 @@ def test_active_workloads_after_an_event_are_those_of_kueue(case: dict[str, Any]
         )
     for obj in table.get("workloadsToAdd", []):
         workload_in(given, obj)
-    for one in table.get("inadmissibleWorkloadsToRequeue", []):
-        is_there = f"{one['obj']['metadata'].get('namespace', '')}/{one['obj']['metadata']['name']}"
+    for raw in table.get("inadmissibleWorkloadsToRequeue", []):
+        is_there = f"{raw['obj']['metadata'].get('namespace', '')}/{raw['obj']['metadata']['name']}"
         waits = is_there in active(given)
-        member = workload_in(given, one["obj"])
+        member = workload_in(given, raw["obj"])
         if waits:
             given.world.requeue(member, given.now)  # It waits already, and so once.
         elif member.inadmissible is None:
             park(given, member)
-    for one in table.get("admissibleWorkloadsToRequeue", []):
-        member = workload_in(given, one["obj"])
+    for raw in table.get("admissibleWorkloadsToRequeue", []):
+        member = workload_in(given, raw["obj"])
         if member.is_due(given.now):
             given.world.requeue(member, given.now)
     for obj in table.get("workloadsToUpdate", []):
@@ -200,8 +200,8 @@ def test_each_active_queue_yields_its_head(case: dict[str, Any]) -> None:
 def test_a_change_brings_back_the_whole_tree_at_once(case: dict[str, Any]) -> None:
     table, want = case["given"], case["want"]
     given = Given({**table, "workloads": []}, Config())
-    for one in table["workloads"]:
-        park(given, given.workload(one.get("obj", one)))
+    for raw in table["workloads"]:
+        park(given, given.workload(raw.get("obj", raw)))
     assert active(given) == []
     assert flush_all(given, table["cqNames"]) == want["moveWorkloadsLogCount"]
     assert active(given) == sorted(key for keys in want["active"].values() for key in keys)

@@ -55,11 +55,11 @@ def test_victims_are_those_that_kueue_selects(case: dict[str, Any]) -> None:
     queue = given.queue(case["given"]["targetCQ"])
     victims = search(given.world.queues, queue, member, need, contested)
     assert given.usage() == before, "the search leaves the picture as it was"
-    found = sorted(
+    targets = sorted(
         (f"{victim.workload.key[0]}/{victim.workload.key[1]}", victim.reason) for victim in victims
     )
     want = case["want"].get("observedTargets", [])
-    assert found == sorted((one["workload"], one["reason"]) for one in want)
+    assert targets == sorted((target["workload"], target["reason"]) for target in want)
 
 
 def holding(obj: dict[str, Any], queue: str) -> dict[str, Any]:
@@ -80,8 +80,8 @@ def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
     given = Given({"now": case["given"]["now"]}, Config(as_kueue=True, preemption=True))
     own = case["given"]["preemptorClusterQueue"]
     members = [
-        given.workload(holding(one["obj"], one.get("clusterQueue", own)))
-        for one in case["given"]["candidates"]
+        given.workload(holding(candidate["obj"], candidate.get("clusterQueue", own)))
+        for candidate in case["given"]["candidates"]
     ]
     others, mine = (
         sorted(
@@ -102,7 +102,7 @@ def test_candidates_come_in_the_order_of_kueue(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases("preemption/TestSatisfiesPreemptionPolicy", POLICIES))
 def test_a_policy_allows_the_victims_that_kueue_allows(case: dict[str, Any]) -> None:
     given = Given({"now": case["given"]["now"]}, Config(as_kueue=True, preemption=True))
-    preemptor, other = (given.workload(case["given"][one]) for one in ("preemptor", "candidate"))
+    preemptor, other = (given.workload(case["given"][role]) for role in ("preemptor", "candidate"))
     assert allows(case["given"]["policy"], preemptor, other) is case["want"].get("result", False)
 
 
@@ -131,10 +131,10 @@ def test_fair_sharing_selects_the_victims_that_kueue_selects(case: dict[str, Any
         config.fair_sharing.strategies,
     )
     assert given.usage() == before, "the search leaves the picture as it was"
-    found = [
+    targets = [
         f"{victim.workload.key[0]}/{victim.workload.key[1]}:{victim.reason}" for victim in victims
     ]
-    assert sorted(found) == sorted(case["want"].get("preempted", []))
+    assert sorted(targets) == sorted(case["want"].get("preempted", []))
 
 
 @needs_data

@@ -51,12 +51,12 @@ def a_record(given: Mapping[str, Any], work: StoredWorkload) -> Record:
     if not check:
         check, attempt = name.removeprefix("wl-"), "1"
     status = given.get("status", {})
-    found = {one["type"]: one for one in status.get("conditions", ())}
-    state = next((one for one in BY_WEIGHT if found.get(one, {}).get("status") == "True"), "")
+    by_type = {condition["type"]: condition for condition in status.get("conditions", ())}
+    state = next((kind for kind in BY_WEIGHT if by_type.get(kind, {}).get("status") == "True"), "")
     # What is expected is told by the condition that is not true yet.
-    says = found.get("Provisioned" if state == "Accepted" else state, {})
+    says = by_type.get("Provisioned" if state == "Accepted" else state, {})
     spec = {"provisioningClassName": "", "podSets": [], **given.get("spec", {})}
-    row = next((one for one in work.status.admission_checks if one.name == check), None)
+    row = next((row for row in work.status.admission_checks if row.name == check), None)
     return Record(
         api_version="autoscaling.x-k8s.io/v1",
         kind="ProvisioningRequest",
@@ -72,9 +72,10 @@ def a_record(given: Mapping[str, Any], work: StoredWorkload) -> Record:
             parameters=spec.get("parameters", {}),
             pod_sets=tuple(
                 PodSetToProvision(
-                    name=one["podTemplateRef"]["name"].rpartition("-")[2], count=one["count"]
+                    name=pod_set["podTemplateRef"]["name"].rpartition("-")[2],
+                    count=pod_set["count"],
                 )
-                for one in spec["podSets"]
+                for pod_set in spec["podSets"]
             ),
         ),
         status=RecordStatus(
@@ -100,10 +101,10 @@ class Played:
         self.asked: list[ProvisioningRequested] = []
         self.cancelled: list[str] = []
         observed = self.core.observed
-        for one in given.get("checks", ()):
-            observed.check(one["metadata"]["name"], manifest_of(one))
-        for one in given.get("configs", ()):
-            observed.config(one["metadata"]["name"], manifest_of(one))
+        for raw in given.get("checks", ()):
+            observed.check(raw["metadata"]["name"], manifest_of(raw))
+        for raw in given.get("configs", ()):
+            observed.config(raw["metadata"]["name"], manifest_of(raw))
         for flavor in given.get("flavors", ()):
             whole = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", **flavor}
             observed.flavor(flavor["metadata"]["name"], manifest_of(whole))
@@ -133,7 +134,9 @@ class Played:
 
     def open(self) -> dict[str, Record]:
         """The records that were not cancelled."""
-        return {name: one for name, one in self.records.items() if not one.status.cancelled}
+        return {
+            name: record for name, record in self.records.items() if not record.status.cancelled
+        }
 
 
 PLAYED = [
@@ -154,7 +157,7 @@ def test_requests_follow_as_in_kueue(case: dict[str, Any]) -> None:
         assert "has no assignment" in played.verdicts["check1"].verdict.message
         assert not played.asked
         return
-    created = [one for one in want["events"] if one["reason"] == "ProvisioningRequestCreated"]
+    created = [event for event in want["events"] if event["reason"] == "ProvisioningRequestCreated"]
     assert len(played.asked) == (len(created) or len(played.asked))
     for name in want.get("requestsNotFound", ()):
         assert name not in played.open()
@@ -163,8 +166,11 @@ def test_requests_follow_as_in_kueue(case: dict[str, Any]) -> None:
         wanted_class = wanted["spec"].get("provisioningClassName", "")
         assert spec.provisioning_class_name == wanted_class
         assert spec.parameters == wanted["spec"].get("parameters", {})
-        assert [(template_name(name, one.name), one.count) for one in spec.pod_sets] == [
-            (one["podTemplateRef"]["name"], one["count"]) for one in wanted["spec"]["podSets"]
+        assert [
+            (template_name(name, pod_set.name), pod_set.count) for pod_set in spec.pod_sets
+        ] == [
+            (expected["podTemplateRef"]["name"], expected["count"])
+            for expected in wanted["spec"]["podSets"]
         ]
     for name, wanted in want.get("templates", {}).items():
         _same_pods(played, name, wanted["template"])
@@ -174,27 +180,29 @@ def test_requests_follow_as_in_kueue(case: dict[str, Any]) -> None:
 
 
 def _same_pods(played: Played, name: str, wanted: Mapping[str, Any]) -> None:
-    found = {
-        template_name(record.metadata.name, one.name): msgspec.json.decode(bytes(one.template))
+    templates = {
+        template_name(record.metadata.name, pod_set.name): msgspec.json.decode(
+            bytes(pod_set.template)
+        )
         for record in played.open().values()
-        for one in record.spec.pod_sets
-        if bytes(one.template) != b"null"
+        for pod_set in record.spec.pod_sets
+        if bytes(pod_set.template) != b"null"
     }
-    if name not in found:
+    if name not in templates:
         return  # It stood before: what is in it was given.
-    spec, other = found[name]["spec"], wanted["spec"]
+    spec, other = templates[name]["spec"], wanted["spec"]
     assert spec.get("nodeSelector", {}) == other.get("nodeSelector", {})
     assert spec.get("tolerations", []) == other.get("tolerations", [])
-    resources = [one.get("resources", {}) for one in spec["containers"]]
+    resources = [container.get("resources", {}) for container in spec["containers"]]
     for mine, theirs in zip(resources, other["containers"], strict=True):
         assert mine.get("requests", {}) == theirs.get("resources", {}).get("requests", {})
 
 
 def _same_row(name: str, given: Mapping[str, Any], played: Played, wanted: Any) -> None:
     before = next(
-        one
-        for one in given["workload"]["status"]["admissionChecks"]
-        if one["name"] == wanted["name"]
+        row
+        for row in given["workload"]["status"]["admissionChecks"]
+        if row["name"] == wanted["name"]
     )
     tell = played.verdicts.get(wanted["name"])
     state = tell.verdict.state if tell is not None else before["state"]
@@ -207,11 +215,11 @@ def _same_row(name: str, given: Mapping[str, Any], played: Played, wanted: Any) 
         return
     if wanted.get("requeueAfterSeconds") is not None:
         assert tell.verdict.after == wanted["requeueAfterSeconds"]
-    updates = {one.name: one for one in tell.verdict.updates}
-    assert updates.keys() == {one["name"] for one in wanted.get("podSetUpdates", ())}
-    for one in wanted.get("podSetUpdates", ()):
-        assert updates[one["name"]].node_selector == one.get("nodeSelector", {})
-        assert updates[one["name"]].annotations == one.get("annotations", {})
+    updates = {update.name: update for update in tell.verdict.updates}
+    assert updates.keys() == {expected["name"] for expected in wanted.get("podSetUpdates", ())}
+    for expected in wanted.get("podSetUpdates", ()):
+        assert updates[expected["name"]].node_selector == expected.get("nodeSelector", {})
+        assert updates[expected["name"]].annotations == expected.get("annotations", {})
 
 
 @pytest.mark.parametrize("case", cases("provisioning/TestReqIsNeeded"))
@@ -219,21 +227,21 @@ def test_a_request_is_needed_where_some_pod_uses_what_is_managed(case: dict[str,
     given, want = case["given"], case["want"]
     config = decode_object(given["provisioningRequestConfig"]).manifest.spec
     whole = msgspec.json.decode(msgspec.json.encode(given["workload"]))
-    pods = {one["name"]: one for one in whole["spec"]["podSets"]}
-    for one in whole["status"]["admission"]["podSetAssignments"]:
+    pods = {pod_set["name"]: pod_set for pod_set in whole["spec"]["podSets"]}
+    for assignment in whole["status"]["admission"]["podSetAssignments"]:
         # Here every assignment tells how many were admitted.
-        one.setdefault("count", pods.get(one["name"], {}).get("count", 0))
+        assignment.setdefault("count", pods.get(assignment["name"], {}).get("count", 0))
     work = a_workload(whole)
     pod_sets = spec_of(work.spec).pod_sets
     try:
-        found = assigned_pod_sets(pod_sets, work.status.admission, config.managed_resources)
+        assigned = assigned_pod_sets(pod_sets, work.status.admission, config.managed_resources)
     except IncompleteReservation:
         # There the first pod set that needs a request is enough; here all are asked for at once.
         assert "err" in want or case["name"] == (
             "needed podset short circuits later missing assignment"
         )
         return
-    assert bool(found) == want["result"]
+    assert bool(assigned) == want["result"]
 
 
 @pytest.mark.parametrize("case", cases("provisioning/TestReconcileAdmissionCheck"))
@@ -243,9 +251,9 @@ def test_a_check_can_be_evaluated_with_its_parameters(case: dict[str, Any]) -> N
     check = given["check"]
     name = check["metadata"]["name"]
     observed.check(name, manifest_of(check))
-    for one in given.get("configs", ()):
-        whole = {**one, "spec": {"provisioningClassName": "class", **one.get("spec", {})}}
-        observed.config(one["metadata"]["name"], manifest_of(whole))
+    for raw in given.get("configs", ()):
+        whole = {**raw, "spec": {"provisioningClassName": "class", **raw.get("spec", {})}}
+        observed.config(raw["metadata"]["name"], manifest_of(whole))
     trouble = observed.trouble(name)
     if want is None:
         assert name not in observed.checks
@@ -264,12 +272,12 @@ def test_the_last_attempt_counts(case: dict[str, Any]) -> None:
     given, want = case["given"], case["want"].get("result", {})
     core = ProvisioningCore(None)
     work = a_workload(given["workload"])
-    ordered = sorted(given.get("requests", ()), key=lambda one: one["metadata"]["name"])
-    for number, one in enumerate(ordered, 1):
-        record = a_record(one, work)
+    ordered = sorted(given.get("requests", ()), key=lambda raw: raw["metadata"]["name"])
+    for number, raw in enumerate(ordered, 1):
+        record = a_record(raw, work)
         core.observed.record(("ns", record.metadata.name), record, number)
-    found = {slot.check: kept.record.metadata.name for slot, kept in core.observed.records.items()}
-    assert found == {check: one["metadata"]["name"] for check, one in want.items()}
+    names = {slot.check: kept.record.metadata.name for slot, kept in core.observed.records.items()}
+    assert names == {check: raw["metadata"]["name"] for check, raw in want.items()}
 
 
 @pytest.mark.parametrize("case", cases("provisioning/TestUpdateCheckMessage"))

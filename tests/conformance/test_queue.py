@@ -39,8 +39,8 @@ def test_the_head_of_a_queue_is_the_one_that_kueue_takes(case: dict[str, Any]) -
     timestamp = next(iter(ordering.values()), "Eviction") if ordering else "Eviction"
     scheduler = SteppedScheduler(Config(requeuing_timestamp=timestamp))
     scheduler.queue("cq", queueingStrategy="StrictFIFO", resourceGroups=groups(default="0"))
-    for one in (given["w1"], given["w2"]):
-        workload = stored.decode(msgspec.json.encode(one))
+    for raw in (given["w1"], given["w2"]):
+        workload = stored.decode(msgspec.json.encode(raw))
         spec = {**json.loads(bytes(workload.spec)), "queueName": "cq"}
         workload = msgspec.structs.replace(workload, spec=msgspec.Raw(json.dumps(spec).encode()))
         scheduler.write("ns", workload.metadata.name, workload)

@@ -23,19 +23,20 @@ def test_a_pending_workload_requests_what_kueue_counts(case: dict[str, Any]) -> 
     options = given.get("infoOptions") or {}
     transformations = [
         ResourceTransformation(
-            one["input"],
-            one.get("strategy", "Retain") != "Replace",
-            one.get("multiplyBy", ""),
-            tuple(one["outputs"].items()),
+            option["input"],
+            option.get("strategy", "Retain") != "Replace",
+            option.get("multiplyBy", ""),
+            tuple(option["outputs"].items()),
         )
-        for one in options.get("resourceTransformations", {}).values()
+        for option in options.get("resourceTransformations", {}).values()
     ]
     shapes = Shapes(options.get("excludedResourcePrefixes", ()), transformations)
     shape = shapes.needs(json.dumps(workload["spec"]).encode()).shape
     gone = {
-        one["name"]: one["count"] for one in workload.get("status", {}).get("reclaimablePods", ())
+        pods["name"]: pods["count"]
+        for pods in workload.get("status", {}).get("reclaimablePods", ())
     }
     if gone and "off" not in case["name"]:
         shape = shapes.reduced(shape, gone)
-    found = [dict(total) for total in shape.totals]
-    assert found == [one.get("requests", {}) for one in case["want"]["info"]["totalRequests"]]
+    totals = [dict(total) for total in shape.totals]
+    assert totals == [total.get("requests", {}) for total in case["want"]["info"]["totalRequests"]]

@@ -55,20 +55,20 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     given = Given(case["given"], config)
     core = given.core
     held = {
-        f"{one['metadata'].get('namespace', '')}/{one['metadata']['name']}": one["status"]
-        for one in case["given"]["workloads"]
-        if one.get("status", {}).get("admission")
+        f"{raw['metadata'].get('namespace', '')}/{raw['metadata']['name']}": raw["status"]
+        for raw in case["given"]["workloads"]
+        if raw.get("status", {}).get("admission")
     }
-    admissions = {key: _admission(one["admission"]) for key, one in held.items()}
+    admissions = {key: _admission(status["admission"]) for key, status in held.items()}
     preempted = []
-    for one in core.cycle(now=given.now):
-        if isinstance(one, Preempted):
-            preempted.append((f"{one.namespace}/{one.name}", one.reason))
+    for decision in core.cycle(now=given.now):
+        if isinstance(decision, Preempted):
+            preempted.append((f"{decision.namespace}/{decision.name}", decision.reason))
         elif case["given"].get("admissionError"):
-            core.forget(one.namespace, one.name, one.revision)
+            core.forget(decision.namespace, decision.name, decision.revision)
         else:
-            admissions[f"{one.namespace}/{one.name}"] = _admission(
-                msgspec.to_builtins(one.admission)
+            admissions[f"{decision.namespace}/{decision.name}"] = _admission(
+                msgspec.to_builtins(decision.admission)
             )
     left: dict[str, list[str]] = {}
     parked: dict[str, list[str]] = {}
@@ -86,7 +86,9 @@ def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     }
     wanted = {
         "preempted": victims_of_cycle(case),
-        "assignments": {key: _admission(one) for key, one in want.get("assignments", {}).items()},
+        "assignments": {
+            key: _admission(admission) for key, admission in want.get("assignments", {}).items()
+        },
         "left": {queue: sorted(keys) for queue, keys in want.get("left", {}).items()},
         "inadmissibleLeft": {
             queue: sorted(keys) for queue, keys in want.get("inadmissibleLeft", {}).items()
@@ -113,7 +115,7 @@ def victims_of_cycle(case: dict[str, Any]) -> list[tuple[str, str]]:
 
 @needs_data
 def test_every_difference_is_a_case() -> None:
-    names = {(table, one["name"]) for table in TABLES for one in read(f"scheduler/{table}")}
+    names = {(table, row["name"]) for table in TABLES for row in read(f"scheduler/{table}")}
     assert names >= set(SCHEDULE)
 
 

@@ -15,11 +15,11 @@ from support.builders import an_object
 
 def _given(case: dict[str, Any]) -> Given:
     given = case["given"]
-    found = Given({"cohorts": given.get("cohorts", [])}, Config())
+    shares = Given({"cohorts": given.get("cohorts", [])}, Config())
     for key in ("clusterQueue", "lendingClusterQueue"):
         if key in given:
-            found.put(given[key])
-    return found
+            shares.put(given[key])
+    return shares
 
 
 @needs_data
@@ -63,6 +63,8 @@ def test_borrowing_is_what_kueue_takes_for_it(case: dict[str, Any]) -> None:
     given = Given({"clusterQueues": queues}, Config())
     given.use("cq", case["given"]["usage"])
     node = given.core.catalog.tree.queues["cq"]
-    requested = [(one["flavor"], one["resource"]) for one in case["given"].get("requestedFRs", [])]
+    requested = [
+        (quota["flavor"], quota["resource"]) for quota in case["given"].get("requestedFRs", [])
+    ]
     assert share_of(node).borrowing is case["want"]["borrowing"]
     assert is_borrowing_on(node, requested) is case["want"]["borrowingOnRequested"]

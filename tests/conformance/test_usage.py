@@ -61,8 +61,8 @@ def by_usage(given: dict[str, Any], config: Config) -> Given:
         world.core.apply_usage(namespace, name, recorded(quantities))
     for name, quantities in given.get("initialUsage", {}).items():
         world.core.apply_usage("default", name, recorded(quantities))
-    for one in given.get("wls", given.get("workloads", ())):
-        world.workload(one)
+    for raw in given.get("wls", given.get("workloads", ())):
+        world.workload(raw)
     return world
 
 
@@ -85,7 +85,7 @@ def test_usage_weighs_as_much_as_in_kueue(case: dict[str, Any]) -> None:
 
 @needs_data
 def test_every_difference_in_what_is_consumed_is_a_case() -> None:
-    assert {one["name"] for one in read("controllers/TestLocalQueueReconcile")} >= set(CONSUMED)
+    assert {row["name"] for row in read("controllers/TestLocalQueueReconcile")} >= set(CONSUMED)
 
 
 @needs_data
@@ -100,16 +100,16 @@ def test_as_much_is_consumed_as_in_kueue(case: dict[str, Any]) -> None:
     account = Account(config, 1.0, since)
     account.restore(used(before.get("resources", {})), since)
     account.expect(used(given.get("pendingEntryPenalty", {})))
-    for one in given.get("runningWls", ()):
-        for place in one["status"]["admission"]["podSetAssignments"]:
+    for raw in given.get("runningWls", ()):
+        for place in raw["status"]["admission"]["podSetAssignments"]:
             for resource, text in place["resourceUsage"].items():
                 # The table has it run all the time, and says nothing of a penalty.
                 held = {resource: to_billionths(resource, amount(resource, text))}
                 account.start(held, {}, since)
     status = case["want"]["localQueue"]["status"]["fairSharing"]["admissionFairSharingStatus"]
     want = status.get("consumedResources", {})
-    found = status_of(account, max(now, since))
-    assert found.consumed_resources == {name: text for name, text in want.items() if text != "0"}
+    shown = status_of(account, max(now, since))
+    assert shown.consumed_resources == {name: text for name, text in want.items() if text != "0"}
 
 
 def test_amounts_of_bytes_are_shown_whole_and_others_to_the_billionth() -> None:
@@ -123,7 +123,7 @@ def test_amounts_of_bytes_are_shown_whole_and_others_to_the_billionth() -> None:
 def test_the_head_is_of_the_local_queue_that_kueue_takes_it_from(case: dict[str, Any]) -> None:
     given = case["given"]
     queues = [
-        {**one, "spec": {**one.get("spec", {}), "clusterQueue": "cq"}} for one in given["lqs"]
+        {**queue, "spec": {**queue.get("spec", {}), "clusterQueue": "cq"}} for queue in given["lqs"]
     ]
     config = Config(admission_fair_sharing=sharing(given.get("afsConfig")))
     world = by_usage({**given, "clusterQueues": [given["cq"]], "localQueues": queues}, config)
@@ -148,11 +148,11 @@ def test_cycles_by_usage_admit_the_workloads_that_kueue_admits(case: dict[str, A
     admitted = []
     for _ in given["workloads"]:
         decided = world.core.cycle(now=world.now)
-        admitted += [one.name for one in decided if isinstance(one, Assigned)]
+        admitted += [decision.name for decision in decided if isinstance(decision, Assigned)]
     want = [
-        one["metadata"]["name"]
-        for one in case["want"]["workloads"]
-        if one.get("status", {}).get("admission")
+        raw["metadata"]["name"]
+        for raw in case["want"]["workloads"]
+        if raw.get("status", {}).get("admission")
     ]
     assert sorted(admitted) == sorted(want)
 
@@ -200,9 +200,9 @@ def test_an_admission_costs_a_penalty_where_it_does_in_kueue(case: dict[str, Any
 @needs_data
 def test_victims_of_the_local_queue_that_used_more_come_first() -> None:
     (case,) = (
-        one
-        for one in read("preemption/TestCandidatesOrdering")
-        if one["name"] == "workloads with higher LQ usage first"
+        row
+        for row in read("preemption/TestCandidatesOrdering")
+        if row["name"] == "workloads with higher LQ usage first"
     )
     api = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
     own = case["given"]["preemptorClusterQueue"]
@@ -216,23 +216,26 @@ def test_victims_of_the_local_queue_that_used_more_come_first() -> None:
             {
                 **api,
                 "kind": "LocalQueue",
-                "metadata": {"name": one["obj"]["spec"]["queueName"], "namespace": "default"},
+                "metadata": {"name": candidate["obj"]["spec"]["queueName"], "namespace": "default"},
                 "spec": {"clusterQueue": own},
             }
-            for one in case["given"]["candidates"]
+            for candidate in case["given"]["candidates"]
         ],
         "initialUsage": {
-            one["obj"]["spec"]["queueName"]: {"cpu": str(one["localQueueFSUsage"])}
-            for one in case["given"]["candidates"]
+            candidate["obj"]["spec"]["queueName"]: {"cpu": str(candidate["localQueueFSUsage"])}
+            for candidate in case["given"]["candidates"]
         },
         "workloads": [
-            {**one["obj"], "metadata": {**one["obj"]["metadata"], "namespace": "default"}}
-            for one in case["given"]["candidates"]
+            {
+                **candidate["obj"],
+                "metadata": {**candidate["obj"]["metadata"], "namespace": "default"},
+            }
+            for candidate in case["given"]["candidates"]
         ],
     }
     config = Config(preemption=True, admission_fair_sharing=UsageFairSharing())
     world = by_usage(told, config)
     queue = world.queue(own)
     assert queue.lanes is not None
-    found = queue.lanes.used_most_first(queue.candidates)
-    assert [entry[3][1] for entry in found] == case["want"]["candidates"]
+    ordered = queue.lanes.used_most_first(queue.candidates)
+    assert [entry[3][1] for entry in ordered] == case["want"]["candidates"]

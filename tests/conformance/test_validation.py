@@ -50,19 +50,19 @@ def _problems(given: dict[str, Any]) -> list[Problem]:
     except ManifestError as error:
         return list(error.problems)
     new = manifests[-1]
-    found = _refused(objects[-1])
+    problems = _refused(objects[-1])
     old = manifests[0] if len(manifests) == 2 else None
     if isinstance(new, Workload):
         assert old is None or isinstance(old, Workload)
-        found += check_status(new, old)
+        problems += check_status(new, old)
     if isinstance(old, Workload) and isinstance(new, Workload):
         was = status_of(old)
-        found += check_workload_update(
+        problems += check_workload_update(
             old, new, reserved=was.is_true("QuotaReserved"), admitted=was.is_true("Admitted")
         )
     elif old is not None:
-        found += validate_update(old, new)
-    return found
+        problems += validate_update(old, new)
+    return problems
 
 
 @pytest.mark.parametrize(("table", "case"), _cases())

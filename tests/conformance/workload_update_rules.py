@@ -28,37 +28,37 @@ def check_workload_update(
     """The problems of changed fields that may not change. ``reserved``: quota is reserved for the
     workload; ``admitted``: the workload is Admitted.
     """
-    found = check_gated_by_update(old, new)
-    found += unchanged(old.spec.role, new.spec.role, "spec.role")
+    problems = check_gated_by_update(old, new)
+    problems += unchanged(old.spec.role, new.spec.role, "spec.role")
     if reserved:
-        found += _frozen(old.spec, new.spec)
+        problems += _frozen(old.spec, new.spec)
     if admitted:
-        found += unchanged(
+        problems += unchanged(
             old.spec.maximum_execution_time_seconds,
             new.spec.maximum_execution_time_seconds,
             "spec.maximumExecutionTimeSeconds",
             " while the workload is admitted",
         )
-    return found
+    return problems
 
 
 def _frozen(old: WorkloadSpec, new: WorkloadSpec) -> list[Problem]:
     when = " while quota is reserved"
     if len(old.pod_sets) != len(new.pod_sets):
-        found = [Problem("spec.podSets", f"may not be changed{when}")]
+        problems = [Problem("spec.podSets", f"may not be changed{when}")]
     else:
-        found = [
+        problems = [
             problem
             for i, (before, after) in enumerate(zip(old.pod_sets, new.pod_sets, strict=True))
             for problem in unchanged(before, after, f"spec.podSets[{i}]", when)
         ]
-    found += unchanged(old.queue_name, new.queue_name, "spec.queueName", when)
+    problems += unchanged(old.queue_name, new.queue_name, "spec.queueName", when)
     before_ref, after_ref = old.priority_class_ref, new.priority_class_ref
     field = "spec.priorityClassRef"
     if before_ref is None or after_ref is None:
-        return found + unchanged(before_ref, after_ref, field, when)
-    found += unchanged(before_ref.group, after_ref.group, f"{field}.group", when)
-    found += unchanged(before_ref.kind, after_ref.kind, f"{field}.kind", when)
+        return problems + unchanged(before_ref, after_ref, field, when)
+    problems += unchanged(before_ref.group, after_ref.group, f"{field}.group", when)
+    problems += unchanged(before_ref.kind, after_ref.kind, f"{field}.kind", when)
     if after_ref.kind != "WorkloadPriorityClass":
-        found += unchanged(before_ref.name, after_ref.name, f"{field}.name", when)
-    return found
+        problems += unchanged(before_ref.name, after_ref.name, f"{field}.name", when)
+    return problems
