@@ -182,7 +182,7 @@ def check(cores: SteppedCores) -> None:
     for node in tree.cohorts.values():
         for fr, cell in node.cells.items():
             below = [*node.members.values(), *node.cohorts.values()]
-            spilt = sum(one.cells[fr].spill() for one in below if fr in one.cells)
+            spilt = sum(usage.cells[fr].spill() for usage in below if fr in usage.cells)
             assert cell.usage == spilt, (node.name, fr)
 
 

@@ -23,15 +23,15 @@ STEPS = st.lists(workloads, min_size=1, max_size=12)
 
 def heads(scheduler: SteppedScheduler) -> list[WorkloadInfo]:
     """The workloads that the next cycle tries; none if it requeues others first."""
-    found: list[WorkloadInfo] = []
+    heads: list[WorkloadInfo] = []
     for domain in scheduler.core._state.domains.values():
         if domain.flush:
             return []
         for queue in domain.ready:
             head = queue.head()
             if head is not None and not head.in_flight:
-                found.append(head)
-    return found
+                heads.append(head)
+    return heads
 
 
 def trace(scheduler: SteppedScheduler) -> list[Any]:
@@ -43,8 +43,15 @@ def trace(scheduler: SteppedScheduler) -> list[Any]:
         for fr, cell in node.cells.items()
     ]
     members = [
-        (one.key, one.cursor, one.entry, one.inadmissible, one.in_flight, one.queue)
-        for one in world.workloads.values()
+        (
+            workload.key,
+            workload.cursor,
+            workload.entry,
+            workload.inadmissible,
+            workload.in_flight,
+            workload.queue,
+        )
+        for workload in world.workloads.values()
     ]
     queued = [(name, queue.head(), queue.preemptor) for name, queue in world.queues.items()]
     return [cells, members, queued, world.busy.copy()]
@@ -59,27 +66,27 @@ def check(
     scheduler: SteppedScheduler, told: dict[str, ExplainReply], looked_at: list[WorkloadInfo]
 ) -> None:
     """Checks that the last cycle decided as the explanations predicted."""
-    for one in scheduler.decided:
-        outlook = told[one.name].outlook
+    for decision in scheduler.decided:
+        outlook = told[decision.name].outlook
         assert outlook is not None
         assert outlook.outcome in ("Fits", "Preempts")
-        got = [dict(place.flavors) for place in one.admission.pod_set_assignments]
-        assert got == flavors(told[one.name])
-        assert outlook.level == one.level
+        got = [dict(place.flavors) for place in decision.admission.pod_set_assignments]
+        assert got == flavors(told[decision.name])
+        assert outlook.level == decision.level
     if len(looked_at) != 1:
         return
     # It was the first of the cycle, so the result is that of the explanation.
     (head,) = looked_at
     outlook = told[head.key[1]].outlook
     assert outlook is not None
-    assigned = [one.name for one in scheduler.decided]
-    going = {one.name for one in scheduler.preempted}
+    assigned = [decision.name for decision in scheduler.decided]
+    going = {preemption.name for preemption in scheduler.preempted}
     match outlook.outcome:
         case "Fits":
             assert assigned == [head.key[1]]
         case "Preempts" if not assigned:
             assert going <= {victim.name for victim in outlook.victims}
-            assert all(one.by == f"ns/{head.key[1]}" for one in scheduler.preempted)
+            assert all(preemption.by == f"ns/{head.key[1]}" for preemption in scheduler.preempted)
         case "NoFit" | "NoCandidates":
             assert not assigned
             assert not going
@@ -87,7 +94,7 @@ def check(
 
 def says_who_is_in_the_way(why: ExplainReply) -> None:
     """If quota is short and no workload is preempted, a rule and a quota holder are named."""
-    told = {(bar.flavor, bar.resource) for one in why.flavors for bar in one.barriers}
+    told = {(bar.flavor, bar.resource) for flavor in why.flavors for bar in flavor.barriers}
     for flavor in why.flavors:
         short = [room for room in flavor.rooms if room.reason == "WaitingForQuota"]
         if short and flavor.outcome in ("NoCandidates", "NoFit"):

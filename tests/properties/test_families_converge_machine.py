@@ -75,10 +75,10 @@ class FamiliesMachine(RuleBasedStateMachine):
 
     @rule(name=PARENTS)
     def disappears(self, name: str) -> None:
-        one = self.table.stored.get(name)
-        if one is not None and one.status.admission is None:
+        workload = self.table.stored.get(name)
+        if workload is not None and workload.status.admission is None:
             self.table.put(name, None)
-        elif one is not None:
+        elif workload is not None:
             self.table.apply_facts(facts.Deleted(namespace=NS, name=name))
 
     @rule(name=PARENTS, active=st.booleans(), priority=st.integers(0, 2))
@@ -88,9 +88,9 @@ class FamiliesMachine(RuleBasedStateMachine):
 
     @rule(name=PARENTS)
     def changes_its_role(self, name: str) -> None:
-        one = self.table.stored.get(name)
-        if one is not None and not one.status.admitted_variant:
-            role = {"parent": "regular", "regular": "parent"}[head(one).role]
+        workload = self.table.stored.get(name)
+        if workload is not None and not workload.status.admitted_variant:
+            role = {"parent": "regular", "regular": "parent"}[head(workload).role]
             self.table.spec(name, role=role)
 
     @rule(name=PARENTS)
@@ -122,16 +122,18 @@ class FamiliesMachine(RuleBasedStateMachine):
     @rule(name=PARENTS, tag=st.sampled_from(FLAVORS))
     def a_name_is_taken_or_freed(self, name: str, tag: str) -> None:
         name = f"{name}-variant-{tag}"
-        one = self.table.stored.get(name)
-        if one is None:
+        workload = self.table.stored.get(name)
+        if workload is None:
             self.table.workload(name, role="regular")
-        elif head(one).role == "regular":
+        elif head(workload).role == "regular":
             self.table.put(name, None)
 
     # What the others do. --------------------------------------------------------------------
 
     def _variant(self, data: st.DataObject) -> str | None:
-        names = [name for name, one in self.table.stored.items() if head(one).role == "variant"]
+        names = [
+            name for name, workload in self.table.stored.items() if head(workload).role == "variant"
+        ]
         return data.draw(st.sampled_from(sorted(names))) if names else None
 
     @rule(data=st.data(), conditions=st.sampled_from(SEEN))
@@ -154,8 +156,8 @@ class FamiliesMachine(RuleBasedStateMachine):
 
     @rule(name=PARENTS, data=st.data())
     def wins(self, name: str, data: st.DataObject) -> None:
-        one = self.table.stored.get(name)
-        if one is None or head(one).role != "parent" or one.status.admitted_variant:
+        workload = self.table.stored.get(name)
+        if workload is None or head(workload).role != "parent" or workload.status.admitted_variant:
             return
         names = sorted(self.table.family(name))
         if names:
@@ -167,9 +169,9 @@ class FamiliesMachine(RuleBasedStateMachine):
 
     @rule(name=PARENTS)
     def is_preempted(self, name: str) -> None:
-        one = self.table.stored.get(name)
-        if one is not None and one.status.admitted_variant in self.table.stored:
-            variant = one.status.admitted_variant
+        workload = self.table.stored.get(name)
+        if workload is not None and workload.status.admitted_variant in self.table.stored:
+            variant = workload.status.admitted_variant
             self.table.decide(facts.Preempted, variant, reason="InClusterQueue", message="m")
 
     # Orders. --------------------------------------------------------------------------------
@@ -233,11 +235,11 @@ class FamiliesMachine(RuleBasedStateMachine):
         fresh = table.another(sorted(table.stored, reverse=True))
         assert fresh.orders(table.now) == [], "a restarted controller would decide otherwise"
         assert fresh.gates_open() == table.families.gates_open()
-        for name, one in table.stored.items():
-            if head(one).role == "parent" and not is_true(one, "Finished"):
+        for name, workload in table.stored.items():
+            if head(workload).role == "parent" and not is_true(workload, "Finished"):
                 self._as_it_should_be(name)
-            elif head(one).role == "variant" and not is_true(one, "Finished"):
-                (owner,) = one.metadata.owner_references
+            elif head(workload).role == "variant" and not is_true(workload, "Finished"):
+                (owner,) = workload.metadata.owner_references
                 assert owner.name in table.stored, f"{name} has no parent"
                 assert table.stored[owner.name].metadata.uid == owner.uid, f"{name} is a namesake's"
 
@@ -246,8 +248,8 @@ class FamiliesMachine(RuleBasedStateMachine):
         there was one."""
         tried = [
             name
-            for name, one in self.table.stored.items()
-            if is_true(one, "BlockedOnPreemptionGates") and self._is_open(one)
+            for name, workload in self.table.stored.items()
+            if is_true(workload, "BlockedOnPreemptionGates") and self._is_open(workload)
         ]
         for name in tried:
             self.table.status(
@@ -263,30 +265,36 @@ class FamiliesMachine(RuleBasedStateMachine):
         state = parent_state(parent)
         own = table.family(name)
         rules = table.rules
-        states = [variant_state(one) for one in own.values()]
+        states = [variant_state(variant) for variant in own.values()]
         wants = desired_variants(state, states, rules, table.now)
         assert changes_next(state, states, rules, table.now) is None
-        assert parent.status.variants == rows_of([summary_of(one) for one in own.values()], wants)
+        assert parent.status.variants == rows_of(
+            [summary_of(variant) for variant in own.values()], wants
+        )
         priority = head(parent).priority or 0
-        assert {head(one).priority or 0 for one in own.values()} <= {priority}
+        assert {head(variant).priority or 0 for variant in own.values()} <= {priority}
         if rules is None:
             return
         for each in own.values():
             assert head(each).active == wants[each.metadata.name].active
-        tags = [head(one).variant for one in own.values()]
+        tags = [head(variant).variant for variant in own.values()]
         free = {tag.name for tag in rules.tags if self._has_room(name, tag.name)}
         assert len(tags) == len(set(tags)), f"twice the same: {tags}"
         assert free <= set(tags) <= {tag.name for tag in rules.tags}
         if not state.active:
             return
-        active = [one for one in own.values() if head(one).active and not is_true(one, "Admitted")]
-        blocked = [one for one in active if is_true(one, "BlockedOnPreemptionGates")]
+        active = [
+            variant
+            for variant in own.values()
+            if head(variant).active and not is_true(variant, "Admitted")
+        ]
+        blocked = [variant for variant in active if is_true(variant, "BlockedOnPreemptionGates")]
         # A variant that was not tried stops the walk; a delayed variant is skipped.
         waits = any(
-            (reserved := find(one, "QuotaReserved")) is None
+            (reserved := find(variant, "QuotaReserved")) is None
             or reserved.reason == "PendingEvaluation"
-            or find(one, "Requeued") is not None
-            for one in active
+            or find(variant, "Requeued") is not None
+            for variant in active
         )
         assert waits or not blocked
 

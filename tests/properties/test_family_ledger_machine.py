@@ -143,12 +143,12 @@ class Ledger(RuleBasedStateMachine):
             for variant in VARIANTS
             if variant in self.scheduler.stored and variant.split("-")[0] == name
         ]
-        for one in (name, *of):
+        for member in (name, *of):
             if finishes:
-                self.scheduler.finish(one)
-                del self.scheduler.stored[one]
+                self.scheduler.finish(member)
+                del self.scheduler.stored[member]
             else:
-                self.scheduler.gone(one)
+                self.scheduler.gone(member)
 
     @rule(
         name=st.sampled_from(QUEUES),
@@ -168,9 +168,9 @@ class Ledger(RuleBasedStateMachine):
     )
     def some_are_taken_out_for_a_while(self, order: list[str], many: int, back: Random) -> None:
         here = [
-            one
-            for one in order
-            if one in self.scheduler.stored and self.scheduler.member(one).charge
+            member
+            for member in order
+            if member in self.scheduler.stored and self.scheduler.member(member).charge
         ]
         going = here[:many]
         before = self._usages()
@@ -187,12 +187,12 @@ class Ledger(RuleBasedStateMachine):
     @rule(order=st.permutations(NAMES), many=st.integers(1, 4), more=st.integers(1, 4))
     def some_are_taken_out_together(self, order: list[str], many: int, more: int) -> None:
         here = [
-            one
-            for one in order
-            if one in self.scheduler.stored and self.scheduler.member(one).charge
+            member
+            for member in order
+            if member in self.scheduler.stored and self.scheduler.member(member).charge
         ]
-        first = [self.scheduler.member(one) for one in here[:many]]
-        rest = [self.scheduler.member(one) for one in here[many : many + more]]
+        first = [self.scheduler.member(member) for member in here[:many]]
+        rest = [self.scheduler.member(member) for member in here[many : many + more]]
         before = self._usages()
         with WithoutUsage(rest):
             with WithoutUsage(first):

@@ -224,9 +224,9 @@ class Families(RuleBasedStateMachine):
     @rule(steps=st.lists(step, min_size=1, max_size=4), seconds=st.sampled_from([0, 0, 1, 7, 50]))
     def facts_come(self, steps: list[tuple[str, str, str, int]], seconds: int) -> None:
         self.house.later(seconds)
-        found = [fact for step in steps for fact in self.facts_of(*step)]
-        if found:
-            self.house.happens(*found)
+        facts_drawn = [fact for step in steps for fact in self.facts_of(*step)]
+        if facts_drawn:
+            self.house.happens(*facts_drawn)
 
     @rule(
         steps=st.lists(step, min_size=1, max_size=4),
@@ -235,9 +235,9 @@ class Families(RuleBasedStateMachine):
     def it_crashes_between_two_writes(
         self, steps: list[tuple[str, str, str, int]], through: list[bool]
     ) -> None:
-        found = [fact for step in steps for fact in self.facts_of(*step)]
-        if found:
-            self.house.crashes([self.house.logged_fact(fact) for fact in found], through)
+        facts_drawn = [fact for step in steps for fact in self.facts_of(*step)]
+        if facts_drawn:
+            self.house.crashes([self.house.logged_fact(fact) for fact in facts_drawn], through)
 
     @rule(again=st.integers(1, 6))
     def facts_are_read_again(self, again: int) -> None:
@@ -309,11 +309,13 @@ class Families(RuleBasedStateMachine):
             house.happens(facts.Revoked(**house.decided(name), reason="QuotaChanged"))
             return False
         house.happens(*house.variant_facts(name))
-        for one in [house.get(name), *house.variants(name)]:
-            for kind, at in due_times(one, house.now, house.controller.queues).items():
+        for workload in [house.get(name), *house.variants(name)]:
+            for kind, at in due_times(workload, house.now, house.controller.queues).items():
                 if str(kind) in ("requeue", "family"):
                     house.now = max(house.now, at)
-                    due = facts.TimerDue(namespace="ns", name=one.metadata.name, kind=str(kind))
+                    due = facts.TimerDue(
+                        namespace="ns", name=workload.metadata.name, kind=str(kind)
+                    )
                     house.happens(due)
         house.happens(facts.Aggregated(namespace="ns", name=name))
         best = house.variants(name)[0]

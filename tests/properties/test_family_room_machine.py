@@ -149,8 +149,8 @@ class Room(RuleBasedStateMachine):
     @rule(name=st.sampled_from(FAMILIES))
     def a_family_ends(self, name: str) -> None:
         if name in self.scheduler.stored:
-            for one in (name, *(f"{name}-{tag}" for tag in TAGS)):
-                self.scheduler.gone(one)
+            for member in (name, *(f"{name}-{tag}" for tag in TAGS)):
+                self.scheduler.gone(member)
 
     @rule(name=st.sampled_from(QUEUES), gpus=st.integers(1, 4), cpus=st.integers(0, 8))
     def a_queue_is_edited(self, name: str, gpus: int, cpus: int) -> None:
@@ -254,8 +254,8 @@ class Room(RuleBasedStateMachine):
     def _end(self, name: str) -> None:
         parent = self.scheduler.parent_of(name)
         gone = [parent, *(f"{parent}-{tag}" for tag in TAGS)] if parent else [name]
-        for one in gone:
-            self.scheduler.gone(one)
+        for member in gone:
+            self.scheduler.gone(member)
 
     def _is_stopping(self, name: str) -> bool:
         if name not in self.scheduler.stored:
@@ -268,7 +268,7 @@ class Room(RuleBasedStateMachine):
         return any(row.state != "Ready" for row in rows)
 
     def _plans(self) -> dict[str, list[str]]:
-        found = {}
+        booked = {}
         for name in NAMES:
             stored = self.scheduler.stored.get(name)
             if stored is None or stored.status.admission is None:
@@ -282,8 +282,8 @@ class Room(RuleBasedStateMachine):
                 and self.scheduler.member(victim.name).reserved_at == victim.since
             ]
             if victims:
-                found[name] = victims
-        return found
+                booked[name] = victims
+        return booked
 
     def _outcomes(self) -> Iterator[set[str]]:
         """The absent workloads, for each possible outcome of the plans."""
@@ -298,10 +298,10 @@ class Room(RuleBasedStateMachine):
         usage = self.scheduler.should_be_used(sorted(without))
         for queue in QUEUES:
             for fr in (*((flavor, "gpu") for flavor in ("r", "o", "s")), ("c", "cpu")):
-                found = reference_quota.available(
+                available = reference_quota.available(
                     queue, fr, catalog.cluster_queues, catalog.cohorts, usage
                 )
-                yield queue, fr, found
+                yield queue, fr, available
 
 
 TestRoom = Room.TestCase

@@ -100,7 +100,7 @@ class HandOver(RuleBasedStateMachine):
         decision = self.under_way[which % len(self.under_way)]
         names = [decision.name]
         if isinstance(decision, facts.Assigned):
-            names = [*(one.name for one in decision.preempts), decision.name]
+            names = [*(giver.name for giver in decision.preempts), decision.name]
         name = names[-1 if last else 0]
         if self.cores.has(name):
             self.cores.publish(facts.Reprioritized, name, priority=priority)
@@ -234,15 +234,15 @@ def twice(world: SchedulerState, cell: Cell) -> int:
         off
         for domain in world.planning_domains
         for tie in domain.plan_quotas
-        for one, off in tie.subtracted
-        if one is cell
+        for shared, off in tie.subtracted
+        if shared is cell
     )
 
 
 def stored_evicted(cores: SteppedCores, name: str) -> bool:
     """Whether the workload is evicted and its job has not stopped."""
-    found = cores.stored(name)
-    return any(c.type == "Evicted" and c.status == "True" for c in found.status.conditions)
+    workload = cores.stored(name)
+    return any(c.type == "Evicted" and c.status == "True" for c in workload.status.conditions)
 
 
 TestHandOver = HandOver.TestCase

@@ -104,6 +104,6 @@ def test_the_scheduler_reaches_a_stable_state(
     for (victim, preemptor), times in Counter(cores.preempted()).items():
         if priorities[victim] >= priorities[preemptor]:
             assert times <= TIMES
-    for one in cores.decided:
-        if isinstance(one, facts.Preempted):
-            assert one.times >= 1
+    for decision in cores.decided:
+        if isinstance(decision, facts.Preempted):
+            assert decision.times >= 1

@@ -296,7 +296,7 @@ class Planned(RuleBasedStateMachine):
     def _outcomes(self) -> Iterator[set[str]]:
         """The workloads that are gone, for each way in which the plans may go: one comes true
         without its victims, and what does not has not come before its victims went."""
-        plans = {name: found for name in NAMES if (found := self._outstanding(name))}
+        plans = {name: plan for name in NAMES if (plan := self._outstanding(name))}
         for count in range(len(plans) + 1):
             for true in combinations(plans, count):
                 gone = {victim for name in true for victim in plans[name]}
@@ -316,12 +316,12 @@ class Planned(RuleBasedStateMachine):
 
 
 def _reserved_at(cores: SteppedCores, name: str) -> object:
-    found = [
+    times = [
         condition
         for condition in cores.stored(name).status.conditions
         if condition.type == "QuotaReserved"
     ]
-    return found[0].last_transition_time
+    return times[0].last_transition_time
 
 
 TestPlanned = Planned.TestCase

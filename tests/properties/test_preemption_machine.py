@@ -47,11 +47,11 @@ def a_scheduler(specs: list[dict[str, Any]], *, fair: bool) -> SteppedScheduler:
         preemption = dict(spec["policies"])
         if spec["borrows"] and preemption["reclaimWithinCohort"] != "Never":
             preemption["borrowWithinCohort"] = {"policy": "LowerPriority"}
-        one, two = spec["nominal"]
+        first, two = spec["nominal"]
         scheduler.queue(
             name,
             spec["cohort"],
-            resourceGroups=groups(one=str(one), two=str(two)),
+            resourceGroups=groups(one=str(first), two=str(two)),
             preemption=preemption,
         )
     return scheduler
@@ -72,14 +72,14 @@ def charged(scheduler: SteppedScheduler) -> dict[tuple[str, str], int]:
     return total
 
 
-def is_given_up(scheduler: SteppedScheduler, one: Preempted) -> bool:
+def is_given_up(scheduler: SteppedScheduler, preemption: Preempted) -> bool:
     """Whether a policy of the preemptor's queue allows to preempt the victim."""
     members = scheduler.core._state.workloads
-    preemptor = members[("ns", one.by.removeprefix("ns/"))]
-    victim = members[("ns", one.name)]
+    preemptor = members[("ns", preemption.by.removeprefix("ns/"))]
+    victim = members[("ns", preemption.name)]
     queue = scheduler.core.catalog.cluster_queues[preemptor.local_queue[1]]
     policy = queue.spec.preemption
-    if one.reason == "InClusterQueue":
+    if preemption.reason == "InClusterQueue":
         assert victim.local_queue == preemptor.local_queue
         rule: str = policy.within_cluster_queue
     else:
@@ -108,7 +108,7 @@ def test_preemption_keeps_its_invariants(
             if not scheduler.core.has_work():
                 break
             scheduler.cycle(confirm=False)
-            assert all(is_given_up(scheduler, one) for one in scheduler.preempted)
+            assert all(is_given_up(scheduler, preemption) for preemption in scheduler.preempted)
             for decision in scheduler.decided:
                 scheduler.confirm(decision)
             for victim in scheduler.preempted:

@@ -186,7 +186,7 @@ class ProvisioningModel:
                     conditions=(_true("QuotaReserved"),),
                     admission=Admission(cluster_queue="cq", pod_set_assignments=(place,)),
                     admission_checks=tuple(
-                        CheckState(name=one, retry_count=counts.get(one, 0)) for one in CHECKS
+                        CheckState(name=check, retry_count=counts.get(check, 0)) for check in CHECKS
                     ),
                     admission_cycle=cycle,
                 ),
@@ -252,10 +252,10 @@ class ProvisioningModel:
             return
         if step.write is not None:
             name = step.write.name
-            found, stands = self.bucket.get(name, (None, 0))
+            record, stands = self.bucket.get(name, (None, 0))
             if stands != step.write.expected:
-                if found is not None:
-                    self.core.observed.record(("ns", name), found, stands)
+                if record is not None:
+                    self.core.observed.record(("ns", name), record, stands)
                 else:
                     self._recover(self.by_hand & {name})
                     self.core.observed.marked(step.slot, name, stands)
@@ -331,15 +331,15 @@ class ProvisioningModel:
             case 15:
                 self.now += timedelta(seconds=rng.choice((1, 30, 61)))
             case 16 if rng.random() < 0.5:
-                there = [key for key, (one, _) in self.bucket.items() if one is not None]
+                there = [key for key, (record, _) in self.bucket.items() if record is not None]
                 if there:
                     self.put(rng.choice(sorted(there)), None, by_hand=True)
             case 18 if rng.random() < 0.5:
-                kept = [one for one, _ in self.bucket.values() if one is not None]
+                kept = [record for record, _ in self.bucket.values() if record is not None]
                 if kept:
-                    one = rng.choice(sorted(kept, key=lambda each: each.metadata.name))
-                    meta = replace(one.metadata, deletion_timestamp=self.now)
-                    self.put(one.metadata.name, replace(one, metadata=meta))
+                    record = rng.choice(sorted(kept, key=lambda each: each.metadata.name))
+                    meta = replace(record.metadata, deletion_timestamp=self.now)
+                    self.put(record.metadata.name, replace(record, metadata=meta))
             case 17 if self.booth.asked:
                 lost = self.booth.asked[rng.choice(sorted(self.booth.asked))]
                 self.core.send_again(RequestSlot("ns", lost.name, lost.check), lost.id)
@@ -380,7 +380,7 @@ class ProvisioningModel:
     # What must hold. ------------------------------------------------------------------------
 
     def check(self) -> None:
-        live = {key: one for key, (one, _) in self.bucket.items() if one is not None}
+        live = {key: record for key, (record, _) in self.bucket.items() if record is not None}
         held: set[str] = set()
         for key, record in live.items():
             assert record.metadata.deletion_timestamp is None, f"{key} is to go"
@@ -399,9 +399,10 @@ class ProvisioningModel:
     ) -> None:
         conditions = {condition.type for condition in work.status.conditions}
         mine = [
-            one
-            for one in live.values()
-            if (one.spec.workload, one.spec.check) == (name, row.name) and not one.status.cancelled
+            record
+            for record in live.values()
+            if (record.spec.workload, record.spec.check) == (name, row.name)
+            and not record.status.cancelled
         ]
         assert len(mine) <= 1, f"{name}/{row.name} has {len(mine)} requests"
         reserved = "QuotaReserved" in conditions and not conditions & {"Evicted", "Finished"}
@@ -462,4 +463,4 @@ def test_no_booking_remains_when_all_workloads_are_gone() -> None:
             model.write(name, None)
         model.settle()
         assert model.booth.booked == set(), seed
-        assert not [one for one, _ in model.bucket.values() if one is not None]
+        assert not [record for record, _ in model.bucket.values() if record is not None]

@@ -137,7 +137,11 @@ class SchedulerMachine(RuleBasedStateMachine):
           more=st.none() | st.integers(0, 5))  # fmt: skip
     def submit(self, queue: str, cpu: int, priority: int, more: int | None) -> None:
         self.count += 1
-        pods = [{"requests": {"cpu": str(one)}} for one in (cpu, more) if one is not None]
+        pods = [
+            {"requests": {"cpu": str(requested)}}
+            for requested in (cpu, more)
+            if requested is not None
+        ]
         self.scheduler.submit(f"w{self.count}", queue, pods=pods, priority=priority)
 
     @rule(confirm=st.booleans())
@@ -145,15 +149,17 @@ class SchedulerMachine(RuleBasedStateMachine):
         before = self.twins()
         self.scheduler.cycle(confirm=False)
         asked: dict[str, dict[tuple[str, str], int]] = {}
-        for one in self.scheduler.decided:
-            assert one.name not in self.on_the_way, "decided twice"
-            assert self.scheduler.admission(one.name) is None, "decided although it holds quota"
-            self.on_the_way[one.name] = one
-            for (queue, flavor), much in _usage(one.admission).items():
-                asked.setdefault(flavor, {})[queue, one.name] = much
+        for decision in self.scheduler.decided:
+            assert decision.name not in self.on_the_way, "decided twice"
+            assert self.scheduler.admission(decision.name) is None, (
+                "decided although it holds quota"
+            )
+            self.on_the_way[decision.name] = decision
+            for (queue, flavor), much in _usage(decision.admission).items():
+                asked.setdefault(flavor, {})[queue, decision.name] = much
         # Each admitted workload fitted, in the order of the decisions.
-        for one in self.scheduler.decided:
-            for (queue, flavor), much in _usage(one.admission).items():
+        for decision in self.scheduler.decided:
+            for (queue, flavor), much in _usage(decision.admission).items():
                 twin, roots = before[flavor]
                 if much:
                     assert much <= max(0, twin[queue].available())
@@ -161,19 +167,19 @@ class SchedulerMachine(RuleBasedStateMachine):
                 for root in roots:
                     root.build(is_cohort=bool(root.children))
         if confirm:
-            for one in list(self.on_the_way.values()):
-                self.confirm(one)
+            for decision in list(self.on_the_way.values()):
+                self.confirm(decision)
 
-    def confirm(self, one: Assigned) -> None:
-        del self.on_the_way[one.name]
-        self.scheduler.confirm(one)
+    def confirm(self, decision: Assigned) -> None:
+        del self.on_the_way[decision.name]
+        self.scheduler.confirm(decision)
 
     @rule(data=st.data())
     def forget(self, data: st.DataObject) -> None:
         if self.on_the_way:
             name = data.draw(st.sampled_from(sorted(self.on_the_way)))
-            one = self.on_the_way.pop(name)
-            self.scheduler.core.forget("ns", name, one.revision)
+            decision = self.on_the_way.pop(name)
+            self.scheduler.core.forget("ns", name, decision.revision)
 
     @rule(data=st.data(), how=st.sampled_from(("finish", "gone", "evict", "repeat")))
     def leave(self, data: st.DataObject, how: str) -> None:
@@ -203,10 +209,14 @@ class SchedulerMachine(RuleBasedStateMachine):
     def _see_what_is_dropped(self) -> None:
         # A decision outlives a change of another tree only.
         catalog = self.scheduler.core.catalog
-        for name, one in list(self.on_the_way.items()):
-            queue = one.admission.cluster_queue
+        for name, decision in list(self.on_the_way.items()):
+            queue = decision.admission.cluster_queue
             domain = catalog.domain_of(queue)
-            if domain is None or catalog.newest(domain) > one.seen or domain != one.domain:
+            if (
+                domain is None
+                or catalog.newest(domain) > decision.seen
+                or domain != decision.domain
+            ):
                 del self.on_the_way[name]
 
     # What must hold. ------------------------------------------------------------------------
@@ -218,11 +228,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             for stored in self.scheduler.stored.values()
             if stored.status.admission is not None
         ]
-        return written + [one.admission for one in self.on_the_way.values()]
+        return written + [decision.admission for decision in self.on_the_way.values()]
 
     def twins(self) -> dict[str, tuple[dict[str, TwinNode], list[TwinNode]]]:
         """Per flavor: every queue's node, freshly built, and the roots."""
-        found: dict[str, tuple[dict[str, TwinNode], list[TwinNode]]] = {}
+        trees: dict[str, tuple[dict[str, TwinNode], list[TwinNode]]] = {}
         for flavor in FLAVORS:
             cohorts = {
                 name: TwinNode(self.cohort_numbers.get(name, {}).get(flavor, (0, None, None)))
@@ -244,8 +254,8 @@ class SchedulerMachine(RuleBasedStateMachine):
             ]
             for root in roots:
                 root.build(is_cohort=root not in nodes.values())
-            found[flavor] = nodes, roots
-        return found
+            trees[flavor] = nodes, roots
+        return trees
 
     @invariant()
     def the_picture_is_what_a_fresh_look_shows(self) -> None:
@@ -267,13 +277,13 @@ def _join(node: TwinNode, parent: TwinNode) -> None:
 
 def _usage(admission: Admission) -> dict[tuple[str, str], int]:
     """Whole cpus by queue and flavor."""
-    found: dict[tuple[str, str], int] = {}
+    usage: dict[tuple[str, str], int] = {}
     for ps in admission.pod_set_assignments:
         for resource, flavor in ps.flavors.items():
             key = admission.cluster_queue, flavor
             much = amount(resource, ps.resource_usage[resource]) // 1000
-            found[key] = found.get(key, 0) + much
-    return found
+            usage[key] = usage.get(key, 0) + much
+    return usage
 
 
 TestScheduler = SchedulerMachine.TestCase

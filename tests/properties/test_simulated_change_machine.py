@@ -46,8 +46,8 @@ def queues(draw: st.DrawFn, name: str) -> dict[str, Any]:
 
 
 def jobs(prefix: str, most: int) -> st.SearchStrategy[list[dict[str, Any]]]:
-    one = st.tuples(st.sampled_from(QUEUES), st.integers(1, 3), st.integers(0, 2))
-    return st.lists(one, max_size=most).map(
+    workload = st.tuples(st.sampled_from(QUEUES), st.integers(1, 3), st.integers(0, 2))
+    return st.lists(workload, max_size=most).map(
         lambda drawn: [
             a_job(f"{prefix}-{n}", queue, cpu, priority)
             for n, (queue, cpu, priority) in enumerate(drawn)
@@ -104,4 +104,4 @@ def assert_complete(reply: SimulateReply, total: int) -> None:
     assert counts.starts == len(reply.starts)
     assert counts.waits == len(reply.waits)
     assert counts.evictions == len(reply.evictions)
-    assert not {one.name for one in reply.starts} & {one.name for one in reply.waits}
+    assert not {start.name for start in reply.starts} & {wait.name for wait in reply.waits}

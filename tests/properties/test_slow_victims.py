@@ -62,26 +62,26 @@ class Slow:
         return {(row.name, row.parked) for row in rows if row.position}
 
     def let_go(self, cycle: int) -> bool:
-        due = sorted(one for one in self.going if one[0] <= cycle)
-        for one in due:
-            self.going.remove(one)
-            _, name, reason, by = one
+        due = sorted(pair for pair in self.going if pair[0] <= cycle)
+        for victim in due:
+            self.going.remove(victim)
+            _, name, reason, by = victim
             if self.world.stored[name].status.admission is not None:
                 self.world.evict(name, "Preempted", shown_reason=reason, by=by)
         return bool(due)
 
     def decide(self) -> bool:
         decided = self.world.scheduler.cycle(now=self.world.now)
-        for one in decided:
-            if isinstance(one, Assigned):
-                self.world.reserve(one)
-        for one in decided:
-            if isinstance(one, Preempted):
-                assert all(name != one.name for _, name, _, _ in self.going), "told twice"
-                due, by = gone_in(one.name, self.world.cycle), one.by.rpartition("/")[2]
-                self.going.append((due, one.name, one.reason, by))
-                told = {"Evicted": (True, "Preempted"), "Preempted": (True, one.reason)}
-                self.world.change(one.name, told)
+        for decision in decided:
+            if isinstance(decision, Assigned):
+                self.world.reserve(decision)
+        for decision in decided:
+            if isinstance(decision, Preempted):
+                assert all(name != decision.name for _, name, _, _ in self.going), "told twice"
+                due, by = gone_in(decision.name, self.world.cycle), decision.by.rpartition("/")[2]
+                self.going.append((due, decision.name, decision.reason, by))
+                told = {"Evicted": (True, "Preempted"), "Preempted": (True, decision.reason)}
+                self.world.change(decision.name, told)
         return bool(decided)
 
 

@@ -97,13 +97,13 @@ class TimersConverge(RuleBasedStateMachine):
 
     @rule()
     def orders_go_out(self) -> None:
-        found = self.table.orders()
-        slots = [order.slot for order in [*self.flying, *found]]
+        orders = self.table.orders()
+        slots = [order.slot for order in [*self.flying, *orders]]
         assert len(slots) == len(set(slots)), "two orders of one slot at once"
-        for order in found:
+        for order in orders:
             if isinstance(order, SetTimer):
                 self.ordered.add((order.slot, order.want.expected))
-        self.flying += found
+        self.flying += orders
 
     @rule(effect=st.booleans(), known=st.booleans())
     def an_order_lands(self, effect: bool, known: bool) -> None:

@@ -130,11 +130,11 @@ def step(tracked: Walk, chance: Random) -> None:
 
 def rare() -> None:
     """Transitions that chance hardly ever reaches."""
-    one = Walk(Around(["a", "b", "c"])).assigned()
+    fact = Walk(Around(["a", "b", "c"])).assigned()
     for name in "ab":
         zone = PodSetUpdate(name="main", labels={"zone": name})
-        one.verdict(name, "Ready", pod_set_updates=(zone,))
-    assert one.lists("a", "b").phase is Phase.REJECTED
+        fact.verdict(name, "Ready", pod_set_updates=(zone,))
+    assert fact.lists("a", "b").phase is Phase.REJECTED
     other = Walk(Around(["a"])).admitted().happens(facts.Deleted(**ME)).verdict("a", "Rejected")
     assert other.happens(facts.Finished(**ME)).workload is None
     other = Walk().admitted().happens(facts.Deleted(**ME)).off()

@@ -58,12 +58,12 @@ def is_least(
     for victim in victims:
         tree.remove(victim.job)
     least = fits(node, need, borrow=borrow)
-    for one in victims:
-        tree.add(one.job)
+    for removed in victims:
+        tree.add(removed.job)
         least = least and not fits(node, need, borrow=borrow)
-        tree.remove(one.job)
-    for one in victims:
-        tree.add(one.job)
+        tree.remove(removed.job)
+    for removed in victims:
+        tree.add(removed.job)
     return least
 
 
@@ -79,25 +79,28 @@ def debts(world: MinimalSystem, going: Sequence[str] = ()) -> dict[tuple[str, An
     members = [world.scheduler._state.workloads["default", name] for name in going]
     for member in members:
         remove_usage(member)
-    found = {
+    debts_by_queue = {
         (name, cell.fr): available(cell)
         for name, node in world.scheduler.catalog.tree.queues.items()
         for cell in node.cells.values()
         if available(cell) < 0
     }
-    for one in members:
-        restore_usage(one)
-    return found
+    for borrower in members:
+        restore_usage(borrower)
+    return debts_by_queue
 
 
-def is_given_up(world: MinimalSystem, one: Preempted) -> bool:
+def is_given_up(world: MinimalSystem, preemption: Preempted) -> bool:
     """Whether a policy of the preemptor's ClusterQueue allows to preempt the victim."""
     members = world.scheduler._state.workloads
-    preemptor, victim = members["default", one.by.partition("/")[2]], members["default", one.name]
+    preemptor, victim = (
+        members["default", preemption.by.partition("/")[2]],
+        members["default", preemption.name],
+    )
     assert preemptor.queue is not None and victim.charge is not None
     spec = world.scheduler.catalog.cluster_queues[preemptor.queue.name].spec
     own = victim.charge.queue is preemptor.queue
-    assert own is (one.reason == "InClusterQueue")
+    assert own is (preemption.reason == "InClusterQueue")
     policy = spec.preemption.within_cluster_queue if own else spec.preemption.reclaim_within_cohort
     return allows(policy, preemptor, victim)
 
@@ -143,10 +146,10 @@ class Twins(RuleBasedStateMachine):
         before = debts(self.world)
 
         def watch(decided: Sequence[Decided]) -> None:
-            preempted = [one for one in decided if isinstance(one, Preempted)]
-            for one in preempted:
-                assert is_given_up(self.world, one), one
-            after = debts(self.world, [one.name for one in preempted])
+            preempted = [decision for decision in decided if isinstance(decision, Preempted)]
+            for preemption in preempted:
+                assert is_given_up(self.world, preemption), preemption
+            after = debts(self.world, [preemption.name for preemption in preempted])
             assert all(debt >= before.get(at, 0) for at, debt in after.items())
             self.no_workload_is_lost()
 
@@ -158,7 +161,11 @@ class Twins(RuleBasedStateMachine):
     def no_workload_is_lost(self) -> None:
         """A waiting workload is in exactly one place; a decided workload is not waiting."""
         rows = [row.name for row in self.world.scheduler.pending(PendingQuery(limit=NEVER)).rows]
-        held = {key[1] for key, one in self.world.scheduler._state.workloads.items() if one.charge}
+        held = {
+            key[1]
+            for key, workload in self.world.scheduler._state.workloads.items()
+            if workload.charge
+        }
         wants = {name for name in self.world.stored if self.waits(name)}
         assert len(rows) == len(set(rows))
         assert set(rows) | held >= wants

@@ -109,9 +109,9 @@ def test_a_reader_accepts_values_that_services_write(case: Case) -> None:
 def test_a_reader_refuses_junk_with_a_reason(case: Case) -> None:
     for data in RAW:
         if b"newest" not in data:
-            with pytest.raises((Unreadable, Undecodable)) as found:
+            with pytest.raises((Unreadable, Undecodable)) as error:
                 case[0](data)
-            assert "\n" not in str(found.value), data
+            assert "\n" not in str(error.value), data
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -161,21 +161,21 @@ def test_a_leader_continues_with_any_value_at_a_manifest_key(seed: int, key: str
 def test_every_watcher_continues_with_a_readable_workload(seed: int, stage: str) -> None:
     data = with_mutations(random.Random(seed), STAGES[stage][1])
     try:
-        found = read(KEY, data)
+        result = read(KEY, data)
     except Unreadable:
         return
-    view(found, 50)
+    view(result, 50)
     timers = Schedules(Limits())
     timers.begin_comparison()
-    timers.apply(KEY, found, 50, NOON)
+    timers.apply(KEY, result, 50, NOON)
     timers.compare({}, NOON)
     list(timers.orders(NOON))
     timers.next_order_at()
     families = FamilyActs()
-    families.apply(KEY, found, 50, NOON)
+    families.apply(KEY, result, 50, NOON)
     families.acts(NOON)
     scheduler = _scheduler(**_queue(stage))
-    scheduler.apply_workload("ns", "w", found, 50, now=NOON)
+    scheduler.apply_workload("ns", "w", result, 50, now=NOON)
     _decides(scheduler)
     scheduler.apply_workload("ns", "w", None, 51, now=NOON)
     _decides(scheduler)
@@ -184,14 +184,14 @@ def test_every_watcher_continues_with_a_readable_workload(seed: int, stage: str)
 @given(seed=SEEDS, key=st.sampled_from(sorted(VALUES)))
 def test_a_scheduler_continues_with_a_readable_manifest(seed: int, key: str) -> None:
     try:
-        found: Any = read_manifest(key, with_mutations(random.Random(seed), VALUES[key]))
+        result: Any = read_manifest(key, with_mutations(random.Random(seed), VALUES[key]))
     except Unreadable:
         return
     scheduler = _scheduler(**CHECKED)
     scheduler.apply_workload("ns", "w", read(KEY, STAGES["pending"][1]), 20, now=NOON)
-    meta = found.metadata
-    for manifest in (found, None):
-        scheduler.apply_object(found.kind, meta.namespace, meta.name, manifest, 50)
+    meta = result.metadata
+    for manifest in (result, None):
+        scheduler.apply_object(result.kind, meta.namespace, meta.name, manifest, 50)
         _decides(scheduler)
 
 
@@ -253,9 +253,9 @@ def _queue(stage: str) -> dict[str, Any]:
 def _scheduler(**spec: Any) -> Scheduler:
     scheduler = Scheduler()
     for revision, manifest in enumerate(manifests(**spec).values(), 1):
-        found: Any = accept(manifest).manifest
-        meta = found.metadata
-        scheduler.apply_object(found.kind, meta.namespace, meta.name, found, revision)
+        accepted: Any = accept(manifest).manifest
+        meta = accepted.metadata
+        scheduler.apply_object(accepted.kind, meta.namespace, meta.name, accepted, revision)
     for domain in scheduler.domains():
         scheduler.own(domain)
     return scheduler
@@ -279,16 +279,16 @@ def deepest(data: bytes) -> int:
     level = most = at = 0
     in_string = False
     while at < len(data):
-        one = data[at : at + 1]
+        byte = data[at : at + 1]
         if in_string:
-            at += one == b"\\"
-            in_string = one != b'"'
-        elif one == b'"':
+            at += byte == b"\\"
+            in_string = byte != b'"'
+        elif byte == b'"':
             in_string = True
-        elif one in b"[{":
+        elif byte in b"[{":
             level += 1
             most = max(most, level)
-        elif one in b"]}":
+        elif byte in b"]}":
             level -= 1
         at += 1
     return most

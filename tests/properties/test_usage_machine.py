@@ -127,20 +127,20 @@ class UsageMachine(RuleBasedStateMachine):
     def refuse(self) -> None:
         before = self._values()
         for name in self.scheduler.cycle(confirm=False):
-            one = self.scheduler.stored[name].metadata
+            metadata = self.scheduler.stored[name].metadata
             revision = next(d.revision for d in self.scheduler.decided if d.name == name)
-            self.scheduler.core.forget(one.namespace, name, revision)
+            self.scheduler.core.forget(metadata.namespace, name, revision)
         assert self._values() == before, "what was not taken costs nothing"
 
     def _values(self) -> dict[str, float]:
         accounts = self.scheduler.core._state.accounts
         assert accounts is not None
-        found = {}
+        usage = {}
         for name in LOCALS:
             account = accounts.of(("ns", name))
             assert account is not None
-            found[name] = account.value
-        return found
+            usage[name] = account.value
+        return usage
 
     @invariant()
     def the_head_is_of_a_local_queue_that_used_least(self) -> None:
@@ -185,9 +185,9 @@ class UsageMachine(RuleBasedStateMachine):
         theirs = other.core._state.accounts
         assert theirs is not None
         for name in LOCALS:
-            one, two = mine.of(("ns", name)), theirs.of(("ns", name))
-            assert one is not None and two is not None
-            assert abs(one.at(later).get("cpu", 0) - two.at(later).get("cpu", 0)) <= 1_000
+            ours, two = mine.of(("ns", name)), theirs.of(("ns", name))
+            assert ours is not None and two is not None
+            assert abs(ours.at(later).get("cpu", 0) - two.at(later).get("cpu", 0)) <= 1_000
 
 
 UsageMachine.TestCase.settings = settings(

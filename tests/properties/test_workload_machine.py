@@ -267,14 +267,14 @@ VERDICTS = {
 @given(said=st.lists(st.sampled_from(sorted(VERDICTS)), min_size=2, max_size=4))
 @settings(max_examples=examples(60), deadline=None)
 def test_the_gravest_verdict_of_a_batch_wins_in_any_order(said: list[str]) -> None:
-    found = set()
+    ids = set()
     for order in permutations(range(len(said))):
         tracked = TrackedWorkload(Around([f"c{index}" for index in range(len(said))])).assigned()
         for index in order:
             state, after = VERDICTS[said[index]]
             tracked.verdict(f"c{index}", state, after, cycle=0)
         tracked.confirmed()
-        found.add(tracked.phase)
+        ids.add(tracked.phase)
     want = Phase.ADMITTED
     for word, phase in (
         ("Pending", Phase.QUOTA_RESERVED),
@@ -283,4 +283,4 @@ def test_the_gravest_verdict_of_a_batch_wins_in_any_order(said: list[str]) -> No
         ("Rejected", Phase.REJECTED),
     ):
         want = phase if word in said else want
-    assert found == {want}
+    assert ids == {want}

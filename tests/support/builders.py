@@ -48,10 +48,10 @@ def resource_groups(
     offered = []
     for name, of in flavors.items():
         quota = of if isinstance(of, Mapping) else {"nominalQuota": of}
-        one: dict[str, Any] = {"name": name, "resources": [{"name": resource, **quota}]}
+        flavor_quotas: dict[str, Any] = {"name": name, "resources": [{"name": resource, **quota}]}
         if checks and name in checks:
-            one["admissionChecks"] = list(checks[name])
-        offered.append(one)
+            flavor_quotas["admissionChecks"] = list(checks[name])
+        offered.append(flavor_quotas)
     return [{"coveredResources": [resource], "flavors": offered}]
 
 

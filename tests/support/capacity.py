@@ -40,15 +40,15 @@ def a_config(limit: int = 1, base: int = 1, **spec: Any) -> dict[str, Any]:
 
 
 async def row(bus: Bus, name: str = "w") -> CheckState:
-    found = await workload(bus, name)
-    assert found is not None
-    return next(row for row in found.status.admission_checks if row.name == "capacity")
+    stored = await workload(bus, name)
+    assert stored is not None
+    return next(row for row in stored.status.admission_checks if row.name == "capacity")
 
 
 async def until_phase(bus: Bus, wanted: Phase, name: str = "w") -> None:
     async def there() -> bool:
-        found = await workload(bus, name)
-        return found is not None and phase(found, now()) is wanted
+        stored = await workload(bus, name)
+        return stored is not None and phase(stored, now()) is wanted
 
     await eventually(there)
 

@@ -87,7 +87,7 @@ class CheckRequester:
 
     def states(self, name: str = "w") -> list[str]:
         """The states sent for ``ns/<name>``, in order."""
-        return [one.state for one in self.verdicts if one.name == name]
+        return [verdict.state for verdict in self.verdicts if verdict.name == name]
 
     async def until(self, claim: Callable[[], bool]) -> None:
         await until(claim)

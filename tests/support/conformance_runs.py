@@ -53,7 +53,9 @@ async def run_kit(
 
 def details_by_case(report: KitReport, outcome: str) -> dict[str, str]:
     """The cases with this outcome, each with its details."""
-    return {one.case: "; ".join(one.details) for one in report.outcomes if one.outcome == outcome}
+    return {
+        case.case: "; ".join(case.details) for case in report.outcomes if case.outcome == outcome
+    }
 
 
 def assert_passed(report: KitReport, only: Collection[str]) -> None:

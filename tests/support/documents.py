@@ -53,16 +53,16 @@ class Block(NamedTuple):
         """The commands of the block, in order; one without a command if it shows output only."""
         if not self.text.startswith("$ "):
             return [Call("", self.text)]
-        found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", self.text, re.MULTILINE)
-        return [Call(command, shown) for command, shown in found]
+        commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", self.text, re.MULTILINE)
+        return [Call(command, shown) for command, shown in commands]
 
 
 def console_blocks(page: Path) -> list[Block]:
     """The console blocks of a page, in order."""
     text = page.read_text()
     return [
-        Block(page, text.count("\n", 0, found.start("text")), found["test"] or "", found["text"])
-        for found in _BLOCK.finditer(text)
+        Block(page, text.count("\n", 0, block.start("text")), block["test"] or "", block["text"])
+        for block in _BLOCK.finditer(text)
     ]
 
 
@@ -82,12 +82,12 @@ def python_blocks(page: Path) -> list[Program]:
     return [
         Program(
             page,
-            text.count("\n", 0, found.start("text")),
-            found["test"],
-            found["text"],
-            found["shown"] or "",
+            text.count("\n", 0, block.start("text")),
+            block["test"],
+            block["text"],
+            block["shown"] or "",
         )
-        for found in _PYTHON.finditer(text)
+        for block in _PYTHON.finditer(text)
     ]
 
 

@@ -122,8 +122,8 @@ class Ec2Server:
 
     def reservations(self) -> list[dict[str, Any]]:
         """All reservations that were ever made."""
-        found: list[dict[str, Any]] = self.control("reservations")
-        return found
+        reservations: list[dict[str, Any]] = self.control("reservations")
+        return reservations
 
     def alive(self) -> list[dict[str, Any]]:
         """The reservations that cost something."""
@@ -158,9 +158,9 @@ class Reservations:
             self.how: dict[str, Any] = {"pending": 0.0, "hidden": 0.0, "capacity": 10**6}
 
     def now_is(self) -> None:
-        for one in self.made.values():
-            if one["state"] == "pending" and time.monotonic() >= one["active_at"]:
-                one["state"] = "active"
+        for reservation in self.made.values():
+            if reservation["state"] == "pending" and time.monotonic() >= reservation["active_at"]:
+                reservation["state"] = "active"
 
     def control(self, what: str, body: dict[str, Any]) -> Any:
         with self.lock:
@@ -188,10 +188,14 @@ class Reservations:
     def refusal(self, action: str, body: str) -> dict[str, Any] | None:
         with self.lock:
             self.calls[action] += 1
-            for one in self.refusals:
-                if one["action"] == action and one["times"] > 0 and one["having"] in body:
-                    one["times"] -= 1
-                    return one
+            for refusal in self.refusals:
+                if (
+                    refusal["action"] == action
+                    and refusal["times"] > 0
+                    and refusal["having"] in body
+                ):
+                    refusal["times"] -= 1
+                    return refusal
         return None
 
 
@@ -233,18 +237,18 @@ def add_reservations(state: Reservations) -> None:
     from moto.ec2.responses import EC2Response
     from moto.ec2.utils import random_resource_id
 
-    def described(one: dict[str, Any]) -> dict[str, Any]:
+    def described(reservation: dict[str, Any]) -> dict[str, Any]:
         return {
-            "CapacityReservationId": one["id"],
-            "InstanceType": one["type"],
-            "InstancePlatform": one["platform"],
-            "AvailabilityZone": one["zone"],
-            "TotalInstanceCount": one["total"],
-            "AvailableInstanceCount": one["total"],
-            "State": one["state"],
+            "CapacityReservationId": reservation["id"],
+            "InstanceType": reservation["type"],
+            "InstancePlatform": reservation["platform"],
+            "AvailabilityZone": reservation["zone"],
+            "TotalInstanceCount": reservation["total"],
+            "AvailableInstanceCount": reservation["total"],
+            "State": reservation["state"],
             "EndDateType": "unlimited",
-            "CreateDate": datetime.fromtimestamp(one["created"], UTC),
-            "Tags": [{"Key": key, "Value": value} for key, value in one["tags"].items()],
+            "CreateDate": datetime.fromtimestamp(reservation["created"], UTC),
+            "Tags": [{"Key": key, "Value": value} for key, value in reservation["tags"].items()],
         }
 
     def create_capacity_reservation(self: Any) -> ActionResult:
@@ -268,8 +272,12 @@ def add_reservations(state: Reservations) -> None:
                     raise EC2ClientError("IdempotentParameterMismatch", "not as it was before")
                 state.now_is()
                 return ActionResult({"CapacityReservation": described(state.made[known])})
-            alive = [one for one in state.made.values() if one["state"] in ("active", "pending")]
-            used = sum(one["total"] for one in alive)
+            alive = [
+                reservation
+                for reservation in state.made.values()
+                if reservation["state"] in ("active", "pending")
+            ]
+            used = sum(reservation["total"] for reservation in alive)
             if used + count > state.how["capacity"]:
                 raise EC2ClientError("InsufficientInstanceCapacity", "Insufficient capacity.")
             made = {
@@ -293,23 +301,23 @@ def add_reservations(state: Reservations) -> None:
         filters = self._filters_from_querystring()
         with state.lock:
             state.now_is()
-            found = [
-                described(one)
-                for one in state.made.values()
-                if time.monotonic() >= one["listed_at"]
+            matching = [
+                described(reservation)
+                for reservation in state.made.values()
+                if time.monotonic() >= reservation["listed_at"]
                 and all(
-                    one["tags"].get(name.removeprefix("tag:")) in values
+                    reservation["tags"].get(name.removeprefix("tag:")) in values
                     for name, values in filters.items()
                 )
             ]
-        return ActionResult({"CapacityReservations": found})
+        return ActionResult({"CapacityReservations": matching})
 
     def cancel_capacity_reservation(self: Any) -> ActionResult:
         with state.lock:
-            one = state.made.get(self._get_param("CapacityReservationId"))
-            if one is None or time.monotonic() < one["listed_at"]:
+            reservation = state.made.get(self._get_param("CapacityReservationId"))
+            if reservation is None or time.monotonic() < reservation["listed_at"]:
                 raise EC2ClientError("InvalidCapacityReservationId.NotFound", "no such one")
-            one["state"] = "cancelled"
+            reservation["state"] = "cancelled"
         return ActionResult({"Return": True})
 
     for call in (

@@ -12,21 +12,21 @@ from packaging.utils import canonicalize_name
 def needed_distributions(requirements: Iterable[str]) -> set[str]:
     """The normalized names of the installed distributions that the requirements name, with all
     that these need."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [Requirement(requirement) for requirement in requirements]
     while waiting:
         requirement = waiting.pop()
         for extra in ("", *sorted(requirement.extras)):
             name = canonicalize_name(requirement.name)
-            if f"{name}[{extra}]" in found:
+            if f"{name}[{extra}]" in names:
                 continue
-            found |= {name, f"{name}[{extra}]"}
+            names |= {name, f"{name}[{extra}]"}
             waiting += [
-                one
-                for one in map(Requirement, _requires(name))
-                if one.marker is None or one.marker.evaluate({"extra": extra})
+                requirement
+                for requirement in map(Requirement, _requires(name))
+                if requirement.marker is None or requirement.marker.evaluate({"extra": extra})
             ]
-    return found
+    return names
 
 
 def _requires(name: str) -> list[str]:

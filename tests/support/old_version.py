@@ -47,8 +47,8 @@ def build_wheel(commit: str, folder: Path) -> Path:
         packed_wheel.extractall(site)
     show = "from importlib.util import find_spec; print(find_spec('admittance.scheduler').origin)"
     env = {**os.environ, "PYTHONPATH": str(site)}
-    found = subprocess.check_output([sys.executable, "-c", show], cwd=folder, env=env, text=True)
-    assert found.startswith(str(site)), found
+    shown = subprocess.check_output([sys.executable, "-c", show], cwd=folder, env=env, text=True)
+    assert shown.startswith(str(site)), shown
     return site
 
 

@@ -17,9 +17,9 @@ from support.servers import within
 
 
 def a_free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
@@ -74,5 +74,5 @@ async def answer(port: int, query: str) -> list[dict[str, Any]]:
     if status == 503:
         return []
     assert status == 200, text
-    found: list[dict[str, Any]] = json.loads(text)["data"]["result"]
-    return found
+    series: list[dict[str, Any]] = json.loads(text)["data"]["result"]
+    return series

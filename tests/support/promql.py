@@ -92,16 +92,16 @@ def vectors_of(expr: promql.Expr) -> Iterator[str]:
 @cache
 def labels_of_metrics() -> dict[str, set[str]]:
     """The labels of each series that services show, by its name."""
-    found = {"up": set(ALWAYS)}
+    metrics = {"up": set(ALWAYS)}
     for definitions in by_service().values():
         for definition in definitions:
             labels = {*definition.labels, *ALWAYS}
             name = f"{PREFIX}{definition.full_name}"
             if definition.kind == "histogram":
-                found |= {f"{name}{suffix}": labels | more for suffix, more in _SUFFIXES.items()}
+                metrics |= {f"{name}{suffix}": labels | more for suffix, more in _SUFFIXES.items()}
             else:
-                found[name] = labels
-    return found
+                metrics[name] = labels
+    return metrics
 
 
 def mistakes(query: str) -> list[str]:
@@ -110,18 +110,18 @@ def mistakes(query: str) -> list[str]:
         expr = promql.parse(query)
     except ValueError as error:
         return [f"{query}: {error}"]
-    found: list[str] = []
+    faults: list[str] = []
     labels: set[str] = set()
     for selector in _selectors(expr):
         known = labels_of_metrics().get(selector.name or "")
         if known is None:
-            found.append(f"no service shows {selector.name}")
+            faults.append(f"no service shows {selector.name}")
             continue
         labels |= known
         wrong = {matcher.name for matcher in selector.matchers.matchers} - known
-        found += [f"{selector.name} has no label {one}" for one in sorted(wrong)]
-    found += [f"no metric of the query has the label {one}" for one in grouped(expr) - labels]
-    return found
+        faults += [f"{selector.name} has no label {label}" for label in sorted(wrong)]
+    faults += [f"no metric of the query has the label {label}" for label in grouped(expr) - labels]
+    return faults
 
 
 def parsed(query: str) -> promql.Expr:
@@ -140,15 +140,15 @@ def matched(expr: promql.Expr) -> set[str]:
 
 def grouped(expr: promql.Expr) -> set[str]:
     """The labels by which the query groups and joins."""
-    found: set[str] = set()
+    labels: set[str] = set()
     for part in _parts(expr):
         modifier = getattr(part, "modifier", None)
         if isinstance(part, promql.AggregateExpr) and modifier is not None:
-            found |= set(modifier.labels)
+            labels |= set(modifier.labels)
         elif isinstance(part, promql.BinaryExpr) and modifier is not None:
-            found |= set(modifier.matching.labels if modifier.matching else ())
-            found |= set(modifier.group_labels or ())
-    return found
+            labels |= set(modifier.matching.labels if modifier.matching else ())
+            labels |= set(modifier.group_labels or ())
+    return labels
 
 
 def _selectors(expr: promql.Expr) -> Iterator[promql.VectorSelector]:
@@ -172,5 +172,5 @@ def _parts(expr: promql.Expr) -> Iterator[promql.Expr]:
             below = [expr.vector_selector]
         case _:
             below = []
-    for one in below:
-        yield from _parts(one)
+    for part in below:
+        yield from _parts(part)

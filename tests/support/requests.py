@@ -57,7 +57,7 @@ async def ask(bus: Bus, subject: str, question: Any, reply: type[Any]) -> Any:
 
 async def apply(bus: Bus, *objects: dict[str, Any]) -> ApplyReply:
     """Applies manifests; fails the test when they are refused."""
-    raws = tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
+    raws = tuple(msgspec.Raw(json.dumps(manifest).encode()) for manifest in objects)
     reply: ApplyReply = await ask(bus, "admit.api.apply", Apply(objects=raws), ApplyReply)
     assert reply.error == "", reply
     return reply

@@ -51,13 +51,13 @@ async def services_on(
 ) -> AsyncIterator[Cluster]:
     """Services as processes on the cluster, ``each`` instances of a service. ``folder``: for their
     logs and data. ``env``: their variables."""
-    found = Cluster(cluster.url, folder)
+    copy = Cluster(cluster.url, folder)
     try:
         for service in services:
             for number in range(each):
                 name = f"{service}-{number}"
                 more = {**env, **cluster.variables_of(service, number)}
-                await found.start(service, name, ADMIT_REPLICAS=str(cluster.size), **more)
-        yield found
+                await copy.start(service, name, ADMIT_REPLICAS=str(cluster.size), **more)
+        yield copy
     finally:
-        await found.stop()
+        await copy.stop()

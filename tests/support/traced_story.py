@@ -146,13 +146,13 @@ def spans_shown(log: Sequence[LoggedFact], name: str) -> list[Span]:
     about = (f".ns.{name}", f".ns.{name}-variant-")
     entries = [
         LogEntry(
-            sequence=one.sequence,
-            time=one.time,
-            subject=one.subject,
-            data=msgspec.Raw(one.data),
-            trace=one.traceparent,
+            sequence=logged.sequence,
+            time=logged.time,
+            subject=logged.subject,
+            data=msgspec.Raw(logged.data),
+            trace=logged.traceparent,
         )
-        for one in log
-        if one.subject.endswith(about[0]) or about[1] in one.subject
+        for logged in log
+        if logged.subject.endswith(about[0]) or about[1] in logged.subject
     ]
     return newest_trace(entries, "ns", name)

@@ -139,11 +139,11 @@ def assign(
                 made.mode = "NoFit"
                 break
             wanted = {key: value for key, value in amounts.items() if key in group.resources}
-            found = search(index, pod_set, group, wanted, node, flavors, taken, start, oracle, only)
-            if found is None:
+            place = search(index, pod_set, group, wanted, node, flavors, taken, start, oracle, only)
+            if place is None:
                 made.mode = "NoFit"
                 break
-            flavor, modes, stands, mark = found
+            flavor, modes, stands, mark = place
             worst.append(stands)
             for key in wanted:
                 choice.flavors[key] = flavor

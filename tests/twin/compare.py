@@ -14,13 +14,13 @@ from twin.play import Play
 def both(scenario: Mapping[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """For each settle step how everything stood after it, and all that happened in which cycle:
     by the twin, and by the scheduler."""
-    found = [in_shape(one) for one in play(read(json.dumps(scenario).encode()))]
+    results = [in_shape(result) for result in play(read(json.dumps(scenario).encode()))]
     twin = Play(scenario)
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for step in scenario["steps"]:
         twin.step(step)
         if "settle" in step:
-            pairs.append((twin.outcome(), found[len(pairs)]))
+            pairs.append((twin.outcome(), results[len(pairs)]))
     return pairs
 
 
@@ -34,9 +34,15 @@ def in_shape(settled: Mapping[str, Any]) -> dict[str, Any]:
         if much
     }
     trace = [
-        (one["cycle"], one["event"], one["workload"], one.get("reason", ""), one.get("by", ""))
-        for one in settled["trace"]
-        if one["event"] != "admit"
+        (
+            event["cycle"],
+            event["event"],
+            event["workload"],
+            event.get("reason", ""),
+            event.get("by", ""),
+        )
+        for event in settled["trace"]
+        if event["event"] != "admit"
     ]
     rest = {"cycles": settled["cycles"], "workloads": settled["workloads"]}
     return {"usage": usage, "trace": sorted(trace), **rest}

@@ -102,18 +102,18 @@ class Cycle:
         steps = steps_of(head.job)
         if full.mode == "Fit" or victims or not steps:
             return full, victims
-        found = None
+        best = None
         low, high = 0, steps + 1
         while low < high:
             middle = (low + high) // 2
             counts = reduced(head.job, middle, steps)
             made, some = self.try_counts(head, node, counts, only)
             if made.mode == "Fit" or some:
-                found, high = (middle, made, some), middle
+                best, high = (middle, made, some), middle
             else:
                 low = middle + 1
-        if found is not None and found[0] == low:
-            return found[1], found[2]
+        if best is not None and best[0] == low:
+            return best[1], best[2]
         return full, victims
 
     def try_counts(

@@ -287,8 +287,8 @@ class Draw:
         if self.chance(0.25):
             pod_sets.append(self.pod_set("workers"))
         if self.is_("partial-admission") and self.chance(0.6):
-            one = pick(pod_sets)
-            one["minCount"] = self.random.randint(1, one["count"])
+            pod_set = pick(pod_sets)
+            pod_set["minCount"] = self.random.randint(1, pod_set["count"])
         spec: Obj = {"queueName": pick(self.busy), "podSets": pod_sets}
         priority = pick([None, *self.priorities, *self.priorities])
         if self.chance(0.4):
@@ -335,8 +335,13 @@ class Draw:
         if labelled and self.chance(0.4):
             some = self.random.sample(labelled, self.random.randint(1, len(labelled)))
             pod["tolerations"] = [
-                {"key": f"only-{one}", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
-                for one in some
+                {
+                    "key": f"only-{taint}",
+                    "operator": "Equal",
+                    "value": "yes",
+                    "effect": "NoSchedule",
+                }
+                for taint in some
             ]
         count = pick([1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 8])
         return {"name": name, "count": count, "template": {"spec": pod}}

@@ -78,9 +78,9 @@ class Targets:
             return
         root = self.node.root()
         while id(root) not in self.pruned:
-            found = self.next_of(root)
-            if found is not None:
-                yield found
+            entry = self.next_of(root)
+            if entry is not None:
+                yield entry
 
     def next_of(self, cohort: Node) -> Node | None:
         queues: list[Node] = []
@@ -109,7 +109,7 @@ class Targets:
                 return self.next_of(cohorts[of_cohorts.index(highest)])
         highest = max(shares.values())
         tied = [queue for queue in queues if shares[queue.name] == highest]
-        return min(tied, key=lambda one: order(self.tree, self.node, self.line[one.name][0]))
+        return min(tied, key=lambda entry: order(self.tree, self.node, self.line[entry.name][0]))
 
 
 def fair(
@@ -171,10 +171,10 @@ def fair(
             retry[target.name] = []
         return False
 
-    found = first_pass() or (len(strategies) > 1 and second_pass())
+    result = first_pass() or (len(strategies) > 1 and second_pass())
     node.charge(need, -1)
-    if found:
+    if result:
         return fill_back(tree, node, need, taken, borrow=True)
-    for one in taken:
-        tree.add(one.job)
+    for victim in taken:
+        tree.add(victim.job)
     return []

@@ -78,7 +78,7 @@ def place(obj: Mapping[str, Any]) -> Place:
     made.parent = spec.get("cohortName" if is_queue else "parentName", "")
     made.weight = float(exact(spec.get("fairSharing", {}).get("weight", 1)))
     for group in spec.get("resourceGroups", []):
-        names = [one["name"] for one in group["flavors"]]
+        names = [flavor["name"] for flavor in group["flavors"]]
         made.groups.append(Group(list(group["coveredResources"]), names))
         for flavor in group["flavors"]:
             for row in flavor["resources"]:
@@ -182,17 +182,17 @@ def job(obj: Mapping[str, Any], created: float) -> Job:
     """A Workload."""
     spec = obj["spec"]
     pod_sets = []
-    for one in spec["podSets"]:
-        pod = one["template"]["spec"]
+    for pod_set in spec["podSets"]:
+        pod = pod_set["template"]["spec"]
         per_pod: dict[str, int] = {}
         for container in pod["containers"]:
             for resource, quantity in container.get("resources", {}).get("requests", {}).items():
                 per_pod[resource] = per_pod.get(resource, 0) + amount(resource, quantity)
         pod_sets.append(
             PodSet(
-                one.get("name", "main"),
-                one.get("count", 1),
-                one.get("minCount"),
+                pod_set.get("name", "main"),
+                pod_set.get("count", 1),
+                pod_set.get("minCount"),
                 per_pod,
                 dict(pod.get("nodeSelector", {})),
                 list(pod.get("tolerations", [])),

@@ -60,16 +60,16 @@ class Play:
 
     # Queues. --------------------------------------------------------------------------------
 
-    def queue_up(self, one: Job) -> None:
+    def queue_up(self, played: Job) -> None:
         """Queues the workload, if it may wait."""
-        queue, stop = self.local.get(one.local_queue, ("", "None"))
-        free = one.admission is None and one.active and not one.finished
+        queue, stop = self.local.get(played.local_queue, ("", "None"))
+        free = played.admission is None and played.active and not played.finished
         if free and stop == "None" and queue in self.lines:
-            self.lines[queue].arrive(one, strict=self.places[True, queue].strict)
+            self.lines[queue].arrive(played, strict=self.places[True, queue].strict)
 
-    def leave(self, one: Job) -> None:
+    def leave(self, played: Job) -> None:
         for line in self.lines.values():
-            line.leave(one.name)
+            line.leave(played.name)
 
     def flush(self, queue: str) -> None:
         """Lets every workload in the cohort tree of this ClusterQueue be tried again."""
@@ -81,11 +81,11 @@ class Play:
         root = nodes[True, queue].root()
         return [name for (of, name), node in nodes.items() if of and node.root() is root]
 
-    def release(self, one: Job) -> None:
+    def release(self, played: Job) -> None:
         """Releases the quota of the workload."""
-        assert one.admission is not None
-        queue = one.admission.queue
-        one.admission, one.admitted, one.leaving = None, False, False
+        assert played.admission is not None
+        queue = played.admission.queue
+        played.admission, played.admitted, played.leaving = None, False, False
         self.generations[queue] += 1
         self.flush(queue)
 
@@ -114,25 +114,25 @@ class Play:
         told = datetime.fromisoformat(obj["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
         created = (told - EPOCH).total_seconds()
         self.now = max(self.now, created)
-        one = self.jobs[obj["metadata"]["name"]] = job(obj, created)
-        self.queue_up(one)
+        played = self.jobs[obj["metadata"]["name"]] = job(obj, created)
+        self.queue_up(played)
 
-    def finish(self, one: Job | None) -> None:
-        if one is not None and one.admitted:
-            queue = one.admission.queue if one.admission else ""
-            one.finished, one.admitted = True, False
+    def finish(self, played: Job | None) -> None:
+        if played is not None and played.admitted:
+            queue = played.admission.queue if played.admission else ""
+            played.finished, played.admitted = True, False
             self.generations[queue] += 1
             self.flush(queue)
 
-    def delete(self, one: Job | None) -> None:
-        if one is None:
+    def delete(self, played: Job | None) -> None:
+        if played is None:
             return
-        queue = self.local[one.local_queue][0]
-        if one.admission is not None and not one.finished:
-            queue = one.admission.queue
+        queue = self.local[played.local_queue][0]
+        if played.admission is not None and not played.finished:
+            queue = played.admission.queue
             self.generations[queue] += 1
-        del self.jobs[one.name]
-        self.leave(one)
+        del self.jobs[played.name]
+        self.leave(played)
         self.flush(queue)
 
     def update(self, obj: Mapping[str, Any]) -> None:
@@ -147,46 +147,55 @@ class Play:
             self.places[True, name] = new
             self.bump(name)
         self.places[True, name] = new
-        for one in list(self.jobs.values()):
+        for played in list(self.jobs.values()):
             if new.stop == "None":
-                if one.stopped:
-                    one.stopped = False
-                    self.leave(one)
-                    self.queue_up(one)
-            elif one.admission is not None and one.admission.queue == name and not one.finished:
-                if one.admitted and new.stop == "HoldAndDrain":
-                    one.stopped = True
-                    self.evict(one, "ClusterQueueStopped")
-                elif not one.admitted:
-                    one.checks = {}
-                    self.release(one)
-                    self.queue_up(one)
+                if played.stopped:
+                    played.stopped = False
+                    self.leave(played)
+                    self.queue_up(played)
+            elif (
+                played.admission is not None
+                and played.admission.queue == name
+                and not played.finished
+            ):
+                if played.admitted and new.stop == "HoldAndDrain":
+                    played.stopped = True
+                    self.evict(played, "ClusterQueueStopped")
+                elif not played.admitted:
+                    played.checks = {}
+                    self.release(played)
+                    self.queue_up(played)
         self.flush(name)
 
     def bump(self, queue: str) -> None:
         for name in self.siblings(queue):
             self.generations[name] += 1
 
-    def check(self, one: Job | None, name: str, state: str) -> None:
-        if one is None or one.admission is None or one.finished or name not in one.checks:
+    def check(self, played: Job | None, name: str, state: str) -> None:
+        if (
+            played is None
+            or played.admission is None
+            or played.finished
+            or name not in played.checks
+        ):
             return
         if state == "Ready":
-            one.checks[name] = state
-            self.generations[one.admission.queue] += 1
-            one.admitted = all(value == "Ready" for value in one.checks.values())
+            played.checks[name] = state
+            self.generations[played.admission.queue] += 1
+            played.admitted = all(value == "Ready" for value in played.checks.values())
         elif state == "Retry":
-            one.check_evicted_at = self.now
-            self.evict(one, "AdmissionCheck")
+            played.check_evicted_at = self.now
+            self.evict(played, "AdmissionCheck")
         else:
-            one.active = False
-            self.evict(one, "DeactivatedDueToAdmissionCheck")
+            played.active = False
+            self.evict(played, "DeactivatedDueToAdmissionCheck")
 
-    def evict(self, one: Job, reason: str, by: str = "") -> None:
-        self.trace.append((self.cycles, "evict", one.name, reason, by))
-        self.evictions.setdefault(one.name, []).append(reason)
-        one.checks = dict.fromkeys(one.checks, "Pending")
-        self.release(one)
-        self.queue_up(one)
+    def evict(self, played: Job, reason: str, by: str = "") -> None:
+        self.trace.append((self.cycles, "evict", played.name, reason, by))
+        self.evictions.setdefault(played.name, []).append(reason)
+        played.checks = dict.fromkeys(played.checks, "Pending")
+        self.release(played)
+        self.queue_up(played)
 
     # Settling. ------------------------------------------------------------------------------
 
@@ -218,7 +227,7 @@ class Play:
         ).run()
 
     def picture(self) -> list[tuple[list[str], list[str]]]:
-        return [(sorted(one.active), sorted(one.parked)) for one in self.lines.values()]
+        return [(sorted(queue.active), sorted(queue.parked)) for queue in self.lines.values()]
 
     def carry_out(self, dealt: list[Entry]) -> bool:
         """Applies the decisions of a cycle, and returns whether anything changed."""
@@ -235,18 +244,18 @@ class Play:
         return acted
 
     def reserve(self, entry: Entry) -> None:
-        one, made = entry.job, entry.assignment
-        self.trace.append((self.cycles, "reserve", one.name, "", ""))
+        played, made = entry.job, entry.assignment
+        self.trace.append((self.cycles, "reserve", played.name, "", ""))
         pods = [(each.name, each.count, each.flavors, each.amounts) for each in made.choices]
-        one.admission = Admission(entry.node.name, pods)
-        one.reserved_at, one.check_evicted_at = self.now, None
+        played.admission = Admission(entry.node.name, pods)
+        played.reserved_at, played.check_evicted_at = self.now, None
         used = {flavor for _, _, flavors, _ in pods for flavor in flavors.values()}
-        one.checks = {
+        played.checks = {
             name: "Pending"
             for name, flavors in entry.node.place.checks
             if not flavors or used & set(flavors)
         }
-        one.admitted = not one.checks
+        played.admitted = not played.checks
         self.generations[entry.node.name] += 1
 
     # The answer. ----------------------------------------------------------------------------
@@ -255,16 +264,16 @@ class Play:
         """Workloads and usage, as scenarios expect them; the list of evictions is cleared."""
         workloads: dict[str, Any] = {}
         usage: dict[tuple[str, str, str], int] = {}
-        for name, one in self.jobs.items():
-            workloads[name] = row = dict[str, Any](state=state(one))
-            if one.admission is not None and not one.finished:
-                row["clusterQueue"] = one.admission.queue
+        for name, played in self.jobs.items():
+            workloads[name] = row = dict[str, Any](state=state(played))
+            if played.admission is not None and not played.finished:
+                row["clusterQueue"] = played.admission.queue
                 row["podSets"] = [
                     {"name": pods, "count": count, "flavors": flavors}
-                    for pods, count, flavors, _ in one.admission.pods
+                    for pods, count, flavors, _ in played.admission.pods
                 ]
-                for (flavor, resource), much in one.admission.usage().items():
-                    key = (one.admission.queue, flavor, resource)
+                for (flavor, resource), much in played.admission.usage().items():
+                    key = (played.admission.queue, flavor, resource)
                     usage[key] = usage.get(key, 0) + much
             if name in self.evictions:
                 row["evictions"] = self.evictions.pop(name)
@@ -279,11 +288,11 @@ class Play:
         }
 
 
-def state(one: Job) -> str:
-    if one.finished:
+def state(played: Job) -> str:
+    if played.finished:
         return "Finished"
-    if not one.active:
+    if not played.active:
         return "Inactive"
-    if one.admission is None:
+    if played.admission is None:
         return "Pending"
-    return "Admitted" if one.admitted else "QuotaReserved"
+    return "Admitted" if played.admitted else "QuotaReserved"

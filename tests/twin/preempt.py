@@ -89,7 +89,7 @@ def collect(
             rest = {fr: max(0, much - top.local_free(fr)) for fr, much in rest.items()}
             came_from = top
     for some in (by_right, by_priority, own):
-        some.sort(key=lambda one: order(tree, node, one.job))
+        some.sort(key=lambda candidate: order(tree, node, candidate.job))
     return by_right, by_priority, own
 
 
@@ -103,14 +103,14 @@ def fill_back(
 ) -> list[Victim]:
     """The needed victims only. Puts all victims back into the tree."""
     kept = list(taken)
-    for one in reversed(taken[:-1]):
-        tree.add(one.job)
+    for victim in reversed(taken[:-1]):
+        tree.add(victim.job)
         if fits(node, need, borrow=borrow):
-            kept.remove(one)
+            kept.remove(victim)
         else:
-            tree.remove(one.job)
-    for one in kept:
-        tree.add(one.job)
+            tree.remove(victim.job)
+    for victim in kept:
+        tree.add(victim.job)
     return kept
 
 
@@ -119,8 +119,8 @@ def classical(
 ) -> list[Victim]:
     by_right, by_priority, own = collect(tree, node, preemptor, need, frs)
     lists = (by_right, by_priority, own)
-    line = [one for some in lists for one in some if one.job.leaving]
-    line += [one for some in lists for one in some if not one.job.leaving]
+    line = [candidate for some in lists for candidate in some if candidate.job.leaving]
+    line += [candidate for some in lists for candidate in some if not candidate.job.leaving]
     under = all(node.usage(fr) < node.quota(fr).nominal for fr in frs)
     never = node.place.borrow == "Never"
     if (not by_right and not by_priority) or (never and not under):
@@ -131,21 +131,21 @@ def classical(
         tries = [True, False]
     for borrow in tries:
         taken: list[Victim] = []
-        for one in line:
-            if one.below is not None:
-                if borrow and one.if_within:
+        for candidate in line:
+            if candidate.below is not None:
+                if borrow and candidate.if_within:
                     continue
                 path = []
-                at: Node | None = tree.holder(one.job)
-                while at is not None and at is not one.below:
+                at: Node | None = tree.holder(candidate.job)
+                while at is not None and at is not candidate.below:
                     path.append(at)
                     at = at.parent
                 if not all(any(place.over(fr) for fr in frs) for place in path):
                     continue
-            tree.remove(one.job)
-            taken.append(one)
+            tree.remove(candidate.job)
+            taken.append(candidate)
             if fits(node, need, borrow=borrow):
                 return fill_back(tree, node, need, taken, borrow=borrow)
-        for one in taken:
-            tree.add(one.job)
+        for candidate in taken:
+            tree.add(candidate.job)
     return []

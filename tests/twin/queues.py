@@ -44,25 +44,25 @@ class Line:
     popped: int = 0
     flushed: int = 0
 
-    def key(self, one: Waiting) -> tuple[object, ...]:
-        job = one.job
+    def key(self, entry: Waiting) -> tuple[object, ...]:
+        job = entry.job
         return (job.name != self.preemptor, -job.priority, job.queue_time(), job.uid)
 
     def arrive(self, job: Job, *, strict: bool) -> None:
         """Lets it compete, unless a workload of its shape was just refused, or it has to wait."""
-        one = self.take(job.name) or Waiting(job)
-        one.job = job
+        entry = self.take(job.name) or Waiting(job)
+        entry.job = job
         if job.stopped or (not strict and job.shape() in self.blocked):
-            self.parked[job.name] = one
+            self.parked[job.name] = entry
         else:
-            self.active[job.name] = one
+            self.active[job.name] = entry
 
     def take(self, name: str) -> Waiting | None:
         """Removes the workload from the queue, whether it is active, parked or in flight."""
-        found = self.active.pop(name, None) or self.parked.pop(name, None)
-        if found is None and self.inflight is not None and self.inflight.job.name == name:
-            found, self.inflight = self.inflight, None
-        return found
+        entry = self.active.pop(name, None) or self.parked.pop(name, None)
+        if entry is None and self.inflight is not None and self.inflight.job.name == name:
+            entry, self.inflight = self.inflight, None
+        return entry
 
     def leave(self, name: str) -> None:
         """Removes the workload from the queue, and ends its claim as a pending preemptor."""
@@ -77,20 +77,20 @@ class Line:
         self.popped += 1
         return head
 
-    def requeue(self, one: Waiting, reason: str, *, strict: bool) -> None:
-        name = one.job.name
+    def requeue(self, entry: Waiting, reason: str, *, strict: bool) -> None:
+        name = entry.job.name
         if reason == "PendingPreemption":
             self.preemptor = "" if strict else name
         self.inflight = None
         at_once = reason != "NamespaceMismatch" if strict else reason in AT_ONCE
         missed = self.flushed >= self.popped
-        pending = one.cursor is not None and one.cursor.pending()
-        if not one.job.stopped and (at_once or missed or pending):
-            self.active[name] = one
+        pending = entry.cursor is not None and entry.cursor.pending()
+        if not entry.job.stopped and (at_once or missed or pending):
+            self.active[name] = entry
             return
-        self.parked[name] = one
+        self.parked[name] = entry
         if reason in SHAPED and not strict:
-            shape = one.job.shape()
+            shape = entry.job.shape()
             self.blocked.add(shape)
             for other in list(self.active.values()):
                 if other.job.shape() == shape:
@@ -102,9 +102,9 @@ class Line:
         self.flushed = self.popped
         if not matches(place, labels):
             return
-        for one in list(self.parked.values()):
-            if not one.job.stopped:
-                self.active[one.job.name] = self.parked.pop(one.job.name)
+        for entry in list(self.parked.values()):
+            if not entry.job.stopped:
+                self.active[entry.job.name] = self.parked.pop(entry.job.name)
 
 
 def matches(place: Place, labels: dict[str, str]) -> bool:

@@ -44,10 +44,10 @@ class SlowPlay(Play):
 
     def let_go(self, cycle: int) -> bool:
         """Releases the quota of stopped victims, and returns whether there were any."""
-        due = sorted(one for one in self.going if one[0] <= cycle)
-        for one in due:
-            self.going.remove(one)
-            _, name, reason, by = one
+        due = sorted(pair for pair in self.going if pair[0] <= cycle)
+        for victim in due:
+            self.going.remove(victim)
+            _, name, reason, by = victim
             if self.jobs[name].admission is not None:
                 self.evict(self.jobs[name], reason, by)
         return bool(due)

@@ -56,9 +56,9 @@ def best(node: Node, entries: Sequence[One], values: dict[tuple[int, int], Value
         return next((entry for entry in entries if entry.node is node), None)
     winners: list[tuple[Value, One]] = []
     for child in node.children:
-        found = best(child, entries, values)
-        if found is not None:
-            winners.append((values[id(found), id(child)], found))
+        winning = best(child, entries, values)
+        if winning is not None:
+            winners.append((values[id(winning), id(child)], found))
     if not winners:
         return None
     return min(winners, key=lambda winner: winner[0])[1]

@@ -172,13 +172,15 @@ class CapacityCores(TimedCores):
 
     def ids(self, name: str = "") -> list[str]:
         """The ids of the published requests, each once, in order."""
-        return list(dict.fromkeys(one.id for one in self.wanted if name in ("", one.name)))
+        return list(
+            dict.fromkeys(request.id for request in self.wanted if name in ("", request.name))
+        )
 
     def provider(self, kind: type[ProvisioningStatus], id: str = "", **fields: Any) -> str:
         """Applies an answer of the provider to the request ``id`` (by default the newest), and runs
         all cores until they are idle. Returns the reason why the answer has no effect; "": it has
         one."""
-        asked = [one for one in self.wanted if id in ("", one.id)][-1]
+        asked = [request for request in self.wanted if id in ("", request.id)][-1]
         about = {"namespace": asked.namespace, "name": asked.name, "uid": asked.uid}
         fields = {"provisioning_class": asked.provisioning_class, **about, **fields}
         fact = kind(**{"id": asked.id, **fields})
@@ -204,7 +206,7 @@ class CapacityCores(TimedCores):
 
     def records(self) -> list[str]:
         """The names of the stored requests."""
-        return sorted(name for (_, name), (one, _) in self.bucket.items() if one is not None)
+        return sorted(name for (_, name), (record, _) in self.bucket.items() if record is not None)
 
     def record(self, name: str) -> Record:
         """The stored request."""

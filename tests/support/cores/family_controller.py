@@ -122,7 +122,7 @@ class FamilyController(LocalSystem):
         self.log += batch
         commit = self.fold_once(batch)
         alone, groups = split_groups(commit.puts)
-        pieces = [*([one] for one in alone), *groups]
+        pieces = [*([put] for put in alone), *groups]
         for piece, goes in zip(pieces, [*through, *[False] * len(pieces)], strict=False):
             if goes:
                 self.perform(commit._replace(puts=piece, notes=[]))
@@ -155,9 +155,9 @@ class FamilyController(LocalSystem):
     # What there is. -------------------------------------------------------------------------
 
     def get(self, name: str = "j") -> StoredWorkload:
-        found = self.controller.workloads.get(key_of_workload(name)).workload
-        assert found is not None, f"there is no {name}"
-        return found
+        workload = self.controller.workloads.get(key_of_workload(name)).workload
+        assert workload is not None, f"there is no {name}"
+        return workload
 
     def is_there(self, name: str = "j") -> bool:
         """The controller holds it: it has neither finished nor been deleted."""
@@ -175,12 +175,12 @@ class FamilyController(LocalSystem):
 
     def variants(self, parent: str = "j") -> list[StoredWorkload]:
         """The best first."""
-        found = [
+        variants = [
             workload
             for workload in self.workloads()
             if head(workload).role == VARIANT and owner_of(workload)[0] == parent
         ]
-        return sorted(found, key=lambda one: head(one).sibling_index or 0)
+        return sorted(variants, key=lambda variant: head(variant).sibling_index or 0)
 
     def active(self, parent: str = "j") -> str:
         return "".join(
@@ -188,8 +188,12 @@ class FamilyController(LocalSystem):
         )
 
     def condition(self, kind: str, name: str = "j") -> str:
-        found = find(self.get(name), kind)
-        return f"{found.status}: {found.reason}" if found is not None else ""
+        found_condition = find(self.get(name), kind)
+        return (
+            f"{found_condition.status}: {found_condition.reason}"
+            if found_condition is not None
+            else ""
+        )
 
     # What happens. --------------------------------------------------------------------------
 
@@ -209,12 +213,12 @@ class FamilyController(LocalSystem):
         rules = self.controller.queues.family_rules("ns", head(parent).queue_name)
         if rules is None:
             return []
-        found: list[Fact] = []
+        submitted: list[Fact] = []
         for plan in planned_variants(parent, rules):
             called = name_of(parent, plan.tag.name)
             manifest = msgspec.Raw(manifest_of(parent, called, plan.spec))
-            found.append(facts.Submitted(namespace="ns", name=called, workload=manifest))
-        return found
+            submitted.append(facts.Submitted(namespace="ns", name=called, workload=manifest))
+        return submitted
 
     def family(self, name: str = "j", **spec: Any) -> FamilyController:
         """A parent with all its variants."""
@@ -287,7 +291,7 @@ class FamilyController(LocalSystem):
 
     def due(self, kind: str, name: str = "j") -> FamilyController:
         times = due_times(self.get(name), self.now, self.controller.queues)
-        at = next((at for one, at in times.items() if str(one) == kind), None)
+        at = next((at for timer, at in times.items() if str(timer) == kind), None)
         if at is not None:
             self.now = max(self.now, at)
         return self.happens(facts.TimerDue(**self.me(name), kind=kind))

@@ -80,15 +80,19 @@ class FamilyCores(TimedCores):
     def nominal(self) -> dict[tuple[str, str], int]:
         """Flavor and resource to the quota of ``cq``, in accounting units."""
         return {
-            (flavor["name"], one["name"]): amount(one["name"], one["nominalQuota"])
+            (flavor["name"], resource["name"]): amount(resource["name"], resource["nominalQuota"])
             for group in self.offered["resourceGroups"]
             for flavor in group["flavors"]
-            for one in flavor["resources"]
+            for resource in flavor["resources"]
         }
 
     def flavors(self) -> list[str]:
         """The flavors that ``cq`` offers, in order."""
-        return [one["name"] for group in self.offered["resourceGroups"] for one in group["flavors"]]
+        return [
+            flavor["name"]
+            for group in self.offered["resourceGroups"]
+            for flavor in group["flavors"]
+        ]
 
     def policy(
         self,
@@ -150,8 +154,8 @@ class FamilyCores(TimedCores):
             self._late += super().cycle(apply=False, later=later)
             if not self.scheduler.has_work():
                 late, self._late = self._late, []
-                for one in late:
-                    self.apply(one)
+                for postponed in late:
+                    self.apply(postponed)
             return []
         if not self.loses_decisions:
             return super().cycle(apply=apply, later=later)
@@ -221,24 +225,24 @@ class FamilyCores(TimedCores):
             assert not over or "cohortName" in self.offered, f"{over} of {nominal}"
         for parent in self.family_watch.parents.values():
             name = parent.metadata.name
-            found = self.actives.setdefault(name, [])
+            actives = self.actives.setdefault(name, [])
             active = self.active(name)
-            if not found or found[-1][1] != active:
-                found.append((self.seconds(), active))
+            if not actives or actives[-1][1] != active:
+                actives.append((self.seconds(), active))
 
     # Looking. -------------------------------------------------------------------------------
 
     def variants(self, parent: str = "j") -> dict[str, StoredWorkload]:
         """Its variants by their tag, the best first."""
         uid = self.stored(parent).metadata.uid
-        found = self.family_watch.variants.get(uid, {}).values()
-        ordered = sorted(found, key=lambda one: head(one).sibling_index or 0)
-        return {head(one).variant: one for one in ordered}
+        variants = self.family_watch.variants.get(uid, {}).values()
+        ordered = sorted(variants, key=lambda variant: head(variant).sibling_index or 0)
+        return {head(variant).variant: variant for variant in ordered}
 
     def active(self, parent: str = "j") -> str:
         """The tags of its active variants, the best first."""
-        found = self.variants(parent).items()
-        return " ".join(tag for tag, one in found if head(one).active)
+        variants = self.variants(parent).items()
+        return " ".join(tag for tag, variant in variants if head(variant).active)
 
     def why(self, parent: str = "j") -> dict[str, str]:
         """Tag of a variant to the reason in the parent's status why the variant is active or
@@ -306,7 +310,7 @@ class FamilyCores(TimedCores):
 
     def considered(self) -> list[str]:
         """The workloads of the scheduler's decisions, in order."""
-        return [one.name for one in self.decided]
+        return [decision.name for decision in self.decided]
 
 
 def cores_with_families(

@@ -68,12 +68,12 @@ class FamilyWatch:
     def settled(self) -> None:
         """An atomic batch is whole: what has to hold between several objects."""
         for uid, parent in self.parents.items():
-            found = list(between(parent, self.variants.get(uid, {}).values()))
-            assert not found, f"{parent.metadata.name}: {'; '.join(found)}"
+            broken = list(between(parent, self.variants.get(uid, {}).values()))
+            assert not broken, f"{parent.metadata.name}: {'; '.join(broken)}"
         for uid, variants in self.variants.items():
             if uid not in self.parents:
-                found = list(between(None, variants.values()))
-                assert not found, f"{uid}: {'; '.join(found)}"
+                broken = list(between(None, variants.values()))
+                assert not broken, f"{uid}: {'; '.join(broken)}"
 
     def at_rest(
         self, parent: StoredWorkload, rules: FamilyRules | None, now: datetime
@@ -155,9 +155,9 @@ def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> 
             condition.type: (condition.status, condition.reason) for condition in row.conditions
         }
         has = {
-            kind: (found.status, found.reason)
+            kind: (state.status, state.reason)
             for kind in MIRRORED
-            if (found := find(variants[name], kind)) is not None
+            if (state := find(variants[name], kind)) is not None
         }
         if told != has:
             yield f"it tells {told} of {name}, which is {has}"

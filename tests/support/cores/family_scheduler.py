@@ -84,9 +84,9 @@ class FamilyScheduler(SteppedScheduler):
 
     def rules(self, queue: str) -> FamilyRules:
         """What the ClusterQueue says of families."""
-        found = rules_of(self.core.catalog.cluster_queues[queue].spec)
-        assert found is not None
-        return found
+        rules = rules_of(self.core.catalog.cluster_queues[queue].spec)
+        assert rules is not None
+        return rules
 
     # Workloads. -----------------------------------------------------------------------------
 
@@ -197,12 +197,12 @@ class FamilyScheduler(SteppedScheduler):
         decisions = self.core.cycle(now=self.now)
         self.decisions = [*decisions, *self.core.refusals(now=self.now)]
         self.decided = [decision for decision in decisions if isinstance(decision, Assigned)]
-        self.preempted = [one for one in decisions if isinstance(one, Preempted)]
+        self.preempted = [decision for decision in decisions if isinstance(decision, Preempted)]
         self.all_preempted += self.preempted
         if confirm:
             for decision in self.decisions:
                 self.apply(decision)
-        return [one.name for one in self.decided]
+        return [decision.name for decision in self.decided]
 
     def apply(self, decision: Decision) -> None:
         """Applies the decision as the workload-controller does."""
@@ -324,18 +324,18 @@ class FamilyScheduler(SteppedScheduler):
         """The admission that would be stored for it."""
         spec = json.loads(bytes(self.stored[name].spec))
         rows = []
-        for at, one in enumerate(spec["podSets"]):
-            asked = one["template"]["spec"]["containers"][0]["resources"]["requests"]
+        for at, pod_set in enumerate(spec["podSets"]):
+            asked = pod_set["template"]["spec"]["containers"][0]["resources"]["requests"]
             usage = {
-                resource: render(resource, one["count"] * amount(resource, much))
+                resource: render(resource, pod_set["count"] * amount(resource, much))
                 for resource, much in asked.items()
             }
             rows.append(
                 PodSetAssignment(
-                    name=one["name"],
+                    name=pod_set["name"],
                     flavors=dict(flavors[min(at, len(flavors) - 1)]),
                     resource_usage=usage,
-                    count=one["count"],
+                    count=pod_set["count"],
                 )
             )
         return Admission(cluster_queue=queue, pod_set_assignments=tuple(rows))
@@ -344,8 +344,8 @@ class FamilyScheduler(SteppedScheduler):
         """Reports that ``count`` pods of each set are not needed any more."""
         sets = json.loads(bytes(self.stored[name].spec))["podSets"]
         pods = tuple(
-            ReclaimablePod(name=one["name"], count=much)
-            for one, much in zip(sets, counts, strict=False)
+            ReclaimablePod(name=pod_set["name"], count=much)
+            for pod_set, much in zip(sets, counts, strict=False)
         )
         self.change(name, reclaimable_pods=pods)
 
@@ -363,7 +363,7 @@ class FamilyScheduler(SteppedScheduler):
 
     def tried(self, queue: str = "cq") -> list[str]:
         """The variants that are tried, in order."""
-        return [one.key[1] for one in in_order(self.queue_of(queue))]
+        return [workload.key[1] for workload in in_order(self.queue_of(queue))]
 
     def member(self, name: str) -> WorkloadInfo:
         """The workload in the scheduler's state."""

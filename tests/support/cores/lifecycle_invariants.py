@@ -21,10 +21,10 @@ class Watch:
         """Checks and records a new version of the workload; None: it was deleted."""
         self.revisions += 1
         old = self._known.pop(key, None)
-        found = broken(old, workload, now, self._stopped)
+        faults = broken(old, workload, now, self._stopped)
         if workload is not None:
             self._known[key] = workload
             uid = workload.metadata.uid
             if head(workload).role != VARIANT:  # There its parent's time counts.
-                found += self._seconds.setdefault(uid, AdmittedSeconds()).saw(workload)
-        assert not found, f"{key}: {'; '.join(found)}\n{old}\n{workload}"
+                faults += self._seconds.setdefault(uid, AdmittedSeconds()).saw(workload)
+        assert not faults, f"{key}: {'; '.join(faults)}\n{old}\n{workload}"

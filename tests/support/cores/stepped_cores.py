@@ -192,9 +192,9 @@ class SteppedCores(ConfiguredSystem):
 
     def stored(self, name: str) -> StoredWorkload:
         """The workload as it is kept."""
-        found = self.stored_workload(self.namespace, name)
-        assert found is not None
-        return found
+        workload = self.stored_workload(self.namespace, name)
+        assert workload is not None
+        return workload
 
     def phase(self, name: str) -> Phase:
         """The phase of the workload."""
@@ -206,17 +206,21 @@ class SteppedCores(ConfiguredSystem):
 
     def reason(self, name: str, condition: str) -> str:
         """``True: Reason`` of a condition; "" when it is absent."""
-        found = find(self.stored(name), condition)
-        return f"{found.status}: {found.reason}" if found is not None else ""
+        met = find(self.stored(name), condition)
+        return f"{met.status}: {met.reason}" if met is not None else ""
 
     def revoked(self) -> list[tuple[str, str]]:
         """The workloads with revoked quota so far, and why."""
-        return [(one.name, one.reason) for one in self.decided if isinstance(one, facts.Revoked)]
+        return [
+            (decision.name, decision.reason)
+            for decision in self.decided
+            if isinstance(decision, facts.Revoked)
+        ]
 
     def preempted(self) -> list[tuple[str, str]]:
         """The workloads preempted so far, and the preempting workloads."""
         return [
-            (one.name, one.by.removeprefix(f"{NS}/"))
-            for one in self.decided
-            if isinstance(one, facts.Preempted)
+            (decision.name, decision.by.removeprefix(f"{NS}/"))
+            for decision in self.decided
+            if isinstance(decision, facts.Preempted)
         ]

@@ -23,8 +23,8 @@ from support.cores.configured_system import ConfiguredSystem
 
 def quota(nominal: str, borrow: str | None = None, lend: str | None = None) -> dict[str, Any]:
     """Quota of one resource, for `groups`."""
-    found = {"nominalQuota": nominal, "borrowingLimit": borrow, "lendingLimit": lend}
-    return {key: value for key, value in found.items() if value is not None}
+    limits = {"nominalQuota": nominal, "borrowingLimit": borrow, "lendingLimit": lend}
+    return {key: value for key, value in limits.items() if value is not None}
 
 
 def groups(**flavors: Mapping[str, Any] | str) -> list[dict[str, Any]]:
@@ -91,16 +91,16 @@ class SteppedScheduler(ConfiguredSystem):
             "priority": priority,
             "podSets": [
                 {
-                    "name": one.get("name", f"set-{n}" if n else "main"),
-                    "count": one.get("count", 1),
+                    "name": pod_set.get("name", f"set-{n}" if n else "main"),
+                    "count": pod_set.get("count", 1),
                     "template": {
                         "spec": {
-                            "containers": [{"resources": {"requests": one["requests"]}}],
+                            "containers": [{"resources": {"requests": pod_set["requests"]}}],
                             **(pod or {}),
                         }
                     },
                 }
-                for n, one in enumerate(pods)
+                for n, pod_set in enumerate(pods)
             ],
             **(spec or {}),
         }
@@ -186,20 +186,20 @@ class SteppedScheduler(ConfiguredSystem):
                     decision.name, conditions={"QuotaReserved": (False, decision.refusal.reason)}
                 )
         if confirm:
-            for one in self.decided:
-                self.confirm(one)
+            for assigned in self.decided:
+                self.confirm(assigned)
             for other in self.preempted:
                 self.evict(other.name, "Preempted")
-        return [one.name for one in self.decided]
+        return [decision.name for decision in self.decided]
 
-    def confirm(self, one: Assigned) -> None:
+    def confirm(self, decision: Assigned) -> None:
         """The decision is applied: first to the workloads that hand over their quota."""
-        for giver in one.preempts:
+        for giver in decision.preempts:
             self.evict(giver.name, "Preempted")
         conditions = {"QuotaReserved": (True, "QuotaReserved")}
         if self.admits:
             conditions["Admitted"] = (True, "Admitted")
-        self.change(one.name, conditions=conditions, admission=one.admission)
+        self.change(decision.name, conditions=conditions, admission=decision.admission)
 
     def settle(self) -> list[str]:
         """Runs cycles while there is work, and returns the names of the workloads that got quota,

@@ -185,22 +185,24 @@ class SteppedVariants(LocalSystem):
 
     def named(self, tag: str, parent: str = "j") -> str:
         """The name of the parent's variant with that tag."""
-        (name,) = (name for name, one in self.family(parent).items() if head(one).variant == tag)
+        (name,) = (
+            name for name, variant in self.family(parent).items() if head(variant).variant == tag
+        )
         return name
 
     def family(self, parent: str = "j") -> dict[str, StoredWorkload]:
         """The parent's variants, by name."""
         uid = self.stored[parent].metadata.uid
         return {
-            name: one
-            for name, one in sorted(self.stored.items())
-            if head(one).role == VARIANT and owner_of(one)[1] == uid
+            name: workload
+            for name, workload in sorted(self.stored.items())
+            if head(workload).role == VARIANT and owner_of(workload)[1] == uid
         }
 
     def active(self, parent: str = "j") -> str:
         """The tags of its active variants, the best first."""
         variants = sorted(
-            self.family(parent).values(), key=lambda one: head(one).sibling_index or 0
+            self.family(parent).values(), key=lambda variant: head(variant).sibling_index or 0
         )
         return " ".join(head(variant).variant for variant in variants if head(variant).active)
 

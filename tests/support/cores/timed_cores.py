@@ -194,8 +194,8 @@ class TimedCores(SteppedCores):
 
     def waits_for(self, name: str) -> dict[str, datetime]:
         """The due times of the workload, by kind of timer."""
-        found = due_times(self.stored(name), self.now, self.controller.queues)
-        return {str(kind): at for kind, at in found.items()}
+        times = due_times(self.stored(name), self.now, self.controller.queues)
+        return {str(kind): at for kind, at in times.items()}
 
     def scheduled(self, name: str) -> set[str]:
         """The kinds of its schedules on the bus, a little later."""
@@ -218,8 +218,8 @@ class TimedCores(SteppedCores):
 
     def message(self, name: str, condition: str) -> str:
         """The message of a condition; "": it is absent."""
-        found = find(self.stored(name), condition)
-        return found.message if found is not None else ""
+        met = find(self.stored(name), condition)
+        return met.message if met is not None else ""
 
     def wait(self, name: str) -> float | None:
         """Seconds until the workload may compete again; None: the workload does not wait for a
@@ -247,17 +247,17 @@ class TimedCores(SteppedCores):
     def evicted_for(self, name: str) -> list[str]:
         """The reasons of its evictions, in order."""
         return [
-            one.reason
-            for one in self.published
-            if isinstance(one, facts.Evicted) and one.name == name
+            fact.reason
+            for fact in self.published
+            if isinstance(fact, facts.Evicted) and fact.name == name
         ]
 
     def noted(self, name: str) -> list[str]:
         """The notes about it, in order."""
         return [
-            one.reason
-            for one in self.published
-            if isinstance(one, facts.Noted) and one.name == name
+            fact.reason
+            for fact in self.published
+            if isinstance(fact, facts.Noted) and fact.name == name
         ]
 
     def requests(self, check: str, name: str = "") -> list[facts.CheckRequested]:
@@ -284,8 +284,8 @@ class TimedCores(SteppedCores):
         """The spec of an object, as it was written."""
         kept = self.object_at(kind, name, namespace)
         assert kept is not None
-        found: dict[str, Any] = msgspec.json.decode(kept.value).get("spec", {})
-        return found
+        spec: dict[str, Any] = msgspec.json.decode(kept.value).get("spec", {})
+        return spec
 
     def cells(self, queue: str = "cq") -> dict[tuple[str, str], int]:
         """Flavor and resource to what is reserved, by the scheduler's books."""
@@ -325,7 +325,7 @@ class TimedCores(SteppedCores):
         """Checks that every reservation is counted, and once."""
         told = {}
         for status in self.scheduler.queues(Queues(local_queues=False)).cluster_queues:
-            usage = {(one.flavor, one.resource): one.reserved for one in status.usage}
+            usage = {(usage.flavor, usage.resource): usage.reserved for usage in status.usage}
             told[status.name] = {cell: much for cell, much in usage.items() if much}
         told = {queue: usage for queue, usage in told.items() if usage}
         known = {

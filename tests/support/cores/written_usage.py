@@ -18,24 +18,24 @@ def written_usage(
     """The usage of each ClusterQueue; for a family the most that any of its variants holds or is
     promised. ``without``: workloads that are left out. Pods that were reclaimed count no more."""
     held: dict[tuple[str, str], list[Usage]] = {}
-    for name, one in stored.items():
-        admission = one.status.admission or one.status.promised
-        if admission is None or name in without or head(one).role == PARENT:
+    for name, workload in stored.items():
+        admission = workload.status.admission or workload.status.promised
+        if admission is None or name in without or head(workload).role == PARENT:
             continue
-        holder = admission.cluster_queue, owner_of(one)[0] or name
-        held.setdefault(holder, []).append(_left(admission, one.status.reclaimable_pods))
-    found: dict[str, Usage] = {}
+        holder = admission.cluster_queue, owner_of(workload)[0] or name
+        held.setdefault(holder, []).append(_left(admission, workload.status.reclaimable_pods))
+    usage: dict[str, Usage] = {}
     for (queue, _), usages in held.items():
         for cell, much in most(usages).items():
             if much:
-                of = found.setdefault(queue, {})
+                of = usage.setdefault(queue, {})
                 of[cell] = of.get(cell, 0) + much
-    return found
+    return usage
 
 
 def _left(admission: Admission, reclaimable: Sequence[ReclaimablePod]) -> Usage:
     """What the admission books, without pods that are not needed any more."""
-    gone = {one.name: one.count for one in reclaimable}
+    gone = {pods.name: pods.count for pods in reclaimable}
     usage: Usage = {}
     for row in admission.pod_set_assignments:
         left = max(0, row.count - gone.get(row.name, 0))

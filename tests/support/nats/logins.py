@@ -70,7 +70,7 @@ class Operator:
         stored = {"mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1}
         limits = {**WIDE, "imports": -1, "exports": -1, "conn": -1, "leaf": -1, "wildcards": True}
         account: dict[str, Any] = {"type": "account", "limits": {**limits, **stored}}
-        account["revocations"] = {one.public: int(time.time()) for one in revoked}
+        account["revocations"] = {user.public: int(time.time()) for user in revoked}
         system = {"type": "account", "limits": limits}
         # A server that reads its configuration again refuses another JWT of its operator, such as
         # one of the next second.

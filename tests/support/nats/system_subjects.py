@@ -49,7 +49,7 @@ def sample_user(role: str, key: str) -> User:
 
 def samples(users: list[User]) -> list[str]:
     """Subjects without wildcards, each once."""
-    found = [
+    patterns = [
         *_facts(),
         *_keys(),
         *_jetstream(users),
@@ -58,20 +58,20 @@ def samples(users: list[User]) -> list[str]:
         *subjects.PROBES.values(),
         *_others(users),
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(patterns))
 
 
 def _facts() -> Iterator[str]:
     controllers, classes = (
         [token(controller) for controller in CONTROLLERS],
-        [token(one) for one in CLASSES],
+        [token(class_name) for class_name in CLASSES],
     )
     for space in SPACES:
         yield from (f"admit.workload.{key}.{space}.w" for key in subjects.WORKLOAD_FACTS)
-        for key, one in product(subjects.CHECK_FACTS, controllers):
-            yield f"admit.check.{key}.{one}.{space}.w"
-        for key, one in product(subjects.PROVISIONING_FACTS, classes):
-            yield f"admit.provisioning.{key}.{one}.{space}.w"
+        for key, owner in product(subjects.CHECK_FACTS, controllers):
+            yield f"admit.check.{key}.{owner}.{space}.w"
+        for key, owner in product(subjects.PROVISIONING_FACTS, classes):
+            yield f"admit.provisioning.{key}.{owner}.{space}.w"
         for what, kind in product(("applied", "deleted"), ("localqueue", "clusterqueue")):
             yield f"{subjects.OBJECTS}{what}.{kind}.{space}.x"
         yield f"{subjects.TIMER_AT}requeue.{space}.w"
@@ -83,7 +83,7 @@ def _facts() -> Iterator[str]:
     yield from (f"{subjects.DEADLETTER}{role}" for role in ROLES)
     yield from (subjects.COMMITS, f"{subjects.CHECKPOINT_MADE}1", f"{subjects.CHECKPOINT_PART}1.2")
     yield from (f"{subjects.ALIVE_CHECK}{controller}" for controller in controllers)
-    yield from (f"{subjects.ALIVE_PROVISIONING}{one}" for one in classes)
+    yield from (f"{subjects.ALIVE_PROVISIONING}{class_name}" for class_name in classes)
     yield from (f"{subjects.ALIVE_INSTANCE}{role}.first" for role in (*ROLES, "provider-pool"))
 
 
@@ -101,7 +101,7 @@ def _keys() -> Iterator[str]:
         yield f"{claims}.{space}.w.7"
     yield from (f"{claims}._alive.{role}.first" for role in (*ROLES, "provider-pool"))
     yield f"{claims}._runner.0a"
-    yield from (f"$KV.{subjects.PROVIDERS}.{one}.0a" for one in CLASSES)
+    yield from (f"$KV.{subjects.PROVIDERS}.{class_name}.0a" for class_name in CLASSES)
     yield f"$KV.{subjects.PROVIDERS}._pool.p.0a"
     yield f"$KV.{subjects.PROVIDERS}._pool_led"
 
@@ -113,8 +113,11 @@ def _jetstream(users: list[User]) -> Iterator[str]:
     durables = (
         *("workload-controller-1-0", "provisioning-check", subjects.TELEMETRY_DURABLE),
         *(subjects.check_durable(controller) for controller in CONTROLLERS[:2]),
-        *(subjects.provider_durable(one) for one in CLASSES),
-        *(f"{subjects.RUNNER_DURABLE}{one}" for one in (OTHER, *(u.name for u in users))),
+        *(subjects.provider_durable(class_name) for class_name in CLASSES),
+        *(
+            f"{subjects.RUNNER_DURABLE}{user_name}"
+            for user_name in (OTHER, *(u.name for u in users))
+        ),
     )
     for stream in (*STREAMS, "FOREIGN"):
         yield from (f"{js}.STREAM.{verb}.{stream}" for verb in STREAM_VERBS)
@@ -133,16 +136,26 @@ def _jetstream(users: list[User]) -> Iterator[str]:
 
 def endpoints() -> list[str]:
     """Every subject under ``admit.api.`` that the sources name, for two namespaces."""
-    found: set[str] = {"admit.api.objects", "admit.api.objects.*", "admit.api.settled.*"}
+    patterns: set[str] = {"admit.api.objects", "admit.api.objects.*", "admit.api.settled.*"}
     for path in (SOURCES / "services").rglob("*.py"):
-        found |= set(re.findall(r'"(admit\.api\.[a-z.*]+[a-z*])"', path.read_text()))
-    assert "admit.api.explain.*" in found
-    plain = [one for one in sorted(found) if "*" not in one]
-    spaces = [one.replace("*", space) for one in sorted(found) if "*" in one for space in SPACES]
+        patterns |= set(re.findall(r'"(admit\.api\.[a-z.*]+[a-z*])"', path.read_text()))
+    assert "admit.api.explain.*" in patterns
+    plain = [pattern for pattern in sorted(patterns) if "*" not in pattern]
+    spaces = [
+        pattern.replace("*", space)
+        for pattern in sorted(patterns)
+        if "*" in pattern
+        for space in SPACES
+    ]
     runners = [f"{subjects.RUNNER_CONSUMER}{name}" for name in ("runner-1", OTHER)]
     runners += [subjects.runner_consumer("runner-1", SPACES[:1])]
     consumers = [*runners, subjects.TELEMETRY_CONSUMER]
-    return [*plain, *spaces, *consumers, *(f"admit.api.provider.{token(one)}" for one in CLASSES)]
+    return [
+        *plain,
+        *spaces,
+        *consumers,
+        *(f"admit.api.provider.{token(class_name)}" for class_name in CLASSES),
+    ]
 
 
 def _people(users: list[User]) -> Iterator[str]:
@@ -158,7 +171,7 @@ def _people(users: list[User]) -> Iterator[str]:
 
 
 def _others(users: list[User]) -> Iterator[str]:
-    yield from (f"_INBOX.{one}.a.b" for one in (OTHER, *(user.name for user in users)))
+    yield from (f"_INBOX.{user_name}.a.b" for user_name in (OTHER, *(user.name for user in users)))
     yield from ("_INBOX.a", "_R_.a.b", "foreign", "admit.unknown.x", "admit.admin.x")
     for verb in ("PING", "INFO", "STATS"):
         yield from (f"$SRV.{verb}", *(f"$SRV.{verb}.{role}" for role in ROLES))
@@ -185,9 +198,9 @@ WILDCARDS = (
 def overlaps(pattern: str, subject: str) -> bool:
     """Whether some subject matches both patterns of subjects."""
     ours, theirs = pattern.split("."), subject.split(".")
-    for one, other in zip(ours, theirs, strict=False):
-        if ">" in (one, other):
+    for mine, other in zip(ours, theirs, strict=False):
+        if ">" in (mine, other):
             return True
-        if "*" not in (one, other) and one != other:
+        if "*" not in (mine, other) and mine != other:
             return False
     return len(ours) == len(theirs)

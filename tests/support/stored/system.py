@@ -32,7 +32,7 @@ def a_queue(name: str, cohort: str = "", *, cpu: Mapping[str, Any], **spec: Any)
 
 def raws(*objects: Mapping[str, Any]) -> tuple[msgspec.Raw, ...]:
     """Manifests as a request has them."""
-    return tuple(msgspec.Raw(json.dumps(one).encode()) for one in objects)
+    return tuple(msgspec.Raw(json.dumps(manifest).encode()) for manifest in objects)
 
 
 class StoredSystem:

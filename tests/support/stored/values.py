@@ -41,12 +41,12 @@ def manifests(**spec: Any) -> dict[str, dict[str, Any]]:
         ("LocalQueue", {"name": "lq", "namespace": "ns"}, {"clusterQueue": "cq"}),
         ("WorkloadPriorityClass", {"name": "high"}, None),
     ]
-    found = {}
+    manifests = {}
     for kind, metadata, body in made:
         whole: dict[str, Any] = {"apiVersion": VERSION, "kind": kind, "metadata": metadata}
         whole |= {"value": 7} if body is None else {"spec": body}
-        found[key_of(accept(whole).manifest)] = whole
-    return found
+        manifests[key_of(accept(whole).manifest)] = whole
+    return manifests
 
 
 CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "c"}]}}
@@ -102,10 +102,10 @@ class Leader:
 
 def stages() -> dict[str, tuple[str, bytes]]:
     """Workloads in different phases: for a name of the phase the key and the stored value."""
-    found: dict[str, tuple[str, bytes]] = {}
+    values: dict[str, tuple[str, bytes]] = {}
 
     def note(name: str, leader: Leader) -> None:
-        found[name] = KEY, leader.values[KEY]
+        values[name] = KEY, leader.values[KEY]
 
     def submitted(**spec: Any) -> Leader:
         leader = Leader(**spec)
@@ -139,7 +139,7 @@ def stages() -> dict[str, tuple[str, bytes]]:
     )
     note("told to retry", checked)
     note("a parent", submitted(**FAMILIES))
-    return found
+    return values
 
 
 def afterwards(leader: Leader) -> None:
