@@ -31,9 +31,9 @@ ROOT = Path(__file__).parents[2]
 
 def fingerprint() -> str:
     """Changes with whatever goes into a base, so that one made before can serve again."""
-    found = [name for name in PROGRAMS if shutil.which(name)]
+    programs = [name for name in PROGRAMS if shutil.which(name)]
     parts = (
-        " ".join(found).encode(),
+        " ".join(programs).encode(),
         (ROOT / "requirements.lock").read_bytes(),
         Path(__file__).read_bytes(),
         sys.version.encode(),
@@ -59,7 +59,7 @@ def pack(target: Path, wheel_folder: Path) -> None:
     """Writes the root file system of the base to target, as a tar."""
     prefix = Path(sys.base_prefix)
     python = Path(os.path.realpath(sys.executable))
-    programs = [Path(found) for name in PROGRAMS if (found := shutil.which(name))]
+    programs = [Path(program) for name in PROGRAMS if (program := shutil.which(name))]
     server = Path(sysconfig.get_path("scripts")) / "nats-server"
     library = Path(sysconfig.get_path("stdlib"))
     loadable = [python, *programs, *(library / "lib-dynload").glob("*.so")]
@@ -129,9 +129,11 @@ def _libraries(loadable: Iterable[Path]) -> set[Path]:
     told = subprocess.run(
         ["ldd", *map(str, loadable)], capture_output=True, text=True, check=False
     ).stdout
-    found = {Path(path) for path in re.findall(r"(/\S+) \(0x", told)}
+    libraries = {Path(path) for path in re.findall(r"(/\S+) \(0x", told)}
     # Loaded by name at run time, and the stubs of glibc that wheels for older systems ask for.
     stubs = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libm.so.6")
     by_name = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2", "libgcc_s.so.1")
-    found |= {folder / name for folder in {p.parent for p in found} for name in stubs + by_name}
-    return {path for path in found if path.exists()}
+    libraries |= {
+        folder / name for folder in {p.parent for p in libraries} for name in stubs + by_name
+    }
+    return {path for path in libraries if path.exists()}

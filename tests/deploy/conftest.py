@@ -13,6 +13,6 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> str:
     reason = containers.engine()
     if reason:
         pytest.skip(reason)
-    found = containers.base_image(tmp_path_factory.mktemp("base"))
-    containers.build(found)
-    return found
+    image = containers.base_image(tmp_path_factory.mktemp("base"))
+    containers.build(image)
+    return image

@@ -296,10 +296,10 @@ def deployed(
 
 def services(*profiles: str) -> dict[str, dict[str, Any]]:
     """The services that compose.yaml starts with these profiles."""
-    found = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    services = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
     return {
         name: service
-        for name, service in found.items()
+        for name, service in services.items()
         if "profiles" not in service or set(profiles) & set(service["profiles"])
     }
 

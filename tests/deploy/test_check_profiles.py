@@ -22,11 +22,13 @@ CHECKS = ROOT / "deploy" / "samples" / "checks"
 def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """compose.yaml with the profiles of all samples that can run here, at once."""
     more = {"ADMIT_ADMIN": "0.0.0.0:9464"}
-    with containers.deployed(base, tmp_path_factory.mktemp("compose"), PROFILES, more) as found:
+    with containers.deployed(
+        base, tmp_path_factory.mktemp("compose"), PROFILES, more
+    ) as deployment:
         for sample in PROFILES:
             manifests = (CHECKS / sample / "manifests.yaml").read_text()
-            found.admit("apply", "-f", "-", text=manifests.replace(PROBED, ABSENT))
-        yield found
+            deployment.admit("apply", "-f", "-", text=manifests.replace(PROBED, ABSENT))
+        yield deployment
 
 
 def test_a_workload_that_the_bash_check_accepts_runs(deployment: Deployment) -> None:

@@ -98,12 +98,12 @@ AUTH = "deploy/auth"
 @pytest.fixture(scope="module")
 def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """compose.yaml with a check and a provider, and people with roles."""
-    with containers.deployed(base, tmp_path_factory.mktemp("compose"), PROFILES) as found:
+    with containers.deployed(base, tmp_path_factory.mktemp("compose"), PROFILES) as deployment:
         for name, role in PEOPLE.items():
-            found.compose("run", "--rm", "auth", "add", role[0], name, *role[1:],
+            deployment.compose("run", "--rm", "auth", "add", role[0], name, *role[1:],
                           "-o", f"{AUTH}/{name}.creds")  # fmt: skip
-        found.await_health()
-        yield found
+        deployment.await_health()
+        yield deployment
 
 
 def test_no_service_but_the_runner_is_root(deployment: Deployment) -> None:
@@ -131,7 +131,7 @@ def test_image_has_labels(base: str, image: str) -> None:
     labels = json.loads(docker("inspect", "--format", "{{json .Config.Labels}}", image))
     name = "org.opencontainers.image."
     assert labels[f"{name}title"] == image
-    assert {f"{name}{one}" for one in ("description", "licenses", "revision")} <= labels.keys()
+    assert {f"{name}{label}" for label in ("description", "licenses", "revision")} <= labels.keys()
     assert labels[f"{name}version"] == version("admittance")
     assert labels[f"{name}base.name"] == base
 
@@ -139,7 +139,7 @@ def test_image_has_labels(base: str, image: str) -> None:
 def test_the_image_adds_less_than_75_megabytes_to_its_base(base: str) -> None:
     """python:3.13-slim has about 120 MB, and the whole image should have at most 200 MB."""
     size, below = (
-        int(docker("inspect", "--format", "{{.Size}}", one)) for one in ("admittance", base)
+        int(docker("inspect", "--format", "{{.Size}}", image)) for image in ("admittance", base)
     )
     assert size - below < 75_000_000
 
@@ -175,8 +175,8 @@ def test_a_job_runs_from_submission_to_end_in_containers(
     job.write_text(JOB)
     admit("submit", "-f", str(job))
     admit("wait", "workload", "greet", "--for", "Finished", "--timeout", "60")
-    found = json.loads(admit("get", "workload", "greet", "-o", "json"))
-    assert found["status"]["admission"]["clusterQueue"] == "research"
+    workload = json.loads(admit("get", "workload", "greet", "-o", "json"))
+    assert workload["status"]["admission"]["clusterQueue"] == "research"
     assert admit("logs", "workload", "greet").count("hello from") == 2
 
 
@@ -209,7 +209,7 @@ def test_a_job_cannot_read_what_the_runner_has_and_jobs_of_namespaces_differ(
         assert "ADMIT_" not in told
         assert told.count("Permission denied") == 3, told
         assert "Operation not permitted" in told, told
-        uids.append(int(next(one for one in told.split() if one.isdecimal())))
+        uids.append(int(next(word for word in told.split() if word.isdecimal())))
     assert len({*uids, 0, 65532}) == 4
     assert min(uids) >= 1_000_000_000
 

@@ -18,10 +18,10 @@ def services(files: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     merged: dict[str, dict[str, Any]] = {}
     for file in files:
         read = yaml.safe_load((containers.ROOT / file).read_text())["services"]
-        for name, one in read.items():
+        for name, service in read.items():
             known = merged.setdefault(name, {"profiles": set(), "depends_on": set()})
             for key, values in known.items():
-                values.update(one.get(key, ()))
+                values.update(service.get(key, ()))
     return merged
 
 
@@ -51,9 +51,9 @@ EACH = pytest.mark.parametrize("files", [ALONE, CLUSTERED], ids=["alone", "clust
 
 @EACH
 def test_compose_accepts_its_files_without_and_with_all_profiles(files: tuple[str, ...]) -> None:
-    found = profiles(files)
-    assert "observability" in found
-    for chosen in ([], found):
+    composed = profiles(files)
+    assert "observability" in composed
+    for chosen in ([], composed):
         told = config(files, *chosen)
         assert told.returncode == 0, told.stderr
 
@@ -62,10 +62,12 @@ def test_compose_accepts_its_files_without_and_with_all_profiles(files: tuple[st
 def test_services_of_each_profile_depend_on_services_that_start(files: tuple[str, ...]) -> None:
     """Docker compose refuses such a profile; the program of Debian does not check it."""
     every = services(files)
-    assert any(one["depends_on"] for one in every.values())
+    assert any(service["depends_on"] for service in every.values())
     for chosen in ("", *profiles(files)):
         started = {
-            name for name, one in every.items() if not one["profiles"] or chosen in one["profiles"]
+            name
+            for name, service in every.items()
+            if not service["profiles"] or chosen in service["profiles"]
         }
         missing = {name: every[name]["depends_on"] - started for name in started}
         assert not any(missing.values()), (chosen, missing)

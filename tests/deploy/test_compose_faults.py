@@ -167,8 +167,8 @@ def deployment(
         tmp_path_factory.mktemp("compose"),
         before=fill,
         only=("workload-controller", "scheduler"),
-    ) as found:
-        yield found
+    ) as deployment:
+        yield deployment
 
 
 @needs_root

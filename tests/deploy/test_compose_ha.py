@@ -22,10 +22,10 @@ SUBMIT = ("submit", "-q", "research", "--wait", "--name")
 
 @pytest.fixture(scope="module")
 def deployment(base: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    with containers.deployed(base, tmp_path_factory.mktemp("compose"), files=FILES) as found:
-        found.await_health()
-        found.admit("apply", "-f", str(ROOT / "deploy" / "samples" / "queues.yaml"))
-        yield found
+    with containers.deployed(base, tmp_path_factory.mktemp("compose"), files=FILES) as deployment:
+        deployment.await_health()
+        deployment.admit("apply", "-f", str(ROOT / "deploy" / "samples" / "queues.yaml"))
+        yield deployment
 
 
 async def leaders(deployment: Deployment) -> dict[str, tuple[int, str]]:
@@ -34,11 +34,11 @@ async def leaders(deployment: Deployment) -> dict[str, tuple[int, str]]:
     access = ConnectionOptions(creds=str(creds))
     bus = await Bus.connect(deployment.url, name="test", access=access)
     try:
-        found = {}
+        leading = {}
         for stream in all_streams():
             info = await bus.api(f"STREAM.INFO.{stream.name}")
-            found[stream.name] = (info["config"]["num_replicas"], info["cluster"]["leader"])
-        return found
+            leading[stream.name] = (info["config"]["num_replicas"], info["cluster"]["leader"])
+        return leading
     finally:
         await bus.close()
 
@@ -48,9 +48,9 @@ def test_two_of_each_service_run_on_three_servers(deployment: Deployment) -> Non
         assert len(deployment.all_of(service)) == 2, service
     for service in ("nats", "nats-2", "nats-3", "runner", "runner-2"):
         assert len(deployment.all_of(service)) == 1, service
-    found = asyncio.run(leaders(deployment))
-    assert {replicas for replicas, _ in found.values()} == {3}
-    assert {leader for _, leader in found.values()} <= {"nats", "nats-2", "nats-3"}
+    leading = asyncio.run(leaders(deployment))
+    assert {replicas for replicas, _ in leading.values()} == {3}
+    assert {leader for _, leader in leading.values()} <= {"nats", "nats-2", "nats-3"}
     deployment.admit(*SUBMIT, "first", "--", "true")
 
 

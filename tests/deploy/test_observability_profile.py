@@ -25,10 +25,10 @@ def asked(port: int, query: str, shown: str) -> str:
     url = f"http://127.0.0.1:{port}/api/v1/query?{urlencode({'query': query})}"
     try:
         with urlopen(url, timeout=10) as answer:
-            found = json.load(answer)["data"]["result"]
+            series = json.load(answer)["data"]["result"]
     except (URLError, ConnectionError):
         return ""
-    return " ".join(sorted(one["metric"][shown].partition("/")[0] for one in found))
+    return " ".join(sorted(sample["metric"][shown].partition("/")[0] for sample in series))
 
 
 def test_prometheus_scrapes_running_services_and_misses_absent_ones(

@@ -79,8 +79,8 @@ class DockerTestbed:
 
     async def until_phase(self, phase: Phase, name: str = "w") -> None:
         async def there() -> bool:
-            found = await workload(self.bus, name)
-            return found is not None and phase_of(found, now()) is phase
+            stored = await workload(self.bus, name)
+            return stored is not None and phase_of(stored, now()) is phase
 
         # Engines take their time.
         await eventually(there)
@@ -188,8 +188,8 @@ async def test_a_job_waits_for_room_and_one_that_no_machine_holds_is_rejected(
     await testbed.begin("b", pods=1, cpu=half, limit=9)
 
     async def waits() -> bool:
-        found = await workload(testbed.bus, "b")
-        rows = found.status.admission_checks if found is not None else ()
+        stored = await workload(testbed.bus, "b")
+        rows = stored.status.admission_checks if stored is not None else ()
         return any("are needed" in row.message for row in rows)
 
     await eventually(waits)

@@ -75,13 +75,13 @@ def deployment(
         "ADMIT_DOCKER_IMAGE": base,
     }
     with (
-        containers.deployed(base, folder, PROFILES, more) as found,
-        relayed(found, base, "ec2", ec2.port),
-        relayed(found, base, "kubernetes", cluster.port),
+        containers.deployed(base, folder, PROFILES, more) as deployment,
+        relayed(deployment, base, "ec2", ec2.port),
+        relayed(deployment, base, "kubernetes", cluster.port),
     ):
         for name in ("aws", "kubernetes", "docker"):
-            found.admit("apply", "-f", str(SAMPLES / "providers" / name / "manifests.yaml"))
-        yield found
+            deployment.admit("apply", "-f", str(SAMPLES / "providers" / name / "manifests.yaml"))
+        yield deployment
 
 
 def runs(deployment: Deployment, name: str) -> None:

@@ -13,9 +13,9 @@ from recorded.story import NAMESPACE, OBJECTS, STEPS
 
 _IMPATIENT = next(
     {
-        **one,
+        **manifest,
         "spec": {
-            **one["spec"],
+            **manifest["spec"],
             "retryStrategy": {
                 "backoffBaseSeconds": 1,
                 "backoffMaxSeconds": 1,
@@ -23,8 +23,8 @@ _IMPATIENT = next(
             },
         },
     }
-    for one in OBJECTS
-    if one["kind"] == "ProvisioningRequestConfig"
+    for manifest in OBJECTS
+    if manifest["kind"] == "ProvisioningRequestConfig"
 )
 CAN_FINISH = [manifest["metadata"]["name"] for step in STEPS for manifest in step]
 

@@ -62,15 +62,15 @@ def main() -> int:
     plots = [asked.plot] if asked.plot else sorted(PLOTS)
     again = ": the same command goes on" if asked.figures else ""
     try:
-        found = hunt(seeds, plots, asked.j, tally, ends=lambda: bool(interrupted))
+        result = hunt(seeds, plots, asked.j, tally, ends=lambda: bool(interrupted))
     except BrokenProcessPool as error:
         return _told(figures, f"\n{error}{again}") or 1
-    if found is not None:
+    if result is not None:
         sys.stdout.write(
-            f"\nafter {figures.seeds} seeds, seed {found.result.seed} of the plot {found.plot}\n"
+            f"\nafter {figures.seeds} seeds, seed {result.result.seed} of the plot {result.plot}\n"
         )
-        _shorten(found.result.seed, found.plot)
-        command = f"python -m simulation --plot {found.plot} --seed {found.result.seed}"
+        _shorten(result.result.seed, result.plot)
+        command = f"python -m simulation --plot {result.plot} --seed {result.result.seed}"
         sys.stdout.write(f"play it again, in tests/: {command} -v\n")
         return 1
     if interrupted:

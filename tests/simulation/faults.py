@@ -182,8 +182,8 @@ class Faults:
 
     def _leader(self) -> str:
         world = self._world
-        found = world.server.log.last.get(f"{EPOCH}{token(service_domain('workload-controller'))}")
-        return _owner(found) if found is not None else "wc-a"
+        epoch = world.server.log.last.get(f"{EPOCH}{token(service_domain('workload-controller'))}")
+        return _owner(epoch) if epoch is not None else "wc-a"
 
     def _decider(self) -> str:
         world = self._world

@@ -263,7 +263,9 @@ class World:
         return any(
             not claim.gone
             and not claim.subject.startswith("_")
-            and not any(one.is_left_hanging(claim.subject) for one in self.machines.values())
+            and not any(
+                machine.is_left_hanging(claim.subject) for machine in self.machines.values()
+            )
             for claim in self.server.claims.last.values()
         )
 
@@ -291,9 +293,9 @@ class World:
     # Lives. -----------------------------------------------------------------------------
 
     def _machine(self, name: str) -> VirtualMachine:
-        found = self.machines.get(name)
-        if found is None:
-            found = self.machines[name] = VirtualMachine(
+        machine = self.machines.get(name)
+        if machine is None:
+            machine = self.machines[name] = VirtualMachine(
                 name,
                 self.kernel,
                 self.loop,
@@ -305,7 +307,7 @@ class World:
             if self.seed % SHARING == 0:
                 for each in self.machines.values():
                     each.readable = self.machines
-        return found
+        return machine
 
     def start(self, name: str) -> None:
         """Starts the process of that name anew."""

@@ -133,7 +133,7 @@ class Locked:
 
     async def _has_streams(self) -> bool:
         infos = await stream_infos(self.core)
-        return all(isinstance(one, dict) for one in infos.values()) and not problems_of(infos)
+        return all(isinstance(info, dict) for info in infos.values()) and not problems_of(infos)
 
     async def client(self, name: str, refused: list[str] | None = None) -> Client:
         """A connection of the NATS client alone, as a program in another language has it."""

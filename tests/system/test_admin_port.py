@@ -35,10 +35,10 @@ def series(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 def checked(text: str) -> str:
     """The complaints of promtool about the metrics."""
-    found = subprocess.run(
+    process = subprocess.run(
         ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False
     )
-    return found.stdout + found.stderr
+    return process.stdout + process.stderr
 
 
 def sleeping(name: str) -> dict[str, Any]:
@@ -51,7 +51,9 @@ def sleeping(name: str) -> dict[str, Any]:
 async def shows(port: int, query: str, wanted: dict[str, float]) -> bool:
     """Whether Prometheus answers the query with these values by ClusterQueue."""
     result = await answer(port, query)
-    return {one["metric"]["cluster_queue"]: float(one["value"][1]) for one in result} == wanted
+    return {
+        sample["metric"]["cluster_queue"]: float(sample["value"][1]) for sample in result
+    } == wanted
 
 
 async def test_admit_up_is_alive_ready_and_scraped_at_one_port(tmp_path: Path) -> None:
@@ -65,9 +67,9 @@ async def test_admit_up_is_alive_ready_and_scraped_at_one_port(tmp_path: Path) -
         labels = (("cluster_queue", "cq"),)
 
         async def counted() -> bool:
-            found = series((await ask(port, "/metrics"))[1])
-            jobs = found.get(("admittance_runner_jobs", (("stage", "running"),)))
-            return jobs == found.get(("admittance_admitted_active_workloads", labels)) == 2
+            samples = series((await ask(port, "/metrics"))[1])
+            jobs = samples.get(("admittance_runner_jobs", (("stage", "running"),)))
+            return jobs == samples.get(("admittance_admitted_active_workloads", labels)) == 2
 
         await eventually(counted)
         if shutil.which("prometheus"):
@@ -81,29 +83,31 @@ async def test_admit_up_is_alive_ready_and_scraped_at_one_port(tmp_path: Path) -
         await bus.close()
         status, text = await ask(port, "/metrics")
     assert status == 200
-    found = series(text)
-    pending = [found["admittance_pending_workloads", (*labels, ("status", one))] for one in STATUS]
+    samples = series(text)
+    pending = [
+        samples["admittance_pending_workloads", (*labels, ("status", status))] for status in STATUS
+    ]
     assert sum(pending) == 2
-    assert found["admittance_admission_attempts_total", (("result", "success"),)] >= 1
+    assert samples["admittance_admission_attempts_total", (("result", "success"),)] >= 1
     leader = (("service", "workload-controller"),)
-    assert found["admittance_led_domains", leader] == 1
-    assert found["admittance_leader_epochs_total", leader] >= 1
-    assert found["admittance_bus_round_trip_seconds", leader] > 0
-    assert found["admittance_unread_facts", leader] == 0
-    assert found["admittance_led_domains", (("service", "scheduler"),)] == 1
-    assert found["admittance_commit_facts_sum", ()] >= 4
-    assert found["admittance_commit_facts_count", ()] >= 1
+    assert samples["admittance_led_domains", leader] == 1
+    assert samples["admittance_leader_epochs_total", leader] >= 1
+    assert samples["admittance_bus_round_trip_seconds", leader] > 0
+    assert samples["admittance_unread_facts", leader] == 0
+    assert samples["admittance_led_domains", (("service", "scheduler"),)] == 1
+    assert samples["admittance_commit_facts_sum", ()] >= 4
+    assert samples["admittance_commit_facts_count", ()] >= 1
     admitted = (*labels, ("priority_class", ""))
-    assert found["admittance_admission_wait_time_seconds_count", admitted] == 2
-    assert found["admittance_ready_wait_time_seconds_count", admitted] == 2
-    assert found["admittance_cluster_queue_status", (*labels, ("status", "active"))] == 1
+    assert samples["admittance_admission_wait_time_seconds_count", admitted] == 2
+    assert samples["admittance_ready_wait_time_seconds_count", admitted] == 2
+    assert samples["admittance_cluster_queue_status", (*labels, ("status", "active"))] == 1
     shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
     pages = {**by_service()}
     # Here no program is written with the SDK, and no traces are exported:
     # test_program_admin_port.py and test_telemetry_live.py show these.
     del pages["check controllers and providers"]
     del pages["telemetry"]
-    documented = {one.full_name for page in pages.values() for one in page}
+    documented = {metric.full_name for page in pages.values() for metric in page}
     assert shown == {f"admittance_{name}" for name in documented}
     if shutil.which("promtool"):
         assert await asyncio.to_thread(checked, text) == ""

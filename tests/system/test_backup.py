@@ -62,7 +62,7 @@ class Stream:
     async def finish_all(self) -> None:
         """Ends the job of each admitted workload, until cancelled."""
         while True:
-            for name in [one for one in self._player.running if one.startswith("more-")]:
+            for name in [name for name in self._player.running if name.startswith("more-")]:
                 await self._player.finish(name)
                 self.finished.append(name)
             await asyncio.sleep(0.005)
@@ -87,7 +87,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
         stream = Stream(player)
         flowing = asyncio.create_task(stream.run())
         await _submit(player, SOON, "checked")
-        await player.until(SOON, lambda one: bool(_row(one).get("retryCount")))
+        await player.until(SOON, lambda workload: bool(_row(workload).get("retryCount")))
         await until(lambda: len(stream.finished) >= 20)
         submitted, finished = list(stream.submitted), list(stream.finished)
         last = await _newest_revision(nc)
@@ -136,7 +136,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
             await finish_all(player, [SOON, *submitted])
             finishing.cancel()
             facts = await player.admit("events", "-n", NAMESPACE, "-o", "json")
-            found = await _admit(servers.url, "doctor", creds=admin)
+            checks = await _admit(servers.url, "doctor", creds=admin)
             again = str(tmp_path / "again.backup")
             done = await _admit(servers.url, "backup", again, creds=creds)
             refused = await _admit(servers.url, "backup", again, creds=admin)
@@ -147,7 +147,7 @@ async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: 
         if event["subject"].split(".")[2] == "admitted"
     )
     assert {name: admitted[name] for name in finished} == dict.fromkeys(finished, 1)
-    assert "3 replica(s)" in found.out
+    assert "3 replica(s)" in checks.out
     assert done.status == 0, done.err
     assert refused.status == 1
     assert "; a backup needs a login with the role backup: `admit auth add backup" in refused.err

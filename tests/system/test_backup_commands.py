@@ -38,8 +38,8 @@ VALUES = [Random(number).randbytes(5_000) for number in range(60)]
 
 async def values(bus: Bus) -> list[tuple[bytes | None, int]]:
     """The stored values with their revisions."""
-    found = [(entry.value, entry.revision) for entry in await read_all(bus, "workload.>")]
-    return sorted(found, key=lambda one: one[1])
+    pairs = [(entry.value, entry.revision) for entry in await read_all(bus, "workload.>")]
+    return sorted(pairs, key=lambda pair: pair[1])
 
 
 class Pair:
@@ -52,7 +52,7 @@ class Pair:
 
     async def streams_of_new(self) -> list[str]:
         async with await nats.connect(self.new) as nc:
-            return [one.config.name or "" for one in await nc.jetstream().streams_info()]
+            return [stream.config.name or "" for stream in await nc.jetstream().streams_info()]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     old, new = [await server.start() for server in servers]
     bus = await Bus.connect(old, name="test")
     await streams.ensure(bus)
-    puts = [put_message(f"workload.ns.w{n}", one, expected=0) for n, one in enumerate(VALUES)]
+    puts = [put_message(f"workload.ns.w{n}", value, expected=0) for n, value in enumerate(VALUES)]
     await bus.publish_all(puts)
     await bus.close()
     made = Pair(old, new, tmp_path / "FILE")
@@ -180,14 +180,14 @@ async def test_a_data_folder_is_made_from_a_backup(pair: Pair, tmp_path: Path) -
     assert (done.status, done.out) == (0, "")
     (line,) = done.err.splitlines()
     assert line.endswith(f": `admit up --data-dir {folder}` serves it")
-    assert sorted(one.name for one in folder.iterdir()) == ["auth", "lock", "nats"]
+    assert sorted(path.name for path in folder.iterdir()) == ["auth", "lock", "nats"]
     assert (folder / "auth" / "kept").exists()
     said = error_of(await admit(pair.new, *words))
     assert said.startswith(f"error: {folder} has the data of a deployment: restore into a new")
     server = EmbeddedServer(folder)
     bus = await Bus.connect(await server.start(), name="test")
     try:
-        assert await values(bus) == [(one, place) for place, one in enumerate(VALUES, 1)]
+        assert await values(bus) == [(value, place) for place, value in enumerate(VALUES, 1)]
         assert streams.problems_of(await streams.stream_infos(bus)) == []
         said = error_of(await admit(pair.new, *words))
         assert f"uses {folder}: end it" in said
@@ -216,7 +216,7 @@ async def test_a_pipe_copies_one_server_to_another(pair: Pair) -> None:
     assert shell.returncode == 0, err.decode()
     bus = await Bus.connect(pair.new, name="test")
     try:
-        assert await values(bus) == [(one, place) for place, one in enumerate(VALUES, 1)]
+        assert await values(bus) == [(value, place) for place, value in enumerate(VALUES, 1)]
         assert streams.problems_of(await streams.stream_infos(bus)) == []
     finally:
         await bus.close()

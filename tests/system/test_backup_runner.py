@@ -57,8 +57,8 @@ class Deployment:
         await self.server.stop()
 
     async def phase(self, name: str) -> str:
-        found = await workload(self.bus, name, NAMESPACE)
-        return str(phase(found, clock.now())) if found is not None else "absent"
+        stored = await workload(self.bus, name, NAMESPACE)
+        return str(phase(stored, clock.now())) if stored is not None else "absent"
 
     async def until_phase(self, name: str, wanted: str) -> None:
         await becomes(lambda: self.phase(name), wanted)
@@ -119,8 +119,8 @@ async def test_a_running_job_runs_again_and_a_finished_one_does_not(tmp_path: Pa
         await eventually(lambda: has_begun(runs, "second", times=2))
         assert begun(runs) == ["long", "long", "second", "second", "short"]
         assert await new.phase("short") == "Finished"
-        found = await new.admit("doctor")
-        assert "none: all entries can be read" in found.out
+        checks = await new.admit("doctor")
+        assert "none: all entries can be read" in checks.out
     finally:
         await new.stop()
 

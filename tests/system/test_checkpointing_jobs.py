@@ -153,13 +153,13 @@ class Stage:
         await eventually(asked)
 
     async def facts(self, name: str) -> list[str]:
-        found = await read_messages(self.bus, [f"admit.workload.*.ns.{name}"])
-        return [one.subject.split(".")[2] for one in found]
+        messages = await read_messages(self.bus, [f"admit.workload.*.ns.{name}"])
+        return [message.subject.split(".")[2] for message in messages]
 
     async def ends(self, name: str, phase_wanted: Phase = Phase.FINISHED) -> None:
         async def ended() -> bool:
-            found = await workload(self.bus, name)
-            return found is not None and phase(found, clock.now()) is phase_wanted
+            stored = await workload(self.bus, name)
+            return stored is not None and phase(stored, clock.now()) is phase_wanted
 
         await eventually(ended)
 

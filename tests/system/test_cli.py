@@ -115,9 +115,9 @@ class Up:
         assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], LIMIT)
         line = self.process.stdout.readline() if ready else ""
-        found = re.fullmatch(r"ready (nats://127\.0\.0\.1:\d+)\n", line)
-        assert found, f"{line!r}; {(self.folder / 'log').read_text()[-2000:]}"
-        self.url = found.group(1)
+        match = re.fullmatch(r"ready (nats://127\.0\.0\.1:\d+)\n", line)
+        assert match, f"{line!r}; {(self.folder / 'log').read_text()[-2000:]}"
+        self.url = match.group(1)
 
     def __enter__(self) -> Up:
         self.start()
@@ -213,7 +213,7 @@ def test_a_submission_is_part_of_the_trace_of_its_caller(admit: Up) -> None:
     assert {span["traceId"] for span in spans} == {"a" * 32}
     assert (spans[0]["name"], spans[0]["parentId"]) == ("workload", "b" * 16)
     logged = map(json.loads, admit.ok("events", "--workload", "traced", "-o", "json").lines)
-    traces = {one["trace"][3:35] for one in logged if ".deleted." not in one["subject"]}
+    traces = {entry["trace"][3:35] for entry in logged if ".deleted." not in entry["subject"]}
     assert traces == {"a" * 32}
 
 
@@ -334,8 +334,8 @@ def test_submit_warns_of_a_stopped_queue_and_events_mark_void_requests(admit: Up
     events = admit.ok("events", "--workload", "waits").lines
     (released,) = (line for line in events if " released " in line)
     assert "(does not count: NotHeld: " in released
-    for one in ("wl/waits", "lq/closed", "cq/closed"):
-        admit.ok("delete", one)
+    for object_name in ("wl/waits", "lq/closed", "cq/closed"):
+        admit.ok("delete", object_name)
 
 
 def test_events_of_a_recreated_workload_exclude_those_of_its_predecessor(admit: Up) -> None:
@@ -349,7 +349,7 @@ def test_events_of_a_recreated_workload_exclude_those_of_its_predecessor(admit: 
     assert "priority 2" in story
     assert admit.ok("events", "--workload", "twice").out.count("submitted") == 2
     spans = admit.ok("trace", "workload", "twice", "-o", "json").json()["spans"]
-    assert [one["name"] for one in spans if "end" not in one] == ["workload", "queue"]
+    assert [span["name"] for span in spans if "end" not in span] == ["workload", "queue"]
     priorities = [
         event["attributes"]["admittance.priority"]
         for span in spans
@@ -506,10 +506,10 @@ def test_an_interrupted_wait_says_that_the_job_continues(admit: Up) -> None:
 
 
 def test_the_doctor_reports_a_healthy_system(admit: Up) -> None:
-    found = admit("doctor", "-o", "json").json()
-    wrong = [check for check in found["checks"] if check["state"] == "wrong"]
+    reply = admit("doctor", "-o", "json").json()
+    wrong = [check for check in reply["checks"] if check["state"] == "wrong"]
     assert wrong == []
-    things = {one["what"] for one in found["checks"]}
+    things = {check["what"] for check in reply["checks"]}
     assert {"scheduler", "workload-controller", "runner"} <= things
     assert {f"stream {stream.name}" for stream in all_streams()} <= things
 

@@ -87,7 +87,7 @@ def test_an_explanation_names_missing_quota_its_holders_and_their_protection(adm
     def explained() -> Any:
         return admit.ok("explain", "workload", "waits", "-o", "json").json()
 
-    why = answer_with(explained, lambda found: found.get("parked"))
+    why = answer_with(explained, lambda reply: reply.get("parked"))
     assert (why["reason"], why["position"], why["cohort"]) == ("WaitingForQuota", 1, "research")
     spot, ondemand = why["flavors"]
     assert spot["rooms"][0]["short"] == 3000
@@ -95,7 +95,7 @@ def test_an_explanation_names_missing_quota_its_holders_and_their_protection(adm
         (bar["rule"], bar["clusterQueue"]) for bar in spot["barriers"]
     }
     assert ondemand["outcome"] == "Ineligible"
-    assert {one["name"] for one in why["heldBy"]} == {"mine", "small", "theirs"}
+    assert {holder["name"] for holder in why["heldBy"]} == {"mine", "small", "theirs"}
     text = admit.ok("explain", "workload", "waits").out
     for part in (
         "queue a of clusterqueue team-a (cohort research, BestEffortFIFO), priority 3",
@@ -121,19 +121,19 @@ def test_pending_workloads_are_listed_with_numbers_flavors_and_a_limit(admit: Up
     def listed() -> Any:
         return admit.ok("get", "pending", "-q", "team-a", "-o", "json").json()
 
-    def are_parked(found: Any) -> bool:
-        return found["total"] == 2 and all(row["parked"] for row in found["items"])
+    def are_parked(reply: Any) -> bool:
+        return reply["total"] == 2 and all(row["parked"] for row in reply["items"])
 
-    found = answer_with(listed, are_parked)
-    assert [(row["name"], row["position"]) for row in found["items"]] == [
+    reply = answer_with(listed, are_parked)
+    assert [(row["name"], row["position"]) for row in reply["items"]] == [
         ("waits", 1),
         ("waits-too", 2),
     ]
-    assert all(row["flavors"] == ["spot", "ondemand"] for row in found["items"])
-    assert "cpu: 3 short in flavor spot (3 asked, 0 free)" in found["items"][0]["message"]
-    one = admit.ok("get", "pending", "-q", "team-a", "--limit", "1")
-    assert [line.split()[2] for line in one.lines[1:]] == ["waits"]
-    assert "1 more pending" in one.err
+    assert all(row["flavors"] == ["spot", "ondemand"] for row in reply["items"])
+    assert "cpu: 3 short in flavor spot (3 asked, 0 free)" in reply["items"][0]["message"]
+    head = admit.ok("get", "pending", "-q", "team-a", "--limit", "1")
+    assert [line.split()[2] for line in head.lines[1:]] == ["waits"]
+    assert "1 more pending" in head.err
     wide = admit.ok("get", "pending", "-q", "a", "-o", "wide").lines
     assert "FLAVORS TRIED" in wide[0]
     assert "spot,ondemand" in wide[1]

@@ -144,8 +144,8 @@ async def play(bus: Bus, port: int) -> None:
 
 
 async def has_flavor(bus: Bus, name: str, flavor: str) -> bool:
-    found = await workload(bus, name)
-    admission = found.status.admission if found is not None else None
+    stored = await workload(bus, name)
+    admission = stored.status.admission if stored is not None else None
     return admission is not None and flavor in str(admission.pod_set_assignments)
 
 
@@ -179,7 +179,7 @@ async def without_series(port: int, queries: list[str]) -> list[str]:
     left = list(queries)
 
     async def ask_again() -> bool:
-        left[:] = [one for one in left if not await answer(port, one)]
+        left[:] = [query for query in left if not await answer(port, query)]
         return not left
 
     with suppress(TimeoutError):
@@ -214,8 +214,8 @@ async def test_every_query_of_dashboards_and_alerts_returns_series(
         await play(bus, port)
         asked = [*promql.queries_of_dashboards(), *promql.queries_of_alerts()]
         assert len(asked) > 90
-        assert await without_series(port, [one.expr for one in asked]) == []
-        assert await without_series(port, [f"{one} > 0" for one in POSITIVE]) == []
+        assert await without_series(port, [panel.expr for panel in asked]) == []
+        assert await without_series(port, [f"{metric} > 0" for metric in POSITIVE]) == []
 
         firing = [f'ALERTS{{alertstate="firing", alertname="{name}"}}' for name in FIRING]
         assert await without_series(port, firing) == []

@@ -25,20 +25,20 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.
 
 @pytest.mark.parametrize(
     "text",
-    [*BLOCKS, *(one.read_text() for one in sorted(SAMPLES.glob("*.yaml")))],
+    [*BLOCKS, *(path.read_text() for path in sorted(SAMPLES.glob("*.yaml")))],
     ids=[
         *(f"block {number} of the page" for number in range(len(BLOCKS))),
-        *(one.name for one in sorted(SAMPLES.glob("*.yaml"))),
+        *(path.name for path in sorted(SAMPLES.glob("*.yaml"))),
     ],
 )
 def test_every_manifest_is_one(text: str) -> None:
-    found = manifest.read(text, "it")
-    assert found
-    for document in found:
-        one = document.manifest
-        if isinstance(one, Foreign):
-            assert one.group == "admittance.dev"
-            assert pool_of(one.metadata.name, one.parameters).machines
+    documents = manifest.read(text, "it")
+    assert documents
+    for document in documents:
+        written = document.manifest
+        if isinstance(written, Foreign):
+            assert written.group == "admittance.dev"
+            assert pool_of(written.metadata.name, written.parameters).machines
 
 
 def test_the_removed_machines_are_the_same_on_page_and_in_sample() -> None:

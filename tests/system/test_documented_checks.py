@@ -58,10 +58,10 @@ def table(page: Path, mark: str) -> list[list[str]]:
 
 def blocks(page: Path, language: str) -> list[str]:
     """Code of that language on the page, without the indentation of a list."""
-    found = re.findall(
+    rows = re.findall(
         rf"^( *)```{language}\n(.*?)^\1```", page.read_text(), re.DOTALL | re.MULTILINE
     )
-    return [re.sub(rf"^{indent}", "", code, flags=re.MULTILINE) for indent, code in found]
+    return [re.sub(rf"^{indent}", "", code, flags=re.MULTILINE) for indent, code in rows]
 
 
 # What a verdict does. -----------------------------------------------------------------------
@@ -174,7 +174,7 @@ def clock_time(text: str) -> timedelta:
     [pytest.param(*row, id=row[0]) for row in table(FLOW, "waits")[1:]],
 )
 def test_a_workload_waits_as_long_as_its_line_says(verdicts: str, end: str) -> None:
-    said = [one.split() for one in verdicts.split(", ")]
+    said = [words.split() for words in verdicts.split(", ")]
     names = sorted({check for check, *_ in said})
     cores = cores_with_queue(*names)
     cores.submit("w", "cq", "8")
@@ -276,11 +276,11 @@ def test_every_setting_has_its_line_and_default() -> None:
     lines = re.findall(r"^\| `(ADMIT_\w+)` \| ([^|]*)\|", (DOCS / "settings.md").read_text(), re.M)
     told = {name: default.strip(" `") for name, default in lines}
     assert set(re.findall(r'"(ADMIT_[A-Z_]+)"', source)) <= set(told)
-    found = Settings.from_env("x", env={}, instance="x")
+    settings = Settings.from_env("x", env={}, instance="x")
     for name, default in told.items():
         field = name.removeprefix("ADMIT_").lower()
         if field.endswith("_seconds"):
-            assert SECONDS.get(default) or float(default) == getattr(found, field), name
+            assert SECONDS.get(default) or float(default) == getattr(settings, field), name
 
 
 # Manifests, programs, links. ----------------------------------------------------------------
@@ -293,7 +293,7 @@ def named(page: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_manifests_of_a_page_are_accepted(page: Path) -> None:
     for text in blocks(page, "yaml"):
-        kinds = {one["kind"] for one in yaml.safe_load_all(text)}
+        kinds = {manifest["kind"] for manifest in yaml.safe_load_all(text)}
         if kinds == {"Configuration"}:
             assert read_configuration(text, page.name).warnings == ()
         else:
@@ -313,7 +313,7 @@ async def test_manifests_of_the_pages_are_applied_unchanged() -> None:
 
 @pytest.mark.parametrize("folder", sorted(CHECKS.glob("*/manifests.yaml")), ids=named)
 def test_manifests_of_a_sample_are_accepted(folder: Path) -> None:
-    kinds = {one["kind"] for one in yaml.safe_load_all(folder.read_text())}
+    kinds = {manifest["kind"] for manifest in yaml.safe_load_all(folder.read_text())}
     assert read(folder.read_text(), str(folder))
     assert {"AdmissionCheck", "ClusterQueue", "LocalQueue"} <= kinds
 

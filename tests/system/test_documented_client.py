@@ -76,8 +76,8 @@ def words_that_add(page: Path, name: str) -> list[str]:
 
 def block(page: Path, language: str, number: int = 0) -> str:
     """A block of the page in the language."""
-    found = re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
-    return str(found[number])
+    blocks = re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+    return str(blocks[number])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -68,8 +68,8 @@ class Shell:
         """Runs the commands of a block and compares what they print. ``gaps``: see
         `differences`."""
         for command, shown in block.calls:
-            found = differences(shown, self.run(command), gaps=gaps)
-            assert not found, f"{block.page.name}, line {block.line}: {command}\n{found}"
+            differing = differences(shown, self.run(command), gaps=gaps)
+            assert not differing, f"{block.page.name}, line {block.line}: {command}\n{differing}"
 
     def until(self, command: str, claim: Callable[[str], bool]) -> str:
         """The output of the command, once the claim holds."""
@@ -165,10 +165,10 @@ spec: {clusterQueue: cq}
     shell.run(f"{job} --name urgent --priority 10 -- sleep 600")
     shell.run("admit wait workload urgent --for Running")
     (search, line), (replay, said) = decision.calls
-    found = shell.run(search)
-    sequence = found.split()[0]
+    outcome = shell.run(search)
+    sequence = outcome.split()[0]
     for shown, printed in (
-        (line, found),
+        (line, outcome),
         (said, shell.run(replay.replace("4711", sequence))),
     ):
         different = differences(shown, printed.replace(sequence, "4711"))
@@ -347,7 +347,7 @@ async def test_doctor_names_a_missing_service_as_on_its_page(
         return differences(call.shown, answer.out + answer.err)
 
     # The first answers come while services still start.
-    await asyncio.to_thread(answer_with, different, lambda found: not found)
+    await asyncio.to_thread(answer_with, different, lambda differing: not differing)
     await cluster.stop()
 
 

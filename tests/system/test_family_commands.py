@@ -59,7 +59,7 @@ def admit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         submit(up, "first", "--flavor", "reservation")
         up.ok("wait", "workload", "first", "--for", "Running", "--timeout", "50s")
         submit(up, "job")
-        answer_with(lambda: phase(up, WORST), lambda found: found == "QuotaReserved")
+        answer_with(lambda: phase(up, WORST), lambda phase_shown: phase_shown == "QuotaReserved")
         yield up
 
 
@@ -71,12 +71,12 @@ def submit(up: Up, name: str, *more: str) -> None:
 def rows(up: Up, *words: str) -> dict[str, list[str]]:
     """The lines of a table by their first word that is no mark."""
     lines = up.ok(*words).out.splitlines()
-    found = {}
+    rows = {}
     for line in lines[1:]:
         cells = [cell for cell in line.replace("├─", "").replace("└─", "").split() if cell]
         if cells:
-            found[cells[0]] = cells
-    return found
+            rows[cells[0]] = cells
+    return rows
 
 
 def phase(up: Up, name: str) -> str:
@@ -98,15 +98,15 @@ def test_one_line_for_each_family_with_its_variants_beneath(admit: Up) -> None:
 
 def test_a_trace_has_the_variants_inside_their_parent(admit: Up) -> None:
     spans = admit.ok("trace", "workload", "job", "-o", "json").json()["spans"]
-    assert len({one["traceId"] for one in spans}) == 1
-    by_id = {one["spanId"]: one for one in spans}
-    check = next(one for one in spans if one["name"] == "check human")
+    assert len({span["traceId"] for span in spans}) == 1
+    by_id = {span["spanId"]: span for span in spans}
+    check = next(span for span in spans if span["name"] == "check human")
     reservation = by_id[check["parentId"]]
     variant = by_id[reservation["parentId"]]
     assert (reservation["name"], variant["name"]) == ("reservation", "variant spot")
     assert by_id[variant["parentId"]] is spans[0]
     alone = admit.ok("trace", "workload", WORST, "-o", "json").json()["spans"]
-    assert {one["spanId"] for one in alone} <= set(by_id)
+    assert {span["spanId"] for span in alone} <= set(by_id)
     assert "parentId" in alone[0]
 
 
@@ -136,7 +136,7 @@ def test_an_edit_of_a_variant_is_refused(admit: Up) -> None:
 
 def test_the_what_if_command_reports_families(admit: Up) -> None:
     reply = json.loads(admit.ok("simulate", "-f", "-", "-o", "json", stdin=BIGGER).out)
-    assert [one["name"] for one in reply["starts"]] == ["job"]
+    assert [start["name"] for start in reply["starts"]] == ["job"]
     assert reply["starts"][0]["admission"]["podSetAssignments"][0]["flavors"] == {
         "cpu": "reservation"
     }
@@ -153,7 +153,7 @@ def test_a_family_is_stopped_approved_and_activated_by_its_user(admit: Up) -> No
     admit.ok("finish", "workload", "first")
     answer_with(
         lambda: rows(admit, "get", "workload", "job"),
-        lambda found: found["job"][3] == "Running" and found["job"][4] == "reservation",
+        lambda rows: rows["job"][3] == "Running" and rows["job"][4] == "reservation",
     )
     assert "Migrations:" in admit.ok("describe", "workload", "job").out
     story = admit.ok("events", "--workload", "job").out

@@ -22,23 +22,27 @@ pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Locked]:
-    found = Locked(tmp_path_factory.mktemp("locked"))
-    await found.start()
+    deployment = Locked(tmp_path_factory.mktemp("locked"))
+    await deployment.start()
     try:
-        root = await found.client("root")
+        root = await deployment.client("root")
         budget = admission_check("budget", CONTROLLER)
         rows = {"admissionChecks": [{"name": "budget"}]}
         made = [
             *queues("a", namespace="team-a", admissionChecksStrategy=rows),
             *queues("b", namespace="team-b"),
         ]
-        flavors = [one for one in made if one["kind"] == "ResourceFlavor"][:1]
-        objects = [budget, *flavors, *(one for one in made if one["kind"] != "ResourceFlavor")]
+        flavors = [manifest for manifest in made if manifest["kind"] == "ResourceFlavor"][:1]
+        objects = [
+            budget,
+            *flavors,
+            *(manifest for manifest in made if manifest["kind"] != "ResourceFlavor"),
+        ]
         await eventually(lambda: applied(root, objects))
         await root.close()
-        yield found
+        yield deployment
     finally:
-        await found.stop()
+        await deployment.stop()
 
 
 async def test_job_runs_through_the_border_with_a_check_outside(locked: Locked) -> None:
@@ -212,13 +216,13 @@ async def test_doctor_names_role_subject_and_line_of_a_missing_permission(locked
     # Also admins lose it; no test comes after this one.
     locked.server.reload(f", {rule}", "")
     await eventually(is_named)
-    found = await locked.run("root", "doctor", "-o", "json")
-    assert found.status == 1
-    checks = {check["what"]: check for check in json.loads(found.out)["checks"]}
-    one = checks["permissions of scheduler"]
+    outcome = await locked.run("root", "doctor", "-o", "json")
+    assert outcome.status == 1
+    checks = {check["what"]: check for check in json.loads(outcome.out)["checks"]}
+    permissions = checks["permissions of scheduler"]
     seen = "may not subscribe admit.api.fit.*, which its role scheduler needs to answer"
-    assert seen in one["found"]
-    assert f"add {rule} to `subscribe: {{ allow: [ … ] }}` of its user" in one["todo"]
+    assert seen in permissions["found"]
+    assert f"add {rule} to `subscribe: {{ allow: [ … ] }}` of its user" in permissions["todo"]
     said = [line for line in scheduler.log.splitlines() if "permission_denied" in line]
     assert len(said) == 1
     assert "this login may not subscribe to admit.api.fit.*" in said[0]

@@ -134,8 +134,12 @@ class Folder:
         return json.loads(out)["items"]
 
     async def waits_for_quota(self, name: str) -> bool:
-        (found,) = [one for one in await self.workloads() if one["metadata"]["name"] == name]
-        conditions = found["status"]["conditions"]
+        (listed,) = [
+            listed_workload
+            for listed_workload in await self.workloads()
+            if listed_workload["metadata"]["name"] == name
+        ]
+        conditions = listed["status"]["conditions"]
         return "WaitingForQuota" in {condition["reason"] for condition in conditions}
 
 
@@ -144,24 +148,26 @@ async def stored(url: str, access: ConnectionOptions) -> dict[str, Any]:
     ids."""
     bus = await Bus.connect(url, name="test", access=access)
     try:
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         for stream in all_streams():
             info = await bus.api(f"STREAM.INFO.{stream.name}")
             # Every start writes leases anew, so the bucket of claims loses old messages, and a sum
             # of usage replaces the one before.
             replaces = stream.name in (KV_CLAIMS, SUMMARIES)
             first = None if replaces else info["state"]["first_seq"]
-            found[stream.name] = (info["created"], first)
+            settings[stream.name] = (info["created"], first)
         listed = await bus.api("CONSUMER.LIST.ADMITTANCE")
-        found["durables"] = {
+        settings["durables"] = {
             # One that were made anew would start at the first fact.
             consumer["name"]: (consumer["created"], consumer["delivered"]["stream_seq"] > 1)
             for consumer in listed["consumers"]
             if consumer["name"].startswith(("check-", "provider-"))
         }
         request = {"last_by_subj": f"$KV.admittance_claims.{SECRET_KEY}"}
-        found["secret"] = (await bus.api(f"STREAM.MSG.GET.{KV_CLAIMS}", request))["message"]["data"]
-        return found
+        settings["secret"] = (await bus.api(f"STREAM.MSG.GET.{KV_CLAIMS}", request))["message"][
+            "data"
+        ]
+        return settings
     finally:
         await bus.close()
 
@@ -196,8 +202,8 @@ async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_pat
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[OtlpReceiver]:
-    with otlp_receiver() as found:
-        yield found
+    with otlp_receiver() as receiver:
+        yield receiver
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -217,7 +223,7 @@ async def test_keys_are_readable_for_their_unix_user_only(folder: Folder) -> Non
     assert stat.S_IMODE(folder.auth.stat().st_mode) == 0o700
     files = list(folder.auth.iterdir())
     assert {"users.json", "auth.conf", "admin.creds", "scheduler.creds"} <= {f.name for f in files}
-    assert {stat.S_IMODE(one.stat().st_mode) for one in files} == {0o600}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
 async def test_commands_find_server_and_credentials_by_the_context(folder: Folder) -> None:
@@ -261,7 +267,7 @@ async def test_doctor_names_unreadable_data_under_a_login(folder: Folder) -> Non
     for login in ((), ("--creds", viewer)):
         status, out, err = await folder.admit(*login, "doctor")
         assert status == 1, err
-        (line,) = [one for one in out.splitlines() if one.startswith("wrong: ")]
+        (line,) = [shown for shown in out.splitlines() if shown.startswith("wrong: ")]
         assert "set aside: KV_admittance workload.default.broken" in line
         assert "JSON is malformed" in line
         assert "`admit delete --stored workload.default.broken`" in out
@@ -295,7 +301,7 @@ async def test_trace_of_a_job_reaches_the_receiver(folder: Folder, receiver: Otl
         own = [
             span for span in receiver.spans if span.attributes["admittance.workload"] == "traced"
         ]
-        return {one.span.name for one in own}
+        return {entry.span.name for entry in own}
 
     await until(lambda: "workload" in names())
     assert names() >= {"queue", "reservation", "admission", "start", "run", "workload"}

@@ -90,27 +90,27 @@ class Outside(Locked):
 
     async def consumers(self) -> set[str]:
         # Services make their consumers of KV_admittance anew when they fall behind.
-        found = set()
+        present = set()
         for stream in ("ADMITTANCE", "KV_admittance_claims"):
             names = await self.core.api(f"CONSUMER.NAMES.{stream}")
-            found |= {f"{stream}/{consumer}" for consumer in names["consumers"] or ()}
-        return found
+            present |= {f"{stream}/{consumer}" for consumer in names["consumers"] or ()}
+        return present
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outside(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Outside]:
-    found = Outside(tmp_path_factory.mktemp("outside"))
-    await found.start()
+    deployment = Outside(tmp_path_factory.mktemp("outside"))
+    await deployment.start()
     try:
-        await apply(found.core, *queues("q", namespace=NS))
+        await apply(deployment.core, *queues("q", namespace=NS))
 
         async def runner_follows_claims() -> bool:
-            return "KV_admittance_claims/runner-runner" in await found.consumers()
+            return "KV_admittance_claims/runner-runner" in await deployment.consumers()
 
         await eventually(runner_follows_claims)
-        yield found
+        yield deployment
     finally:
-        await found.stop()
+        await deployment.stop()
 
 
 async def test_a_login_of_the_border_may_create_no_consumer(outside: Outside) -> None:

@@ -29,10 +29,10 @@ MANY = 200
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Locked]:
-    found = Locked(tmp_path_factory.mktemp("people"))
-    await found.start()
+    deployment = Locked(tmp_path_factory.mktemp("people"))
+    await deployment.start()
     try:
-        root = await found.client("root")
+        root = await deployment.client("root")
         rows = {"admissionChecks": [{"name": "approval"}]}
         objects = [
             APPROVAL,
@@ -42,9 +42,9 @@ async def locked(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lock
         ]
         await eventually(lambda: applied(root, objects))
         await root.close()
-        yield found
+        yield deployment
     finally:
-        await found.stop()
+        await deployment.stop()
 
 
 async def submit(locked: Locked, user: str, name: str, *where: str) -> None:
@@ -167,8 +167,8 @@ async def test_owner_publishes_on_no_subject_of_wider_rights(locked: Locked) -> 
         headers={"Admit-Rights": "user"},
         timeout=LIMIT,
     )
-    [one] = await read_messages(locked.core, ["admit.user.ola.held.team-a.rights"], limit=10)
-    assert one.headers["Admit-Rights"] == "owner"
+    [message] = await read_messages(locked.core, ["admit.user.ola.held.team-a.rights"], limit=10)
+    assert message.headers["Admit-Rights"] == "owner"
     await ola.close()
 
 
@@ -258,9 +258,9 @@ async def test_message_ids_are_each_users_own(locked: Locked) -> None:
     assert sequences[0] == sequences[1]
     assert sequences[2] == sequences[3]
     stored = await read_messages(locked.core, ["admit.user.*.held.*.same"], limit=10)
-    ids = {one.headers["Nats-Msg-Id"] for one in stored}
+    ids = {message.headers["Nats-Msg-Id"] for message in stored}
     assert len(ids) == 2
-    assert not any("the same id" in one for one in ids)
+    assert not any("the same id" in id_ for id_ in ids)
     await ada.close()
     await bob.close()
 
@@ -283,9 +283,9 @@ async def test_headers_of_a_person_do_not_reach_the_log(locked: Locked) -> None:
         headers={"Nats-Expected-Last-Subject-Sequence": "7", "Admit-Fact": "1"},
         timeout=LIMIT,
     )
-    [one] = await read_messages(locked.core, ["admit.user.ada.held.team-a.headers"], limit=10)
-    assert "Admit-Schema" in one.headers
-    assert not {"Nats-Expected-Last-Subject-Sequence", "Admit-Fact"} & set(one.headers)
+    [message] = await read_messages(locked.core, ["admit.user.ada.held.team-a.headers"], limit=10)
+    assert "Admit-Schema" in message.headers
+    assert not {"Nats-Expected-Last-Subject-Sequence", "Admit-Fact"} & set(message.headers)
     await ada.close()
 
 
@@ -328,7 +328,7 @@ async def test_submissions_outlive_a_restart_of_the_controller(locked: Locked) -
     await controller.start()
     await within(asyncio.gather(*first, *more))
     stored = await read_messages(locked.core, ["admit.user.bob.submitted.team-b.*"], limit=2 * MANY)
-    names = [one.subject.split(".")[-1] for one in stored if ".many-" in one.subject]
+    names = [message.subject.split(".")[-1] for message in stored if ".many-" in message.subject]
     assert sorted(names) == sorted(f"many-{number}" for number in range(MANY))
     await bob.close()
 

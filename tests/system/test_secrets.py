@@ -48,7 +48,7 @@ class Story:
         self.folder = folder
         self.key, self.stranger = NKey(), NKey()
         self.secrets = [*PASSWORDS, *OTHERS, self.key.seed, self.stranger.seed]
-        users = [f'{{user: u{i}, password: "{one}"}}' for i, one in enumerate(PASSWORDS)]
+        users = [f'{{user: u{i}, password: "{password}"}}' for i, password in enumerate(PASSWORDS)]
         users.append(f"{{nkey: {self.key.public}}}")
         logins = f"authorization {{ users: [{', '.join(users)}] }}"
         config = f'{logins}\njetstream {{ store_dir: "STORE" }}\n'
@@ -91,7 +91,7 @@ class Story:
     async def stored(self) -> str:
         """Every message of every stream, with its headers."""
         bus = await Bus.connect(self.url(), name="test", access=ConnectionOptions(creds=self.creds))
-        found = []
+        secrets = []
         try:
             for stream in all_streams():
                 after = 0
@@ -101,25 +101,25 @@ class Story:
                         answer = await bus.api(f"STREAM.MSG.GET.{stream.name}", ask)
                     except BusRefused:
                         break
-                    one = answer["message"]
-                    after = one["seq"]
-                    parts = (one.get("hdrs", ""), one.get("data", ""))
-                    found.append(b"".join(map(base64.b64decode, parts)).decode(errors="replace"))
+                    message = answer["message"]
+                    after = message["seq"]
+                    parts = (message.get("hdrs", ""), message.get("data", ""))
+                    secrets.append(b"".join(map(base64.b64decode, parts)).decode(errors="replace"))
         finally:
             await bus.close()
-        assert len(found) > 10
-        return "\n".join(found)
+        assert len(secrets) > 10
+        return "\n".join(secrets)
 
 
 def process_list() -> str:
-    found = [one.read_bytes() for one in Path("/proc").glob("[0-9]*/cmdline") if one.exists()]
-    return b"\n".join(found).decode(errors="replace")
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    return b"\n".join(commands).decode(errors="replace")
 
 
 def text_in(folder: Path) -> str:
     """All that services keep in their data folders."""
-    files = [one for one in folder.glob("data-*/**/*") if one.is_file()]
-    return "\n".join(one.read_bytes().decode(errors="replace") for one in files)
+    files = [path for path in folder.glob("data-*/**/*") if path.is_file()]
+    return "\n".join(path.read_bytes().decode(errors="replace") for path in files)
 
 
 async def _is_refused(service: Service) -> bool:
@@ -167,7 +167,9 @@ async def test_planted_secrets_are_nowhere(tmp_path: Path) -> None:
         token = {"ADMIT_NATS_URL": story.url(), "ADMIT_NATS_TOKEN": OTHERS[1]}
         both = {**good, "ADMIT_NATS_TOKEN": OTHERS[1]}
         refused = [wrong, broken, token, both, {**in_variable, "ADMIT_NATS_PASSWORD": OTHERS[0]}]
-        refused += [{**good, "ADMIT_NATS_CREDS": str(one)} for one in (stranger, damaged, opened)]
+        refused += [
+            {**good, "ADMIT_NATS_CREDS": str(creds)} for creds in (stranger, damaged, opened)
+        ]
         for env in refused:
             for words in (("get", "wl"), ("doctor",)):
                 assert await story.admit(*words, ADMIT_DEBUG="1", **env) != 0

@@ -65,10 +65,10 @@ class Mixed:
         """Waits until the instances of one version lead."""
 
         async def leads() -> bool:
-            found = {
+            states = {
                 reply.instance for reply in await health(self._bus, seconds=0.3) if reply.leads
             }
-            return {f"{version}-{name}" for name in names} <= found
+            return {f"{version}-{name}" for name in names} <= states
 
         await eventually(leads)
 

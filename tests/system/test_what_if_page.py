@@ -32,8 +32,8 @@ async def test_every_call_answers_as_the_page_says(tmp_path: Path) -> None:
         for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
             for call in re.findall(r"^\$ admit (.*\n(?:(?!\$ ).*\n)*)", block, re.MULTILINE):
                 command, _, said = call.partition("\n")
-                found = await answer(system.url, tmp_path, *shlex.split(command))
-                assert found == said, command
+                printed = await answer(system.url, tmp_path, *shlex.split(command))
+                assert printed == said, command
                 calls += 1
                 if command.startswith("submit"):
                     # Told apart by time: each has its place before the next one comes.

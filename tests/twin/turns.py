@@ -58,7 +58,7 @@ def best(node: Node, entries: Sequence[One], values: dict[tuple[int, int], Value
     for child in node.children:
         winning = best(child, entries, values)
         if winning is not None:
-            winners.append((values[id(winning), id(child)], found))
+            winners.append((values[id(winning), id(child)], winning))
     if not winners:
         return None
     return min(winners, key=lambda winner: winner[0])[1]

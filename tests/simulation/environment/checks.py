@@ -117,9 +117,9 @@ class CheckReplica(Replica):
                 self.beat(name, False)
 
     def beat(self, controller: str, active: bool) -> None:
-        found = self.controllers.get(controller)
-        if found is not None:
-            found.active() if active else found.inactive("so")
+        owner = self.controllers.get(controller)
+        if owner is not None:
+            owner.active() if active else owner.inactive("so")
 
     async def judge(self, controller: str, request: Request) -> Verdict:
         rng, behavior = self.rng, self._behavior

@@ -183,11 +183,11 @@ class Capacity:
                 raise Broken(f"{key} is admitted without its capacity")
 
     def _ours(self) -> set[str]:
-        found = set()
+        booked = set()
         for key, stored in self._server.bucket.last.items():
             if key.startswith("admissioncheck.") and CONTROLLER.encode() in stored.data:
-                found.add(key.partition(".")[2])
-        return found
+                booked.add(key.partition(".")[2])
+        return booked
 
     def check_end(self) -> None:
         """Every booking belongs to a live workload, and no request of a deleted workload is
@@ -198,9 +198,9 @@ class Capacity:
                 workload = workloads.decode(stored.data)
                 if not is_true(workload, Type.FINISHED):
                     holders.add(workload.metadata.uid)
-        for one in sorted(self._booked | self._booked_in_pools()):
-            if one.partition("/")[0] not in holders:
-                raise Broken(f"{one} is booked for no live workload")
+        for request_id in sorted(self._booked | self._booked_in_pools()):
+            if request_id.partition("/")[0] not in holders:
+                raise Broken(f"{request_id} is booked for no live workload")
         for key, stored in self._server.bucket.last.items():
             if key.startswith("provisioningrequest.") and not stored.gone:
                 raise Broken(f"{key} is still kept")

@@ -90,10 +90,10 @@ def begun(seeds: range, plot: str, file: Path | None) -> Figures:
     """The figures of a hunt for these seeds that was interrupted; new ones if there is none, or if
     it was finished."""
     if file is not None and file.exists():
-        found = figures_of(file)
-        same = (found.first, found.plot) == (seeds.start, plot)
-        if same and found.next < seeds.stop:
-            return found
+        figures = figures_of(file)
+        same = (figures.first, figures.plot) == (seeds.start, plot)
+        if same and figures.next < seeds.stop:
+            return figures
     return Figures(plot=plot, first=seeds.start, next=seeds.start)
 
 

@@ -82,20 +82,20 @@ def parts_of(seeds: range, plots: Sequence[str]) -> Iterator[Part]:
     for at in range(0, len(seeds), PART * count):
         some = seeds[at : at + PART * count]
         shares = [some[(number - some.start) % count :: count] for number in range(count)]
-        parts = [Part(*one) for one in zip(plots, shares, strict=True) if one[1]]
+        parts = [Part(*part) for part in zip(plots, shares, strict=True) if part[1]]
         yield from parts[:-1]
         yield parts[-1]._replace(before=some.stop)
 
 
 def play(part: Part) -> list[Result]:
     """The results of its seeds, up to the first broken one."""
-    found = []
+    seeds = []
     with collector_off():
         for seed in part.seeds:
-            found.append(run(seed, plot=PLOTS[part.plot]))
-            if found[-1].broken:
+            seeds.append(run(seed, plot=PLOTS[part.plot]))
+            if seeds[-1].broken:
                 break
-    return found
+    return seeds
 
 
 def play_apart(part: Part) -> list[Result]:
@@ -198,8 +198,8 @@ def play_all(
                     running.append((part, pool.submit(play_apart, part)))
                 if not running:
                     return
-                part, found = running.popleft()
-                yield part, found.result()
+                part, future = running.popleft()
+                yield part, future.result()
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -250,21 +250,21 @@ def shortened(seed: int, plot: Plot, world: type[World] = World) -> tuple[Scenar
 
         return run(seed, plot=draw, keep=keep, world_of=world)
 
-    found = plot(Random(seed))
-    wanted = kind_of(played(found).broken)
+    drawn = plot(Random(seed))
+    wanted = kind_of(played(drawn).broken)
     for name in SHORTENED:
-        size = len(getattr(found, name))
+        size = len(getattr(drawn, name))
         while size:
             at = 0
-            while at < len(getattr(found, name)):
-                items = getattr(found, name)
-                shorter = found._replace(**{name: items[:at] + items[at + size :]})
+            while at < len(getattr(drawn, name)):
+                items = getattr(drawn, name)
+                shorter = drawn._replace(**{name: items[:at] + items[at + size :]})
                 if kind_of(played(shorter).broken) == wanted:
-                    found = shorter
+                    drawn = shorter
                 else:
                     at += size
             size //= 2
-    return found, played(found, keep=True)
+    return drawn, played(drawn, keep=True)
 
 
 def kind_of(broken: str) -> str:

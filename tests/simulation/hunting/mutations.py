@@ -84,8 +84,8 @@ class Mutation(NamedTuple):
     @contextmanager
     def applied(self) -> Iterator[None]:
         with ExitStack() as stack:
-            for one in self.patches:
-                stack.enter_context(patch.object(*one))
+            for applied_patch in self.patches:
+                stack.enter_context(patch.object(*applied_patch))
             yield
 
 
@@ -230,7 +230,9 @@ def _slow(rng: Random) -> Scenario:
 
 def _opens_every_gate(known: Iterable[Sibling], held: GateOpening | None, now: datetime) -> str:
     del held, now
-    return next((one.name for one in known if one.blocked and not one.open), "")
+    return next(
+        (condition.name for condition in known if condition.blocked and not condition.open), ""
+    )
 
 
 def _deleted(rng: Random) -> Scenario:

@@ -61,9 +61,9 @@ def test_a_hunt_ends_at_the_first_broken_seed(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(hunting, "run", play)
     said, tally = io.StringIO(), Tally()
-    found = hunt(range(1000), ["checked", "scenario"], 1, tally, said)
-    assert isinstance(found, Found)
-    assert (found.plot, found.result.seed) == ("scenario", 31)
+    result = hunt(range(1000), ["checked", "scenario"], 1, tally, said)
+    assert isinstance(result, Found)
+    assert (result.plot, result.result.seed) == ("scenario", 31)
     assert len(played) == tally.figures.seeds < 4 * hunting.PART
     assert "10 of 1000 seeds" in said.getvalue()
     assert hunt(range(20), ["scenario"], 1, Tally(), said) is None
@@ -125,14 +125,14 @@ def test_an_interrupted_hunt_goes_on_and_adds_its_figures(
     monkeypatch.setattr(hunting, "run", lambda seed, **_: _noted(played, seed))
     hunt(seeds, plots, 1, Tally(begun(seeds, "", file), file), io.StringIO())
     assert sorted(played) == list(range(40, 100))
-    found = figures_of(file)
-    assert (found.seeds, found.steps, found.faults) == (100, 40 * 10 + 60, {"kill": 80})
+    figures = figures_of(file)
+    assert (figures.seeds, figures.steps, figures.faults) == (100, 40 * 10 + 60, {"kill": 80})
     assert begun(seeds, "", file).seeds == 0
     assert begun(range(200), "", file).next == 100
     assert begun(range(200), "checked", file).seeds == 0
     total = Figures()
-    total.add(found)
-    total.add(found)
+    total.add(figures)
+    total.add(figures)
     assert "200 seeds" in next(total.lines())
 
 

@@ -34,8 +34,8 @@ def broken(
 
 
 def _since(workload: StoredWorkload, kind: Type) -> datetime | None:
-    found = find(workload, kind)
-    return found.last_transition_time if found is not None else None
+    condition = find(workload, kind)
+    return condition.last_transition_time if condition is not None else None
 
 
 def _pods(

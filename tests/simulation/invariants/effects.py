@@ -85,8 +85,8 @@ class Effects:
     def read(self, key: str, since: int, through: int) -> list[int]:
         """The sequences of what the workload-controller read about the workload after ``since``, up
         to ``through``."""
-        found = _between(self._read[key], since, through)
-        return found + _between(self._objects, since, through)
+        verdicts = _between(self._read[key], since, through)
+        return verdicts + _between(self._objects, since, through)
 
     def timed(self, key: str, since: int, through: int) -> list[int]:
         """The sequences of the workload's timers between the two sequences."""
@@ -112,7 +112,9 @@ class Effects:
         if workload is None and before is not None and head(before).role == VARIANT:
             # Its queue no longer asks for it: it goes with the next fact about its family.
             return
-        said = next((one for one in self._facts[key] if one.sequence == fact), None)
+        said = next(
+            (said_fact for said_fact in self._facts[key] if said_fact.sequence == fact), None
+        )
         if said is None or self.read(key, since, fact) != [fact]:
             return  # Another kind of fact, or several in one write.
         if self._counts(before, said) is Counts.NO:
@@ -125,11 +127,11 @@ class Effects:
             if not heard or heard[0].sequence > through:
                 continue
             versions = self._versions[key]
-            for one in heard:
-                if one.sequence > through:
+            for fact in heard:
+                if fact.sequence > through:
                     break
-                self._settle(key, one, versions)
-            self._facts[key] = [one for one in heard if one.sequence > through]
+                self._settle(key, fact, versions)
+            self._facts[key] = [fact for fact in heard if fact.sequence > through]
             while len(versions) > 1 and versions[1].fact <= through:
                 versions.pop(0)
 
@@ -147,15 +149,15 @@ class Effects:
     def _counts(self, met: StoredWorkload | None, heard: Heard) -> Counts:
         """Whether a fact counts. A verdict may do either if its check has changed since the verdict
         came, and it counts by one of the two only."""
-        found = counts(met, heard.fact, self._around)
+        result = counts(met, heard.fact, self._around)
         if not isinstance(heard.fact, facts.CheckReported):
-            return found
+            return result
         name = heard.fact.check
         if self._around.checks.get(name) is heard.check:
-            return found
+            return result
         checks = {**self._around.checks, name: heard.check}
         then = counts(met, heard.fact, self._around._replace(checks=checks))
-        return found if found is then else Counts.OPEN
+        return result if result is then else Counts.OPEN
 
 
 def _between(sequences: list[int], since: int, through: int) -> list[int]:

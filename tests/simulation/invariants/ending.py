@@ -88,8 +88,8 @@ class Ending:
         named = check.spec.parameters
         if named is None:
             return True
-        found = self._server.bucket.last.get(f"{named.kind.lower()}.{named.name}")
-        return found is not None and not found.gone
+        stored = self._server.bucket.last.get(f"{named.kind.lower()}.{named.name}")
+        return stored is not None and not stored.gone
 
     def _publish(self, message: Outgoing) -> None:
         self._server.publish(message)
@@ -119,7 +119,7 @@ class Ending:
                     raise Broken(f"{fact.name} was submitted and is lost")
 
     def _all_said(self) -> None:
-        missing = sorted(set(self._inv.owed) - self._inv.said, key=lambda one: one[1])
+        missing = sorted(set(self._inv.owed) - self._inv.said, key=lambda pair: pair[1])
         if missing:
             _, revision, what = missing[0]
             key = self._inv.owed[missing[0]]
@@ -197,7 +197,7 @@ class Ending:
             and self._queue_of(other.workload) == queue.metadata.name
         ]
         if queue.spec.queueing_strategy == "StrictFIFO" and any(
-            not self._fitting(one, queue) for one in waiting
+            not self._fitting(workload, queue) for workload in waiting
         ):
             return
         for flavor in self._fitting(workload, queue):

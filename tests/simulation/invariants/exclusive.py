@@ -109,7 +109,7 @@ class Exclusive:
             self._chosen[key] = sequence, decision.seen
             if decision.preempts or decision.pending_preemption:
                 self._has_waited(key)
-        self._sure = [one for one in self._sure if one.better != key]
+        self._sure = [claim for claim in self._sure if claim.better != key]
 
     def acknowledged(self, through: int) -> None:
         """The workload-controller has written the effects of all facts up to this sequence."""
@@ -127,9 +127,9 @@ class Exclusive:
         """Called when workloads are evicted for the variant at ``key``: raises Broken if a worse
         sibling got quota first. The scheduler may have found no room for the better sibling without
         publishing it."""
-        for one in self._sure:
-            if one.better == key:
-                raise Broken(f"{one.key} got quota, and the better {key} had no chance")
+        for claim in self._sure:
+            if claim.better == key:
+                raise Broken(f"{claim.key} got quota, and the better {key} had no chance")
 
     def _taken(self, victim: str, seen: Seen, by: str, by_uid: str, now: datetime) -> None:
         """Checks an eviction: the workload lost its quota to ``by``."""
@@ -152,22 +152,22 @@ class Exclusive:
 
     def _holds(self, key: str, now: datetime) -> bool:
         """Whether workloads were evicted for the variant and its attempt to preempt is not over."""
-        one = self._seen[key]
-        if not self._victims.get(key) or one.workload is None or one.where == "finished":
+        member = self._seen[key]
+        if not self._victims.get(key) or member.workload is None or member.where == "finished":
             return False
-        if is_true(one.workload, Type.EVICTED) or is_true(one.workload, Type.ADMITTED):
+        if is_true(member.workload, Type.EVICTED) or is_true(member.workload, Type.ADMITTED):
             return False
         since = self._opened.get(key)
         in_time = since is not None and now < since + PREEMPTION_TIMEOUT
-        return bool(one.usage) or (in_time and bool(list(self._stopping(key))))
+        return bool(member.usage) or (in_time and bool(list(self._stopping(key))))
 
     def _stopping(self, key: str) -> Iterator[str]:
         """The workloads that were evicted for the variant and still hold their quota."""
         for victim in sorted(self._victims.get(key, ())):
-            found = self._seen.get(victim)
-            if found is None or found.workload is None or not found.usage:
+            member = self._seen.get(victim)
+            if member is None or member.workload is None or not member.usage:
                 continue
-            by = found.workload.status.preempted_by
+            by = member.workload.status.preempted_by
             if by is not None and workload_key(*by.by.split("/", 1)) == key:
                 yield victim
 
@@ -180,21 +180,21 @@ class Exclusive:
         alive = {
             name: member.workload for name, member in members.items() if member.workload is not None
         }
-        if any(is_true(one, Type.ADMITTED) for name, one in alive.items() if name != key):
+        if any(is_true(variant, Type.ADMITTED) for name, variant in alive.items() if name != key):
             return
         mine = head(after.workload).sibling_index or 0
         fact = after.workload.status.log.fact
-        any_open = any(is_open(one) for one in alive.values()) or self._was_open(key, after)
-        for name, one in alive.items():
-            if name == key or (head(one).sibling_index or 0) >= mine or not competes(one):
+        any_open = any(is_open(variant) for variant in alive.values()) or self._was_open(key, after)
+        for name, variant in alive.items():
+            if name == key or (head(variant).sibling_index or 0) >= mine or not competes(variant):
                 continue
-            if not self._is_offered(one):
+            if not self._is_offered(variant):
                 continue
             since = self._blocked.get(name)
-            waits = since is not None and since < fact and not is_open(one) and not any_open
+            waits = since is not None and since < fact and not is_open(variant) and not any_open
             if since is not None and waits and not chosen_before:
                 self._suspects.append(_Suspect(key, name, since, fact))
-            if is_open(one) and not members[name].usage and list(self._stopping(name)):
+            if is_open(variant) and not members[name].usage and list(self._stopping(name)):
                 yield f"{name} is better and its victims have not stopped (4.8)"
 
     def _was_open(self, key: str, after: Seen) -> bool:

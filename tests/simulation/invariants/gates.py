@@ -29,15 +29,15 @@ def broken(
     effects: Effects,
 ) -> list[str]:
     """The broken invariants of this write. ``now``: the latest that any clock may show."""
-    found: list[str] = []
+    broken_rules: list[str] = []
     admitted = is_true(after, Type.ADMITTED)
     was = before.status.admission if before is not None else None
     if was is None and after.status.admission is not None:
-        found += _reservation(before, after, now, around)
+        broken_rules += _reservation(before, after, now, around)
     if admitted and (before is None or not is_true(before, Type.ADMITTED)):
-        found += _admission(key, after, around, effects)
-    found += _placement(before, after)
-    return found
+        broken_rules += _admission(key, after, around, effects)
+    broken_rules += _placement(before, after)
+    return broken_rules
 
 
 def _placement(before: StoredWorkload | None, after: StoredWorkload) -> Iterator[str]:
@@ -67,21 +67,21 @@ def required(admission: Admission, around: Manifests) -> dict[str, str] | None:
         if flavor.name in used
         for name in flavor.admission_checks
     }
-    found: dict[str, str] = {}
+    taken_flavors: dict[str, str] = {}
     for name in sorted(named):
         check = around.checks.get(name)
-        found[name] = check.spec.controller_name if check is not None else ""
-    taken = {controller for controller in found.values() if controller}
-    if len(taken) < len([one for one in found.values() if one]):
+        taken_flavors[name] = check.spec.controller_name if check is not None else ""
+    taken = {controller for controller in taken_flavors.values() if controller}
+    if len(taken) < len([flavor for flavor in taken_flavors.values() if flavor]):
         return None
     for name in spec.admission_checks:
         check = around.checks.get(name)
         controller = check.spec.controller_name if check is not None else ""
-        if name not in found and controller not in taken:
-            found[name] = controller
-    if used & covered(queue, around) and "admittance.dev/machines" not in found.values():
-        found["machines"] = "admittance.dev/machines"
-    return found
+        if name not in taken_flavors and controller not in taken:
+            taken_flavors[name] = controller
+    if used & covered(queue, around) and "admittance.dev/machines" not in taken_flavors.values():
+        taken_flavors["machines"] = "admittance.dev/machines"
+    return taken_flavors
 
 
 def covered(queue: ClusterQueue, around: Manifests) -> set[str]:
@@ -131,9 +131,9 @@ def _inactive(workload: StoredWorkload, queue: str, around: Manifests) -> Iterat
     if about is None or local is None or local.spec.cluster_queue != queue:
         yield f"it was reserved in {queue}, where its queue does not lead"
         return
-    for one in (about, local):
-        if one.spec.stop_policy not in ("", "None"):
-            yield f"it was reserved in {one.metadata.name}, which is stopped"
+    for rule in (about, local):
+        if rule.spec.stop_policy not in ("", "None"):
+            yield f"it was reserved in {rule.metadata.name}, which is stopped"
     if about.metadata.deletion_timestamp is not None:
         yield f"it was reserved in {queue}, which is to go"
     flavors = [flavor for group in about.spec.resource_groups for flavor in group.flavors]

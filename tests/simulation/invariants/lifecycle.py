@@ -33,13 +33,13 @@ def broken(
     ``stopped`` None: it is not known which queues run, so a workload that says it waits for one
     is believed.
     """
-    found: list[str] = []
+    broken_rules: list[str] = []
     if new is not None:
-        found += _state(new, now)
-        found += _exit(new, stopped)
+        broken_rules += _state(new, now)
+        broken_rules += _exit(new, stopped)
     if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
-        found += _step(old, new, now)
-    return found
+        broken_rules += _step(old, new, now)
+    return broken_rules
 
 
 def _state(workload: StoredWorkload, now: datetime) -> Iterator[str]:

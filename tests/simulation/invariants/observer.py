@@ -126,7 +126,7 @@ class Invariants:
         explicit = queue.spec.concurrent_admission.explicit_variants
         groups = queue.spec.resource_groups[:1]
         flavors = (flavor.name for group in groups for flavor in group.flavors)
-        return frozenset(one.name for one in explicit) if explicit else frozenset(flavors)
+        return frozenset(variant.name for variant in explicit) if explicit else frozenset(flavors)
 
     def whole(self) -> None:
         """Is called when the last write was no part of a batch, or was the last part of one."""
@@ -167,17 +167,19 @@ class Invariants:
             if say.what != "check_withdrawn":
                 self.owed[new.metadata.uid, entry.sequence, say.what] = key
         latest = self._kernel.time() + self._slack
-        found = lifecycle.broken(old, new, latest)
+        broken_rules = lifecycle.broken(old, new, latest)
         if after.usage or not after.booked:
-            found += gates.broken(key, old, new, latest, self._around, self.effects)
-        found += rows.broken(key, old, new, self._around, self.effects)
-        found += self.paced.saw(key, old, new)
+            broken_rules += gates.broken(key, old, new, latest, self._around, self.effects)
+        broken_rules += rows.broken(key, old, new, self._around, self.effects)
+        broken_rules += self.paced.saw(key, old, new)
         if after.role != VARIANT:
-            found += after.seconds.saw(new)  # How long a job may run is for its parent to count.
+            broken_rules += after.seconds.saw(
+                new
+            )  # How long a job may run is for its parent to count.
         if old is not None and self.effects.is_timed(key, old, new):
-            found += deadlines.broken(old, new, latest, self._limits)
-        if found:
-            raise Broken(f"{key}: {'; '.join(found)}")
+            broken_rules += deadlines.broken(old, new, latest, self._limits)
+        if broken_rules:
+            raise Broken(f"{key}: {'; '.join(broken_rules)}")
 
     def _rechecked(self, key: str, after: Seen) -> None:
         """Checks that an admission is within the present quota. docs/spec/lifecycle.md#2.8."""
@@ -194,9 +196,9 @@ class Invariants:
         allowed = legal(before, after)
         if before.where == "admitted" and not after.where and old is not None:
             # The job had ended, and that folded into the deletion, of a variant too.
-            owners = (one.name for one in old.metadata.owner_references)
+            owners = (reference.name for reference in old.metadata.owner_references)
             keys = (key, *(workload_key(old.metadata.namespace, name) for name in owners))
-            allowed = any(self.job_ends.get(one, 0) > old.status.log.fact for one in keys)
+            allowed = any(self.job_ends.get(job, 0) > old.status.log.fact for job in keys)
         if before.where != after.where:
             self.moves.add((before.where, after.where))
         if not allowed:
@@ -290,10 +292,10 @@ class Invariants:
         if not fact.revision:
             return  # a submission that was refused at the door
         key = f"workload.{rest}"
-        found = self.seen.get(key)
-        if found is not None and found.role == VARIANT and what in ("admitted", "evicted"):
+        seen = self.seen.get(key)
+        if seen is not None and seen.role == VARIANT and what in ("admitted", "evicted"):
             raise Broken(f"{key} is a variant, and runners are told that it is {what} (4.1)")
-        if found is None or fact.revision > found.revision:
+        if seen is None or fact.revision > seen.revision:
             raise Broken(f"{key}: {what} of revision {fact.revision}, which is not there")
         self.said.add((fact.uid, fact.revision, what))
 

@@ -115,9 +115,9 @@ def starting(
     mine = seen[key].workload
     assert mine is not None
     tree = _tree_of(mine, queues, cohorts)
-    for other, one in seen.items():
-        workload = one.workload
-        if other == key or workload is None or one.where != "admitted":
+    for other, other_member in seen.items():
+        workload = other_member.workload
+        if other == key or workload is None or other_member.where != "admitted":
             continue
         ready = find(workload, Type.PODS_READY)
         if ready is not None and (ready.status == "True" or ready.reason == "WaitForRecovery"):

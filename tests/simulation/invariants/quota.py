@@ -81,11 +81,11 @@ class Accounts:
 
 def most(usages: Iterable[Usage]) -> Usage:
     """The element-wise maximum."""
-    found: Usage = {}
+    total: Usage = {}
     for usage in usages:
         for fr, much in usage.items():
-            found[fr] = max(found.get(fr, 0), much)
-    return found
+            total[fr] = max(total.get(fr, 0), much)
+    return total
 
 
 MOST: Final = 4
@@ -111,20 +111,22 @@ class Replans:
 
     def holds(self, key: str, before: int) -> bool:
         """Whether the workload's newest plan that was published before that fact was written."""
-        stated = [one for one in self._stated.get(key, ()) if one < before]
+        stated = [revision for revision in self._stated.get(key, ()) if revision < before]
         return not stated or stated[-1] in self._written
 
 
 def planners(seen: Mapping[str, Seen]) -> dict[str, list[str]]:
     """Keys of the workloads that plan to preempt, each with the keys of its victims that still hold
     quota."""
-    holders = {key: one.workload for key, one in seen.items() if one.usage and one.workload}
-    found = {}
+    holders = {
+        key: member.workload for key, member in seen.items() if member.usage and member.workload
+    }
+    usages = {}
     for key, planner in holders.items():
         victims = [key_of(victim) for victim in outstanding(planner, holders)]
         if victims:
-            found[key] = victims
-    return found
+            usages[key] = victims
+    return usages
 
 
 def key_of(workload: StoredWorkload) -> str:
@@ -137,12 +139,12 @@ def outstanding(
 ) -> Iterator[StoredWorkload]:
     """The planned victims that still hold the quota which they are to give up."""
     pending = planner.status.pending_preemption
-    for one in pending.victims if pending is not None else ():
-        victim = holders.get(workload_key(one.namespace, one.name))
-        if victim is None or victim.metadata.uid != one.uid:
+    for planned in pending.victims if pending is not None else ():
+        victim = holders.get(workload_key(planned.namespace, planned.name))
+        if victim is None or victim.metadata.uid != planned.uid:
             continue
         reserved = find(victim, Type.QUOTA_RESERVED)
-        if one.since is None or (reserved and reserved.last_transition_time == one.since):
+        if planned.since is None or (reserved and reserved.last_transition_time == planned.since):
             yield victim
 
 
@@ -180,18 +182,20 @@ def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
     flavor and resource, of each regular workload what it holds. What a planner will get from its
     victims in the same queue counts once for both (2.7)."""
     holders = {
-        key_of(one): one for one in workloads if head(one).role != PARENT and holds_quota(one)
+        key_of(workload): workload
+        for workload in workloads
+        if head(workload).role != PARENT and holds_quota(workload)
     }
-    found: dict[str, Usage] = {}
+    usages: dict[str, Usage] = {}
     families: dict[str, list[StoredWorkload]] = {}
-    for one in holders.values():
-        if head(one).role == VARIANT:
-            families.setdefault(owner_of(one)[1], []).append(one)
+    for holder in holders.values():
+        if head(holder).role == VARIANT:
+            families.setdefault(owner_of(holder)[1], []).append(holder)
         else:
-            _add(found, _queue(one), _own(one, holders))
+            _add(usages, _queue(holder), _own(holder, holders))
     for members in families.values():
-        _add(found, _queue(members[0]), most(_own(member, holders) for member in members))
-    return found
+        _add(usages, _queue(members[0]), most(_own(member, holders) for member in members))
+    return usages
 
 
 def _own(workload: StoredWorkload, holders: Mapping[str, StoredWorkload]) -> Usage:
@@ -212,14 +216,18 @@ def _own(workload: StoredWorkload, holders: Mapping[str, StoredWorkload]) -> Usa
 def _freed(uid: str, victims: list[StoredWorkload], holders: Iterable[StoredWorkload]) -> Usage:
     """The quota that a family gives up without these variants; quota that its other variants hold
     stays."""
-    own = [one for one in holders if head(one).role == VARIANT and owner_of(one)[1] == uid]
+    own = [
+        variant
+        for variant in holders
+        if head(variant).role == VARIANT and owner_of(variant)[1] == uid
+    ]
     going = {victim.metadata.name for victim in victims}
-    rest = most(_usage(one) for one in own if one.metadata.name not in going)
+    rest = most(_usage(variant) for variant in own if variant.metadata.name not in going)
     return {cell: much - rest.get(cell, 0) for cell, much in most(map(_usage, own)).items()}
 
 
-def _add(found: dict[str, Usage], queue: str, usage: Usage) -> None:
-    mine = found.setdefault(queue, {})
+def _add(total: dict[str, Usage], queue: str, usage: Usage) -> None:
+    mine = total.setdefault(queue, {})
     for cell, much in usage.items():
         mine[cell] = mine.get(cell, 0) + much
 

@@ -87,13 +87,13 @@ def _built(
     nodes: dict[str, Node] = {}
 
     def cohort(name: str) -> Node:
-        found = nodes.get(name)
-        if found is None:
+        node = nodes.get(name)
+        if node is None:
             about = cohorts.get(name)
-            found = nodes[name] = _node(name, about, fr, is_queue=False)
+            node = nodes[name] = _node(name, about, fr, is_queue=False)
             if about is not None and about.spec.parent_name:
-                _join(found, cohort(about.spec.parent_name))
-        return found
+                _join(node, cohort(about.spec.parent_name))
+        return node
 
     # All of them, not only those that a queue names: a cohort lends to its siblings, too.
     for name in cohorts:

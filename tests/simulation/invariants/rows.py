@@ -30,18 +30,18 @@ def broken(
     effects: Effects,
 ) -> list[str]:
     """The broken invariants of this write."""
-    found: list[str] = []
+    broken_rules: list[str] = []
     if before is not None:
-        found += _rows(key, before, after, effects)
+        broken_rules += _rows(key, before, after, effects)
     if before is not None and head(after).role != PARENT:
-        found += _frozen_rows(before, after, around)
+        broken_rules += _frozen_rows(before, after, around)
         if head(before).role != PARENT:
-            found += _rejected(before, after)
+            broken_rules += _rejected(before, after)
     if reserved(after):
-        found += _asked(before, after)
+        broken_rules += _asked(before, after)
     else:
-        found += _wait(after)
-    return found
+        broken_rules += _wait(after)
+    return broken_rules
 
 
 def _asked(before: StoredWorkload | None, after: StoredWorkload) -> Iterator[str]:
@@ -64,21 +64,25 @@ def _rows(
     """A row says what its controller said, and counts what there was to count."""
     since, through = before.status.log.fact, after.status.log.fact
     rows = {row.name: row for row in before.status.admission_checks}
-    conflicting = {one.detail for one in after.status.log.says if one.reason == "ConflictingChecks"}
+    conflicting = {
+        saying.detail for saying in after.status.log.says if saying.reason == "ConflictingChecks"
+    }
     for row in after.status.admission_checks:
         old = rows.get(row.name)
         said = [
-            one for sequence, one in effects.verdicts[key, row.name] if since < sequence <= through
+            verdict
+            for sequence, verdict in effects.verdicts[key, row.name]
+            if since < sequence <= through
         ]
         timers = len(effects.timed(key, since, through))
         was = old.state if old is not None else "Pending"
         if row.state not in ("Pending", was) and not timers and row.name not in conflicting:
-            states = [one.state for one in said]
+            states = [verdict.state for verdict in said]
             if row.state not in states and "Retry" not in states:
                 yield f"{row.name} turned {row.state}, and no verdict says so (2.5)"
         kept = before.status.check_retry_counts.get(row.name, 0)
         count = old.retry_count if old is not None else kept
-        retries = sum(one.state == "Retry" for one in said) + timers
+        retries = sum(verdict.state == "Retry" for verdict in said) + timers
         if row.retry_count > count + (was == "Retry") + retries:
             yield f"{row.name} counts {row.retry_count} retries after {count} (3.1)"
         round_over = before.status.admission_cycle < after.status.admission_cycle
@@ -219,15 +223,15 @@ class Paced:
             return []
         since, through = before.status.log.fact, after.status.log.fact
         said = {
-            check: [one for at, one in verdicts if since < at <= through]
+            check: [verdict for at, verdict in verdicts if since < at <= through]
             for (owner, check), verdicts in self._effects.verdicts.items()
             if owner == key
         }
         same = before.metadata.generation == after.metadata.generation
         anew = not same or is_true(after, Type.ADMITTED) or not head(after).active
         if anew:
-            for one in [one for one in self._rounds if one[0] == key]:
-                del self._rounds[one]
+            for round_key in [round_key for round_key in self._rounds if round_key[0] == key]:
+                del self._rounds[round_key]
         for check, verdicts in said.items():
             if any(not self._is_immediate(verdict) for verdict in verdicts):
                 del self._rounds[key, check]

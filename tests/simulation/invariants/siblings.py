@@ -81,11 +81,11 @@ def between(
         for variant in variants
         if not is_true(variant, Type.FINISHED)
     }
-    admitted = [name for name, one in alive.items() if is_true(one, Type.ADMITTED)]
+    admitted = [name for name, variant in alive.items() if is_true(variant, Type.ADMITTED)]
     if len(admitted) > 1:
         yield f"two of one family are admitted: {admitted} (4.5)"
     if parent is None:
-        held = [name for name, one in alive.items() if holds_quota(one)]
+        held = [name for name, variant in alive.items() if holds_quota(variant)]
         if held:
             yield f"without their parent {held} hold quota (4.10)"
         return
@@ -107,9 +107,11 @@ def between(
         yield f"its job has not stopped, and {admitted} hold its quota (4.10)"
     if status.migrating_to and not stops(parent):
         yield f"it migrates to {status.migrating_to}, and its job is not being stopped (4.6)"
-    yield from _waits(parent, {name for name, one in alive.items() if head(one).variant in offered})
-    for name, one in alive.items():
-        if one.status.promised is not None and name != status.migrating_to:
+    yield from _waits(
+        parent, {name for name, variant in alive.items() if head(variant).variant in offered}
+    )
+    for name, sibling in alive.items():
+        if sibling.status.promised is not None and name != status.migrating_to:
             yield f"{name} is promised quota, and no migration to it is under way (4.6)"
 
 
@@ -138,10 +140,10 @@ class Families:
 
     def saw(self, key: str, before: Seen, after: Seen) -> None:
         """Records a version of any workload."""
-        for one in (before, after):
-            if one.family and one.family not in self._touched:
-                parent = self.parents.get(one.family)
-                self._touched[one.family] = None if parent is None else self._seen[parent]
+        for version in (before, after):
+            if version.family and version.family not in self._touched:
+                parent = self.parents.get(version.family)
+                self._touched[version.family] = None if parent is None else self._seen[parent]
         if before.role == PARENT:
             self._touched[before.family] = before
         if before.family and before.role == VARIANT:
@@ -207,37 +209,37 @@ class Families:
     def _over(self, about: StoredWorkload) -> bool:
         """Whether the workload of a parent is gone, has ended, or has the quota itself because it
         is no parent any more."""
-        found = self._seen.get(workload_key(about.metadata.namespace, about.metadata.name))
-        if found is None or found.workload is None or found.where == "finished":
+        seen = self._seen.get(workload_key(about.metadata.namespace, about.metadata.name))
+        if seen is None or seen.workload is None or seen.where == "finished":
             return True
-        if found.workload.metadata.uid != about.metadata.uid:
+        if seen.workload.metadata.uid != about.metadata.uid:
             return True
-        return found.role != PARENT and bool(found.usage)
+        return seen.role != PARENT and bool(seen.usage)
 
     def started(self, run: str, running: dict[str, str], abandoned: set[str]) -> None:
         """Checks that a started job belongs to no variant, and to no parent that runs already."""
         name = run.rpartition(".")[0]
-        found = self._seen.get(f"workload.{name}")
-        if found is None or not found.role:
+        seen = self._seen.get(f"workload.{name}")
+        if seen is None or not seen.role:
             return
-        if found.role == VARIANT:
+        if seen.role == VARIANT:
             raise Broken(f"the variant {name} is started by a runner (4.1)")
-        if found.role == PARENT:
+        if seen.role == PARENT:
             for other in running:
                 if other.rpartition(".")[0] == name and other not in abandoned:
                     raise Broken(f"{run} starts while {other} runs (4.6)")
 
     def at_rest(self, *, heals: bool) -> None:
         """Checks that nothing is left over when nothing happens any more."""
-        for key, one in sorted(self._seen.items()):
-            if one.role != VARIANT or one.workload is None:
+        for key, seen in sorted(self._seen.items()):
+            if seen.role != VARIANT or seen.workload is None:
                 continue
-            parent = self.parents.get(one.family)
+            parent = self.parents.get(seen.family)
             if parent is None:
                 raise Broken(f"{key} is an orphan")
-            if heals and one.where != "finished" and self._seen[parent].where == "finished":
+            if heals and seen.where != "finished" and self._seen[parent].where == "finished":
                 raise Broken(f"{key} goes on without {parent}")
-            if one.workload.status.promised is not None:
+            if seen.workload.status.promised is not None:
                 raise Broken(f"{key} is promised quota forever")
 
 

@@ -72,8 +72,8 @@ class Api:
             case ["CONSUMER", "NAMES", name]:
                 return _page(sorted(self._stream(name).consumers), "consumers", asked)
             case ["CONSUMER", "LIST", name]:
-                found = sorted(self._stream(name).consumers.items())
-                return _page([one.info() for _, one in found], "consumers", asked)
+                consumers = sorted(self._stream(name).consumers.items())
+                return _page([consumer.info() for _, consumer in consumers], "consumers", asked)
             case ["CONSUMER", "INFO", name, consumer]:
                 return _consumer(self._stream(name), consumer).info()
             case ["CONSUMER", "DELETE", name, consumer]:
@@ -102,17 +102,17 @@ class Api:
         raise ValueError(f"the simulated server has no $JS.API.STREAM.{what}")
 
     def _stream(self, name: str) -> Stream:
-        found = self._server.streams.get(name)
-        if found is None:
+        stream = self._server.streams.get(name)
+        if stream is None:
             raise Refusal(404, 10059, "stream not found")
-        return found
+        return stream
 
     def create_stream(self, name: str, config: dict[str, Any]) -> Stream:
         """Makes a stream, or finds the same one. Raises Refusal."""
-        found = self._server.streams.get(name)
-        if found is not None:
-            if all(found.config.get(key) == value for key, value in config.items()):
-                return found
+        stream = self._server.streams.get(name)
+        if stream is not None:
+            if all(stream.config.get(key) == value for key, value in config.items()):
+                return stream
             raise Refusal(400, 10058, "stream name already in use with a different configuration")
         made = Stream(self._server.loop, self._server.rng.random, config)
         for source in config.get("sources", ()):
@@ -125,13 +125,16 @@ class Api:
         self, stream: Stream, named: list[str], config: dict[str, Any]
     ) -> dict[str, Any]:
         name = named[0] if named else config.get("name", "")
-        found = stream.consumers.get(name)
-        if found is not None:
+        consumer = stream.consumers.get(name)
+        if consumer is not None:
             kept = ("ack_policy", "deliver_policy", "opt_start_seq")
-            if any(found.config.get(key) != config.get(key, found.config.get(key)) for key in kept):
+            if any(
+                consumer.config.get(key) != config.get(key, consumer.config.get(key))
+                for key in kept
+            ):
                 raise Refusal(400, 10012, "consumer settings can not be updated")
-            found.configure({**found.config, **config})
-            return found.info()
+            consumer.configure({**consumer.config, **config})
+            return consumer.info()
         if not name:
             self._named += 1
             name = f"ephemeral{self._named}"
@@ -152,16 +155,16 @@ class Api:
             server.status(reply, "503")
             return
         if last := asked.get("last_by_subj", ""):
-            found = stream.last.get(last)
-            if found is None:
+            newest = stream.last.get(last)
+            if newest is None:
                 server.status(reply, "404 Message Not Found")
             else:
-                server.deliver(reply, reply, "", found.data, header_block(_placed(name, found)))
+                server.deliver(reply, reply, "", newest.data, header_block(_placed(name, newest)))
             return
         if names := asked.get("multi_last"):
             lasts = [message for name in names if (message := stream.last.get(name)) is not None]
             room = asked.get("max_bytes", 64 << 20)
-            for message in sorted(lasts, key=lambda one: one.sequence):
+            for message in sorted(lasts, key=lambda last_message: last_message.sequence):
                 if room <= 0:
                     break
                 placed = header_block(_placed(stream.name, message))
@@ -183,32 +186,32 @@ class Api:
 
 
 def _consumer(stream: Stream, name: str) -> Consumer:
-    found = stream.consumers.get(name)
-    if found is None:
+    consumer = stream.consumers.get(name)
+    if consumer is None:
         raise Refusal(404, 10014, "consumer not found")
-    return found
+    return consumer
 
 
 def _found(stream: Stream, asked: Mapping[str, Any]) -> Message:
     """The message that STREAM.MSG.GET asks for."""
     last, following = asked.get("last_by_subj", ""), asked.get("next_by_subj", "")
-    found: Message | None
+    message: Message | None
     if last and is_literal(last):
-        found = stream.last.get(last)
+        message = stream.last.get(last)
     elif last:
         matches = matching([last])
         ends = (m for subject, m in stream.last.items() if matches(subject))
-        found = max(ends, key=lambda m: m.sequence, default=None)
+        message = max(ends, key=lambda m: m.sequence, default=None)
     elif following:
         matches = matching([following])
-        found = next((m for m in stream.since(asked.get("seq", 1)) if matches(m.subject)), None)
+        message = next((m for m in stream.since(asked.get("seq", 1)) if matches(m.subject)), None)
     elif "seq" in asked:
-        found = stream.at(asked["seq"])
+        message = stream.at(asked["seq"])
     else:
         raise Refusal(400, 10003, "bad request")
-    if found is None:
+    if message is None:
         raise Refusal(404, 10037, "no message found")
-    return found
+    return message
 
 
 def _stored(message: Message) -> dict[str, Any]:
@@ -230,10 +233,10 @@ def _placed(stream: str, message: Message) -> dict[str, str]:
     }
 
 
-def _page(found: list[Any], name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def _page(items: list[Any], name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     offset = asked.get("offset", 0)
-    part = found[offset : offset + PAGE]
-    return {"total": len(found), "offset": offset, "limit": PAGE, name: part}
+    part = items[offset : offset + PAGE]
+    return {"total": len(items), "offset": offset, "limit": PAGE, name: part}
 
 
 def _virtual(stamp: str) -> float:

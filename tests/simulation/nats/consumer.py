@@ -90,8 +90,8 @@ class Consumer:
             "num_replicas": 0,
             **config,
         }
-        one = self.config.get("filter_subject")
-        self.wants = matching(self.config.get("filter_subjects") or [one or ">"])
+        subject = self.config.get("filter_subject")
+        self.wants = matching(self.config.get("filter_subjects") or [subject or ">"])
         self._ack_policy = self.config["ack_policy"]
         self._ack_wait = self.config["ack_wait"] / 1e9
         self._max_unacked = self.config.get("max_ack_pending", 1000)
@@ -102,8 +102,8 @@ class Consumer:
         stream, policy = self._stream, self.config["deliver_policy"]
         start = 1
         if policy == "last_per_subject":
-            found = [m for m in stream.last.values() if self.wants(m.subject)]
-            self._next = OrderedDict((m.sequence, m) for m in sorted(found, key=_sequence))
+            messages = [m for m in stream.last.values() if self.wants(m.subject)]
+            self._next = OrderedDict((m.sequence, m) for m in sorted(messages, key=_sequence))
             self._floor = self._last = min(self._next, default=stream.end + 1) - 1
             return
         if policy == "new":
@@ -126,7 +126,7 @@ class Consumer:
             "delivered": {"consumer_seq": self._delivered, "stream_seq": self._last},
             "ack_floor": {"consumer_seq": self._acked, "stream_seq": self._floor},
             "num_ack_pending": len(self._unacked),
-            "num_redelivered": sum(one.deliveries > 1 for one in self._unacked.values()),
+            "num_redelivered": sum(delivery.deliveries > 1 for delivery in self._unacked.values()),
             "num_waiting": sum(request.open for request in self._requests),
             "num_pending": len(self._next),
         }
@@ -235,21 +235,21 @@ class Consumer:
     def on_ack(self, sequence: int, said: bytes) -> bool:
         """Takes what a reader says of a delivery. True for an acknowledgement."""
         if said.startswith(b"-NAK"):
-            found = self._unacked.get(sequence)
-            if found is not None:
+            delivery = self._unacked.get(sequence)
+            if delivery is not None:
                 delay = _read(said[4:]).get("delay", 0) / 1e9 if said[4:].strip() else 0.0
-                found.due = self._wake_after(delay)
+                delivery.due = self._wake_after(delay)
             return False
         if said == b"+WPI":
-            found = self._unacked.get(sequence)
-            if found is not None:
-                found.due = self._wake_after(self._ack_wait)
+            delivery = self._unacked.get(sequence)
+            if delivery is not None:
+                delivery.due = self._wake_after(self._ack_wait)
             return False
         if self._ack_policy == "all":
-            found = self._unacked.get(sequence)
-            if found is not None:
-                self._acked = max(self._acked, found.number)
-            self._unacked = {s: one for s, one in self._unacked.items() if s > sequence}
+            delivery = self._unacked.get(sequence)
+            if delivery is not None:
+                self._acked = max(self._acked, delivery.number)
+            self._unacked = {s: delivery for s, delivery in self._unacked.items() if s > sequence}
             self._floor = max(self._floor, sequence)
         else:
             self._unacked.pop(sequence, None)
@@ -261,7 +261,7 @@ class Consumer:
     def _raise_floor(self) -> None:
         if self._ack_policy == "explicit":
             self._floor = min(self._unacked) - 1 if self._unacked else self._last
-            numbers = [one.number for one in self._unacked.values()]
+            numbers = [delivery.number for delivery in self._unacked.values()]
             self._acked = min(numbers) - 1 if numbers else self._delivered
 
     def _wake_after(self, seconds: float) -> float:
@@ -278,12 +278,12 @@ class Consumer:
         now = self._loop.now
         self._wake_at = inf
         nearest = inf
-        waiting = {id(one) for one in self._again}
-        for one in self._unacked.values():
-            if one.due > now:
-                nearest = min(nearest, one.due)
-            elif id(one) not in waiting:
-                self._again.append(one)
+        waiting = {id(delivery) for delivery in self._again}
+        for delivery in self._unacked.values():
+            if delivery.due > now:
+                nearest = min(nearest, delivery.due)
+            elif id(delivery) not in waiting:
+                self._again.append(delivery)
         if nearest < inf:
             self._wake_after(nearest - now)
         if self._requests:
@@ -306,8 +306,8 @@ class Consumer:
 
     def redeliver_all(self) -> None:
         """Delivers everything again that is not acknowledged, as a new leader of a consumer may."""
-        for one in self._unacked.values():
-            one.due = self._loop.now
+        for delivery in self._unacked.values():
+            delivery.due = self._loop.now
         if self._unacked:
             self._wake_after(0.0)
 

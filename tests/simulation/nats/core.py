@@ -77,14 +77,14 @@ class Client:
 
     def unsubscribe(self, sid: int, limit: int = 0) -> None:
         """Ends a subscription, at once or after so many more messages."""
-        found = self.subscriptions.get(sid)
-        if found is None:
+        subscription = self.subscriptions.get(sid)
+        if subscription is None:
             return
         if limit:
-            found.left = limit
+            subscription.left = limit
             return
         del self.subscriptions[sid]
-        self._server.interest.remove(found)
+        self._server.interest.remove(subscription)
 
     def close(self) -> None:
         """Removes the subscriptions of a closed connection."""
@@ -120,15 +120,15 @@ class Interest:
         self._found: dict[str, list[Subscription]] = {}
         """What `of` has found since a subscription was added or removed."""
 
-    def add(self, one: Subscription) -> None:
-        self._forget(one.subject)
-        subject = one.subject
+    def add(self, subscription: Subscription) -> None:
+        self._forget(subscription.subject)
+        subject = subscription.subject
         if is_literal(subject):
-            self._literal.setdefault(subject, []).append(one)
+            self._literal.setdefault(subject, []).append(subscription)
         elif subject.endswith(".*") and is_literal(subject[:-2]):
-            self._under.setdefault(subject[:-2], []).append(one)
+            self._under.setdefault(subject[:-2], []).append(subscription)
         else:
-            self._wild.setdefault(_first(subject), []).append((matching([subject]), one))
+            self._wild.setdefault(_first(subject), []).append((matching([subject]), subscription))
 
     def _forget(self, subject: str) -> None:
         if is_literal(subject):
@@ -136,17 +136,20 @@ class Interest:
         else:
             self._found.clear()
 
-    def remove(self, one: Subscription) -> None:
-        self._forget(one.subject)
-        for where, key in ((self._literal, one.subject), (self._under, one.subject[:-2])):
+    def remove(self, subscription: Subscription) -> None:
+        self._forget(subscription.subject)
+        for where, key in (
+            (self._literal, subscription.subject),
+            (self._under, subscription.subject[:-2]),
+        ):
             members = where.get(key, [])
-            if one in members:
-                members.remove(one)
+            if subscription in members:
+                members.remove(subscription)
                 if not members:
                     del where[key]
-        first = _first(one.subject)
+        first = _first(subscription.subject)
         if first in self._wild:
-            left = [found for found in self._wild[first] if found[1] is not one]
+            left = [match for match in self._wild[first] if match[1] is not subscription]
             if left:
                 self._wild[first] = left
             else:
@@ -157,14 +160,14 @@ class Interest:
         known = self._found.get(subject)
         if known is not None:
             return known
-        found = self._found[subject] = [*self._literal.get(subject, ())]
-        found += self._under.get(subject.rpartition(".")[0], ())
+        matching = self._found[subject] = [*self._literal.get(subject, ())]
+        matching += self._under.get(subject.rpartition(".")[0], ())
         if self._wild:
             for first in (_first(subject), "*", ">"):
-                for matches, one in self._wild.get(first, ()):
+                for matches, wildcard in self._wild.get(first, ()):
                     if matches(subject):
-                        found.append(one)
-        return found
+                        matching.append(wildcard)
+        return matching
 
 
 def _first(subject: str) -> str:
@@ -271,25 +274,25 @@ class Server:
 
     def deliver(self, inbox: str, subject: str, reply: str, data: bytes, headers: bytes) -> None:
         """Sends a message to an inbox under its own subject."""
-        for one in self.interest.of(inbox):
-            one.send(subject, reply, data, headers)
+        for subscription in self.interest.of(inbox):
+            subscription.send(subject, reply, data, headers)
 
     def has_listener(self, inbox: str) -> bool:
         """Whether a client listens there."""
         return bool(self.interest.of(inbox))
 
     def _route(self, subject: str, reply: str, data: bytes, headers: bytes) -> bool:
-        found = self.interest.of(subject)
+        subscriptions = self.interest.of(subject)
         groups: dict[str, list[Subscription]] = {}
-        for one in found:
-            if one.queue:
-                groups.setdefault(one.queue, []).append(one)
+        for subscription in subscriptions:
+            if subscription.queue:
+                groups.setdefault(subscription.queue, []).append(subscription)
             else:
-                one.send(subject, reply, data, headers)
+                subscription.send(subject, reply, data, headers)
         for members in groups.values():
-            one = members[0] if len(members) == 1 else self.rng.choice(members)
-            one.send(subject, reply, data, headers)
-        return bool(found)
+            subscription = members[0] if len(members) == 1 else self.rng.choice(members)
+            subscription.send(subject, reply, data, headers)
+        return bool(subscriptions)
 
     def _acked(self, subject: str, reply: str, data: bytes) -> bool:
         """``$JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>…``; whether there is such."""

@@ -317,10 +317,10 @@ class SimulatedConnection(Connection):
         self, subject: str, queue: str = "", cb: Callable[..., Any] | None = None, **more: Any
     ) -> Subscription:
         # The task of a subscription starts with its first message, which most never get.
-        found = await super().subscribe(subject, queue, **more)
+        subscription = await super().subscribe(subject, queue, **more)
         if cb is not None:
-            self._quiet[found._id] = cb
-        return found
+            self._quiet[subscription._id] = cb
+        return subscription
 
     def on_message(self, sid: int, *words: bytes) -> None:
         handler = self._handlers.get(sid)
@@ -424,12 +424,12 @@ def _call_all(calls: list[Call]) -> None:
 
 def _pieces(blob: bytes) -> list[bytes]:
     """The commands of a blob, each as its own bytes."""
-    found, at = [], 0
+    blocks, at = [], 0
     for words, body in commands(blob):
         size = len(" ".join(words).encode()) + 2 + (len(body) + 2 if words[0][-3:] == "PUB" else 0)
-        found.append(blob[at : at + size])
+        blocks.append(blob[at : at + size])
         at += size
-    return found
+    return blocks
 
 
 def _finish(work: Awaitable[None]) -> None:

@@ -84,8 +84,8 @@ class Stream:
 
     def _on_removed(self, message: Message) -> None:
         subject = message.subject[len(self._prefix) :]
-        found = self.last.get(subject)
-        if found is not None and found.sequence == message.sequence:
+        kept = self.last.get(subject)
+        if kept is not None and kept.sequence == message.sequence:
             del self.last[subject]
 
     def publish(self, message: Outgoing) -> int | PublishRefused:
@@ -123,11 +123,11 @@ class Server:
         for wanted in streams.all_streams():
             config = {"name": wanted.name, **wanted.required, **wanted.adjustable}
             api.create_stream(wanted.name, config)
-        found = self.nats.streams
-        self.log = Stream(found[subjects.STREAM])
-        self.bucket = Stream(found[streams.KV_LOG], f"$KV.{subjects.BUCKET}.")
-        self.claims = Stream(found[streams.KV_CLAIMS], f"$KV.{subjects.CLAIMS}.")
-        self.timers = Stream(found[subjects.TIMERS])
+        by_name = self.nats.streams
+        self.log = Stream(by_name[subjects.STREAM])
+        self.bucket = Stream(by_name[streams.KV_LOG], f"$KV.{subjects.BUCKET}.")
+        self.claims = Stream(by_name[streams.KV_CLAIMS], f"$KV.{subjects.CLAIMS}.")
+        self.timers = Stream(by_name[subjects.TIMERS])
         self.on_acknowledged: list[Callable[[int], None]] = []
         self.on_beat: Callable[[str, bool], None] = lambda *_: None
         self._admin = _Admin(self.nats)
@@ -186,9 +186,9 @@ class Server:
 
     def _beat(self, check: str, active: bool) -> None:
         """Makes the heartbeats of a check's controller say that it is active, or not active."""
-        found = self.bucket.last.get(f"admissioncheck.{check}")
-        if found is not None and not found.gone:
-            controller = msgspec.json.decode(found.data)["spec"]["controllerName"]
+        stored = self.bucket.last.get(f"admissioncheck.{check}")
+        if stored is not None and not stored.gone:
+            controller = msgspec.json.decode(stored.data)["spec"]["controllerName"]
             self.on_beat(controller, active)
 
 
@@ -216,14 +216,14 @@ class _Admin:
         if not data:
             answered("no service answers")
             return
-        found = msgspec.json.decode(data, type=kind)
-        if getattr(found, "problems", ()):
+        decoded = msgspec.json.decode(data, type=kind)
+        if getattr(decoded, "problems", ()):
             # It is wrong, and stays so: an admin does not ask for it again.
             answered("absent")
-        elif found.error and getattr(found, "outcome", "") not in DONE:
-            answered(found.error)
+        elif decoded.error and getattr(decoded, "outcome", "") not in DONE:
+            answered(decoded.error)
         else:
-            answered(getattr(found, "outcome", "applied"))
+            answered(getattr(decoded, "outcome", "applied"))
 
     def on_pong(self) -> None:
         return

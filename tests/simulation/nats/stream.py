@@ -232,18 +232,18 @@ class Stream:
         fence = headers.get(FENCE)
         if fence is not None and not self.fences:
             return
-        found = self.last.get(fence or subject)
-        sequence = found.sequence if found is not None else 0
+        last = self.last.get(fence or subject)
+        sequence = last.sequence if last is not None else 0
         if sequence != int(expected):
             raise Refusal(400, 10071, f"wrong last sequence: {sequence}")
 
     def _known(self, headers: Mapping[str, str]) -> int:
         """The sequence of an earlier message with the same id."""
         identity = headers.get(MESSAGE_ID)
-        found = self._ids.get(identity) if identity is not None else None
-        if found is None or self.loop.now - found[0] >= self._dedupe_seconds:
+        earlier = self._ids.get(identity) if identity is not None else None
+        if earlier is None or self.loop.now - earlier[0] >= self._dedupe_seconds:
             return 0
-        return found[1]
+        return earlier[1]
 
     def _add_to_batch(
         self, subject: str, data: bytes, raw: bytes, headers: Mapping[str, str]
@@ -333,10 +333,10 @@ class Stream:
     def purge(self, *, subject: str, below: int, keep: int) -> int:
         """Takes messages away; how many."""
         matches = matching([subject or ">"])
-        found = [
+        messages = [
             m for m in self.since(1) if matches(m.subject) and (not below or m.sequence < below)
         ]
-        gone = found[: len(found) - keep] if keep else found
+        gone = messages[: len(messages) - keep] if keep else messages
         for message in gone:
             self.remove(message)
         return len(gone)
@@ -361,7 +361,7 @@ class Stream:
                 self._count += 1
                 self._bytes += _size(old)
         self._newest = next((m for m in reversed(self._messages) if m is not None), None)
-        self._ids = {name: one for name, one in self._ids.items() if one[1] <= self.end}
+        self._ids = {name: entry for name, entry in self._ids.items() if entry[1] <= self.end}
         for consumer in self.consumers.values():
             consumer.on_lost()
 
@@ -377,8 +377,8 @@ class Stream:
 
     def expire_at(self, subject: str, when: float) -> None:
         """Has the newest message of a subject expire then; infinity: never."""
-        found = self.last.get(subject)
-        if found is not None and found.data:
+        last = self.last.get(subject)
+        if last is not None and last.data:
             self._expire_at(subject, when)
 
     def _expire_at(self, subject: str, when: float) -> None:
@@ -449,11 +449,11 @@ class Stream:
             consumer.close()
 
     def _readers_of(self, subject: str) -> tuple[Consumer, ...]:
-        found = self._readers.get(subject)
-        if found is None:
-            found = tuple(c for c in self.consumers.values() if c.wants(subject))
-            self._readers[subject] = found
-        return found
+        readers = self._readers.get(subject)
+        if readers is None:
+            readers = tuple(c for c in self.consumers.values() if c.wants(subject))
+            self._readers[subject] = readers
+        return readers
 
 
 def _size(message: Message) -> int:

@@ -19,15 +19,15 @@ def is_literal(subject: str) -> bool:
 def matching(patterns: Sequence[str]) -> Matches:
     """A test whether a subject is under any of the patterns."""
     key = tuple(patterns)
-    found = _compiled.get(key)
-    if found is None:
+    matcher = _compiled.get(key)
+    if matcher is None:
         if len(key) == 1 and is_literal(key[0]):
-            found = key[0].__eq__
+            matcher = key[0].__eq__
         else:
             parts = (re.escape(p).replace(r"\*", "[^.]+").replace(">", ".+") for p in key)
-            found = re.compile("|".join(parts)).fullmatch
-        _compiled[key] = found
-    return found
+            matcher = re.compile("|".join(parts)).fullmatch
+        _compiled[key] = matcher
+    return matcher
 
 
 def header_block(headers: Mapping[str, str]) -> bytes:

@@ -87,11 +87,11 @@ def _user_changes(rng: Random, name: str, queue: str, at: float) -> tuple[list[U
         case "finish" if rng.random() < 0.3:
             return [UserFact(at, facts.Finished(**me))], at
         case "delete":
-            found = [UserFact(at, facts.Deleted(**me))]
+            steps = [UserFact(at, facts.Deleted(**me))]
             if rng.random() < 0.5:
                 raw = workload_of(rng, name, queue)
-                found.append(submission(at + rng.random() * 6.0, name, raw))
-            return found, at
+                steps.append(submission(at + rng.random() * 6.0, name, raw))
+            return steps, at
     return [], at
 
 

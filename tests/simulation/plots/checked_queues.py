@@ -57,8 +57,8 @@ class CheckedQueues(Queues):
         return spec
 
     def all(self) -> Manifests:
-        found = super().all()
-        return found + [self._parameters(name) for name in self.parameters]
+        manifests = super().all()
+        return manifests + [self._parameters(name) for name in self.parameters]
 
     def _parameters(self, name: str) -> Spec:
         spec = {"provisioningClassName": self.parameters[name]}
@@ -75,17 +75,17 @@ class CheckedQueues(Queues):
     def retry(self) -> Spec:
         """The delay of a Retry for which the controller names no delay."""
         rng = self.rng
-        found: Spec = {
+        spec: Spec = {
             "strategy": rng.choice(("static", "backoff")),
             "baseDelay": rng.choice(("1s", "3s")),
             "factor": rng.choice((1.0, 2.0)),
             "jitter": rng.choice((0.0, 0.5)),
         }
         if rng.random() < 0.5:
-            found["maxDelay"] = "5s"
+            spec["maxDelay"] = "5s"
         if rng.random() < 0.3:
-            found["maxRetries"] = rng.choice((0, 1, 3))
-        return found
+            spec["maxRetries"] = rng.choice((0, 1, 3))
+        return spec
 
     def repaired(self) -> Manifests:
         """All manifests, as good as they can be: nothing is stopped, and there is room for all."""

@@ -121,15 +121,15 @@ class Queues:
         return deepcopy(self.all())
 
     def all(self) -> Manifests:
-        found = [manifest("ResourceFlavor", name, {}) for name in self.flavors]
-        found += [manifest("AdmissionCheck", name, self.check(name)) for name in self.checks]
-        found += [manifest("Cohort", name, spec) for name, spec in self.trees.items()]
-        found += [manifest("ClusterQueue", name, spec) for name, spec in self.queues.items()]
-        found += [
+        manifests = [manifest("ResourceFlavor", name, {}) for name in self.flavors]
+        manifests += [manifest("AdmissionCheck", name, self.check(name)) for name in self.checks]
+        manifests += [manifest("Cohort", name, spec) for name, spec in self.trees.items()]
+        manifests += [manifest("ClusterQueue", name, spec) for name, spec in self.queues.items()]
+        manifests += [
             manifest("LocalQueue", name, spec, namespace=NAMESPACE)
             for name, spec in self.locals.items()
         ]
-        return found
+        return manifests
 
     def check(self, name: str) -> Spec:
         """The spec of an AdmissionCheck."""

@@ -209,7 +209,7 @@ def _reactivations(
 ) -> Iterator[UserFact]:
     """Lets everything go on, also variants that a user turned off."""
     yield from reactivations(names, at)
-    off = {one.fact.name for one in said if isinstance(one.fact, facts.Deactivated)}
+    off = {message.fact.name for message in said if isinstance(message.fact, facts.Deactivated)}
     for name in sorted(off.difference(names)):
         yield UserFact(at + 5.0, facts.Activated(namespace=NAMESPACE, name=name))
 

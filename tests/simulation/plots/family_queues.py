@@ -68,14 +68,14 @@ class FamilyQueues(CheckedQueues):
     def _variant(self, name: str, offered: list[str]) -> Spec:
         rng = self.rng
         allowed = rng.sample(offered, min(len(offered), rng.choice((1, 1, 2))))
-        found: Spec = {"name": name, "allowedResourceFlavors": allowed}
+        variant: Spec = {"name": name, "allowedResourceFlavors": allowed}
         if self.memory:
             allowed.append(SHARED)
         if rng.random() < 0.25:
-            found["createDelaySeconds"] = rng.choice((1, 4, 15))
+            variant["createDelaySeconds"] = rng.choice((1, 4, 15))
         if rng.random() < 0.25:
-            found["deleteDelaySeconds"] = rng.choice((1, 6, 20))
-        return found
+            variant["deleteDelaySeconds"] = rng.choice((1, 6, 20))
+        return variant
 
     def _make_right(self, spec: Spec) -> None:
         """Lets the queue offer all flavors that its policy names."""
@@ -89,15 +89,15 @@ class FamilyQueues(CheckedQueues):
         if constraints.get("minFlavor") not in offered:
             constraints.pop("minFlavor", None)
         left = []
-        for one in given.get("explicitVariants", ()):
-            one["allowedResourceFlavors"] = [
-                name for name in one["allowedResourceFlavors"] if name in offered
+        for variant in given.get("explicitVariants", ()):
+            variant["allowedResourceFlavors"] = [
+                name for name in variant["allowedResourceFlavors"] if name in offered
             ]
-            if set(one["allowedResourceFlavors"]) - {SHARED}:
-                left.append(one)
+            if set(variant["allowedResourceFlavors"]) - {SHARED}:
+                left.append(variant)
         if "explicitVariants" in given:
             given["explicitVariants"] = left
-            if constraints.get("minVariant") not in [one["name"] for one in left]:
+            if constraints.get("minVariant") not in [variant["name"] for variant in left]:
                 constraints.pop("minVariant", None)
             if not left:
                 spec["concurrentAdmission"] = self.policy(spec)
@@ -153,5 +153,5 @@ class FamilyQueues(CheckedQueues):
             self._make_right(spec)
 
     def all(self) -> Manifests:
-        found = super().all()
-        return [manifest("ResourceFlavor", SHARED, {}), *found] if self.memory else found
+        manifests = super().all()
+        return [manifest("ResourceFlavor", SHARED, {}), *manifests] if self.memory else manifests

@@ -111,21 +111,21 @@ def provided(rng: Random) -> Scenario:
     if pooled:
         base = base._replace(admin_changes=base.admin_changes + _shrinking(rng, made[0]))
     services = PROVIDED_SERVICES + (POOLS if pooled else UNRELIABLE)
-    found = faults(rng, services)
-    found += [
+    drawn = faults(rng, services)
+    drawn += [
         fault._replace(target=rng.choice(services[len(SERVICES) :])) for fault in faults(rng)[:3]
     ]
-    return base._replace(services=services, faults=found, skews=skews(rng, services))
+    return base._replace(services=services, faults=drawn, skews=skews(rng, services))
 
 
 def _shrinking(rng: Random, queues: ProvidedQueues) -> list[AdminChange]:
     """The pool loses its machines, also those that are booked, and gets others later."""
-    found = []
+    drawn = []
     queues.ample = False
     for _ in range(rng.choice((0, 2, 4))):
         at = 2.0 + rng.random() * rng.choice((5.0, 15.0, 30.0))
-        found += [
+        drawn += [
             AdminChange(at, queues.empty()),
             AdminChange(at + rng.random() * 3.0, queues.pool()),
         ]
-    return found
+    return drawn

@@ -133,12 +133,12 @@ def edits(
 ) -> list[AdminChange]:
     """Random edits of the queues: as many as one of ``counts``, with pauses up to one of
     ``gaps``."""
-    found = []
+    drawn = []
     at = 2.0
     for _ in range(rng.choice(counts)):
         at += rng.random() * rng.choice(gaps)
-        found.append(AdminChange(at, deepcopy(queues.edit())))
-    return found
+        drawn.append(AdminChange(at, deepcopy(queues.edit())))
+    return drawn
 
 
 def one_edit(rng: Random, queues: Queues, within: float) -> AdminChange:
@@ -168,7 +168,7 @@ def pods_ready(rng: Random, *, blocks: float = 0.0) -> PodsReadyLimits:
 
 
 def faults(rng: Random, services: tuple[str, ...] = SERVICES) -> list[Fault]:
-    found = []
+    drawn = []
     targets = ("leader", "leader", *services, "s-a", "s-b")
     for _ in range(rng.choice((0, 1, 2, 3, 4, 6, 8))):
         kind = rng.choice(("kill", "kill", "kill", "pause", "pause", "partition", "slow", "stall"))
@@ -178,10 +178,10 @@ def faults(rng: Random, services: tuple[str, ...] = SERVICES) -> list[Fault]:
         if kind == "kill":
             seconds = rng.choice((0.1, 1.0, 12.0)) * (0.5 + rng.random())
         delay = rng.random() * rng.choice((0.0, 0.002, 0.02))
-        found.append(Fault(rng.randint(10, 220), rng.choice(targets), kind, seconds, delay))
+        drawn.append(Fault(rng.randint(10, 220), rng.choice(targets), kind, seconds, delay))
     if rng.random() < 0.4:
-        found += leader_loss(rng)
-    return found
+        drawn += leader_loss(rng)
+    return drawn
 
 
 def leader_loss(rng: Random) -> list[Fault]:
@@ -190,10 +190,10 @@ def leader_loss(rng: Random) -> list[Fault]:
     after = rng.randint(20, 150)
     kind = rng.choice(("kill", "kill", "pause", "mute", "mute"))
     seconds = 0.1 if kind == "kill" else 7.5 + rng.random() * 4.0
-    found = [Fault(after, "decider", kind, seconds, rng.random() * 0.01)]
+    drawn = [Fault(after, "decider", kind, seconds, rng.random() * 0.01)]
     if rng.random() < 0.7:
-        found.append(Fault(after, "leader", rng.choice(("slow", "slower", "pause")), 4.0, 0.0))
-    return found
+        drawn.append(Fault(after, "leader", rng.choice(("slow", "slower", "pause")), 4.0, 0.0))
+    return drawn
 
 
 def skews(rng: Random, services: tuple[str, ...] = SERVICES) -> dict[str, float]:

@@ -278,8 +278,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def tasks(self) -> list[VirtualTask[Any]]:
         """The tasks that have not ended, in the order in which they were made."""
-        found = (task() for task in self._tasks)
-        return [task for task in found if task is not None and not task.done()]
+        tasks = (task() for task in self._tasks)
+        return [task for task in tasks if task is not None and not task.done()]
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any

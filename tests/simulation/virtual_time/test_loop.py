@@ -229,9 +229,9 @@ def test_an_exception_of_no_task_is_a_complaint(loop: VirtualLoop) -> None:
 @pytest.mark.parametrize("name", ["add_signal_handler", "create_server", "subprocess_exec"])
 def test_nothing_of_the_world_outside_is_there(loop: VirtualLoop, name: str) -> None:
     async def main() -> None:
-        found = getattr(loop, name)(lambda: None, lambda: None)
-        if asyncio.iscoroutine(found):
-            await found
+        handle = getattr(loop, name)(lambda: None, lambda: None)
+        if asyncio.iscoroutine(handle):
+            await handle
 
     with pytest.raises(NotImplementedError):
         loop.run_until_complete(main())

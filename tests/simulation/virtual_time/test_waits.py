@@ -68,8 +68,8 @@ async def waits_for(told: list[Any]) -> None:
 async def gathers(told: list[Any]) -> None:
     told.append(await asyncio.gather())
     told.append(await asyncio.gather(value(2), value(1)))
-    found = await asyncio.gather(value(), failing(2), failing(1), return_exceptions=True)
-    told.append([type(one) for one in found])
+    results = await asyncio.gather(value(), failing(2), failing(1), return_exceptions=True)
+    told.append([type(result) for result in results])
     other = asyncio.ensure_future(value(3))
     with pytest.raises(ValueError, match="after 1"):
         await asyncio.gather(other, failing(2), failing(1))

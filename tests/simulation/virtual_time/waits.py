@@ -76,7 +76,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 def gather(*work: Any, return_exceptions: bool = False) -> asyncio.Future[list[Any]]:
     """The results of all awaitables, in their order. Without ``return_exceptions`` the first
     exception is that of the whole, and the other awaitables go on."""
-    futures = [asyncio.ensure_future(one) for one in work]
+    futures = [asyncio.ensure_future(awaitable) for awaitable in work]
     return Gathered(futures, return_exceptions=return_exceptions)
 
 
@@ -116,7 +116,7 @@ class Gathered(asyncio.Future[list[Any]]):
         elif not self._left and self._asked:
             self.set_exception(asyncio.CancelledError())
         elif not self._left:
-            self.set_result([_outcome(one) for one in self._all])
+            self.set_result([_outcome(future) for future in self._all])
 
 
 def _outcome(future: asyncio.Future[Any]) -> Any:
