@@ -20,12 +20,12 @@ def test_the_bill_of_materials_is_the_lock_and_always_the_same(tmp_path: Path) -
         subprocess.run(["make", "--silent", "sbom", f"SBOM={file}"], cwd=ROOT, check=True)
     first, second = (file.read_bytes() for file in files)
     assert first == second
-    found = json.loads(first)
-    assert (found["bomFormat"], found["metadata"]["component"]["name"]) == (
+    bill = json.loads(first)
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == (
         "CycloneDX",
         "admittance",
     )
     lock = (ROOT / "requirements.lock").read_text()
     pinned = set(re.findall(r"^([^\s#=]+)==([^\s;]+)", lock, re.M))
-    assert {(one["name"], one["version"]) for one in found["components"]} == pinned
+    assert {(component["name"], component["version"]) for component in bill["components"]} == pinned
     assert b"file://" not in first

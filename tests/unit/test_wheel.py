@@ -108,7 +108,7 @@ def test_modules_of_the_wheel_need_only_its_dependencies(
 def test_the_wheel_names_its_command_extras_and_pythons(wheel: zipfile.ZipFile) -> None:
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
     assert "admit = admittance.cli.main:main" in wheel.read(entry_points).decode()
-    (metadata,) = (one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
+    (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     lines = wheel.read(metadata).decode().partition("\n\n")[0].splitlines()
     extras = PROJECT["optional-dependencies"]
     assert set(extras) == {"aws", "docker", "kubernetes", "nvidia", "otel"}

@@ -85,12 +85,12 @@ class Stage:
 
     async def kill(self, *services: str) -> None:
         """kill -9 of these, or of all services, at once."""
-        found = [
+        processes = [
             process
             for process in self.cluster.processes
             if process.service in (services or SERVICES)
         ]
-        await asyncio.gather(*(one.kill() for one in found))
+        await asyncio.gather(*(process.kill() for process in processes))
 
     async def lose_server(self) -> None:
         """kill -9 of the server, which comes back on what it has stored."""
@@ -156,7 +156,7 @@ class Stage:
             await within(wait())
         except TimeoutError:
             shown = "\n".join(
-                f"{one}: {self.now(one).status}" for one in self._mine if self.has(one)
+                f"{name}: {self.now(name).status}" for name in self._mine if self.has(name)
             )
             raise AssertionError(f"never: {what}\n{shown}") from None
 
@@ -192,13 +192,13 @@ class Stage:
         for flavor, of_flavor in flavors.items():
             made.append(self._object("ResourceFlavor", flavor, {}))
             quota = cpu if isinstance(cpu, int) else cpu[flavor]
-            one: dict[str, Any] = {
+            pod_set: dict[str, Any] = {
                 "name": flavor,
                 "resources": [{"name": "cpu", "nominalQuota": quota}],
             }
             if of_flavor:
-                one["admissionChecks"] = list(of_flavor)
-            offered.append(one)
+                pod_set["admissionChecks"] = list(of_flavor)
+            offered.append(pod_set)
         group = {"coveredResources": ["cpu"], "flavors": offered}
         whole = {"namespaceSelector": {}, "resourceGroups": [group], **spec}
         made.append(self._object("ClusterQueue", name, whole))
@@ -279,7 +279,7 @@ class Stage:
     async def request(self, check: str, name: str, times: int = 1) -> facts.CheckRequested:
         """Waits until the check was asked so often; the last time."""
 
-        def found() -> list[facts.CheckRequested]:
+        def requests() -> list[facts.CheckRequested]:
             return [
                 request
                 for request in self.asked
@@ -287,8 +287,8 @@ class Stage:
                 and (request.check, request.name) == (check, name)
             ]
 
-        await self.until(lambda: len(found()) >= times, f"{check} is asked about {name}")
-        return found()[times - 1]
+        await self.until(lambda: len(requests()) >= times, f"{check} is asked about {name}")
+        return requests()[times - 1]
 
     def requests(self, check: str) -> list[str]:
         """The workloads that the check was asked about so far."""
@@ -343,8 +343,8 @@ class Stage:
 
     def reason(self, name: str, kind: str) -> str:
         """``True: Reason`` of a condition; "" when it is absent."""
-        found = find(self.now(name), kind)
-        return f"{found.status}: {found.reason}" if found is not None else ""
+        condition = find(self.now(name), kind)
+        return f"{condition.status}: {condition.reason}" if condition is not None else ""
 
     def flavor(self, name: str) -> str:
         admission = self.now(name).status.admission
@@ -374,8 +374,8 @@ class Stage:
             lambda: self.flavor(parent) == flavor and self.phase(parent) in ("Admitted", "Running"),
             f"{parent} is on {flavor}",
         )
-        found = list(between(self.now(parent), self.variants(parent).values()))
-        assert not found, found
+        broken = list(between(self.now(parent), self.variants(parent).values()))
+        assert not broken, broken
         trail = self.trail_of(parent)
         assert trail == ["started", "stopped"] * (starts - 1) + ["started"], trail
 

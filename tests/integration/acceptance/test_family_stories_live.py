@@ -110,4 +110,4 @@ async def test_one_variant_runs_after_any_service_is_killed_in_a_swap(
     admitted = [
         variant for variant in stage.variants(job).values() if variant.status.admission is not None
     ]
-    assert [one.metadata.name for one in admitted] == [f"{job}-variant-{better}"]
+    assert [variant.metadata.name for variant in admitted] == [f"{job}-variant-{better}"]

@@ -60,12 +60,12 @@ class RawClient:
     async def refused(self, lines: Iterable[str]) -> set[str]:
         """Sends protocol lines; returns the subjects that the server refuses."""
         self._writer.write("".join([*lines, "PING\r\n"]).encode())
-        found: set[str] = set()
+        subjects: set[str] = set()
         async with asyncio.timeout(LIMIT):
             while True:
                 line = (await self._reader.readline()).decode()
                 if line.startswith("PONG"):
-                    return found
+                    return subjects
                 if line.startswith("PING"):
                     self._writer.write(b"PONG\r\n")
                     continue
@@ -80,7 +80,7 @@ class RawClient:
                 if violation is None and (line.startswith("-ERR") or not line):
                     raise AssertionError(f"the server ended the connection: {line!r}")
                 if violation is not None:
-                    found.add(violation[2])
+                    subjects.add(violation[2])
 
     async def listen(self) -> None:
         """Receives what the server has sent to this connection so far."""

@@ -204,8 +204,8 @@ async def test_revoked_user_is_disconnected_from_each_server_of_a_cluster(
         locked = [Locked(store.folder, server) for server in servers]
         gone = [asyncio.Event() for _ in servers]
         clients = [
-            await plain_client(one, tmp_path / "ada.creds", event)
-            for one, event in zip(locked, gone, strict=True)
+            await plain_client(server, tmp_path / "ada.creds", event)
+            for server, event in zip(locked, gone, strict=True)
         ]
         url = servers[0].url()
         store.remove("ada")

@@ -54,12 +54,12 @@ def locked(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[Locked]:
     make = jwt_server if getattr(request, "param", "") == "jwt" else nkey_server
-    found = make(tmp_path_factory.mktemp("locked"))
-    asyncio.run(found.server.start())
+    deployment = make(tmp_path_factory.mktemp("locked"))
+    asyncio.run(deployment.server.start())
     try:
-        yield found
+        yield deployment
     finally:
-        found.server.stop()
+        deployment.server.stop()
 
 
 def jwt_server(folder: Path) -> Locked:
@@ -107,7 +107,9 @@ async def test_server_refuses_exactly_what_the_table_does_not_allow(
         }
         subscribed = (*locked.subjects, *WILDCARDS)
         assert await client.subscribe(subscribed) == {
-            one for one in subscribed if not answer_for(permissions, one, subscribe=True).allowed
+            subject
+            for subject in subscribed
+            if not answer_for(permissions, subject, subscribe=True).allowed
         }
     finally:
         client.close()
@@ -148,7 +150,7 @@ async def test_only_listed_subjects_reach_the_services(locked: Locked) -> None:
                         arrived = arrived.replace(OWNER_FACTS, OWNER_REQUESTS)
                     expected |= {(arrived, role) for _ in crossing}
         await observer.listen()
-        assert {one for one in observer.received if one[1] in OUTSIDE} == expected
+        assert {message for message in observer.received if message[1] in OUTSIDE} == expected
     finally:
         observer.close()
 
@@ -162,7 +164,7 @@ async def test_programs_of_out_answer_into_inboxes_only(locked: Locked, role: st
     inbox = "_INBOX.admin.one.two"
     try:
         assert not await program.subscribe(["admit.api.health"])
-        assert not await asker.refused(f"PUB admit.api.health {one} 0\r\n\r\n" for one in chosen)
+        assert not await asker.refused(f"PUB admit.api.health {name} 0\r\n\r\n" for name in chosen)
         assert not await asker.refused([f"PUB admit.api.health {inbox} 0\r\n\r\n"])
         await program.listen()
         assert len(program.received) == len(chosen) + 1
@@ -192,10 +194,10 @@ async def test_only_listed_subjects_reach_clients_outside(locked: Locked, role: 
         await observer.publish(told, mark="told")
         await listener.listen()
         assert {subject for subject, mark in listener.received if mark == "told"} == {
-            one
-            for one in told
-            if answer_for(permissions, one, subscribe=True).allowed
-            and any(covers(crossing.subject, one) for crossing in (*OUTWARDS, *ASKED_OUTSIDE))
+            message
+            for message in told
+            if answer_for(permissions, message, subscribe=True).allowed
+            and any(covers(crossing.subject, message) for crossing in (*OUTWARDS, *ASKED_OUTSIDE))
         }
     finally:
         listener.close()

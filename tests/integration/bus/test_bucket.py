@@ -157,11 +157,11 @@ async def test_a_direct_get_that_names_a_revision_waits_for_a_replica_that_lags(
     first = await bus.publish(bucket.put_message("workload.a.b", b"1", expected=0))
     reading = asyncio.create_task(bucket.get_directly(bus, "workload.a.b", at_least=first + 1))
     second = await bus.publish(bucket.put_message("workload.a.b", b"2", expected=first))
-    found = await within(reading)
-    assert found is not None
-    assert (found.revision, found.value) == (second, b"2")
+    entry = await within(reading)
+    assert entry is not None
+    assert (entry.revision, entry.value) == (second, b"2")
     # A bucket that was restored never gets the revision.
     monkeypatch.setattr(bucket, "LAG_SECONDS", 0.0)
-    found = await within(bucket.get_directly(bus, "workload.a.b", at_least=99))
-    assert found is not None
-    assert found.revision == second
+    entry = await within(bucket.get_directly(bus, "workload.a.b", at_least=99))
+    assert entry is not None
+    assert entry.revision == second

@@ -32,7 +32,7 @@ class Electing:
                 case ["PUB", "$JS.API.INFO", inbox, size]:
                     await reader.readexactly(int(size) + 2)
                     self.requests += 1
-                    number = next(n for one, n in numbers.items() if inbox.startswith(one))
+                    number = next(n for prefix, n in numbers.items() if inbox.startswith(prefix))
                     if self.requests > 1:
                         writer.write(f"MSG {inbox} {number} 2\r\n{{}}\r\n".encode())
         writer.close()

@@ -30,8 +30,10 @@ async def test_an_older_value_does_not_return_when_the_newer_one_expires(
 
     await bus.connected()
     for name in buckets:
-        found = [await get(bus, key, bucket=name) for key in ("x.deleted", "x.ended")]
-        assert [one.value if one is not None else None for one in found] == [None, None], name
+        entries = [await get(bus, key, bucket=name) for key in ("x.deleted", "x.ended")]
+        assert [entry.value if entry is not None else None for entry in entries] == [None, None], (
+            name
+        )
         other = await get(bus, "x.other", bucket=name)
         assert other is not None
         assert other.value == b"old"

@@ -26,8 +26,8 @@ async def test_an_instance_that_missed_the_first_query_is_asked_again(bus: Bus) 
         await message.respond(msgspec.json.encode(reply))
 
     await bus.nc.subscribe(SUBJECT, cb=answer)
-    found = await within(trouble(bus.nc, "scheduler", lambda name: name == "ours", seconds=LIMIT))
-    assert found == ""
+    reason = await within(trouble(bus.nc, "scheduler", lambda name: name == "ours", seconds=LIMIT))
+    assert reason == ""
     assert len(asked) == 2
 
 
@@ -36,5 +36,5 @@ async def test_an_instance_that_never_answers_is_named(bus: Bus) -> None:
         await message.respond(msgspec.json.encode(HealthReply(service="runner", instance="r")))
 
     await bus.nc.subscribe(SUBJECT, cb=answer)
-    found = await within(trouble(bus.nc, "scheduler", lambda _: True, seconds=0.3))
-    assert found == "scheduler does not answer"
+    reason = await within(trouble(bus.nc, "scheduler", lambda _: True, seconds=0.3))
+    assert reason == "scheduler does not answer"

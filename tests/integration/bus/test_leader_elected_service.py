@@ -63,8 +63,8 @@ async def until_health(bus: Bus, want: dict[str, tuple[bool, tuple[str, ...], in
     """Waits until the instances report this health: ready, domains, lag."""
 
     async def is_reported() -> bool:
-        found = await health(bus)
-        return {one.instance: (one.ready, one.leads, one.lag) for one in found} == want
+        replies = await health(bus)
+        return {reply.instance: (reply.ready, reply.leads, reply.lag) for reply in replies} == want
 
     await eventually(is_reported)
 

@@ -131,9 +131,9 @@ class Servers:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    found = Servers(tmp_path_factory.mktemp("logins"))
-    yield found
-    found.stop()
+    servers_made = Servers(tmp_path_factory.mktemp("logins"))
+    yield servers_made
+    servers_made.stop()
 
 
 @pytest.fixture(params=WAYS)
@@ -237,7 +237,7 @@ async def test_checks_and_providers_log_in(way: Way) -> None:
         asyncio.create_task(program.serve(way.url, connection=way.access, stop=stop))
         for program in programs
     ]
-    await until(lambda: all(one.is_running for one in programs))
+    await until(lambda: all(program.is_running for program in programs))
     stop.set()
     await within(asyncio.gather(*running))
 

@@ -72,8 +72,10 @@ async def test_the_answers_to_two_copies_of_a_list_are_not_mixed(
         await publish(*arguments, **named)
 
     monkeypatch.setattr(bus.nc, "publish", twice)
-    found = await within(history.read_messages(bus, ["$KV.*.workload.>"], stream="KV_admittance"))
-    assert [one.sequence for one in found] == [1, 2, 3]
+    messages = await within(
+        history.read_messages(bus, ["$KV.*.workload.>"], stream="KV_admittance")
+    )
+    assert [message.sequence for message in messages] == [1, 2, 3]
 
 
 @pytest.mark.usefixtures("_first_is_lost")
@@ -84,9 +86,9 @@ async def test_a_request_without_an_answer_is_sent_again_if_it_may_be(bus: Bus) 
 @pytest.mark.usefixtures("_first_is_lost")
 async def test_the_guard_moves_at_the_second_attempt_without_an_answer(bus: Bus) -> None:
     await within(WriteGuard(bus, 7).take())
-    found = await get(bus, GUARD_KEY)
-    assert found is not None
-    assert found.value == b"7"
+    guard = await get(bus, GUARD_KEY)
+    assert guard is not None
+    assert guard.value == b"7"
 
 
 def puts() -> list[Outgoing]:

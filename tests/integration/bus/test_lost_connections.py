@@ -96,17 +96,17 @@ async def test_after_a_loss_the_other_server_is_tried_first() -> None:
             await stack.enter_async_context(BareServer(name, accepted).listening())
             for name in ("one", "two")
         ]
-        one, two = servers
+        first_server, two = servers
         back: asyncio.Queue[None] = asyncio.Queue()
         nc = Connection()
-        await nc.connect_once([one.address, two.address])
+        await nc.connect_once([first_server.address, two.address])
 
         async def came_back() -> None:
             back.put_nowait(None)
 
         nc.reconnect_from_now_on(ignored, ignored, came_back)
         order = [await within(accepted.get())]
-        for lost in (one, two, one, two):
+        for lost in (first_server, two, first_server, two):
             lost.close()
             order.append(await within(accepted.get()))
             await within(back.get())

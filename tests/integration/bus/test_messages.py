@@ -47,12 +47,12 @@ async def letters(bus: Bus, payloads: list[bytes]) -> list[DeadLetter]:
     await messages.publish_dead_letters(bus, "reader", bad)
     await puller.close()
     graves = Puller(bus, "graves", ["admit.deadletter.>"])
-    found: list[Delivery] = []
-    while len(found) < len(payloads):
-        found += await within(graves.batch())
+    letters: list[Delivery] = []
+    while len(letters) < len(payloads):
+        letters += await within(graves.batch())
     await graves.close()
-    assert {grave.subject for grave in found} == {"admit.deadletter.reader"}
-    return [msgspec.json.decode(grave.data, type=DeadLetter) for grave in found]
+    assert {grave.subject for grave in letters} == {"admit.deadletter.reader"}
+    return [msgspec.json.decode(grave.data, type=DeadLetter) for grave in letters]
 
 
 async def test_a_dead_letter_keeps_bytes_subject_and_reason(bus: Bus) -> None:
@@ -130,10 +130,10 @@ async def test_a_request_with_the_subject_of_a_fact_for_its_answer_is_dropped(bu
         received.append(message.subject)
 
     chosen = "admit.workload.finished.other.job", "$KV.admittance_claims.other.job.7"
-    for one in chosen:
-        await bus.nc.subscribe(one, cb=on_message)
+    for chosen_subject in chosen:
+        await bus.nc.subscribe(chosen_subject, cb=on_message)
         for subject in ("admit.api.health", "$SRV.PING"):
-            await bus.nc.publish(subject, b"chosen", reply=one)
+            await bus.nc.publish(subject, b"chosen", reply=chosen_subject)
     answer = await bus.nc.request("admit.api.health", b"inbox", timeout=LIMIT)
     assert msgspec.json.decode(answer.data, type=HealthReply).ready
     assert asked == [b"inbox"]

@@ -50,13 +50,13 @@ async def test_a_follower_reports_what_is_there_and_each_change(bus: Bus) -> Non
     await put(bus, "workload.ns.old", "1")
     await put(bus, "workload.other.one", "1")
     batches = follower(bus)
-    assert [one.key for one in await within(anext(batches))] == ["workload.ns.old"]
+    assert [entry.key for entry in await within(anext(batches))] == ["workload.ns.old"]
     revision = await put(bus, "workload.ns.new", "2")
-    [found] = await within(anext(batches))
-    assert (found.key, found.value, found.revision) == ("workload.ns.new", b"2", revision)
+    [entry] = await within(anext(batches))
+    assert (entry.key, entry.value, entry.revision) == ("workload.ns.new", b"2", revision)
     await bus.publish(delete_message("workload.ns.old", expected=None))
-    [found] = await within(anext(batches))
-    assert (found.key, found.value) == ("workload.ns.old", None)
+    [entry] = await within(anext(batches))
+    assert (entry.key, entry.value) == ("workload.ns.old", None)
     await batches.aclose()
 
 
@@ -67,7 +67,7 @@ async def test_a_refused_write_does_not_count_as_a_change(bus: Bus) -> None:
     with pytest.raises(StaleRevision):
         await bus.publish(put_message("workload.ns.one", b"stale", expected=revision + 5))
     await put(bus, "workload.ns.two", "2")
-    assert [one.key for one in await within(anext(batches))] == ["workload.ns.two"]
+    assert [entry.key for entry in await within(anext(batches))] == ["workload.ns.two"]
     await batches.aclose()
 
 
@@ -92,8 +92,8 @@ async def test_an_expired_value_is_reported_at_the_next_reading(bus: Bus) -> Non
     await put(bus, "workload.ns.one", "1", ttl_seconds=1)
     batches = follower(bus, again_seconds=0.2)
     await within(anext(batches))
-    [found] = await within(anext(batches))
-    assert (found.key, found.value) == ("workload.ns.one", None)
+    [entry] = await within(anext(batches))
+    assert (entry.key, entry.value) == ("workload.ns.one", None)
     await batches.aclose()
 
 
@@ -118,15 +118,15 @@ async def test_a_list_of_several_pages_has_every_object(bus: Bus) -> None:
 
         return await list_objects(bus, ask, kind)
 
-    found = {one.key: one.value for one in await listed("workload", "ns")}
-    assert found.keys() == {f"workload.ns.{one}" for one in [*names, "not-json", "long"]} - {
+    values = {entry.key: entry.value for entry in await listed("workload", "ns")}
+    assert values.keys() == {f"workload.ns.{name}" for name in [*names, "not-json", "long"]} - {
         "workload.ns.w7"
     }
-    assert found["workload.ns.w1"] == b'{"a":1}'
-    assert found["workload.ns.not-json"] == b"{"
-    assert len(found["workload.ns.long"] or b"") == 950_002
-    assert len(await listed("workload", None)) == len(found) + 1
-    assert [one.key for one in await listed("clusterqueue", "")] == ["clusterqueue.q"]
+    assert values["workload.ns.w1"] == b'{"a":1}'
+    assert values["workload.ns.not-json"] == b"{"
+    assert len(values["workload.ns.long"] or b"") == 950_002
+    assert len(await listed("workload", None)) == len(values) + 1
+    assert [entry.key for entry in await listed("clusterqueue", "")] == ["clusterqueue.q"]
     answer = await bus.request("admit.api.objects", b'{"kind":"_admittance"}')
     assert "is not a kind of object" in json.loads(answer)["error"]
 
@@ -140,10 +140,10 @@ async def test_a_long_page_comes_in_parts_and_a_page_without_parts_is_cut(bus: B
     parts = await request_in_parts(
         bus, subject, b'{"kind":"workload","inParts":true}', ObjectsReply
     )
-    assert [one.parts for one in parts] == [4, 4, 4, 4]
+    assert [page.parts for page in parts] == [4, 4, 4, 4]
     assert [manifest.key for reply in parts for manifest in reply.objects] == keys
     cut = msgspec.json.decode(await bus.request(subject, b'{"kind":"workload"}'), type=ObjectsReply)
-    assert [one.key for one in cut.objects] == keys[:2]
+    assert [entry.key for entry in cut.objects] == keys[:2]
     assert (cut.parts, cut.last) == (1, cut.objects[-1].revision)
     nothing = await request_in_parts(
         bus, objects_subject("none"), b'{"kind":"workload","inParts":true}', ObjectsReply
@@ -176,9 +176,9 @@ async def test_headers_of_a_publisher_do_not_hide_those_of_the_server(bus: Bus) 
     revision = await bus.publish(
         put_message("workload.ns.one", b"1", expected=None, headers=forged)
     )
-    found = await last_by_direct_get(bus, "$KV.admittance.workload.ns.one", stream="KV_admittance")
-    assert found is not None
-    assert (found.sequence, found.subject) == (revision, "$KV.admittance.workload.ns.one")
+    newest = await last_by_direct_get(bus, "$KV.admittance.workload.ns.one", stream="KV_admittance")
+    assert newest is not None
+    assert (newest.sequence, newest.subject) == (revision, "$KV.admittance.workload.ns.one")
     entry = await get_directly(bus, "workload.ns.one")
     assert entry is not None
     assert entry.revision == revision
@@ -195,22 +195,22 @@ async def test_a_history_is_read_in_order_and_in_bounded_pages(
         subject = f"admit.workload.submitted.ns.{name}"
         sent.append(await bus.publish(Outgoing(subject, b"x" * size)))
     filters = [f"admit.workload.submitted.ns.w{number}" for number in range(4)]
-    wanted = [one for number, one in enumerate(sent) if number % 5 < 4]
-    found: list[int] = []
+    wanted = [message for number, message in enumerate(sent) if number % 5 < 4]
+    sequences: list[int] = []
     whole, pages = False, 0
     while not whole:
-        after = found[-1] if found else 0
+        after = sequences[-1] if sequences else 0
         page, whole = await history.read_in_order(
             bus, filters, after=after, limit=20, bytes_max=200_000
         )
         assert len(page) <= 20
-        assert sum(len(one.data) for one in page) <= 200_000
-        found += [one.sequence for one in page]
+        assert sum(len(message.data) for message in page) <= 200_000
+        sequences += [message.sequence for message in page]
         pages += 1
-    assert found == wanted
+    assert sequences == wanted
     assert pages < 12
     assert await history.read_in_order(
-        bus, filters, after=found[-1], limit=20, bytes_max=200_000
+        bus, filters, after=sequences[-1], limit=20, bytes_max=200_000
     ) == ([], True)
 
 
@@ -246,6 +246,8 @@ async def test_the_newest_messages_of_many_subjects_all_come_however_long_they_a
     pages = [page async for page in history.pages_of_last(bus, names)]
     assert len(pages) > 1
     assert max(len(page) for page in pages) <= 4
-    found = await history.last_of_each(bus, names)
-    assert [(one.subject, one.data[:3]) for one in found] == [(one, b"new") for one in names[:10]]
-    assert found == [one for page in pages for one in page]
+    newest = await history.last_of_each(bus, names)
+    assert [(message.subject, message.data[:3]) for message in newest] == [
+        (name, b"new") for name in names[:10]
+    ]
+    assert newest == [message for page in pages for message in page]

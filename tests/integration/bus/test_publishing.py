@@ -79,16 +79,16 @@ async def test_the_error_about_an_answer_that_is_late_names_the_subject(bus: Bus
 
 
 async def test_a_batch_is_stored_as_a_whole_or_not_at_all(bus: Bus) -> None:
-    one = await bus.publish(bucket.put_message("workload.a.one", b"1", expected=0))
+    sequence = await bus.publish(bucket.put_message("workload.a.one", b"1", expected=0))
     batch = [
         bucket.put_message("workload.a.two", b"2", expected=0),
-        bucket.put_message("workload.a.one", b"3", expected=one + 5),
+        bucket.put_message("workload.a.one", b"3", expected=sequence + 5),
     ]
     with pytest.raises(StaleRevision):
         await bus.atomic(batch)
     assert await bucket.get(bus, "workload.a.two") is None
-    batch[1] = bucket.put_message("workload.a.one", b"3", expected=one)
-    assert await bus.atomic(batch) == one + 2
+    batch[1] = bucket.put_message("workload.a.one", b"3", expected=sequence)
+    assert await bus.atomic(batch) == sequence + 2
     entry = await bucket.get(bus, "workload.a.one")
     assert entry is not None
     assert entry.value == b"3"

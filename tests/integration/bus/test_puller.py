@@ -30,25 +30,25 @@ async def say(bus: Bus, count: int, start: int = 0) -> None:
 
 async def read(puller: Puller, last: int) -> list[Delivery]:
     """The deliveries up to the sequence ``last``, not acknowledged."""
-    found: list[Delivery] = []
-    while not found or found[-1].sequence < last:
-        found.extend(await within(puller.batch()))
-    return found
+    deliveries: list[Delivery] = []
+    while not deliveries or deliveries[-1].sequence < last:
+        deliveries.extend(await within(puller.batch()))
+    return deliveries
 
 
 async def test_facts_come_in_order_and_once(bus: Bus) -> None:
     await say(bus, 2500)
     puller = Puller(bus, "reader", FACTS, batch=500)
-    found = await read(puller, 2500)
-    assert [d.sequence for d in found] == list(range(1, 2501))
-    await puller.ack(found[-1])
+    deliveries = await read(puller, 2500)
+    assert [d.sequence for d in deliveries] == list(range(1, 2501))
+    await puller.ack(deliveries[-1])
     info = await bus.api(f"CONSUMER.INFO.ADMITTANCE.{puller.consumer}")
     assert info["ack_floor"]["stream_seq"] == 2500
     await puller.close()
 
 
-def _has(found: list[RawMessage], count: int) -> bool:
-    return len(found) >= count
+def _has(messages: list[RawMessage], count: int) -> bool:
+    return len(messages) >= count
 
 
 async def test_a_reader_is_sent_no_more_bytes_than_it_handles(
@@ -101,8 +101,8 @@ async def test_a_dead_letter_is_sent_again_when_the_server_is_late(
 async def test_the_successor_reads_unacknowledged_facts_first(bus: Bus) -> None:
     await say(bus, 100)
     first = Puller(bus, "reader", FACTS, generation=1)
-    found = await read(first, 100)
-    await first.ack(found[39])
+    deliveries = await read(first, 100)
+    await first.ack(deliveries[39])
     await first.close()
     second = Puller(bus, "reader", FACTS, generation=2)
     assert [d.sequence for d in await read(second, 100)] == list(range(41, 101))
@@ -145,13 +145,13 @@ async def test_reading_has_no_gap_or_repeat_when_the_server_is_killed(
 ) -> None:
     await say(bus, 200)
     puller = Puller(bus, "reader", FACTS, batch=50)
-    found = await within(puller.batch())
-    await puller.ack(found[-1])
+    deliveries = await within(puller.batch())
+    await puller.ack(deliveries[-1])
     await nats_server.restart_after_kill()
     await say(bus, 200, start=200)
-    found += await read(puller, 400)
-    assert [d.sequence for d in found] == list(range(1, 401))
-    await puller.ack(found[-1])
+    deliveries += await read(puller, 400)
+    assert [d.sequence for d in deliveries] == list(range(1, 401))
+    await puller.ack(deliveries[-1])
     await puller.close()
 
 
@@ -175,12 +175,12 @@ async def test_facts_sent_to_a_dead_connection_come_before_newer_ones(bus: Bus) 
 async def test_a_deleted_consumer_is_created_again(bus: Bus) -> None:
     await say(bus, 3)
     puller = Puller(bus, "reader", FACTS)
-    found = await read(puller, 3)
+    deliveries = await read(puller, 3)
     await bus.api(f"CONSUMER.DELETE.ADMITTANCE.{puller.consumer}")
     await say(bus, 3, start=3)
     assert [d.sequence for d in await read(puller, 6)] == [4, 5, 6]
     # What was handed out by the old consumer is acknowledged at the new one.
-    await puller.ack(found[-1])
+    await puller.ack(deliveries[-1])
 
     async def acknowledged() -> None:
         floor = 0
@@ -219,8 +219,8 @@ async def test_a_single_fact_does_not_wait_for_others(bus: Bus) -> None:
 async def test_ack_soon_acknowledges_deliveries_together(bus: Bus) -> None:
     await say(bus, 20)
     puller = Puller(bus, "reader", FACTS)
-    found = await read(puller, 20)
-    for delivery in found:
+    deliveries = await read(puller, 20)
+    for delivery in deliveries:
         puller.ack_soon(delivery)
 
     async def acknowledged() -> None:

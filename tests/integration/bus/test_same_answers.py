@@ -79,8 +79,8 @@ class Script:
         self.results.append((what, answer))
 
     async def _ask(self, subject: str, data: bytes, headers: dict[str, str]) -> object:
-        found = await self.bus.nc.request(subject, data, timeout=LIMIT, headers=headers or None)
-        return _without(msgspec.json.decode(found.data)) if found.data else found.headers
+        answer = await self.bus.nc.request(subject, data, timeout=LIMIT, headers=headers or None)
+        return _without(msgspec.json.decode(answer.data)) if answer.data else answer.headers
 
     async def receive(self, subject: str, data: bytes, count: int) -> list[tuple[bytes, ...]]:
         """Sends a request with its own inbox. Returns the first messages."""
@@ -232,14 +232,14 @@ async def _expiring(script: Script) -> None:
     await script.api("STREAM.MSG.GET.T", {"last_by_subj": "t.later"})
     schedule = {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "t.due"}
     await script.say("t.at", b"now", **schedule, Other="kept")
-    found: list[object] = []
+    results: list[object] = []
 
     async def fired() -> None:
-        while not found:
+        while not results:
             data = msgspec.json.encode({"last_by_subj": "t.due"})
             answer = await bus.nc.request("$JS.API.STREAM.MSG.GET.T", data, timeout=LIMIT)
             if b"error" not in answer.data:
-                found.append(answer)
+                results.append(answer)
             await asyncio.sleep(0.02)
 
     await within(fired())
@@ -263,8 +263,8 @@ async def _routing(script: Script) -> None:
     await bus.nc.publish("core.b.x", b"2")
     await bus.nc.flush()
     told.append(received)
-    found = await script.receive("nothing.listens", b"", 1)
-    told.append([(subject[:7], status(raw)) for subject, _, _, raw in found])
+    unanswered = await script.receive("nothing.listens", b"", 1)
+    told.append([(subject[:7], status(raw)) for subject, _, _, raw in unanswered])
 
 
 def _named(headers: Mapping[str, str]) -> dict[str, str]:
@@ -301,8 +301,8 @@ async def test_a_simulated_server_answers_as_a_real_one(tmp_path: Path) -> None:
     await bus.close()
     await server.stop()
     simulated = await asyncio.to_thread(_simulated)
-    for number, (one, other) in enumerate(zip(real, simulated, strict=False)):
-        assert other == one, f"answer {number}"
+    for number, (real_answer, other) in enumerate(zip(real, simulated, strict=False)):
+        assert other == real_answer, f"answer {number}"
     assert len(simulated) == len(real)
 
 

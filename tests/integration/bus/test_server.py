@@ -236,11 +236,11 @@ async def test_a_server_older_than_2_12_says_so(
 
 
 async def test_a_missing_stream_is_reported(bare_bus: Bus) -> None:
-    found = [
+    problems = [
         (problem.stream, problem.found)
         for problem in streams.problems_of(await streams.stream_infos(bare_bus))
     ]
-    assert ("ADMITTANCE", "missing") in found
+    assert ("ADMITTANCE", "missing") in problems
 
 
 async def test_sigterm_is_enough_to_end_it(nats_server: TestServer) -> None:
@@ -255,10 +255,10 @@ async def test_the_server_runs_on_few_threads_unless_the_environment_says_otherw
     monkeypatch.setenv("GOGC", "77")
     server = EmbeddedServer(tmp_path / "data")
     await server.start()
-    found = psutil.Process(server.pid).environ()
+    environment = psutil.Process(server.pid).environ()
     await server.stop()
-    assert int(found["GOMAXPROCS"]) == max(1, (os.cpu_count() or 1) // 4)
-    assert found["GOGC"] == "77"
+    assert int(environment["GOMAXPROCS"]) == max(1, (os.cpu_count() or 1) // 4)
+    assert environment["GOGC"] == "77"
 
 
 async def test_a_process_without_its_main_thread_still_runs() -> None:

@@ -85,8 +85,8 @@ class Server:
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     config = EmbeddedServer._config
     monkeypatch.setattr(EmbeddedServer, "_config", lambda self, port: config(self, port) + ACCOUNTS)
-    one = EmbeddedServer(tmp_path / "data")
-    url = await one.start()
+    server = EmbeddedServer(tmp_path / "data")
+    url = await server.start()
     bus = await Bus.connect(url, name="errors")
     tight = await Bus.connect(url.replace("//", "//tight:p@"), name="tight")
     strict = await Bus.connect(url.replace("//", "//strict:p@"), name="strict")
@@ -98,7 +98,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     yield Server(bus, tight, strict)
     for each in (bus, tight, strict):
         await each.close()
-    await one.stop()
+    await server.stop()
 
 
 def consumer(name: str, *, stream: str = "S", **settings: Any) -> dict[str, Any]:
@@ -227,15 +227,15 @@ PROVOKED: Mapping[int, tuple[Provoke, type[BusRefused]]] = {
 
 
 async def test_each_error_of_a_server_has_its_meaning(server: Server) -> None:
-    found = {}
+    outcomes = {}
     for code, (provoke, _) in PROVOKED.items():
         try:
             await within(provoke(server))
         except BusRefused as error:
-            found[code] = (error.code, type(error))
+            outcomes[code] = (error.code, type(error))
         else:
-            found[code] = (0, BusRefused)
-    assert found == {code: (code, kind) for code, (_, kind) in PROVOKED.items()}
+            outcomes[code] = (0, BusRefused)
+    assert outcomes == {code: (code, kind) for code, (_, kind) in PROVOKED.items()}
 
 
 async def test_an_account_without_jetstream_is_a_setting(server: Server) -> None:
@@ -310,9 +310,9 @@ NOT_PROVOKED: Mapping[Meaning, set[int]] = {
 
 def test_the_errors_that_are_not_provoked_are_listed() -> None:
     rest: dict[Meaning, set[int]] = {}
-    for code, found in errors.TABLE.items():
+    for code, meaning in errors.TABLE.items():
         if code not in PROVOKED:
-            rest.setdefault(found, set()).add(code)
+            rest.setdefault(meaning, set()).add(code)
     assert rest == NOT_PROVOKED
 
 

@@ -28,8 +28,8 @@ async def test_waiting_requests_of_a_namespace_leave_room_for_others(bus: Bus) -
         for _ in range(micro.CONCURRENT_MAX + 1)
     ]
     refused, _ = await within(asyncio.wait(crowd, return_when=asyncio.FIRST_COMPLETED))
-    for one in refused:
-        assert (one.result().headers or {})["Nats-Service-Error-Code"] == "503"
+    for refusal in refused:
+        assert (refusal.result().headers or {})["Nats-Service-Error-Code"] == "503"
     answer = await within(bus.nc.request("admit.api.wait.b", b"", timeout=60))
     assert not answer.headers
     done.set()

@@ -68,9 +68,11 @@ async def test_keys_written_after_a_snapshot_keep_value_and_revision(
     expected = {
         entry.key: (entry.value, entry.revision) for entry in await read_all(old, "workload.>")
     }
-    found = {one.key: (one.value, one.revision) for one in await read_all(new, "workload.>")}
-    assert found == expected
-    assert len(found) == COUNT
+    values = {
+        entry.key: (entry.value, entry.revision) for entry in await read_all(new, "workload.>")
+    }
+    assert values == expected
+    assert len(values) == COUNT
 
 
 async def test_long_gaps_of_sequences_are_filled_beside_short_ones(
@@ -125,14 +127,14 @@ async def test_a_consumer_of_the_log_continues_after_its_last_acknowledgement(
         config = {"durable_name": name, "name": name, "deliver_policy": policy, **settings}
         request = {"stream_name": subjects.STREAM, "config": config}
         await old.api(f"CONSUMER.CREATE.{subjects.STREAM}.{name}", request)
-    positions = {one.name: one for one in await snapshots.log_positions(old)}
-    assert {name: one.floor for name, one in positions.items()} == {"all": 0, "new": 4}
+    positions = {position.name: position for position in await snapshots.log_positions(old)}
+    assert {name: position.floor for name, position in positions.items()} == {"all": 0, "new": 4}
     for stream in (subjects.TIMERS, subjects.STREAM):
         parts, config, state = await snapshot_of(old, stream)
         await snapshots.restore_snapshot(new, config, state, parts)
-    for one in positions.values():
-        await snapshots.restore_position(new, one)
-    again = {one.name: one.floor for one in await snapshots.log_positions(new)}
+    for position in positions.values():
+        await snapshots.restore_position(new, position)
+    again = {position.name: position.floor for position in await snapshots.log_positions(new)}
     assert again == {"all": 0, "new": 4}
 
 
@@ -153,27 +155,30 @@ async def test_a_stream_of_many_parts_is_restored_as_a_whole(two: tuple[Bus, Bus
     text = b'{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "status": {}}' * 3
     values = [text + chance.randbytes(9_000) for _ in range(1_000)]
     await old.publish_all(
-        [put_message(f"workload.ns.w{place}", one, expected=0) for place, one in enumerate(values)]
+        [
+            put_message(f"workload.ns.w{place}", value, expected=0)
+            for place, value in enumerate(values)
+        ]
     )
     await old.publish_all(
         [put_message(f"workload.ns.w{place}", b"short", expected=None) for place in range(10)]
     )
     parts, config, state = await snapshot_of(old, KV_LOG)
     assert len(parts) > 64
-    found = read_snapshot(KV_LOG, state, parts)
-    assert found.missing() == ""
-    assert found.messages == state["messages"] == 1_000
+    snapshot = read_snapshot(KV_LOG, state, parts)
+    assert snapshot.missing() == ""
+    assert snapshot.messages == state["messages"] == 1_000
     for wrong in (parts[-1:], parts[:-1], parts[:3] + parts[4:], parts[1:]):
         with pytest.raises(Corrupt):
             read_snapshot(KV_LOG, state, wrong)
-    assert found.size == state["bytes"]
-    more = {**state, "messages": found.messages + 1}
-    sentence = f"{found.messages:,} of {found.messages + 1:,} messages"
+    assert snapshot.size == state["bytes"]
+    more = {**state, "messages": snapshot.messages + 1}
+    sentence = f"{snapshot.messages:,} of {snapshot.messages + 1:,} messages"
     assert read_snapshot(KV_LOG, more, parts).missing() == sentence
     assert read_snapshot(KV_LOG, more, parts).missing(removed=1) == ""
     await snapshots.restore_snapshot(new, config, state, parts)
     restored = {entry.key: entry.value for entry in await read_all(new, "workload.>")}
-    expected = {f"workload.ns.w{place}": one for place, one in enumerate(values)}
+    expected = {f"workload.ns.w{place}": value for place, value in enumerate(values)}
     assert restored == expected | {f"workload.ns.w{place}": b"short" for place in range(10)}
 
 
@@ -185,7 +190,10 @@ async def test_a_snapshot_without_one_of_its_parts_is_refused(
     chance = Random(1)
     values = [chance.randbytes(9_000) for _ in range(60)]
     await old.publish_all(
-        [put_message(f"workload.ns.w{place}", one, expected=0) for place, one in enumerate(values)]
+        [
+            put_message(f"workload.ns.w{place}", value, expected=0)
+            for place, value in enumerate(values)
+        ]
     )
     passed = type(old.nc)._process_msg
 

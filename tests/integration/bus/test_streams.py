@@ -67,8 +67,10 @@ async def test_a_wrong_setting_is_reported_with_found_and_expected_value(
 
 
 async def test_a_harmless_difference_is_adjusted(bus: Bus) -> None:
-    found = await config(bus, "ADMITTANCE")
-    await bus.api("STREAM.UPDATE.ADMITTANCE", {**found, "duplicate_window": 60 * streams.SECOND})
+    configured = await config(bus, "ADMITTANCE")
+    await bus.api(
+        "STREAM.UPDATE.ADMITTANCE", {**configured, "duplicate_window": 60 * streams.SECOND}
+    )
     [problem] = await problems(bus)
     assert problem.stream == "ADMITTANCE"
     assert problem.found == "duplicate_window is 60000000000, 120000000000 is needed"
@@ -78,9 +80,9 @@ async def test_a_harmless_difference_is_adjusted(bus: Bus) -> None:
 
 
 async def test_an_operator_s_choice_of_max_age_is_kept(bus: Bus) -> None:
-    found = await config(bus, "ADMITTANCE")
+    configured = await config(bus, "ADMITTANCE")
     week = 7 * 86_400 * streams.SECOND
-    await bus.api("STREAM.UPDATE.ADMITTANCE", {**found, "max_age": week})
+    await bus.api("STREAM.UPDATE.ADMITTANCE", {**configured, "max_age": week})
     await streams.ensure(bus)
     assert (await config(bus, "ADMITTANCE"))["max_age"] == week
     await streams.ensure(bus, log_days=14)
@@ -97,9 +99,9 @@ async def test_an_operator_s_choice_of_max_age_is_kept(bus: Bus) -> None:
 
 async def test_a_log_of_an_earlier_version_gets_the_subjects_that_it_lacks(bare_bus: Bus) -> None:
     log = next(stream for stream in streams.all_streams() if stream.name == "ADMITTANCE")
-    timers = next(one for one in streams.all_streams() if one.name == "ADMITTANCE_TIMERS")
+    timers = next(stream for stream in streams.all_streams() if stream.name == "ADMITTANCE_TIMERS")
     for stream in (timers, log):
-        earlier = [one for one in stream.required["subjects"] if one != "admit.user.>"]
+        earlier = [subject for subject in stream.required["subjects"] if subject != "admit.user.>"]
         made = {"name": stream.name, **stream.required, **stream.adjustable, "subjects": earlier}
         await bare_bus.api(f"STREAM.CREATE.{stream.name}", made)
     await streams.ensure(bare_bus)

@@ -31,13 +31,13 @@ async def publish(bus: Bus, *names: str) -> list[int]:
 
 
 async def read(reader: LogReader, count: int) -> list[int]:
-    found: list[int] = []
-    while len(found) < count:
+    sequences: list[int] = []
+    while len(sequences) < count:
         batch = await within(reader.batch())
         for delivery in batch:
-            reader.made_spans(delivery, len(found))
-            found.append(delivery.sequence)
-    return found
+            reader.made_spans(delivery, len(sequences))
+            sequences.append(delivery.sequence)
+    return sequences
 
 
 async def begun(bus: Bus, instance: str) -> LogReader:
@@ -80,8 +80,8 @@ async def test_a_second_instance_stands_by_until_the_first_has_ended(
     second = LogReader(bus, "b")
     reading = asyncio.create_task(read(second, 1))
     await until(lambda: second.reader == "a")
-    [one] = await publish(bus, "one")
-    assert await read(first, 1) == [one]
+    [sequence] = await publish(bus, "one")
+    assert await read(first, 1) == [sequence]
     first.acknowledge(0)
     await first.close()
     [two] = await publish(bus, "two")

@@ -52,8 +52,8 @@ async def test_a_timer_replaces_the_earlier_one_and_a_cancelled_one_never_fires(
     assert not await timers.cancel(bus, "requeue", "a", "other")
     await bus.publish(soon(500, b"last", "4", name="third"))
     puller = Puller(bus, "reader", ["admit.timer.due.>"])
-    found: list[bytes] = []
-    while b"last" not in found:
-        found.extend(delivery.data for delivery in await within(puller.batch()))
-    assert found == [b"new", b"last"]
+    values: list[bytes] = []
+    while b"last" not in values:
+        values.extend(delivery.data for delivery in await within(puller.batch()))
+    assert values == [b"new", b"last"]
     await puller.close()

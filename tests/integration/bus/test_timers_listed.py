@@ -32,8 +32,8 @@ async def test_schedules_are_listed_with_time_and_workload(
     bus: Bus,
 ) -> None:
     await bus.publish_all([at_noon("x.y"), at_noon("z", "other")])
-    found, strange = await timers.schedules(bus)
-    assert found == [
+    listed, strange = await timers.schedules(bus)
+    assert listed == [
         timers.Schedule("requeue", "a.b", "x.y", LATER, "u"),
         timers.Schedule("requeue", "a.b", "z", LATER, "other"),
     ]
@@ -47,15 +47,15 @@ async def test_an_empty_stream_has_no_schedules(bus: Bus) -> None:
 @pytest.mark.parametrize("count", [1999, 2000, 2001, 4500])
 async def test_more_schedules_than_a_page_are_listed(bus: Bus, count: int) -> None:
     await bus.publish_all([at_noon(f"w{number}") for number in range(count)])
-    found, _ = await timers.schedules(bus)
-    assert len({one.name for one in found}) == len(found) == count
+    listed, _ = await timers.schedules(bus)
+    assert len({schedule.name for schedule in listed}) == len(listed) == count
 
 
 async def test_a_schedule_without_a_workload_is_listed_by_its_subject(bus: Bus) -> None:
     for subject in ("odd", "requeue.a.b.c", "requeue.a.=zz"):
         await bus.publish(replace(at_noon("x"), subject=f"{subjects.TIMER_AT}{subject}"))
-    found, strange = await timers.schedules(bus)
-    assert found == []
+    listed, strange = await timers.schedules(bus)
+    assert listed == []
     assert sorted(strange) == [
         f"{subjects.TIMER_AT}{subject}" for subject in ("odd", "requeue.a.=zz", "requeue.a.b.c")
     ]
@@ -129,5 +129,5 @@ async def test_purged_facts_are_neither_repeated_nor_lost_after_a_restart(
 
 async def test_the_doctor_counts_schedules_without_a_retry_timer(bus: Bus) -> None:
     await bus.publish(at_noon("x"))
-    found = "schedules: 1; due and not yet on the log: 0"
-    assert await timers_found(Link(bus)) == [ok("timers", found)]
+    shown = "schedules: 1; due and not yet on the log: 0"
+    assert await timers_found(Link(bus)) == [ok("timers", shown)]

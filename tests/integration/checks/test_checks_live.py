@@ -42,8 +42,8 @@ async def replicas(nats_server: TestServer, tmp_path: Path) -> AsyncIterator[Rep
 
 
 async def where(bus: Bus, name: str) -> Phase | None:
-    found = await workload(bus, name)
-    return None if found is None else phase(found, now())
+    stored = await workload(bus, name)
+    return None if stored is None else phase(stored, now())
 
 
 async def until_phase(bus: Bus, name: str, wanted: Phase) -> None:
@@ -54,9 +54,9 @@ async def until_phase(bus: Bus, name: str, wanted: Phase) -> None:
 
 
 async def row(bus: Bus, name: str, check: str) -> CheckState:
-    found = await workload(bus, name)
-    assert found is not None
-    return next(row for row in found.status.admission_checks if row.name == check)
+    stored = await workload(bus, name)
+    assert stored is not None
+    return next(row for row in stored.status.admission_checks if row.name == check)
 
 
 @pytest.mark.scenario("A2")

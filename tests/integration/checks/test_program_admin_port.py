@@ -38,9 +38,9 @@ controller.run()
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of the admin port: ADMIT_ADMIN."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{found.getsockname()[1]}"
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
     monkeypatch.setenv("ADMIT_ADMIN", address)
     return address
 
@@ -64,9 +64,9 @@ async def until_answer(address: str, path: str, status: int, text: str) -> None:
 
 def series(text: str) -> dict[tuple[str, ...], float]:
     return {
-        (one.name, *sorted(one.labels.values())): one.value
+        (sample.name, *sorted(sample.labels.values())): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -97,18 +97,18 @@ async def test_a_check_shows_its_readiness_and_its_verdicts(
         await until_answer(address, "/readyz", 200, "ok\n")
 
         async def counted() -> bool:
-            found = series((await ask(address, "/metrics"))[1])
-            return found.get(("admittance_program_answers_total", "Ready", NAME)) == 1
+            samples = series((await ask(address, "/metrics"))[1])
+            return samples.get(("admittance_program_answers_total", "Ready", NAME)) == 1
 
         await eventually(counted)
         _, text = await ask(address, "/metrics")
-        found = series(text)
-        assert found["admittance_program_requests_total", NAME] == 1
-        assert found["admittance_program_failures_total", NAME] == 1
-        assert found["admittance_program_answers_total", "Pending", NAME] == 2
-        assert found["admittance_program_answer_seconds_count", NAME] == 1
-        assert found["admittance_program_heartbeats_total", NAME] >= 1
-        assert found["admittance_program_open_requests", NAME] in (0, 1)
+        samples = series(text)
+        assert samples["admittance_program_requests_total", NAME] == 1
+        assert samples["admittance_program_failures_total", NAME] == 1
+        assert samples["admittance_program_answers_total", "Pending", NAME] == 2
+        assert samples["admittance_program_answer_seconds_count", NAME] == 1
+        assert samples["admittance_program_heartbeats_total", NAME] >= 1
+        assert samples["admittance_program_open_requests", NAME] in (0, 1)
         shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
         documented = by_service()
         names = documented["check controllers and providers"] + documented["every process"]
@@ -166,16 +166,16 @@ async def test_a_provider_shows_its_readiness_and_its_statuses(
             attempt=1,
         )
         await bus.publish(Outgoing(subject_of(request), encode(request)))
-        found: dict[tuple[str, ...], float] = {}
+        samples: dict[tuple[str, ...], float] = {}
 
         async def counted() -> bool:
-            found.update(series((await ask(address, "/metrics"))[1]))
-            return found.get(("admittance_program_answers_total", "class", "provisioned")) == 1
+            samples.update(series((await ask(address, "/metrics"))[1]))
+            return samples.get(("admittance_program_answers_total", "class", "provisioned")) == 1
 
         await eventually(counted)
-        assert found["admittance_program_requests_total", "class"] == 1
-        assert found["admittance_program_answers_total", "accepted", "class"] == 1
-        assert found["admittance_program_answer_seconds_count", "class"] == 1
+        assert samples["admittance_program_requests_total", "class"] == 1
+        assert samples["admittance_program_answers_total", "accepted", "class"] == 1
+        assert samples["admittance_program_answer_seconds_count", "class"] == 1
     finally:
         stop.set()
         await within(serving)

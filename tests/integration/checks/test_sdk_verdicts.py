@@ -123,7 +123,7 @@ async def test_a_check_can_change_its_verdict_after_ready(
         assert await budget.report(kept[0].reference, Ready("paid"))
         await until(lambda: len(requester.verdicts) == 3)
     assert requester.states() == ["Ready", "Retry", "Ready"]
-    assert len({one["Nats-Msg-Id"] for one in requester.headers}) == 3
+    assert len({header["Nats-Msg-Id"] for header in requester.headers}) == 3
 
 
 @pytest.mark.servers("real")

@@ -66,10 +66,10 @@ class Meters:
 
         async def seen() -> bool:
             try:
-                found = json.loads(await asyncio.to_thread(fetched, url))["data"]["result"]
+                result = json.loads(await asyncio.to_thread(fetched, url))["data"]["result"]
             except OSError:
                 return False
-            return bool(found) and float(found[0]["value"][1]) == total
+            return bool(result) and float(result[0]["value"][1]) == total
 
         await eventually(seen, lambda: f"Prometheus does not show {total} of {namespace}")
 
@@ -137,7 +137,7 @@ class StandIn(ThreadingHTTPServer):
         assert match is not None, query
         seconds = float(match[2]) / (1000 if match[3] == "ms" else 1)
         since = clock.monotonic() - seconds
-        seen = [one[match[1]] for at, one in list(self._samples) if at >= since]
+        seen = [sample[match[1]] for at, sample in list(self._samples) if at >= since]
         if not seen:
             return None
         return min(seen) if query.startswith("min_over_time") else seen[-1] - seen[0]
@@ -166,7 +166,7 @@ class Answering(BaseHTTPRequestHandler):
 def stand_in(scraped: str) -> Iterator[str]:
     """Starts a replacement for Prometheus, and yields its URL."""
     server = StandIn(scraped)
-    threads = [threading.Thread(target=one) for one in (server.serve_forever, server.scrape)]
+    threads = [threading.Thread(target=target) for target in (server.serve_forever, server.scrape)]
     for thread in threads:
         thread.start()
     yield f"http://127.0.0.1:{server.server_port}"

@@ -105,8 +105,8 @@ class Admit:
     async def workload(self, name: str, namespace: str = "default") -> dict[str, Any]:
         """The workload as it is stored."""
         told = await self("-n", namespace, "get", "workload", name, "-o", "json")
-        found: dict[str, Any] = json.loads(told)
-        return found
+        reply: dict[str, Any] = json.loads(told)
+        return reply
 
     async def row(self, name: str, namespace: str = "default") -> dict[str, Any]:
         """Its only row of a check."""

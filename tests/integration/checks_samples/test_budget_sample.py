@@ -101,12 +101,12 @@ async def test_a_namespace_over_its_budget_is_delayed_until_the_next_week(
             turns = ends()
             for name in ("a", "b"):
                 await admit.wait(name, "Backoff")
-                found = (await admit.workload(name))["status"]
-                row = found["admissionChecks"][0]
+                status = (await admit.workload(name))["status"]
+                row = status["admissionChecks"][0]
                 assert row["state"] == "Retry"
                 assert f"next week begins {turns}" in row["message"]
-                assert found["requeueState"]["requeueAt"][:13] == turns[:13]
-                assert found.get("admission") is None
+                assert status["requeueState"]["requeueAt"][:13] == turns[:13]
+                assert status.get("admission") is None
             # One that comes now does not start, either.
             await start(admit, "d")
             await admit.wait("d", "Backoff")

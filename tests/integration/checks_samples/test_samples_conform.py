@@ -57,7 +57,7 @@ async def test_every_sample_passes_the_conformance_kit(
 
     # All at once: mostly they wait, to see that nothing more is said.
     reports = await asyncio.gather(*map(report, TRIALS))
-    for sample, found in zip(TRIALS, reports, strict=True):
+    for sample, kit_report in zip(TRIALS, reports, strict=True):
         # The check in shell has no durable, so there is nothing to acknowledge.
         durable = () if sample == "shell" else ("acknowledges",)
-        assert_passed(found, ("answers", *durable, "ends"))
+        assert_passed(kit_report, ("answers", *durable, "ends"))

@@ -139,17 +139,17 @@ async def test_two_replicas_of_the_sample_share_the_work(tmp_path: Path) -> None
     bus = await Bus.connect(url, name="test")
     answers = await bus.nc.subscribe("admit.check.reported.>")
     async with (
-        program(tmp_path / "one", "bash", SCRIPT, ADMIT_NATS_URL=url) as one,
+        program(tmp_path / "one", "bash", SCRIPT, ADMIT_NATS_URL=url) as first,
         program(tmp_path / "two", "bash", SCRIPT, ADMIT_NATS_URL=url) as two,
     ):
-        for check in (one, two):
+        for check in (first, two):
             await check.wait_until_printed("listens at")
         for number in range(40):
             subject = f"admit.check.requested.example_com=2Ffreeze.default.w{number}"
             await bus.nc.publish(subject, request_of(f"w{number}"))
         subjects = {(await answers.next_msg(timeout=LIMIT)).subject for _ in range(40)}
         assert len(subjects) == 40
-        for check in (one, two):
+        for check in (first, two):
             await check.wait_until_printed(": Ready")
     await bus.close()
     await server.stop()

@@ -176,7 +176,7 @@ class Kubernetes:
 
     def all(self, kind: str = "provisioningrequests") -> list[Manifest]:
         with self.lock:
-            return [one for (its, _, _), one in self.objects.items() if its == kind]
+            return [kept for (its, _, _), kept in self.objects.items() if its == kind]
 
     def templates(self) -> list[Manifest]:
         return self.all("podtemplates")
@@ -197,14 +197,16 @@ class Kubernetes:
         """Sets a condition, as the autoscaler does."""
         with self.lock:
             key = next(key for key in self.objects if key[0] != "podtemplates" and key[2] == name)
-            found = json.loads(json.dumps(self.objects[key]))
-            state = found.setdefault("status", {})
-            kept = [one for one in state.get("conditions", ()) if one["type"] != kind]
+            copy = json.loads(json.dumps(self.objects[key]))
+            state = copy.setdefault("status", {})
+            kept = [
+                condition for condition in state.get("conditions", ()) if condition["type"] != kind
+            ]
             told = {"type": kind, "status": status, "reason": kind, "message": message}
             state["conditions"] = [*kept, told | {"lastTransitionTime": "2024-05-01T00:00:00Z"}]
             if details is not None:
                 state["provisioningClassDetails"] = details
-            self._store("MODIFIED", key, found)
+            self._store("MODIFIED", key, copy)
 
     def delete_by_hand(self, name: str) -> None:
         with self.lock:
@@ -243,10 +245,10 @@ class Kubernetes:
         gone = self._store("DELETED", key, json.loads(json.dumps(self.objects[key])))
         owned = [
             other
-            for other, one in self.objects.items()
+            for other, kept in self.objects.items()
             if any(
                 owner["uid"] == gone["metadata"]["uid"]
-                for owner in one["metadata"].get("ownerReferences", ())
+                for owner in kept["metadata"].get("ownerReferences", ())
             )
         ]
         for other in owned:
@@ -260,33 +262,33 @@ class Kubernetes:
         with self.lock:
             if key not in self.objects:
                 raise Refusal(404, "NotFound", f'{kind} "{name}" not found')
-            found: Manifest = json.loads(json.dumps(self.objects[key]))
+            copy: Manifest = json.loads(json.dumps(self.objects[key]))
             if method == "GET":
-                return found
+                return copy
             if method == "PATCH":
-                merge(found, body)
-                return self._store("MODIFIED", key, found)
+                merge(copy, body)
+                return self._store("MODIFIED", key, copy)
             wanted = ((body or {}).get("preconditions") or {}).get("uid")
-            if wanted is not None and wanted != found["metadata"]["uid"]:
+            if wanted is not None and wanted != copy["metadata"]["uid"]:
                 raise Refusal(409, "Conflict", "the UID in the precondition is another")
             self._remove(key)
             return {"kind": "Status", "status": "Success"}
 
     def list(self, kind: str, namespace: str, query: dict[str, str]) -> Manifest:
         with self.lock:
-            found = sorted(
-                (key, one)
-                for key, one in self.objects.items()
-                if key[0] == kind and namespace in ("", key[1]) and selected(one, query)
+            items = sorted(
+                (key, item)
+                for key, item in self.objects.items()
+                if key[0] == kind and namespace in ("", key[1]) and selected(item, query)
             )
             limit = min(int(query.get("limit", 500)), self.page)
             after = query.get("continue", "")
-            found = [(key, one) for key, one in found if "/".join(key) > after]
-            page, more = found[:limit], found[limit:]
+            items = [(key, item) for key, item in items if "/".join(key) > after]
+            page, more = items[:limit], items[limit:]
             metadata = {"resourceVersion": str(self._version)}
             if more:
                 metadata["continue"] = "/".join(page[-1][0])
-            return {"metadata": metadata, "items": [one for _, one in page]}
+            return {"metadata": metadata, "items": [item for _, item in page]}
 
     def watch(
         self, kind: str, namespace: str, query: dict[str, str], send: Callable[[Manifest], None]
@@ -304,12 +306,12 @@ class Kubernetes:
             with self.lock:
                 if self._era != era:
                     return
-                fresh = [one for one in self._history if one[0] > version]
+                fresh = [change for change in self._history if change[0] > version]
                 if not fresh:
                     self.lock.wait(BOOKMARK_SECONDS)
                     if self._era != era:
                         return
-                    fresh = [one for one in self._history if one[0] > version]
+                    fresh = [change for change in self._history if change[0] > version]
                 now = self._version
             for at, its, what, manifest in fresh:
                 version = at
@@ -323,12 +325,12 @@ class Kubernetes:
 
     def injection(self, method: str, kind: str, *, after: bool) -> dict[str, Any] | None:
         with self.lock:
-            for one in self.injected:
-                if (one["method"], one["kind"], one["after"]) == (method, kind, after):
-                    one["times"] -= 1
-                    if not one["times"]:
-                        self.injected.remove(one)
-                    return one
+            for fault in self.injected:
+                if (fault["method"], fault["kind"], fault["after"]) == (method, kind, after):
+                    fault["times"] -= 1
+                    if not fault["times"]:
+                        self.injected.remove(fault)
+                    return fault
         return None
 
     def _handler(kubernetes) -> type[BaseHTTPRequestHandler]:
@@ -385,12 +387,12 @@ class Kubernetes:
                     verb = VERBS.get(method, reading)
                     kubernetes.check(verb, kind, namespace)
                     for after in (False, True):
-                        found = kubernetes.injection(method, kind, after=after)
-                        if found is not None:
+                        fault = kubernetes.injection(method, kind, after=after)
+                        if fault is not None:
                             if after:
                                 kubernetes.answer(method, kind, namespace, name, body)
-                            headers = found["headers"]
-                            raise found["refusal"]
+                            headers = fault["headers"]
+                            raise fault["refusal"]
                     if method == "GET" and not name:
                         if watches:
                             kubernetes.calls.append(("WATCH", kind, 200))
@@ -424,8 +426,8 @@ class Kubernetes:
 
 def selected(manifest: Manifest, query: dict[str, str]) -> bool:
     labels = manifest["metadata"].get("labels", {})
-    terms = [one for one in query.get("labelSelector", "").split(",") if one]
-    return all(term_holds(labels, one) for one in terms)
+    terms = [term for term in query.get("labelSelector", "").split(",") if term]
+    return all(term_holds(labels, term) for term in terms)
 
 
 def term_holds(labels: dict[str, str], term: str) -> bool:

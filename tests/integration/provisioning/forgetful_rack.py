@@ -37,7 +37,7 @@ def greedy(provider: Provider, folder: Path) -> None:
 
 def forgetful(provider: Provider, folder: Path) -> None:
     """Keeps its bookings only in memory."""
-    free_machines = sorted(one.name for one in folder.iterdir())
+    free_machines = sorted(path.name for path in folder.iterdir())
     booked: dict[str, str] = {}
 
     @provider.requested

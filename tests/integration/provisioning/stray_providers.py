@@ -183,8 +183,8 @@ class BooksAgainSilently(StrayProvider):
 
     async def on_withdrawn(self, asked: Said) -> None:
         self.gone.add(asked["id"])
-        for one in [one for one in self.booked if one.startswith(asked["id"])]:
-            del self.booked[one]
+        for booking in [booking for booking in self.booked if booking.startswith(asked["id"])]:
+            del self.booked[booking]
 
 
 class KnowsOnlyWorkloads(StrayProvider):

@@ -76,8 +76,8 @@ async def test_instances_are_reserved_and_their_loss_stops_the_job(
     await until_phase(bus, Phase.ADMITTED)
 
     (made,) = ec2.alive()
-    found = await workload(bus, "w")
-    assert found is not None
+    stored = await workload(bus, "w")
+    assert stored is not None
     assert (made["type"], made["zone"], made["total"]) == ("m5.large", ZONE, 2)
     assert made["tags"]["admittance.dev/workload"] == "w"
     assert made["token"] == token_of(made["tags"]["admittance.dev/request-id"])
@@ -87,7 +87,7 @@ async def test_instances_are_reserved_and_their_loss_stops_the_job(
 
     await submit(bus, [a_manifest("v", queue="lq-cq")])
     await until_phase(bus, Phase.ADMITTED, "v")
-    (other,) = (one for one in ec2.alive() if one["id"] != made["id"])
+    (other,) = (reservation for reservation in ec2.alive() if reservation["id"] != made["id"])
     ec2.becomes(other["id"], total=0)
     await until_phase(bus, Phase.REJECTED, "v")
     await finish(bus)

@@ -192,11 +192,11 @@ async def test_an_impossible_request_fails_permanently(
 
 
 def pod_sets(*sets: dict[str, Any]) -> dict[str, Any]:
-    found = pods(1)
-    (one,) = found["pod_sets"]
+    fields = pods(1)
+    (pod_set,) = fields["pod_sets"]
     return {
         "pod_sets": tuple(
-            {**one, **given, "template": msgspec.Raw(msgspec.json.encode(given["template"]))}
+            {**pod_set, **given, "template": msgspec.Raw(msgspec.json.encode(given["template"]))}
             for given in sets
         )
     }
@@ -218,7 +218,7 @@ async def test_a_provider_killed_before_the_answer_finds_its_reservation(
     await so(lambda: len(ec2.alive()) == 1)
     # A call that hangs holds up nothing else.
     answers = await health(bus, at_least=len(cluster.processes))
-    assert "provider-aws" in {one.service for one in answers}
+    assert "provider-aws" in {answer.service for answer in answers}
     await first.kill()
     ec2.allow()
     if refused:
@@ -255,8 +255,8 @@ async def test_a_reservation_for_a_cancelled_request_is_cancelled(
     running: Running, bus: Bus, requester: CapacityRequester, ec2: Ec2Server
 ) -> None:
     async def has_request() -> bool:
-        found = (await StatusStore(bus, CLASS).get(ONE)).status
-        return found is not None and found.status == CANCELLED
+        status = (await StatusStore(bus, CLASS).get(ONE)).status
+        return status is not None and status.status == CANCELLED
 
     ec2.set(hidden=0.5)
     ec2.hold(CREATE)
@@ -283,8 +283,10 @@ async def test_a_new_leader_reports_revoked_capacity(
     await until_provisioned(requester, ONE, *ways)
     await running.stop()
     await running.start()
-    for one in ec2.alive():
-        ec2.becomes(one["id"], **ways.get(one["tags"]["admittance.dev/request-id"], {}))
+    for reservation in ec2.alive():
+        ec2.becomes(
+            reservation["id"], **ways.get(reservation["tags"]["admittance.dev/request-id"], {})
+        )
 
     await until(lambda: said(requester, "CapacityRevoked") == set(ways))
     for request_id in ways:

@@ -50,7 +50,7 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     await until_phase(bus, Phase.ADMITTED, "waits")
     await until(lambda: provider.booked == {of["waits"].id})
     assert await records(bus) == ["provisioningrequest.ns.waits-capacity-1"]
-    assert {one.id for one in provider.asked} == {one.id for one in of.values()}
+    assert {request.id for request in provider.asked} == {request.id for request in of.values()}
     await until_phase(bus, Phase.ADMITTED, "runs")
 
     # What is settled is not looked for at every start.
@@ -58,10 +58,12 @@ async def test_deleted_records_are_cancelled_or_written_again_if_needed(
     await cluster.start("provisioning-check")
 
     async def settled() -> bool:
-        found = [
+        messages = [
             await get(bus, f"provisioningrequest.ns.{name}-capacity-1") for name in ("done", "runs")
         ]
-        return all(one is not None and HEADER_CANCELLED in one.headers for one in found)
+        return all(
+            message is not None and HEADER_CANCELLED in message.headers for message in messages
+        )
 
     await eventually(settled)
     assert provider.booked == {of["waits"].id}

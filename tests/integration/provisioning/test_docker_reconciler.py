@@ -57,7 +57,7 @@ class CountingEngine(Engine):
 
     async def workers(self, request_id: str | None = None) -> list[ListedWorker]:
         self._count("workers" if request_id is None else "workers of one")
-        return [one for one in self.there.values() if request_id in (None, one.request_id)]
+        return [worker for worker in self.there.values() if request_id in (None, worker.request_id)]
 
     async def start(self, worker: WorkerSpec, labels: dict[str, str], env: dict[str, str]) -> None:
         self._count("start")

@@ -153,5 +153,5 @@ async def test_an_unexpected_object_of_a_cluster_is_listed_again() -> None:
     assert said[-1] == "https://cluster: KeyError: 'uid'"
     lists.error = None
     await until(lambda: said[-1] == "")
-    assert [one.about for one in faults.take()] == ["the cluster"]
+    assert [fault.about for fault in faults.take()] == ["the cluster"]
     await cancel_and_wait(task)

@@ -133,7 +133,7 @@ async def test_an_answer_that_raises_becomes_a_dead_letter(
 
     assert await reconciler.apply_answers(said) == ["it cannot be applied: a bug", ""]
 
-    first, second = (reconciler.core.observed.records[slot_of(one)].record for one in records)
+    first, second = (reconciler.core.observed.records[slot_of(record)].record for record in records)
     assert first.status.state is State.REQUESTED
     assert [note.text for note in first.status.notes] == [
         "an answer of class class cannot be decoded: it cannot be applied: a bug"

@@ -26,9 +26,9 @@ from support.servers import until
 
 @pytest.fixture
 async def cluster(kubernetes: Kubernetes, tmp_path: Path) -> AsyncIterator[Cluster]:
-    found = connect(KubeSettings(kubeconfig=str(kubernetes.kubeconfig(tmp_path))))
-    yield found
-    await found.close()
+    cluster = connect(KubeSettings(kubeconfig=str(kubernetes.kubeconfig(tmp_path))))
+    yield cluster
+    await cluster.close()
 
 
 class Following:
@@ -54,9 +54,9 @@ class Following:
 
 @pytest.fixture
 async def following(cluster: Cluster) -> AsyncIterator[Following]:
-    found = Following(cluster)
-    task = asyncio.create_task(found.follower.run())
-    yield found
+    follower = Following(cluster)
+    task = asyncio.create_task(follower.follower.run())
+    yield follower
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -100,12 +100,12 @@ async def test_a_listing_of_many_pages_has_only_our_objects(
         await a_maker(cluster).make(asked(number), a_request(number))
     await a_maker(cluster, "theirs").make(asked(9, "theirs"), a_request(9))
 
-    found = Following(cluster)
-    task = asyncio.create_task(found.follower.run())
-    await until(lambda: found.listings == 1)
+    follower = Following(cluster)
+    task = asyncio.create_task(follower.follower.run())
+    await until(lambda: follower.listings == 1)
     task.cancel()
 
-    assert set(found.follower.seen) == {f"u/c/1/{number}" for number in range(1, 6)}
+    assert set(follower.follower.seen) == {f"u/c/1/{number}" for number in range(1, 6)}
 
 
 async def test_bookmarks_avoid_a_new_listing_after_a_quiet_watch(
@@ -154,12 +154,12 @@ async def test_a_missing_right_is_reported_at_once(
     kubernetes: Kubernetes, cluster: Cluster
 ) -> None:
     kubernetes.fail(403, 1, method="GET", reason="Forbidden", message="may not list")
-    found = Following(cluster)
-    task = asyncio.create_task(found.follower.run())
-    await until(lambda: bool(found.healths))
+    follower = Following(cluster)
+    task = asyncio.create_task(follower.follower.run())
+    await until(lambda: bool(follower.healths))
     task.cancel()
 
-    assert "may not list" in found.healths[0]
+    assert "may not list" in follower.healths[0]
 
 
 async def test_a_creation_completes_although_its_caller_was_cancelled(
@@ -205,11 +205,11 @@ async def test_making_an_object_twice_makes_it_once(
 async def test_a_violation_of_the_schema_fails_permanently(
     kubernetes: Kubernetes, cluster: Cluster, more: dict[str, Any], words: str
 ) -> None:
-    found = await a_maker(cluster).make(asked(), a_request(**more))
+    answer = await a_maker(cluster).make(asked(), a_request(**more))
 
-    assert isinstance(found, Failed)
-    assert not found.retryable
-    assert words in found.message
+    assert isinstance(answer, Failed)
+    assert not answer.retryable
+    assert words in answer.message
 
 
 async def test_a_missing_namespace_fails_permanently(
@@ -217,9 +217,9 @@ async def test_a_missing_namespace_fails_permanently(
 ) -> None:
     kubernetes.namespaces = {"other"}
 
-    found = await a_maker(cluster).make(asked(), a_request())
+    answer = await a_maker(cluster).make(asked(), a_request())
 
-    assert found == Failed('namespaces "prod" not found', retryable=False)
+    assert answer == Failed('namespaces "prod" not found', retryable=False)
 
 
 FULL = 'podtemplates "w" is forbidden: exceeded quota: batch, requested: count/podtemplates=1'
@@ -240,9 +240,9 @@ async def test_a_temporary_refusal_may_be_retried(
 ) -> None:
     kubernetes.fail(403, reason="Forbidden", message=message)
 
-    found = await a_maker(cluster).make(asked(), a_request())
+    answer = await a_maker(cluster).make(asked(), a_request())
 
-    assert found == Failed(message, retryable=retryable)
+    assert answer == Failed(message, retryable=retryable)
 
 
 async def test_only_the_objects_of_that_request_are_deleted(
@@ -255,5 +255,5 @@ async def test_only_the_objects_of_that_request_are_deleted(
     await maker.delete("u/c/1/1", "prod")
     await maker.delete("u/c/1/1", "prod")
 
-    assert [one["metadata"]["name"] for one in kubernetes.all()] == [asked(2).name]
+    assert [manifest["metadata"]["name"] for manifest in kubernetes.all()] == [asked(2).name]
     assert len(kubernetes.templates()) == 1

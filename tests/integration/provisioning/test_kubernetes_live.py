@@ -114,9 +114,9 @@ async def test_a_job_starts_when_provisioned_and_leaves_no_objects(
     testbed.kubernetes.condition(name, "Provisioned", "here", details={"group": "g7"})
 
     await until_phase(testbed.bus, Phase.ADMITTED)
-    found = await row(testbed.bus)
-    assert found.message == "here"
-    assert found.pod_set_updates[0]["annotations"] == {CONSUME: name, CLASS: "class"}
+    shown = await row(testbed.bus)
+    assert shown.message == "here"
+    assert shown.pod_set_updates[0]["annotations"] == {CONSUME: name, CLASS: "class"}
     await testbed.finish()
     await testbed.until_nothing_is_left()
 

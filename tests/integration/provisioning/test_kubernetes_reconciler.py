@@ -95,7 +95,7 @@ def said(requester: CapacityRequester, word: str) -> set[str]:
 
 
 def names(kubernetes: Kubernetes) -> list[str]:
-    return sorted(one["metadata"]["name"] for one in kubernetes.all())
+    return sorted(manifest["metadata"]["name"] for manifest in kubernetes.all())
 
 
 async def made(kubernetes: Kubernetes, count: int = 1) -> list[str]:
@@ -160,7 +160,9 @@ async def test_requests_cancelled_without_a_provider_leave_no_objects(
         await asks(requester, ONE, "v/c/1/1")
         first, _ = await made(kubernetes, 2)
         await until(
-            lambda: all("ownerReferences" in one["metadata"] for one in kubernetes.templates())
+            lambda: all(
+                "ownerReferences" in template["metadata"] for template in kubernetes.templates()
+            )
         )
     # Of one, only the template was made yet.
     with kubernetes.lock:
@@ -183,13 +185,13 @@ async def test_only_our_orphans_are_swept(
     async with running():
         await asks(requester, ONE)
         await made(kubernetes)
-        (one,) = kubernetes.all()
-        ours = {**one["metadata"]["labels"], "admittance.dev/request": digest("u/c/9/9")}
+        (manifest,) = kubernetes.all()
+        ours = {**manifest["metadata"]["labels"], "admittance.dev/request": digest("u/c/9/9")}
         others = {**ours, "admittance.dev/installation": "another"}
         about = {"namespace": "prod", "annotations": {"admittance.dev/request": "u/c/9/9"}}
         for name, labels in (("forgotten", ours), ("others", others)):
             metadata = {**about, "name": name, "labels": labels}
-            kubernetes.put("provisioningrequests", {**one, "metadata": metadata})
+            kubernetes.put("provisioningrequests", {**manifest, "metadata": metadata})
         await until(lambda: "forgotten" not in names(kubernetes))
         assert "others" in names(kubernetes)
 
@@ -210,7 +212,9 @@ async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(
     (name,) = await made(kubernetes)
     first = kubernetes.all()[0]["metadata"]["uid"]
     kubernetes.delete_by_hand(name)
-    await until(lambda: [one["metadata"]["uid"] != first for one in kubernetes.all()] == [True])
+    await until(
+        lambda: [manifest["metadata"]["uid"] != first for manifest in kubernetes.all()] == [True]
+    )
     kubernetes.condition(name, "Provisioned")
     await until(lambda: said(requester, "Provisioned") == {ONE})
 
@@ -277,12 +281,12 @@ async def test_an_object_with_another_owner_fails_the_attempt(
 async def test_ended_watches_and_expired_versions_lose_no_change(
     kubernetes: Kubernetes, reconciler: KubernetesReconciler, requester: CapacityRequester
 ) -> None:
-    ids = [f"{one}/c/1/1" for one in "uvw"]
+    ids = [f"{uid}/c/1/1" for uid in "uvw"]
     await asks(requester, *ids)
     await made(kubernetes, 3)
     by_id = {
-        one["metadata"]["annotations"]["admittance.dev/request"]: one["metadata"]["name"]
-        for one in kubernetes.all()
+        manifest["metadata"]["annotations"]["admittance.dev/request"]: manifest["metadata"]["name"]
+        for manifest in kubernetes.all()
     }
 
     kubernetes.end_watches()
@@ -298,7 +302,7 @@ async def test_ended_watches_and_expired_versions_lose_no_change(
 async def test_two_instances_make_one_object_and_answer_once(
     kubernetes: Kubernetes, running: Running, requester: CapacityRequester
 ) -> None:
-    ids = {f"{one}/c/1/1" for one in "uvw"}
+    ids = {f"{uid}/c/1/1" for uid in "uvw"}
     async with running("a"), running("b"):
         await asks(requester, *ids)
         for name in await made(kubernetes, 3):
@@ -403,7 +407,10 @@ async def test_an_object_deleted_before_the_watch_is_made_again(
         kubernetes._history.clear()
 
     await until(
-        lambda: [one["metadata"]["uid"] for one in kubernetes.all()] not in ([], [first["uid"]])
+        lambda: (
+            [manifest["metadata"]["uid"] for manifest in kubernetes.all()]
+            not in ([], [first["uid"]])
+        )
     )
 
 
@@ -430,7 +437,7 @@ async def test_the_number_of_calls_is_that_of_the_requests(
     assert waiting["GET", "provisioningrequests"] <= waiting["GET", templates] + 1
 
     kubernetes.calls.clear()
-    for one in kubernetes.all():
-        kubernetes.condition(one["metadata"]["name"], "Provisioned", "here")
+    for manifest in kubernetes.all():
+        kubernetes.condition(manifest["metadata"]["name"], "Provisioned", "here")
     await until(lambda: said(requester, "Provisioned") == set(ids))
     assert not any(method in ("POST", "PATCH", "WATCH") for method, _, _ in kubernetes.calls)

@@ -92,8 +92,8 @@ class StatusReceiver:
         self.strange: dict[str, str] = {}
 
     async def apply_answers(self, said: Sequence[ProvisioningStatus]) -> None:
-        assert all(isinstance(one, Provisioned) for one in said)
-        self.taken += [one.id for one in said]
+        assert all(isinstance(answer, Provisioned) for answer in said)
+        self.taken += [answer.id for answer in said]
 
     async def note_unreadable(
         self, workload: tuple[str, str], provisioning_class: str, why: str

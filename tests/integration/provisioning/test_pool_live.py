@@ -35,11 +35,11 @@ def a_pool(count: int, boot: float = 0) -> dict[str, Any]:
 
 
 async def booked(bus: Bus) -> list[str]:
-    found = []
+    bookings = []
     for entry in await read_all(bus, "_pool.>", bucket=PROVIDERS):
         assert entry.value is not None
-        found.append(str(msgspec.json.decode(entry.value)["id"]))
-    return found
+        bookings.append(str(msgspec.json.decode(entry.value)["id"]))
+    return bookings
 
 
 async def finish(bus: Bus, name: str) -> None:

@@ -188,8 +188,8 @@ async def test_a_pool_at_an_invalid_key_is_ignored(bus: Bus, requester: Capacity
     }
     data = msgspec.json.encode(manifest)
     await a_pool(bus)
-    for one in stray:
-        await bus.publish(put_message(one, data, expected=None))
+    for stray_booking in stray:
+        await bus.publish(put_message(stray_booking, data, expected=None))
     await bus.publish(put_message("_pool.=GG.x", b"{}", expected=None, bucket=PROVIDERS))
 
     with structlog.testing.capture_logs() as logs:
@@ -199,9 +199,9 @@ async def test_a_pool_at_an_invalid_key_is_ignored(bus: Bus, requester: Capacity
             await bus.publish(delete_message(stray[0], expected=None))
             await requester.asks("v/c/1/1", **pods(1))
             await until(lambda: said(requester, "ProvisioningFailed") == {"v/c/1/1"})
-            assert {name: one.pool.machines[0].count for name, one in reconciler.pools.items()} == {
-                "rack": 1
-            }
+            assert {
+                name: kept.pool.machines[0].count for name, kept in reconciler.pools.items()
+            } == {"rack": 1}
 
     assert [entry["key"] for entry in logs if entry["event"] == "bad_pool"] == stray
     assert not said(requester, "CapacityRevoked")

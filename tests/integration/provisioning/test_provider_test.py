@@ -214,11 +214,11 @@ def test_the_command_starts_kills_and_restarts_processes_and_reports(
     status = invoke(call)
     report = json.loads(capfd.readouterr().out)
     outcomes = {outcome["case"]: outcome for outcome in report["outcomes"]}
-    assert [one for one in report["outcomes"] if one["outcome"] != "passed"] == []
+    assert [outcome for outcome in report["outcomes"] if outcome["outcome"] != "passed"] == []
     assert status == 0
     assert outcomes.keys() == TITLES.keys()
     # Nothing that it was asked for is still booked.
-    assert [one.read_text() for one in rack.iterdir()] == ["", ""]
+    assert [path.read_text() for path in rack.iterdir()] == ["", ""]
 
 
 @pytest.mark.servers("real")

@@ -410,7 +410,7 @@ async def test_which_status_may_follow_which(
     log: Any = Log()
     publisher = StatusPublisher(CLASS, StatusStore(bus, CLASS), log)
     about = {"id": "u/c/1/1", "namespace": "ns", "name": "w", "uid": "u"}
-    assert [await publisher.publish(about, one) for one in statuses] == counts
+    assert [await publisher.publish(about, status) for status in statuses] == counts
     assert log.said == said
 
 

@@ -54,8 +54,8 @@ async def test_a_failure_is_published_with_all_its_fields(
         await requester.asks()
         await until(lambda: bool(requester.said))
 
-    found = msgspec.to_builtins(requester.said[0])
-    assert (found["message"], found["retryAfter"]) == ("0 pods, and no room", 30)
+    request = msgspec.to_builtins(requester.said[0])
+    assert (request["message"], request["retryAfter"]) == ("0 pods, and no room", 30)
 
 
 async def test_a_redelivered_request_gets_the_same_status(
@@ -239,8 +239,8 @@ async def test_a_request_without_a_status_of_the_provider_counts_as_new(
     pool = Pool()
 
     async def fail(request: Request) -> None:
-        for one in says:
-            await request.say(one)
+        for answer in says:
+            await request.say(answer)
         raise OSError("the API is away")
 
     pool.before = fail

@@ -84,7 +84,7 @@ async def tried(
 
 
 def assert_free(rack: Path) -> None:
-    assert [one.read_text() for one in rack.glob("node-*")] == ["", ""]
+    assert [path.read_text() for path in rack.glob("node-*")] == ["", ""]
 
 
 async def test_the_dozen_lines_are_a_provider(

@@ -163,11 +163,11 @@ async def test_kills_between_record_and_request_book_once(
         await cluster.start("provisioning-check", ADMIT_BEAT_SECONDS="0.3")
         await asyncio.sleep(0.2)
     await provider.until_asked(len(names))
-    for one in {request.id: request for request in provider.asked}.values():
-        await provider.publish_status(one, facts.Provisioned)
+    for asked in {request.id: request for request in provider.asked}.values():
+        await provider.publish_status(asked, facts.Provisioned)
     for name in names:
         await until_phase(bus, Phase.ADMITTED, name)
-    assert len({one.id for one in provider.asked}) == len(names), "one for each attempt"
+    assert len({request.id for request in provider.asked}) == len(names), "one for each attempt"
 
     await cluster.processes[-1].kill()
     for name in names:

@@ -50,7 +50,7 @@ async def test_deleting_a_request_prints_what_follows(
     assert (second.attempt, second.id) == (1, f"{first.id}~2")
     assert provider.booked == {second.id}
     ended = [fact for fact in provider.received if isinstance(fact, facts.ProvisioningCancelled)]
-    assert [one.reason for one in ended] == [DELETED]
+    assert [cancellation.reason for cancellation in ended] == [DELETED]
     await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 

@@ -84,7 +84,7 @@ async def test_an_unreadable_record_is_overwritten(cluster: Cluster, bus: Bus) -
     await cluster.start("provisioning-check")
 
     await is_served(bus, provider, "v")
-    second = next(one for one in reversed(provider.asked) if one.name == "w")
+    second = next(request for request in reversed(provider.asked) if request.name == "w")
     await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
@@ -104,4 +104,4 @@ async def test_an_answer_in_time_counts_although_it_is_read_late(
     await cluster.start("provisioning-check")
 
     await until_phase(bus, Phase.ADMITTED)
-    assert len({one.id for one in provider.asked}) == 1
+    assert len({request.id for request in provider.asked}) == 1

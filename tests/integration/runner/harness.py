@@ -54,11 +54,11 @@ async def until(truth: Callable[[], Any], what: str, limit: float = LIMIT) -> An
     """Waits for truth, which may be a coroutine function."""
     deadline = time.monotonic() + limit
     while True:
-        found = truth()
-        if isinstance(found, Awaitable):
-            found = await found
-        if found:
-            return found
+        value = truth()
+        if isinstance(value, Awaitable):
+            value = await value
+        if value:
+            return value
         assert time.monotonic() < deadline, f"not in time: {what}"
         await asyncio.sleep(0.02)
 

@@ -36,8 +36,8 @@ pytestmark = pytest.mark.bus
 
 
 def the_run(testbed: RunnerTestbed) -> Path:
-    (found,) = (testbed.tmp / "a/runner/runs").iterdir()
-    return found
+    (folder,) = (testbed.tmp / "a/runner/runs").iterdir()
+    return folder
 
 
 async def said(testbed: RunnerTestbed, text: str) -> None:
@@ -135,10 +135,10 @@ async def test_a_run_that_is_closed_while_a_start_reads_workloads_ends_no_runner
     read = AdmissionReader.views
 
     async def views(self: AdmissionReader, of: Sequence[tuple[str, str, int]]) -> object:
-        found = await read(self, of)
+        content = await read(self, of)
         flag.touch()
         await until((run / "said").exists, "the end of the run, as published")
-        return found
+        return content
 
     monkeypatch.setattr(AdmissionReader, "views", views)
     async with testbed.runner():

@@ -39,8 +39,8 @@ def open_folder() -> Iterator[Path]:
 
 
 def output_of(folder: Path, name: str) -> str:
-    (found,) = (folder / "runner" / "runs").glob(f"team.{name}.*/out/main-0.log")
-    return found.read_text()
+    (log_file,) = (folder / "runner" / "runs").glob(f"team.{name}.*/out/main-0.log")
+    return log_file.read_text()
 
 
 async def result(testbed: RunnerTestbed, name: str, script: str, **wants: Any) -> Any:
@@ -183,8 +183,8 @@ async def test_job_gets_no_variables_of_its_runner(
     assert "ADMIT_" not in output
     page = (ROOT / "docs" / "runner.md").read_text().partition("\n## ")[0]
     named = set(re.findall(r"`([A-Z_]{4,})`", page)) - OF_PLACED_JOBS - {"SIGTERM"}
-    found = {line.partition("=")[0] for line in output.partition("\n=\n")[0].splitlines()}
-    assert found - OF_SHELLS == named
+    names = {line.partition("=")[0] for line in output.partition("\n=\n")[0].splitlines()}
+    assert names - OF_SHELLS == named
 
 
 @needs_root

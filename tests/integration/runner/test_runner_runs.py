@@ -28,8 +28,8 @@ pytestmark = pytest.mark.bus
 
 
 def output(testbed: RunnerTestbed, folder: str = "a", pod: str = "main-0") -> str:
-    found = sorted((testbed.tmp / folder / "runner/runs").glob(f"*/out/{pod}.log"))
-    return "".join(path.read_text() for path in found)
+    logs = sorted((testbed.tmp / folder / "runner/runs").glob(f"*/out/{pod}.log"))
+    return "".join(path.read_text() for path in logs)
 
 
 async def ask_logs(testbed: RunnerTestbed, **wants: Any) -> LogsReply:
@@ -224,8 +224,8 @@ async def test_logs_are_served_from_an_offset_on_also_after_the_end(testbed: Run
             ("main-0", "grüße\nend\n"),
             ("main-1", "grüße\nend\n"),
         ]
-        one = await ask_logs(testbed, pod=1, offsets={"main-1": 8})
-        assert [(pod.pod, pod.text, pod.offset) for pod in one.pods] == [("main-1", "end\n", 12)]
+        logs = await ask_logs(testbed, pod=1, offsets={"main-1": 8})
+        assert [(pod.pod, pod.text, pod.offset) for pod in logs.pods] == [("main-1", "end\n", 12)]
         data = msgspec.json.encode(Logs(name="missing"))
         answer = await testbed.bus.request(f"admit.api.logs.{NAMESPACE}", data, 5.0)
         assert "no runner" in msgspec.json.decode(answer, type=LogsReply).error

@@ -72,6 +72,6 @@ async def test_both_checks_are_approved_one_after_the_other(person: Person, bus:
     status, out, err = await person.types("approve", "workload", "w")
     assert (status, "approved (check budget)" in out) == (0, True), err
     assert "w is Admitted" in err
-    found = await workload(bus, "w")
-    assert found is not None
-    assert is_true(found, Type.ADMITTED)
+    stored = await workload(bus, "w")
+    assert stored is not None
+    assert is_true(stored, Type.ADMITTED)

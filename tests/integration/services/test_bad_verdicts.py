@@ -49,9 +49,9 @@ def outgoing(verdict: dict[str, Any], controller: str = "ctl") -> Outgoing:
 
 
 async def cycle_of(bus: Bus, name: str) -> int:
-    found = await workload(bus, name)
-    assert found is not None
-    return found.status.admission_cycle
+    stored = await workload(bus, name)
+    assert stored is not None
+    return stored.status.admission_cycle
 
 
 @pytest.fixture
@@ -113,15 +113,15 @@ async def test_a_controller_that_never_acknowledges_does_not_block_others(runnin
     await eventually(lambda: is_reserved(running, "v-19"))
 
     async def asked() -> bool:
-        found = (await check_durables.existing(running))["ctl"]
-        return int(found["num_pending"]) == 21
+        consumer = (await check_durables.existing(running))["ctl"]
+        return int(consumer["num_pending"]) == 21
 
     await eventually(asked)
     subscription = await running.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
     received = await subscription.fetch(21, timeout=LIMIT)
     assert len(received) == 21  # and not one of them is acknowledged
-    found = (await check_durables.existing(running))["ctl"]
-    assert (found["num_pending"], found["num_ack_pending"]) == (0, 21)
+    consumer = (await check_durables.existing(running))["ctl"]
+    assert (consumer["num_pending"], consumer["num_ack_pending"]) == (0, 21)
     await submit(running, [a_manifest("free", queue="lq-open")])
     await eventually(lambda: is_admitted(running, "free"))
     # What it was asked counts whenever it answers, acknowledged or not.

@@ -75,8 +75,8 @@ async def test_an_echo_replaces_what_is_none_of_this_log(bus: Bus) -> None:
 async def test_echoes_of_many_domains_are_written(bus: Bus) -> None:
     epoch = await take_epoch(bus, DOMAIN, "one", expected=0)
     await write_echoes(bus, [(f"queue-{number}", epoch) for number in range(2 * READS + 1)])
-    found = await read_all(bus, "barrier.>")
-    assert len(found) == 2 * READS + 1
+    entries = await read_all(bus, "barrier.>")
+    assert len(entries) == 2 * READS + 1
 
 
 async def _echoed(bus: Bus) -> int:
@@ -96,7 +96,7 @@ async def _barrier_of_the_heir(bus: Bus) -> bool:
 
 
 async def _refused(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and any(
-        condition.reason == "WaitingForQuota" for condition in found.status.conditions
+    stored = await workload(bus, name)
+    return stored is not None and any(
+        condition.reason == "WaitingForQuota" for condition in stored.status.conditions
     )

@@ -38,17 +38,17 @@ async def test_the_durable_of_an_applied_check_receives_only_its_requests(
     await apply(bus, admission_check("c", "ctl"), admission_check("other", BUDGET))
     for name in ("one", "two"):
         await bus.publish(a_request("ctl", name))
-    found = await check_durables.existing(bus)
-    assert set(found) == {"ctl", BUDGET}
-    assert found["ctl"]["name"] == "check-ctl"
-    assert found[BUDGET]["name"] == "check-example_com=2Fbudget"
-    assert found["ctl"]["num_pending"] == 2  # neither what was asked before it was there
-    assert found[BUDGET]["num_pending"] == 0
-    config = found["ctl"]["config"]
+    consumers = await check_durables.existing(bus)
+    assert set(consumers) == {"ctl", BUDGET}
+    assert consumers["ctl"]["name"] == "check-ctl"
+    assert consumers[BUDGET]["name"] == "check-example_com=2Fbudget"
+    assert consumers["ctl"]["num_pending"] == 2  # neither what was asked before it was there
+    assert consumers[BUDGET]["num_pending"] == 0
+    config = consumers["ctl"]["config"]
     assert (config["ack_policy"], config["ack_wait"]) == ("explicit", 30_000_000_000)
     subscription = await bus.nc.jetstream().pull_subscribe_bind("check-ctl", STREAM)
     received = await subscription.fetch(2, timeout=LIMIT)
-    assert [json.loads(one.data)["name"] for one in received] == ["one", "two"]
+    assert [json.loads(message.data)["name"] for message in received] == ["one", "two"]
 
 
 async def test_the_durable_is_deleted_with_the_last_check_of_its_controller(
@@ -92,6 +92,6 @@ async def test_changed_settings_of_a_durable_are_restored(bus: Bus) -> None:
     altered = {**check_durables.settings("ctl"), "max_ack_pending": 1}
     await bus.api(f"CONSUMER.CREATE.{STREAM}.check-ctl", {"stream_name": STREAM, "config": altered})
     await check_durables.make(bus, "ctl")
-    found = (await check_durables.existing(bus))["ctl"]
-    assert found["config"]["max_ack_pending"] == check_durables.MAX_ACK_PENDING
-    assert found["num_pending"] == 1
+    consumer = (await check_durables.existing(bus))["ctl"]
+    assert consumer["config"]["max_ack_pending"] == check_durables.MAX_ACK_PENDING
+    assert consumer["num_pending"] == 1

@@ -47,21 +47,21 @@ def a_budget(limit: int) -> dict[str, Any]:
 
 
 async def requests(bus: Bus) -> list[CheckRequested]:
-    found = await read_messages(bus, ["admit.check.requested.ctl.ns.*"])
-    return [msgspec.json.decode(one.data, type=CheckRequested) for one in found]
+    messages = await read_messages(bus, ["admit.check.requested.ctl.ns.*"])
+    return [msgspec.json.decode(message.data, type=CheckRequested) for message in messages]
 
 
 async def asked(bus: Bus, name: str) -> CheckRequested:
     """The request about a workload that is submitted now."""
     await submit(bus, [a_manifest(name, queue="lq-cq")])
-    found: list[CheckRequested] = []
+    asked: list[CheckRequested] = []
 
-    async def one() -> bool:
-        found[:] = [each for each in await requests(bus) if each.name == name]
-        return bool(found)
+    async def is_requested() -> bool:
+        asked[:] = [each for each in await requests(bus) if each.name == name]
+        return bool(asked)
 
-    await eventually(one)
-    return found[0]
+    await eventually(is_requested)
+    return asked[0]
 
 
 async def until_requested(bus: Bus, name: str, expected: list[Any]) -> None:
@@ -69,7 +69,7 @@ async def until_requested(bus: Bus, name: str, expected: list[Any]) -> None:
 
     async def so() -> bool:
         each = [request.parameters for request in await requests(bus) if request.name == name]
-        return [msgspec.json.decode(one) for one in each] == expected
+        return [msgspec.json.decode(parameters) for parameters in each] == expected
 
     await eventually(so)
 
@@ -104,9 +104,9 @@ async def test_parameters_are_the_spec_of_the_named_object_as_it_is(
     await ask(bus, "admit.api.delete", gone, DeleteReply)
 
     async def row_waits_for_the_object() -> bool:
-        found = await workload(bus, "second")
-        assert found is not None
-        return "weekly" in found.status.admission_checks[0].message
+        stored = await workload(bus, "second")
+        assert stored is not None
+        return "weekly" in stored.status.admission_checks[0].message
 
     await eventually(row_waits_for_the_object)
     await until_requested(bus, "second", [{"limit": 7}, {"limit": 9}, {"limit": 7}])
@@ -140,6 +140,6 @@ async def test_doctor_reports_unanswered_requests_and_invalid_verdicts(
         "on admit.check.reported.ctl.ns.w: UnknownState: "
         "'Perhaps' is not one of Pending, Ready, Retry, Rejected"
     )
-    found = await workload(bus, "w")
-    assert found is not None
-    assert holds_quota(found)
+    stored = await workload(bus, "w")
+    assert stored is not None
+    assert holds_quota(stored)

@@ -117,8 +117,8 @@ async def all_answer(bus: Bus, testbed: ServiceTestbed) -> None:
 
     async def they_do() -> bool:
         said = await health(bus)
-        led = {one.service for one in said if one.leads}
-        return {one.instance for one in said} >= set(testbed.tasks) and led >= (
+        led = {reply.service for reply in said if reply.leads}
+        return {reply.instance for reply in said} >= set(testbed.tasks) and led >= (
             set(SERVICES) - WITHOUT_DOMAIN
         )
 

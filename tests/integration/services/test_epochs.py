@@ -99,7 +99,7 @@ async def test_a_scheduler_gives_up_the_domain_of_a_deleted_queue(
 
     async def led() -> list[str]:
         answers = [reply for reply in await health(bus) if reply.service == "scheduler"]
-        return sorted(domain for one in answers for domain in one.leads)
+        return sorted(domain for reply in answers for domain in reply.leads)
 
     async def leads(*domains: str) -> None:
         await becomes(led, sorted(domains))

@@ -66,12 +66,16 @@ class Place:
 
     async def families(self) -> dict[str, list[StoredWorkload]]:
         """The variants of every parent, the best first."""
-        found = await workloads(self.bus)
-        parents = {one.metadata.uid: one.metadata.name for one in found if role(one) == "parent"}
+        stored = await workloads(self.bus)
+        parents = {
+            parent.metadata.uid: parent.metadata.name
+            for parent in stored
+            if role(parent) == "parent"
+        }
         families: dict[str, list[StoredWorkload]] = {name: [] for name in parents.values()}
-        for one in sorted(found, key=lambda one: head(one).sibling_index or 0):
-            if role(one) == "variant" and owner_of(one)[1] in parents:
-                families[parents[owner_of(one)[1]]].append(one)
+        for variant in sorted(stored, key=lambda variant: head(variant).sibling_index or 0):
+            if role(variant) == "variant" and owner_of(variant)[1] in parents:
+                families[parents[owner_of(variant)[1]]].append(variant)
         return families
 
     async def until(self, claim: Callable[[dict[str, list[StoredWorkload]]], bool]) -> None:
@@ -82,8 +86,8 @@ class Place:
 
     async def reply(self) -> FamiliesReply:
         """The reply of the leading variant-controller to a query about its families."""
-        found: FamiliesReply = await ask(self.bus, "admit.api.families", Families(), FamiliesReply)
-        return found
+        reply: FamiliesReply = await ask(self.bus, "admit.api.families", Families(), FamiliesReply)
+        return reply
 
     async def rest(self) -> None:
         """Waits until no act of the variant-controller is pending."""
@@ -97,26 +101,28 @@ class Place:
         """Waits until it is stored, and the condition is true."""
 
         async def so() -> bool:
-            one = await workload(self.bus, name)
-            return one is not None and (not condition or is_true(one, condition))
+            member = await workload(self.bus, name)
+            return member is not None and (not condition or is_true(member, condition))
 
         await eventually(so)
 
     async def leader(self, *among: ServiceProcess) -> ServiceProcess:
         """Waits until one of them leads."""
-        found: list[ServiceProcess] = []
+        leading: list[ServiceProcess] = []
 
         async def so() -> bool:
-            leads = {one.instance for one in await health(self.bus) if one.leads and one.ready}
-            found[:] = [one for one in among if one.instance in leads]
-            return bool(found)
+            leads = {
+                reply.instance for reply in await health(self.bus) if reply.leads and reply.ready
+            }
+            leading[:] = [process for process in among if process.instance in leads]
+            return bool(leading)
 
         await eventually(so)
-        return found[0]
+        return leading[0]
 
 
-def role(one: StoredWorkload) -> str:
-    return head(one).role
+def role(member: StoredWorkload) -> str:
+    return head(member).role
 
 
 def tags(variants: list[StoredWorkload]) -> list[str]:
@@ -125,9 +131,9 @@ def tags(variants: list[StoredWorkload]) -> list[str]:
 
 @pytest.fixture
 async def place(bus: Bus, cluster: Cluster) -> AsyncIterator[Place]:
-    found = Place(bus, cluster)
-    await found.start("workload-controller")
-    yield found
+    place_made = Place(bus, cluster)
+    await place_made.start("workload-controller")
+    yield place_made
 
 
 async def test_with_the_gate_off_there_are_no_families(place: Place, tmp_path: Path) -> None:
@@ -154,18 +160,20 @@ async def test_a_stale_variant_controller_does_no_harm_after_a_pause(
     both = await place.start("variant-controller", "variant-controller")
     await apply(place.bus, *objects())
     await place.submit("first")
-    await place.until(lambda found: len(found.get("first", [])) == 3)
+    await place.until(lambda variants: len(variants.get("first", [])) == 3)
     leader = await place.leader(*both)
     leader.pause()
     names = [f"j{number}" for number in range(20)]
     await place.submit(*names)
-    await place.until(lambda found: all(len(found.get(name, [])) == 3 for name in names))
+    await place.until(lambda variants: all(len(variants.get(name, [])) == 3 for name in names))
     leader.resume()
     # It says what the other one has said long ago, and hears then that it leads no more.
-    (other,) = (one for one in both if one is not leader)
+    (other,) = (process for process in both if process is not leader)
 
     async def only_the_other_leads() -> bool:
-        answers = [one for one in await health(place.bus) if one.service == "variant-controller"]
+        answers = [
+            reply for reply in await health(place.bus) if reply.service == "variant-controller"
+        ]
         leads = [answer.instance for answer in answers if answer.leads]
         return len(answers) == 2 and leads == [other.instance]
 
@@ -187,12 +195,14 @@ async def test_a_variant_controller_killed_midway_leaves_no_partial_family(place
     await place.submit(*names)
     controller.resume()
     for _ in range(3):
-        await place.until(lambda found: any(found.values()))
+        await place.until(lambda variants: any(variants.values()))
         await process.kill()
         process = (await place.start("variant-controller"))[0]
         await place.leader(process)
     await place.until(
-        lambda found: len(found) == 150 and all(len(one) == 3 for one in found.values())
+        lambda variants: (
+            len(variants) == 150 and all(len(members) == 3 for members in variants.values())
+        )
     )
     await place.rest()
     families = await place.families()
@@ -219,9 +229,9 @@ async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Plac
         traces = OpenTraces(lambda *_: True, reader.history)
         return [span for fact in facts for span in await traces.read(fact)]
 
-    family = {address_of(one.subject).name for one in await reader.history(NAME, ())}
+    family = {address_of(message.subject).name for message in await reader.history(NAME, ())}
     assert family == {"j", *(f"j-variant-{flavor}" for flavor in FLAVORS)}
-    (middle,) = (n for n, one in enumerate(log) if ".quota_reserved." in one.subject)
+    (middle,) = (n for n, message in enumerate(log) if ".quota_reserved." in message.subject)
     before = await read(log[:middle])
     finished = facts.Finished(namespace="ns", name="j")
     await place.bus.publish(Outgoing(subject_of(finished), encode(finished)))
@@ -229,15 +239,17 @@ async def test_a_trace_continues_in_the_middle_of_a_family_that_runs(place: Plac
     await place.rest()
     log = await facts_of_log(place.bus)
     whole = await read(log)
-    assert {one.name for one in whole} >= {"workload", "variant reservation", "variant spot"}
-    parts = {one.span_id for one in (*before, *await read(log[middle:]))}
-    assert parts == {one.span_id for one in whole}
+    assert {span.name for span in whole} >= {"workload", "variant reservation", "variant spot"}
+    parts = {span.span_id for span in (*before, *await read(log[middle:]))}
+    assert parts == {span.span_id for span in whole}
 
 
 async def facts_of_log(bus: Bus) -> list[LoggedFact]:
     logged: list[LoggedFact] = []
     while page := await read_messages(bus, ["admit.>"], after=logged[-1].sequence if logged else 0):
-        for one in page:
-            trace = extract(one.headers)
-            logged.append(LoggedFact(one.sequence, one.time, one.subject, one.data, trace))
+        for message in page:
+            trace = extract(message.headers)
+            logged.append(
+                LoggedFact(message.sequence, message.time, message.subject, message.data, trace)
+            )
     return logged

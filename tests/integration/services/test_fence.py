@@ -66,7 +66,7 @@ async def _led_by_new(bus: Bus) -> bool:
 
 
 async def _holding(bus: Bus, count: int) -> bool:
-    return sum(holds_quota(one) for one in await workloads(bus)) == count
+    return sum(holds_quota(workload) for workload in await workloads(bus)) == count
 
 
 async def _is_there(bus: Bus, name: str) -> bool:

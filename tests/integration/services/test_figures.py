@@ -46,14 +46,14 @@ async def scrape(port: int) -> dict[str, float]:
 
 async def report(bus: Bus, name: str, state: str, *, cycle: int | None = None, **more: Any) -> str:
     """Which reason the verdict was answered with; "" when it had its effect."""
-    found = await workload(bus, name)
-    assert found is not None
+    stored = await workload(bus, name)
+    assert stored is not None
     verdict = facts.CheckReported(
         namespace="ns",
         name=name,
         controller="ctl",
         check="budget",
-        cycle=found.status.admission_cycle if cycle is None else cycle,
+        cycle=stored.status.admission_cycle if cycle is None else cycle,
         state=state,
         **more,
     )
@@ -76,20 +76,20 @@ async def test_metrics_count_each_event_in_its_service(cluster: Cluster, bus: Bu
     assert await report(bus, "now", "Ready") == ""
 
     async def counted() -> bool:
-        found = await scrape(port)
-        return any(name.startswith("admittance_admitted_workloads_total") for name in found)
+        figures = await scrape(port)
+        return any(name.startswith("admittance_admitted_workloads_total") for name in figures)
 
     await eventually(counted)
-    found = await scrape(port)
-    assert found[f"admittance_check_retries_total{{{LABELS}}}"] == 2
-    assert found[f"admittance_check_retry_delay_seconds_sum{{{LABELS}}}"] == 60 + WEEK
-    assert found[f"admittance_clamped_retry_delays_total{{{LABELS}}}"] == 1
-    assert found[f"admittance_check_rejections_total{{{LABELS}}}"] == 1
-    assert found['admittance_stale_check_updates_total{check="budget",why="Stale"}'] == 1
+    figures = await scrape(port)
+    assert figures[f"admittance_check_retries_total{{{LABELS}}}"] == 2
+    assert figures[f"admittance_check_retry_delay_seconds_sum{{{LABELS}}}"] == 60 + WEEK
+    assert figures[f"admittance_clamped_retry_delays_total{{{LABELS}}}"] == 1
+    assert figures[f"admittance_check_rejections_total{{{LABELS}}}"] == 1
+    assert figures['admittance_stale_check_updates_total{check="budget",why="Stale"}'] == 1
     queue = 'cluster_queue="cq",priority_class=""'
-    assert found[f"admittance_admitted_workloads_total{{{queue}}}"] == 1
-    assert found[f"admittance_admission_checks_wait_time_seconds_count{{{queue}}}"] == 1
-    evicted = {name: value for name, value in found.items() if name.startswith(EVICTED)}
+    assert figures[f"admittance_admitted_workloads_total{{{queue}}}"] == 1
+    assert figures[f"admittance_admission_checks_wait_time_seconds_count{{{queue}}}"] == 1
+    evicted = {name: value for name, value in figures.items() if name.startswith(EVICTED)}
     assert sum(evicted.values()) == 3
     assert any('reason="AdmissionCheck"' in name for name in evicted)
 
@@ -123,10 +123,10 @@ async def test_a_flood_of_messages_does_not_add_metric_labels(cluster: Cluster, 
     last = outcomes[-1]
     assert isinstance(last, int)
     assert (await settled(bus, last)).outcome == "dead-lettered"
-    found = await scrape(port)
-    assert found['admittance_dead_letters_total{reason="Undecodable"}'] == 1
+    figures = await scrape(port)
+    assert figures['admittance_dead_letters_total{reason="Undecodable"}'] == 1
     stale = {
-        name: value for name, value in found.items() if "stale_check_updates" in name and value
+        name: value for name, value in figures.items() if "stale_check_updates" in name and value
     }
     assert stale == {
         'admittance_stale_check_updates_total{check="",why="NoSuchCheck"}': 500,

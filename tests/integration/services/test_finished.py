@@ -32,9 +32,9 @@ async def test_a_name_is_free_again_despite_a_fact_after_the_end(
     assert await get(bus, "workload.ns.w") is None
     (sequence,) = await submit(bus, [a_manifest("w", queue="lq-cq")])
     assert (await settled(bus, sequence)).outcome == "applied"
-    found = await workload(bus, "w")
-    assert found is not None
-    assert not holds_quota(found)
+    stored = await workload(bus, "w")
+    assert stored is not None
+    assert not holds_quota(stored)
 
 
 async def test_services_log_one_line_about_a_workload_that_runs_once(

@@ -45,8 +45,8 @@ async def test_all_services_work_and_start_on_a_bucket_with_foreign_kinds_named_
     reply = await apply(bus, *queues("cq", cpu=40), *foreign)
     assert {result.outcome for result in reply.results} == {"created"}
     await _reserves(bus, "first")
-    for one in started:
-        await one.stop()
+    for process in started:
+        await process.stop()
     # Values that no version of Admittance writes: a foreign object at a key of ours, and keys with
     # a name too many or too few.
     for key, value in (

@@ -84,15 +84,15 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
     process = await cluster.start("workload-controller")
     try:
         await apply(bus, *queues("cq"))
-        assert [one.state == OK for one in await write_findings(bus)] == [True]
+        assert [finding.state == OK for finding in await write_findings(bus)] == [True]
 
         disk.fill()
         with pytest.raises(RequestFailed, match=r"did not acknowledge the write.*admit doctor"):
             link = Link(bus, shown_url=call.url, namespace="default", has_login=False)
             await link.publish(TOO_LONG)
-        found = {one.what: one for one in await write_findings(bus, seconds=1.0)}
-        assert found["stream ADMITTANCE"].state == WRONG
-        assert "restart nats-server" in found["stream ADMITTANCE"].todo
+        by_name = {finding.what: finding for finding in await write_findings(bus, seconds=1.0)}
+        assert by_name["stream ADMITTANCE"].state == WRONG
+        assert "restart nats-server" in by_name["stream ADMITTANCE"].todo
 
         async def service_reports_its_writes() -> bool:
             """A login that may not write a probe learns it from the services."""
@@ -106,7 +106,9 @@ async def test_a_full_disk_is_reported_and_services_continue_after_it(
         await bus.connected()
 
         async def all_take_writes() -> bool:
-            return [one.state == OK for one in await write_findings(bus, seconds=1.0)] == [True]
+            return [finding.state == OK for finding in await write_findings(bus, seconds=1.0)] == [
+                True
+            ]
 
         await eventually(all_take_writes)
         await within(submit(bus, [a_manifest("w", queue="lq-cq")]))
@@ -171,7 +173,7 @@ async def test_a_probe_of_writes_leaves_no_message(bus: Bus, cluster: Cluster) -
             count += sum("probe" in subject for subject in info["state"].get("subjects") or ())
         return count
 
-    assert [one.state == OK for one in await write_findings(bus)] == [True]
+    assert [finding.state == OK for finding in await write_findings(bus)] == [True]
     assert await probes() == 0
     assert all(reply.ready for reply in await health(bus, at_least=1))
     letters = await bus.api("STREAM.INFO.ADMITTANCE", {"subjects_filter": "admit.deadletter.>"})

@@ -48,12 +48,12 @@ async def check(bus: Bus, name: str) -> tuple[AdmissionCheck, int]:
 
 async def active(bus: Bus, name: str) -> tuple[str, str] | None:
     """Status and reason of the condition."""
-    found, _ = await check(bus, name)
-    if found.status is None:
+    state, _ = await check(bus, name)
+    if state.status is None:
         return None
-    if not found.status.conditions:
+    if not state.status.conditions:
         return None
-    (condition,) = found.status.conditions
+    (condition,) = state.status.conditions
     return condition.status, condition.reason
 
 

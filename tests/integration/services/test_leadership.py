@@ -57,8 +57,8 @@ async def most_ever_reserved(bus: Bus) -> int:
         page = await read_messages(bus, ["admit.workload.*.ns.*"], after=after)
         if not page:
             return most
-        for one in page:
-            what, name = one.subject.split(".")[2], one.subject.split(".")[4]
+        for entry in page:
+            what, name = entry.subject.split(".")[2], entry.subject.split(".")[4]
             if what == "quota_reserved" and name not in ended:
                 holding.add(name)
             elif what == "finished":
@@ -69,8 +69,10 @@ async def most_ever_reserved(bus: Bus) -> int:
 
 
 async def all_finished(bus: Bus, count: int) -> bool:
-    found = await workloads(bus)
-    return len(found) == count and all(is_true(one, Type.FINISHED) for one in found)
+    stored = await workloads(bus)
+    return len(stored) == count and all(
+        is_true(stored_workload, Type.FINISHED) for stored_workload in stored
+    )
 
 
 async def test_two_schedulers_that_both_believe_they_lead_never_exceed_a_quota(
@@ -124,8 +126,8 @@ async def _both_serve(bus: Bus) -> bool:
 
 async def _led(bus: Bus, by: set[str], count: int) -> bool:
     replies = [reply for reply in await health(bus) if reply.service == "scheduler"]
-    led = [domain for one in replies for domain in one.leads]
-    return {one.instance for one in replies if one.leads} == by and len(led) == count
+    led = [domain for reply in replies for domain in reply.leads]
+    return {reply.instance for reply in replies if reply.leads} == by and len(led) == count
 
 
 async def test_manifests_are_written_after_the_predecessor_s_open_work(

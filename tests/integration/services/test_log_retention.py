@@ -163,8 +163,8 @@ async def test_the_admission_of_a_running_workload_stays_on_the_log(
     keeper, _ = retention(bus, await size(bus) // 2, controller)
     await keeper.check()
     left = await read_messages(bus, ["admit.workload.admitted.>"], limit=1000)
-    assert {one.subject.split(".")[-1] for one in left} == {"runs", "again"}
-    [again] = [one for one in left if one.subject.endswith(".runs")]
+    assert {message.subject.split(".")[-1] for message in left} == {"runs", "again"}
+    [again] = [message for message in left if message.subject.endswith(".runs")]
     assert again.data == admitted("runs", 7).data
     assert again.headers["traceparent"].startswith("00-a")
 

@@ -72,9 +72,9 @@ async def test_a_commit_that_was_cut_is_completed_by_the_next_controller(
     await eventually(lambda: _echoed(bus))
     assert len(await read_messages(bus, ["admit.workload.quota_reserved.>"])) == 1
     assert len(await read_messages(bus, ["admit.workload.admitted.>"])) == 1
-    found = await workload(bus, "w")
-    assert found is not None
-    assert found.status.admission is not None
+    stored = await workload(bus, "w")
+    assert stored is not None
+    assert stored.status.admission is not None
 
 
 async def _echoed(bus: Bus) -> bool:

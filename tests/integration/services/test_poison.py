@@ -118,9 +118,9 @@ async def test_an_end_with_a_reason_too_large_becomes_a_dead_letter(system: Bus)
     assert (await settled(system, sequence)).outcome == "dead-lettered"
     done = facts.Finished(namespace="ns", name="next")
     await settled(system, await system.publish(Outgoing(subject_of(done), encode(done))))
-    found = await workload(system, "next")
-    assert found is not None
-    assert is_true(found, Type.FINISHED)
+    stored = await workload(system, "next")
+    assert stored is not None
+    assert is_true(stored, Type.FINISHED)
 
 
 async def test_a_uid_as_long_as_a_message_is_no_uid(system: Bus) -> None:

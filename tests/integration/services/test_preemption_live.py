@@ -56,13 +56,13 @@ async def facts_on_log(bus: Bus, what: str) -> list[StoredMessage]:
 
 
 async def has_fact(bus: Bus, what: str, name: str) -> bool:
-    return any(one.subject.endswith(f".{name}") for one in await facts_on_log(bus, what))
+    return any(message.subject.endswith(f".{name}") for message in await facts_on_log(bus, what))
 
 
 async def stored(bus: Bus, name: str) -> StoredWorkload:
-    found = await workload(bus, name)
-    assert found is not None
-    return found
+    stored = await workload(bus, name)
+    assert stored is not None
+    return stored
 
 
 @pytest.mark.servers("real")
@@ -95,7 +95,11 @@ async def test_a_job_is_stopped_before_its_quota_is_handed_on(
     assert lines[:4] == ["started low", "stopped low", "started high", "done high"]
     (evicted,) = await facts_on_log(bus, "evicted")
     (stopped,) = await facts_on_log(bus, "stopped")
-    taken = [one for one in await facts_on_log(bus, "assigned") if one.subject.endswith(".high")]
+    taken = [
+        message
+        for message in await facts_on_log(bus, "assigned")
+        if message.subject.endswith(".high")
+    ]
     assert evicted.sequence < stopped.sequence < taken[0].sequence
     said = decode(evicted.subject, evicted.data)
     assert isinstance(said, facts.Evicted)
@@ -112,8 +116,8 @@ async def test_a_job_is_stopped_before_its_quota_is_handed_on(
 
 async def _waits_for_it(bus: Bus) -> bool:
     waits = await workload(bus, "high")
-    found = find(waits, Type.QUOTA_RESERVED) if waits is not None else None
-    return found is not None and found.reason == "WaitingForPreemptedWorkloads"
+    condition = find(waits, Type.QUOTA_RESERVED) if waits is not None else None
+    return condition is not None and condition.reason == "WaitingForPreemptedWorkloads"
 
 
 async def _says(trail: Path, line: str, times: int = 1) -> bool:
@@ -155,7 +159,9 @@ async def test_a_new_scheduler_continues_a_preemption_without_repeating_it(
     await cluster.start("scheduler", "second")
 
     await eventually(lambda: _says(trail, "done higher"))
-    taken = [one.subject.rsplit(".", 1)[1] for one in await facts_on_log(bus, "assigned")]
+    taken = [message.subject.rsplit(".", 1)[1] for message in await facts_on_log(bus, "assigned")]
     assert taken[:3] == ["low", "high", "higher"]
-    preempted = [one.subject.rsplit(".", 1)[1] for one in await facts_on_log(bus, "preempted")]
+    preempted = [
+        message.subject.rsplit(".", 1)[1] for message in await facts_on_log(bus, "preempted")
+    ]
     assert preempted.count("low") == 1

@@ -20,13 +20,13 @@ CHECKED: dict[str, Any] = {"admissionChecks": ["silent"]}
 
 
 async def holds(bus: Bus, name: str, kind: Type) -> bool:
-    found = await workload(bus, name)
-    return found is not None and is_true(found, kind)
+    stored = await workload(bus, name)
+    return stored is not None and is_true(stored, kind)
 
 
 async def reason(bus: Bus, name: str, kind: Type) -> str:
-    found = await workload(bus, name)
-    condition = find(found, kind) if found is not None else None
+    stored = await workload(bus, name)
+    condition = find(stored, kind) if stored is not None else None
     return f"{condition.status}: {condition.reason}" if condition is not None else ""
 
 

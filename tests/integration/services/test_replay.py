@@ -124,9 +124,9 @@ class Jobs:
 
 @pytest.fixture
 async def jobs(bus: Bus) -> AsyncIterator[Jobs]:
-    found = Jobs(bus)
-    yield found
-    await found.close()
+    jobs_made = Jobs(bus)
+    yield jobs_made
+    await jobs_made.close()
 
 
 async def decisions(bus: Bus) -> list[int]:
@@ -163,7 +163,11 @@ async def same(
 ) -> list[dict[str, Any]]:
     """All decisions have the same outcome in the replay."""
     told = [await replayed(server, sequence, capsys) for sequence in sequences]
-    wrong = [(one["sequence"], one["kind"], one["differences"]) for one in told if not one["same"]]
+    wrong = [
+        (decision["sequence"], decision["kind"], decision["differences"])
+        for decision in told
+        if not decision["same"]
+    ]
     assert not wrong
     return told
 
@@ -207,9 +211,9 @@ async def test_every_decision_of_a_run_is_repeated_equally(
     await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
     await busy(bus, jobs, seed=1)
     told = await same(nats_server, await decisions(bus), capsys)
-    kinds = {one["kind"] for one in told}
+    kinds = {decision["kind"] for decision in told}
     assert kinds == {"assigned", "preempted", "refused"}
-    assert any(one["from"]["decisionsOnTheirWay"] for one in told)
+    assert any(decision["from"]["decisionsOnTheirWay"] for decision in told)
 
 
 async def test_decisions_across_crashes_and_quota_edits_are_repeated_equally(
@@ -236,7 +240,7 @@ async def test_decisions_across_crashes_and_quota_edits_are_repeated_equally(
     await cluster.start("workload-controller")
     await busy(bus, jobs, seed=6, workloads=5)
     told = await same(nats_server, await decisions(bus), capsys)
-    assert len({one["epoch"] for one in told}) == 2
+    assert len({decision["epoch"] for decision in told}) == 2
 
 
 async def _at_least(bus: Bus, many: int) -> bool:
@@ -263,10 +267,10 @@ async def test_a_checkpoint_replaces_expired_facts(
     # On a loaded machine the log may rest before the new leader has begun.
     await eventually(lambda: _decided_after(bus, made.through))
     await rest(bus)
-    new = [one for one in await decisions(bus) if one > made.through]
+    new = [sequence for sequence in await decisions(bus) if sequence > made.through]
 
     with_facts = await same(nats_server, new, capsys)
-    assert {one["from"]["checkpoint"] for one in with_facts} == {made.id}
+    assert {decision["from"]["checkpoint"] for decision in with_facts} == {made.id}
     await bus.api(f"STREAM.PURGE.{subjects.STREAM}", {"seq": made.through + 1})
     await same(nats_server, new, capsys)
 
@@ -384,7 +388,7 @@ async def test_decisions_are_repeated_with_the_time_settings_of_the_leader(
     await submit(bus, [a_manifest("never-ready", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 2))
     told = await same(nats_server, (await decisions(bus))[:2], capsys)
-    assert [one["kind"] for one in told] == ["assigned", "assigned"]
+    assert [decision["kind"] for decision in told] == ["assigned", "assigned"]
 
 
 async def _said(bus: Bus, what: str, many: int) -> bool:

@@ -45,22 +45,22 @@ async def simulate(bus: Bus, *objects: dict[str, Any], limit: int = 0) -> Simula
 async def admitted(bus: Bus, *names: str) -> bool:
     """Only these workloads of a to f are admitted and stay admitted."""
     for name in "abcdef":
-        found = await workload(bus, name)
-        runs = found is not None and is_true(found, Type.ADMITTED)
-        runs = runs and found is not None and not is_true(found, Type.EVICTED)
+        stored = await workload(bus, name)
+        runs = stored is not None and is_true(stored, Type.ADMITTED)
+        runs = runs and stored is not None and not is_true(stored, Type.EVICTED)
         if runs != (name in names):
             return False
     return True
 
 
 async def is_evicted(bus: Bus, name: str) -> bool:
-    found = await workload(bus, name)
-    return found is not None and is_true(found, Type.EVICTED)
+    stored = await workload(bus, name)
+    return stored is not None and is_true(stored, Type.EVICTED)
 
 
 async def waits_for(bus: Bus, name: str, reason: str) -> bool:
-    found = await workload(bus, name)
-    reserved = None if found is None else find(found, Type.QUOTA_RESERVED)
+    stored = await workload(bus, name)
+    reserved = None if stored is None else find(stored, Type.QUOTA_RESERVED)
     return reserved is not None and reserved.reason == reason
 
 
@@ -100,9 +100,9 @@ async def test_a_simulated_change_has_the_same_result_when_applied(town: Bus) ->
 
     await submit(bus, [high])
     await eventually(lambda: is_evicted(bus, victim))
-    found = await get(bus, f"workload.ns.{victim}")
-    assert found is not None
-    said = facts.Stopped(namespace="ns", name=victim, revision=found.revision)
+    entry = await get(bus, f"workload.ns.{victim}")
+    assert entry is not None
+    said = facts.Stopped(namespace="ns", name=victim, revision=entry.revision)
     await bus.publish(Outgoing(subject_of(said), encode(said)))
     await eventually(lambda: admitted(bus, other, "e"))
 

@@ -132,7 +132,9 @@ async def test_services_start_and_take_over_on_junk_and_doctor_names_it(
 
 
 async def _publish(bus: Bus, junk: list[Junk]) -> None:
-    messages = [Outgoing(one.subject, one.data, one.headers or None) for one in junk]
+    messages = [
+        Outgoing(message.subject, message.data, message.headers or None) for message in junk
+    ]
     for message in messages:
         # Some headers are refused by the server, which is as well.
         with suppress(AdmittanceError):
@@ -151,15 +153,15 @@ def _permitted(junk: Junk) -> bool:
 
 async def _leads(bus: Bus) -> bool:
     controllers = [reply for reply in await health(bus) if reply.service == "workload-controller"]
-    return any(one.leads and one.ready for one in controllers)
+    return any(reply.leads and reply.ready for reply in controllers)
 
 
 async def _works(bus: Bus, name: str) -> None:
     await submit(bus, [a_manifest(name, queue="lq-a")])
 
     async def finished() -> bool:
-        found = await workload(bus, name)
-        return found is not None and is_true(found, Type.FINISHED)
+        stored = await workload(bus, name)
+        return stored is not None and is_true(stored, Type.FINISHED)
 
     await eventually(finished, LONG)
 

@@ -37,13 +37,13 @@ CORE = ("workload-controller", "scheduler", "retry-timer")
 
 @pytest.fixture
 def receiver() -> Iterator[OtlpReceiver]:
-    with otlp_receiver() as found:
-        yield found
+    with otlp_receiver() as receiver_made:
+        yield receiver_made
 
 
 def exporting(receiver: OtlpReceiver, **more: str) -> dict[str, str]:
-    found = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "20"}
-    return {**found, "OTEL_TRACES_SAMPLER": "always_on", **more}
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "20"}
+    return {**variables, "OTEL_TRACES_SAMPLER": "always_on", **more}
 
 
 def a_job(name: str, *command: str, **spec: Any) -> dict[str, Any]:
@@ -54,28 +54,30 @@ def a_job(name: str, *command: str, **spec: Any) -> dict[str, Any]:
 
 
 def with_checks(made: list[dict[str, Any]], *checks: str) -> list[dict[str, Any]]:
-    for one in made:
-        if one["kind"] == "ClusterQueue":
+    for manifest in made:
+        if manifest["kind"] == "ClusterQueue":
             strategy = [{"name": name, "onFlavors": []} for name in checks]
-            one["spec"]["admissionChecksStrategy"] = {"admissionChecks": strategy}
-            one["spec"]["preemption"] = {"withinClusterQueue": "LowerPriority"}
+            manifest["spec"]["admissionChecksStrategy"] = {"admissionChecks": strategy}
+            manifest["spec"]["preemption"] = {"withinClusterQueue": "LowerPriority"}
     return made
 
 
 async def spans_of_log(bus: Bus) -> list[Span]:
     """The finished spans that the log gives."""
-    builder, found, after = TraceBuilder(), [], 0
+    builder, spans, after = TraceBuilder(), [], 0
     while page := await read_messages(bus, ["admit.>"], after=after):
         after = page[-1].sequence
-        for one in page:
-            traceparent = tracing.extract(one.headers)
-            fact = LoggedFact(one.sequence, one.time, one.subject, one.data, traceparent)
-            found += builder.feed(fact)
-    return found
+        for message in page:
+            traceparent = tracing.extract(message.headers)
+            fact = LoggedFact(
+                message.sequence, message.time, message.subject, message.data, traceparent
+            )
+            spans += builder.feed(fact)
+    return spans
 
 
 def shown(span: Span) -> tuple[Any, ...]:
-    start, end = (round(one.timestamp() * 1e6) for one in (span.start, span.end or span.start))
+    start, end = (round(time.timestamp() * 1e6) for time in (span.start, span.end or span.start))
     return span.name, span.trace_id, span.span_id, span.parent_id, start, end
 
 
@@ -83,14 +85,14 @@ def received(receiver: OtlpReceiver, scope: str = "admittance") -> list[tuple[An
     spans = [span.span for span in receiver.spans if span.scope == scope]
     return [
         (
-            one.name,
-            one.trace_id.hex(),
-            one.span_id.hex(),
-            one.parent_span_id.hex(),
-            one.start_time_unix_nano // 1000,
-            one.end_time_unix_nano // 1000,
+            span.name,
+            span.trace_id.hex(),
+            span.span_id.hex(),
+            span.parent_span_id.hex(),
+            span.start_time_unix_nano // 1000,
+            span.end_time_unix_nano // 1000,
         )
-        for one in spans
+        for span in spans
     ]
 
 
@@ -122,12 +124,12 @@ async def until_read(bus: Bus) -> None:
 @pytest.fixture
 def provider(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> Iterator[TracerProvider]:
     """The program of the check controllers has OpenTelemetry configured."""
-    found = TracerProvider(shutdown_on_exit=False)
+    provider = TracerProvider(shutdown_on_exit=False)
     exporter = OTLPSpanExporter(endpoint=f"{receiver.url}/v1/traces")
-    found.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: found)
-    yield found
-    found.shutdown()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    yield provider
+    provider.shutdown()
 
 
 async def test_checks_a_retry_and_a_preemption_are_the_spans_of_the_log(
@@ -170,18 +172,18 @@ async def test_checks_a_retry_and_a_preemption_are_the_spans_of_the_log(
         await submit(bus, [a_manifest("urgent", queue="lq-cq", priority=9)])
         await until_ended(bus, "urgent")
         await until_read(bus)
-    expected = [shown(one) for one in await spans_of_log(bus)]
+    expected = [shown(span) for span in await spans_of_log(bus)]
     assert sorted(received(receiver)) == sorted(expected)
-    names = {one[0] for one in expected}
+    names = {span[0] for span in expected}
     assert names >= {"workload", "queue", "attempt", "check budget", "check license"}
     assert names >= {"reservation", "admission", "start", "run", "eviction", "requeue"}
     # The calls of the check controllers are inside the spans of the checks.
     calls = received(receiver, "admittance.checks")
-    assert {one[0] for one in calls} == {"judge budget", "judge license"}
-    checks = {one[2]: one[0] for one in expected if one[0].startswith("check ")}
-    inside = [one for one in calls if one[3] in checks]
+    assert {span[0] for span in calls} == {"judge budget", "judge license"}
+    checks = {span[2]: span[0] for span in expected if span[0].startswith("check ")}
+    inside = [span for span in calls if span[3] in checks]
     assert len(inside) >= 5
-    assert {one[0].split()[1] for one in inside} == {"budget", "license"}
+    assert {span[0].split()[1] for span in inside} == {"budget", "license"}
 
 
 async def test_a_killed_service_continues_the_traces_that_began_before(
@@ -202,9 +204,9 @@ async def test_a_killed_service_continues_the_traces_that_began_before(
     await until_ended(bus, *names)
     await until_reading(bus, "second")
     await until_read(bus)
-    expected = [shown(one) for one in await spans_of_log(bus)]
+    expected = [shown(span) for span in await spans_of_log(bus)]
     assert set(received(receiver)) == set(expected)
-    assert len({one[1] for one in expected}) == len(names)
+    assert len({span[1] for span in expected}) == len(names)
 
 
 async def test_a_sampler_of_none_exports_nothing_and_reads_all(
@@ -271,5 +273,5 @@ async def test_what_the_service_needs_is_said_in_one_line(
         )
     )
     assert done.returncode == 1
-    [line] = [one for one in done.stderr.splitlines() if not one.startswith("{")]
+    [line] = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert says in line

@@ -56,32 +56,34 @@ class TimerTestbed:
 
     async def serving(self) -> TimersReply:
         """Waits until an instance keeps the timers; returns its reply."""
-        found: TimersReply = await ask(self.bus, "admit.api.timers", Timers(), TimersReply)
-        return found
+        reply: TimersReply = await ask(self.bus, "admit.api.timers", Timers(), TimersReply)
+        return reply
 
     async def reserved(self, name: str = "w") -> StoredWorkload:
-        return await self._until(name, lambda one: phase(one, clock.now()) is Phase.QUOTA_RESERVED)
+        return await self._until(
+            name, lambda stored: phase(stored, clock.now()) is Phase.QUOTA_RESERVED
+        )
 
     async def _until(self, name: str, claim: Any) -> StoredWorkload:
-        found: list[StoredWorkload] = []
+        seen: list[StoredWorkload] = []
 
         async def so() -> bool:
-            one = await workload(self.bus, name)
-            found[:] = [one] if one is not None else []
-            return one is not None and bool(claim(one))
+            stored = await workload(self.bus, name)
+            seen[:] = [stored] if stored is not None else []
+            return stored is not None and bool(claim(stored))
 
         await eventually(so)
-        return found[0]
+        return seen[0]
 
     async def put_off(self, seconds: int, name: str = "w") -> datetime:
         """The check reports Retry; returns the time until which the workload waits."""
         before = await workload(self.bus, name)
         assert before is not None
         await self.bus.publish(retry_verdict(name, before.status.admission_cycle, seconds))
-        one = await self._until(
-            name, lambda one: waits_until(one) not in (None, waits_until(before))
+        stored = await self._until(
+            name, lambda candidate: waits_until(candidate) not in (None, waits_until(before))
         )
-        until = waits_until(one)
+        until = waits_until(stored)
         assert until is not None
         return until
 
@@ -89,9 +91,9 @@ class TimerTestbed:
         """Waits until it has quota again."""
         return await self._until(
             name,
-            lambda one: (
-                one.status.admission_cycle >= cycle
-                and phase(one, clock.now()) is Phase.QUOTA_RESERVED
+            lambda candidate: (
+                candidate.status.admission_cycle >= cycle
+                and phase(candidate, clock.now()) is Phase.QUOTA_RESERVED
             ),
         )
 
@@ -100,29 +102,29 @@ class TimerTestbed:
 
     async def stands(self, kind: str = "requeue", name: str = "w") -> datetime:
         """Waits until the schedule stands; for when."""
-        found: list[datetime] = []
+        times: list[datetime] = []
 
         async def so() -> bool:
-            found[:] = [
+            times[:] = [
                 schedule.at
                 for schedule in await self.standing()
                 if (schedule.kind, schedule.name) == (kind, name) and schedule.at is not None
             ]
-            return bool(found)
+            return bool(times)
 
         await eventually(so)
-        return found[0]
+        return times[0]
 
     async def stories(self, what: str, name: str = "w") -> list[datetime]:
         """The times at which the log stored facts of that name about the workload."""
         puller = Puller(self.bus, f"story-{what}", [f"admit.workload.{what}.ns.{name}"])
-        found: list[datetime] = []
+        times: list[datetime] = []
         try:
             while True:
                 batch = await asyncio.wait_for(puller.batch(), 0.5)
-                found += [one.time for one in batch]
+                times += [message.time for message in batch]
         except TimeoutError:
-            return found
+            return times
         finally:
             await puller.close()
 
@@ -139,13 +141,13 @@ def retry_verdict(name: str, cycle: int, seconds: int) -> Outgoing:
     return Outgoing(subject, msgspec.json.encode(said))
 
 
-def waits_until(one: StoredWorkload) -> datetime | None:
-    state = one.status.requeue_state
-    return state.requeue_at if state is not None and one.status.admission is None else None
+def waits_until(stored: StoredWorkload) -> datetime | None:
+    state = stored.status.requeue_state
+    return state.requeue_at if state is not None and stored.status.admission is None else None
 
 
-def retries(one: StoredWorkload) -> int:
-    return one.status.admission_checks[0].retry_count
+def retries(stored: StoredWorkload) -> int:
+    return stored.status.admission_checks[0].retry_count
 
 
 @pytest.fixture
@@ -160,8 +162,8 @@ async def test_a_delayed_workload_competes_when_its_delay_ends(testbed: TimerTes
     await testbed.reserved()
     until = await testbed.put_off(2)
     assert await testbed.stands() == until
-    one = await testbed.back()
-    assert retries(one) == 1
+    returned = await testbed.back()
+    assert retries(returned) == 1
     requeued = await testbed.stories("requeued")
     assert len(requeued) == 1
     assert requeued[0] >= until
@@ -183,10 +185,10 @@ async def test_a_kill_during_a_wait_does_not_change_its_end(
         for process in testbed.cluster.processes
         if killed_service in (process.service, "all of them")
     ]
-    for one in killed:
-        await one.kill()
-    for one in killed:
-        await one.start()
+    for killed_process in killed:
+        await killed_process.kill()
+    for killed_process in killed:
+        await killed_process.start()
     again = await testbed.back()
     assert retries(again) == 1
     requeued = await testbed.stories("requeued")
@@ -204,8 +206,8 @@ async def test_a_timer_due_during_downtime_fires_once(testbed: TimerTestbed) -> 
     for process in testbed.cluster.processes:
         await process.kill()
     await within(_past(until))
-    for one in testbed.cluster.processes:
-        await one.start()
+    for service_process in testbed.cluster.processes:
+        await service_process.start()
     assert retries(await testbed.back()) == 1
     assert len(await testbed.stories("requeued")) == 1
 
@@ -256,8 +258,8 @@ async def _replaced(testbed: TimerTestbed) -> None:
 
 
 async def _stands_alone(testbed: TimerTestbed, until: datetime) -> bool:
-    found, strange = await timers.schedules(testbed.bus)
-    return [(one.name, one.at) for one in found] == [("w", until)] and not strange
+    listed, strange = await timers.schedules(testbed.bus)
+    return [(schedule.name, schedule.at) for schedule in listed] == [("w", until)] and not strange
 
 
 async def test_one_of_two_instances_sets_timers_and_the_other_takes_over(
@@ -296,8 +298,8 @@ async def test_a_thousand_workloads_due_at_once_all_compete_again(testbed: Timer
         await testbed.reserved(name)
     await testbed.bus.publish_all([retry_verdict(name, 0, 3) for name in names])
     for name in names:
-        one = await testbed.back(name)
-        assert retries(one) == 1
+        returned = await testbed.back(name)
+        assert retries(returned) == 1
     assert (await testbed.serving()).again == 0
     info = await testbed.bus.api(
         f"STREAM.INFO.{subjects.TIMERS}", {"subjects_filter": "admit.timer.at.>"}

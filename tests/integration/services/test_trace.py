@@ -37,12 +37,12 @@ async def test_every_message_that_follows_a_submission_has_its_trace(
         return "finished" in traceparents
 
     await eventually(ended)
-    traced = {what: trace_id(found) for what, found in traceparents.items()}
+    traced = {what: trace_id(traceparent) for what, traceparent in traceparents.items()}
     wanted = ("submitted", "assigned", "quota_reserved", "admitted", "started", "finished")
     assert {what: traced.get(what) for what in wanted} == dict.fromkeys(wanted, trace_id(context))
-    assert len({found[36:52] for found in traceparents.values()}) == len(traceparents), (
-        "each a span of its own"
-    )
+    assert len({traceparent[36:52] for traceparent in traceparents.values()}) == len(
+        traceparents
+    ), "each a span of its own"
 
 
 async def test_a_runner_that_comes_late_carries_the_trace_on(cluster: Cluster, bus: Bus) -> None:

@@ -67,14 +67,14 @@ async def usage(bus: Bus, summarizer: UsageSummarizer, *by: str, namespace: str 
 
 async def held_seconds(bus: Bus) -> int:
     """The plain sum over the facts of the log."""
-    found = await read_messages(bus, [RELEASES], limit=1000)
-    runs = {run.key: run for run in (run_of(m.data, m.sequence) for m in found)}
+    messages = await read_messages(bus, [RELEASES], limit=1000)
+    runs = {run.key: run for run in (run_of(m.data, m.sequence) for m in messages)}
     return sum(run.until - run.since for run in runs.values())
 
 
 async def total(bus: Bus, summarizer: UsageSummarizer) -> tuple[int, str]:
-    [one] = (await usage(bus, summarizer)).sums
-    return one.runs, one.resource_seconds["cpu"]
+    [total] = (await usage(bus, summarizer)).sums
+    return total.runs, total.resource_seconds["cpu"]
 
 
 @pytest.mark.parametrize("stored", range(7))
@@ -131,9 +131,9 @@ async def test_an_answer_has_what_a_replica_that_lags_lacks(
 
     async def lagging(_: Bus, filters: list[str], **asked: Any) -> list[StoredMessage]:
         return [
-            one
-            for one in old
-            if one.sequence > asked.get("after", 0) and _matches(filters[0], one.subject)
+            summary
+            for summary in old
+            if summary.sequence > asked.get("after", 0) and _matches(filters[0], summary.subject)
         ]
 
     monkeypatch.setattr(endpoint, "read_messages", lagging)
@@ -166,7 +166,7 @@ async def test_a_namespace_sees_only_its_own_usage(bus: Bus) -> None:
         (("other", "ada"), 2),
     ]
     own = await usage(bus, summarizer, "namespace", namespace="ns")
-    assert [(one.group, one.runs) for one in own.sums] == [(("ns",), 1)]
+    assert [(total.group, total.runs) for total in own.sums] == [(("ns",), 1)]
     assert own.begins
 
 
@@ -196,9 +196,9 @@ async def test_usage_of_a_live_system_includes_what_runs_now(cluster: Cluster, b
         ]
 
     await eventually(ended)
-    [one] = (await sums()).sums
-    assert before <= int(one.resource_seconds["cpu"]) <= before + 5
-    assert (one.runs, one.wait_seconds) == (1, 0)
+    [total] = (await sums()).sums
+    assert before <= int(total.resource_seconds["cpu"]) <= before + 5
+    assert (total.runs, total.wait_seconds) == (1, 0)
 
 
 async def test_a_wrong_question_is_answered_with_a_sentence(bus: Bus) -> None:

@@ -58,21 +58,21 @@ def by_usage() -> list[dict[str, Any]]:
 async def used(bus: Bus, name: str) -> LocalUsage | None:
     """The scheduler's answer about a LocalQueue."""
     reply: QueuesReply = await ask(bus, "admit.api.queues.ns", Queues(), QueuesReply)
-    found = [one.used for one in reply.local_queues if one.name == name]
-    return found[0] if found else None
+    used = [queue.used for queue in reply.local_queues if queue.name == name]
+    return used[0] if used else None
 
 
 async def run_and_finish(bus: Bus, name: str) -> None:
     """Submits a workload of LocalQueue greedy that takes all quota, and ends it."""
     await submit(bus, [a_manifest(name, queueName="greedy", requests={"cpu": "4"})])
     await eventually(lambda: is_admitted(bus, name))
-    found = await workload(bus, name)
-    assert found is not None
+    stored = await workload(bus, name)
+    assert stored is not None
     done = facts.Finished(
         namespace="ns",
         name=name,
-        uid=found.metadata.uid,
-        revision=found.status.admitted_revision,
+        uid=stored.metadata.uid,
+        revision=stored.status.admitted_revision,
         succeeded=True,
     )
     await bus.publish(Outgoing(subject_of(done), encode(done)))

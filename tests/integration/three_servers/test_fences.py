@@ -29,15 +29,15 @@ DOMAINS = ("one", "two")
 
 def decisions(epochs: dict[str, int], start: int, count: int) -> list[Outgoing]:
     """``count`` decisions of each domain, and as many messages without a fence."""
-    found = []
+    outcomes = []
     for number in range(start, start + count):
         for domain, epoch in epochs.items():
             fence = {EXPECTED: str(epoch), FENCE: f"admit.lease.epoch.{domain}"}
             subject = f"admit.workload.assigned.{domain}.n{number}"
-            found.append(Outgoing(subject, b"{}", {**fence, MESSAGE_ID: f"{domain}-{number}"}))
+            outcomes.append(Outgoing(subject, b"{}", {**fence, MESSAGE_ID: f"{domain}-{number}"}))
         free = f"admit.workload.submitted.a.n{number}"
-        found.append(Outgoing(free, b"{}", {MESSAGE_ID: f"free-{number}"}))
-    return found
+        outcomes.append(Outgoing(free, b"{}", {MESSAGE_ID: f"free-{number}"}))
+    return outcomes
 
 
 async def epoch(bus: Bus, domain: str) -> int:
@@ -52,24 +52,24 @@ async def test_hundreds_of_fenced_messages_are_stored_in_order(tmp_path: Path) -
         first = await within(bus.publish_all(decisions(epochs, 0, 5)))
         many = decisions(epochs, 5, 200)
         stored = await within(bus.publish_all(many))
-        assert all(isinstance(one, int) for one in [*first, *stored])
-        places = [one for one in stored if isinstance(one, int)]
+        assert all(isinstance(outcome, int) for outcome in [*first, *stored])
+        places = [outcome for outcome in stored if isinstance(outcome, int)]
         assert len(set(places)) == len(many)
         for kind in range(3):
             assert places[kind::3] == sorted(places[kind::3])
         # Decisions of many cycles at once, each published by itself.
         single = decisions(epochs, 205, 100)
-        each = await within(asyncio.gather(*(bus.publish_all([one]) for one in single)))
-        assert len({one for (one,) in each if isinstance(one, int)}) == len(single)
+        each = await within(asyncio.gather(*(bus.publish_all([message]) for message in single)))
+        assert len({outcome for (outcome,) in each if isinstance(outcome, int)}) == len(single)
         # A message that was stored before does not keep the others of its batch out.
         again = await within(bus.publish_all(decisions(epochs, 303, 4)))
-        assert again[:6] == [one for (one,) in each[-6:]]
-        assert all(isinstance(one, int) for one in again)
+        assert again[:6] == [outcome for (outcome,) in each[-6:]]
+        assert all(isinstance(outcome, int) for outcome in again)
         # A takeover refuses the decisions of its domain only.
         await epoch(bus, "one")
         late = await within(bus.publish_all(decisions(epochs, 400, 10)))
-        assert all(isinstance(one, Fenced) for one in late[0::3])
-        assert all(isinstance(one, int) for one in [*late[1::3], *late[2::3]])
+        assert all(isinstance(outcome, Fenced) for outcome in late[0::3])
+        assert all(isinstance(outcome, int) for outcome in [*late[1::3], *late[2::3]])
         await bus.close()
 
 
@@ -94,7 +94,7 @@ async def test_open_batches_of_others_do_not_stop_fenced_messages(tmp_path: Path
         holding = asyncio.create_task(hold_batches_open())
         await within(refused.wait())
         stored = await within(bus.publish_all(decisions(epochs, 5, 60)))
-        assert [one for one in stored if not isinstance(one, int)] == []
+        assert [outcome for outcome in stored if not isinstance(outcome, int)] == []
         await cancel_and_wait(holding)
         await other.close()
         await bus.close()

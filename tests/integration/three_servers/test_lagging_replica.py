@@ -51,20 +51,20 @@ async def test_a_direct_get_of_a_lagging_replica_may_be_old_unless_it_names_a_re
         leader = await servers.stream_leader(writer, "KV_admittance")
         assert leader is not None
         await writer.close()
-        follower = next(one for one in range(servers.size) if one != leader)
+        follower = next(server for server in range(servers.size) if server != leader)
         writer, reader = await servers.connect(leader), await servers.connect(follower)
         try:
             old = last = 0
             for _ in range(ROUNDS):
-                last, found = await answer_after_a_pause(
+                last, answer = await answer_after_a_pause(
                     servers, follower, writer, reader, last, wanted=False
                 )
-                old += found is None or found.revision < last
-                last, found = await answer_after_a_pause(
+                old += answer is None or answer.revision < last
+                last, answer = await answer_after_a_pause(
                     servers, follower, writer, reader, last, wanted=True
                 )
-                assert found is not None
-                assert found.revision == last
+                assert answer is not None
+                assert answer.revision == last
                 if old:
                     break
             assert old, "the follower was never behind, so this test shows nothing"

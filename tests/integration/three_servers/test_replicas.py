@@ -23,8 +23,8 @@ TOO_MANY = (
 
 
 async def replicas(bus: Bus) -> set[int]:
-    found = [await bus.api(f"STREAM.INFO.{name}") for name in NAMES]
-    return {one["config"]["num_replicas"] for one in found}
+    infos = [await bus.api(f"STREAM.INFO.{name}") for name in NAMES]
+    return {info["config"]["num_replicas"] for info in infos}
 
 
 async def test_a_deployment_with_one_replica_gets_three_and_keeps_its_data(tmp_path: Path) -> None:
@@ -43,8 +43,8 @@ async def test_a_deployment_with_one_replica_gets_three_and_keeps_its_data(tmp_p
         assert await replicas(bus) == {3}
         with capture_logs() as logged:
             await streams.ensure(bus, replicas=5)
-        told = [one for one in logged if one["event"] == "replicas_not_added"]
-        assert [one["stream"] for one in told] == NAMES
+        told = [line for line in logged if line["event"] == "replicas_not_added"]
+        assert [line["stream"] for line in told] == NAMES
         assert "5 servers (ADMIT_REPLICAS)" in told[0]["reason"]
         leader = await servers.stream_leader(bus, "KV_admittance")
         assert leader is not None
@@ -55,10 +55,10 @@ async def test_a_deployment_with_one_replica_gets_three_and_keeps_its_data(tmp_p
 
         async def is_there() -> bool:
             try:
-                found = await get(bus, "workload.a.b")
+                entry = await get(bus, "workload.a.b")
             except AdmittanceError:
                 return False  # the replicas elect a leader
-            return found is not None and found.revision == written
+            return entry is not None and entry.revision == written
 
         await eventually(is_there)
         await bus.close()
@@ -72,6 +72,6 @@ async def test_a_server_without_a_cluster_refuses_three_replicas_in_one_line(
     await streams.ensure(bare_bus)
     with capture_logs() as logged:
         await streams.ensure(bare_bus, replicas=3)
-    told = [one for one in logged if one["event"] == "replicas_not_added"]
-    assert [one["stream"] for one in told] == NAMES
+    told = [line for line in logged if line["event"] == "replicas_not_added"]
+    assert [line["stream"] for line in told] == NAMES
     assert "not part of a cluster" in told[0]["reason"]

@@ -295,9 +295,9 @@ def test_without_settings_the_most_configurable_flavors_are_accepted() -> None:
 def test_a_deployment_sets_the_most_flavors(written: str, set_: dict[str, Any]) -> None:
     limits = Limits(**{"pacing_max": timedelta(seconds=60), "flavors_max": 32, **set_})
     text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{written}\n"
-    found = limits_of(read_configuration(text, "file").configuration)
-    assert found == limits
-    assert limits_from(changed_limits(found)) == limits
+    configured = limits_of(read_configuration(text, "file").configuration)
+    assert configured == limits
+    assert limits_from(changed_limits(configured)) == limits
 
 
 @pytest.mark.parametrize("number", [0, 65])

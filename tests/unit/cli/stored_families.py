@@ -50,9 +50,9 @@ def the_rules(queue: Mapping[str, Any]) -> FamilyRules:
     """The family rules of the queue."""
     manifest = decode_object(queue).manifest
     assert isinstance(manifest, ClusterQueue)
-    found = rules_of(manifest.spec)
-    assert found is not None
-    return found
+    rules = rules_of(manifest.spec)
+    assert rules is not None
+    return rules
 
 
 def conditions(*given: Condition, since: datetime = NOON) -> list[dict[str, Any]]:
@@ -103,14 +103,14 @@ def its_variants(
     """The variants of the parent. ``given``: by tag; ``active``, ``conditions`` (with ``since``),
     and what else their status has."""
     owner = as_stored(parent)
-    found = []
+    members = []
     for plan in planned_variants(owner, rules):
         status = dict((given or {}).get(plan.tag.name, {}))
         name = name_of(owner, plan.tag.name)
         spec = msgspec.json.decode(plan.spec)
         spec["active"] = status.pop("active", True)
         rows = conditions(*status.pop("conditions", ()), since=status.pop("since", NOON))
-        found.append(
+        members.append(
             {
                 "apiVersion": parent["apiVersion"],
                 "kind": "Workload",
@@ -123,7 +123,7 @@ def its_variants(
                 "status": {"conditions": rows, **status},
             }
         )
-    return msgspec.json.decode(msgspec.json.encode(found), type=list[dict[str, Any]])
+    return msgspec.json.decode(msgspec.json.encode(members), type=list[dict[str, Any]])
 
 
 def a_family(

@@ -155,12 +155,12 @@ def test_a_hostile_file_is_refused_with_one_line(content: bytes, why: str) -> No
 
 
 def test_a_backup_is_read_as_it_was_written() -> None:
-    found = check("FILE", io.BytesIO(a_backup()))
-    assert found.head == HEAD
-    assert found.contents.streams == [STREAM]
-    assert found.contents.positions == [POSITION]
-    assert list(found.parts(STREAM)) == [b"first part", b"second part"]
-    assert list(found.since(STREAM)) == LATER
+    report = check("FILE", io.BytesIO(a_backup()))
+    assert report.head == HEAD
+    assert report.contents.streams == [STREAM]
+    assert report.contents.positions == [POSITION]
+    assert list(report.parts(STREAM)) == [b"first part", b"second part"]
+    assert list(report.since(STREAM)) == LATER
 
 
 def test_a_file_that_was_cut_is_refused_wherever_it_was_cut() -> None:
@@ -179,14 +179,14 @@ def test_a_changed_byte_is_found_wherever_it_is() -> None:
     for place in range(0, len(whole), 61):
         changed = whole[:place] + bytes([whole[place] ^ 0x20]) + whole[place + 1 :]
         try:
-            found = check("FILE", io.BytesIO(changed))
+            report = check("FILE", io.BytesIO(changed))
         except BadInput as error:
             assert len(error.lines) == 1
             digests.add(error.lines[0].partition(":")[0])
         else:
             # The byte is in the padding between members, which is no content.
-            assert found.contents.streams == [STREAM]
-            assert list(found.parts(STREAM)) == [b"first part", b"second part"]
+            assert report.contents.streams == [STREAM]
+            assert list(report.parts(STREAM)) == [b"first part", b"second part"]
     assert "FILE is damaged" in digests
 
 

@@ -53,13 +53,13 @@ def a_record(**status: Any) -> Record:
     )
 
 
-def found(record: Record) -> BucketObject:
+def record_object(record: Record) -> BucketObject:
     return BucketObject("provisioningrequest.ns.train-spot-2", msgspec.json.encode(record), 1)
 
 
 def test_a_request_row_has_the_workload_and_the_state() -> None:
     record = a_record(state=State.ACCEPTED, message="soon")
-    table = tables.table(kinds.REQUEST, [found(record)], NOON, {}, all_namespaces=True)
+    table = tables.table(kinds.REQUEST, [record_object(record)], NOON, {}, all_namespaces=True)
     (row,) = table.rows
     assert tuple(row) == (
         *("ns", "train-spot-2", "train", "spot", "rack", "2", "Accepted", "1m30s", "soon"),
@@ -172,7 +172,7 @@ EVENTS_CASES: dict[str, tuple[list[facts.ProvisioningFact], list[str]]] = {
 def test_events_show_which_answers_of_providers_do_not_count(case: str) -> None:
     story, remarks = EVENTS_CASES[case]
     answers = FactEffects()
-    assert [answers.remark(one) for one in story] == remarks
+    assert [answers.remark(answer) for answer in story] == remarks
 
 
 def test_the_remark_follows_the_message_of_the_answer() -> None:
@@ -206,9 +206,9 @@ DOCTOR_CASES: dict[str, tuple[dict[str, Any] | None, list[str], list[Record], bo
 @pytest.mark.parametrize("case", DOCTOR_CASES)
 def test_the_doctor_checks_a_provisioning_class(case: str) -> None:
     durable, configs, records, answers, fine, told = DOCTOR_CASES[case]
-    one = class_finding("rack", durable, configs, records, answers, NOON)
-    assert (one.state == OK) is fine
-    assert told in one.found
+    finding = class_finding("rack", durable, configs, records, answers, NOON)
+    assert (finding.state == OK) is fine
+    assert told in finding.found
 
 
 POOL = {
@@ -227,8 +227,8 @@ POOL = {
 
 def a_pool(*bookings: Booking, **spec: Any) -> BucketObject:
     plain = {**POOL, "spec": {**POOL["spec"], **spec}}  # type: ignore[dict-item]
-    one = BucketObject("machinepool_admittance_dev.rack-7", msgspec.json.encode(plain), 1)
-    return pools.with_usage(one, bookings, NOON)
+    pool = BucketObject("machinepool_admittance_dev.rack-7", msgspec.json.encode(plain), 1)
+    return pools.with_usage(pool, bookings, NOON)
 
 
 def a_booking(name: str, *numbers: int, boots: int = 0, **more: Any) -> Booking:
@@ -277,38 +277,38 @@ INVALID_CASES: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", INVALID_CASES)
 def test_an_invalid_machine_pool_shows_what_is_wrong(case: str) -> None:
     spec, why = INVALID_CASES[case]
-    found = a_pool(a_booking("v", 0), **spec)
+    pool = a_pool(a_booking("v", 0), **spec)
 
-    (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows
+    (row,) = tables.table(kinds.MACHINE_POOL, [pool], NOON, {}).rows
     assert row[3:7] == ("?", "?", "?", why)
-    assert get.shown(kinds.MACHINE_POOL, found, {})["status"] == {"wrong": why}
-    assert len(pools.booking_table(found, NOON).rows) == 1
+    assert get.shown(kinds.MACHINE_POOL, pool, {})["status"] == {"wrong": why}
+    assert len(pools.booking_table(pool, NOON).rows) == 1
 
 
 def test_a_machine_pool_in_a_namespace_is_invalid_and_has_no_bookings() -> None:
-    found = BucketObject("machinepool_admittance_dev.team.rack-7", a_pool().data, 1)
-    found = pools.with_usage(found, [a_booking("v", 0)], NOON)
+    pool = BucketObject("machinepool_admittance_dev.team.rack-7", a_pool().data, 1)
+    pool = pools.with_usage(pool, [a_booking("v", 0)], NOON)
 
-    (row,) = tables.table(kinds.MACHINE_POOL, [found], NOON, {}).rows
+    (row,) = tables.table(kinds.MACHINE_POOL, [pool], NOON, {}).rows
     assert row[3:7] == (
         "?",
         "?",
         "?",
         "metadata.namespace: a MachinePool has no namespace; remove team",
     )
-    assert not pools.booking_table(found, NOON).rows
+    assert not pools.booking_table(pool, NOON).rows
 
 
 def test_a_machine_pool_shows_the_workloads_that_booked_it() -> None:
     many = a_booking("v", *range(4), boots=30, expires_at=NOON)
-    found = a_pool(a_booking("w", 0), many)
-    first, second = pools.booking_table(found, NOON).rows
+    pool = a_pool(a_booking("w", 0), many)
+    first, second = pools.booking_table(pool, NOON).rows
     machines = "a-0,a-1,a-2,a-3"
     assert first == (
         *("ns", "v", "4", machines, "cpu=6", "in 30s", "2026-01-01T12:00:00Z", "v/c/1/1"),
     )
     assert second == ("ns", "w", "1", "a-0", "cpu=1500m", "yes", "-", "w/c/1/1")
-    rows = pools.kind_table(found).rows
+    rows = pools.kind_table(pool).rows
     assert [row[:5] for row in rows] == [("a", "4", "4", "0", "3"), ("b", "1", "0", "1", "0")]
 
 

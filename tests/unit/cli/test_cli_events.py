@@ -110,9 +110,9 @@ FACT_CASES: dict[str, tuple[Fact, tuple[str, str, str]]] = {
 @pytest.mark.parametrize("case", FACT_CASES)
 def test_a_fact_is_shown_as_text(case: str) -> None:
     fact, want = FACT_CASES[case]
-    found = line_of(entry(subject_of(fact), encode(fact)))
-    assert (found.what, found.reason, found.message) == want
-    assert found.subject == "team-a/train.7"
+    shown = line_of(entry(subject_of(fact), encode(fact)))
+    assert (shown.what, shown.reason, shown.message) == want
+    assert shown.subject == "team-a/train.7"
 
 
 MESSAGE_CASES: dict[str, tuple[str, bytes, str]] = {
@@ -308,7 +308,7 @@ def test_a_verdict_for_another_cycle_is_shown_as_not_counting() -> None:
         facts.CheckReported(**about, cycle=1, state="Ready", message="late"),
         facts.CheckReported(**about, cycle=2, state="Ready", message="in time"),
     ]
-    lines = [line_of(entry(subject_of(one), encode(one)), effects=follow) for one in story]
+    lines = [line_of(entry(subject_of(fact), encode(fact)), effects=follow) for fact in story]
     assert lines[1].message == "Ready: late (does not count: it is of cycle 1, not 2)"
     assert lines[2].message == "Ready: in time"
 

@@ -119,9 +119,9 @@ def test_a_workload_in_backoff_is_unblocked_by_its_retry() -> None:
         ("QuotaReserved", "False", "Pending"),
         status={"requeueState": {"requeueAt": "2026-02-07T12:01:30Z"}},
     )
-    found = corrected(waiting, OF_THE_SCHEDULER, NOON)
-    assert (found.phase, found.reason, found.position) == ("Backoff", "AdmissionCheck", 0)
-    assert found.unblocked_by == ("its retry at 2026-02-07T12:01:30Z (in 1m30s)",)
+    shown = corrected(waiting, OF_THE_SCHEDULER, NOON)
+    assert (shown.phase, shown.reason, shown.position) == ("Backoff", "AdmissionCheck", 0)
+    assert shown.unblocked_by == ("its retry at 2026-02-07T12:01:30Z (in 1m30s)",)
 
 
 def test_a_workload_in_backoff_names_a_check_without_its_controller() -> None:
@@ -135,9 +135,9 @@ def test_a_workload_in_backoff_names_a_check_without_its_controller() -> None:
         checks=(OpenCheck(name="room", inactive="ControllerLost"), OpenCheck(name="other")),
         unblocked_by=(active,),
     )
-    found = corrected(waiting, reply, NOON)
-    assert found.message == "room is inactive (ControllerLost)"
-    assert found.unblocked_by == (f"its retry at 2026-02-07T12:01:30Z (in 1m30s), and {active}",)
+    shown = corrected(waiting, reply, NOON)
+    assert shown.message == "room is inactive (ControllerLost)"
+    assert shown.unblocked_by == (f"its retry at 2026-02-07T12:01:30Z (in 1m30s), and {active}",)
 
 
 def test_a_parent_in_backoff_has_the_reason_for_which_its_variants_wait() -> None:
@@ -165,8 +165,8 @@ def test_a_workload_on_hold_in_backoff_needs_its_release_too() -> None:
         ("QuotaReserved", "False", "OnHold"),
         status={"requeueState": {"requeueAt": "2026-02-07T12:01:30Z"}},
     )
-    found = corrected(waiting, OF_THE_SCHEDULER, NOON)
-    (remedy,) = found.unblocked_by
+    shown = corrected(waiting, OF_THE_SCHEDULER, NOON)
+    (remedy,) = shown.unblocked_by
     assert remedy.startswith("`admit release workload ")
     assert remedy.endswith("`, and its retry at 2026-02-07T12:01:30Z (in 1m30s)")
 
@@ -212,14 +212,14 @@ class OneAnswer(Link):
 async def test_an_admitted_workload_is_held_back_by(
     conditions: tuple[tuple[str, str, str], ...], answer: LogsReply | Exception, held_back: str
 ) -> None:
-    found = await answer_of_runner(OneAnswer(answer), a_workload(*conditions), NOON)
-    assert found == RunnerAnswer(held_back)
+    answered = await answer_of_runner(OneAnswer(answer), a_workload(*conditions), NOON)
+    assert answered == RunnerAnswer(held_back)
 
 
 def test_an_admitted_workload_that_no_runner_takes_is_unblocked_by_a_runner() -> None:
     reply = ExplainReply(phase="Admitted", message="Holds quota in ClusterQueue cq")
-    found = with_runners(reply, NO_RUNNER, RunnersReply())
-    assert found.message == "Holds quota in ClusterQueue cq; no runner answers"
-    assert found.unblocked_by == (START_A_RUNNER,)
+    shown = with_runners(reply, NO_RUNNER, RunnersReply())
+    assert shown.message == "Holds quota in ClusterQueue cq; no runner answers"
+    assert shown.unblocked_by == (START_A_RUNNER,)
     waits = with_runners(reply, "", RunnersReply(why="no rule", needed="a rule"))
     assert (waits.message, waits.unblocked_by) == (reply.message, ("besides: a rule",))

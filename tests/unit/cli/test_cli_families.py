@@ -82,11 +82,13 @@ def everything() -> list[BucketObject]:
     """A family and a regular workload, by name, as the bucket lists them."""
     parent = running_on_spot()
     values = [a_manifest("alone"), parent, *its_variants(parent, RULES, STATES)]
-    return sorted((as_found(one) for one in values), key=lambda one: one.name)
+    return sorted(
+        (as_found(value) for value in values), key=lambda bucket_object: bucket_object.name
+    )
 
 
 def column(table: Table, title: str) -> list[str]:
-    place = [one.title for one in table.columns].index(title)
+    place = [column.title for column in table.columns].index(title)
     return [row[place] for row in table.rows]
 
 
@@ -107,7 +109,7 @@ def test_variants_are_listed_below_their_parent_best_first() -> None:
 
 
 def test_a_variant_without_its_parent_in_the_list_keeps_its_place() -> None:
-    orphans = [one for one in everything() if one.name != "train"]
+    orphans = [member for member in everything() if member.name != "train"]
     assert [(line.found.name, line.mark) for line in arranged(orphans)] == [
         ("alone", ""),
         ("train-variant-on-demand", ""),

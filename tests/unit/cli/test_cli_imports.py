@@ -81,24 +81,24 @@ def imported(*arguments: str, **environ: str) -> set[str]:
     ],
 )
 def test_a_short_command_imports_only_what_it_needs(words: str, lazy: set[str]) -> None:
-    found = imported(*words.split())
-    assert "nats.aio.client" in found, "it got as far as connecting"
-    assert not found & (HEAVY | lazy)
+    modules = imported(*words.split())
+    assert "nats.aio.client" in modules, "it got as far as connecting"
+    assert not modules & (HEAVY | lazy)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_each_module_of_the_table_declares_its_command(name: str) -> None:
-    found = program().get_command(click.Context(program()), name)
-    assert isinstance(found, Command | Group)
-    assert found.help
-    assert isinstance(found, Group) or found.name == name
+    command = program().get_command(click.Context(program()), name)
+    assert isinstance(command, Command | Group)
+    assert command.help
+    assert isinstance(command, Group) or command.name == name
 
 
 def every_command() -> Iterator[list[str]]:
     for name in MODULES:
         yield [name]
-        found = program().get_command(click.Context(program()), name)
-        for inner in found.commands if isinstance(found, Group) else ():
+        command = program().get_command(click.Context(program()), name)
+        for inner in command.commands if isinstance(command, Group) else ():
             yield [name, inner]
 
 
@@ -109,8 +109,8 @@ def test_each_command_has_a_help(words: list[str], capsys: pytest.CaptureFixture
 
 
 def test_help_imports_neither_the_client_nor_manifests() -> None:
-    found = imported("get", "--help")
-    assert not found & {
+    modules = imported("get", "--help")
+    assert not modules & {
         "nats",
         "asyncio",
         "msgspec",
@@ -125,10 +125,10 @@ def test_help_imports_neither_the_client_nor_manifests() -> None:
     ["admit get work", "admit explain workload w", "admit submit -q x", "admit serve sch"],
 )
 def test_completion_imports_neither_the_client_nor_a_renderer(line: str) -> None:
-    found = imported(
+    modules = imported(
         _ADMIT_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(line.split()) - 1)
     )
-    assert not found & {"nats", "asyncio", "msgspec", "rich", "structlog", "yaml"}
+    assert not modules & {"nats", "asyncio", "msgspec", "rich", "structlog", "yaml"}
 
 
 INTERRUPTED_IMPORT = """

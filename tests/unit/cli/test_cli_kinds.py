@@ -100,7 +100,7 @@ def no_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def names_started(*, runner: bool = True) -> list[str]:
-    return [one.name for one in started_by(Options(data_dir=Path(), runner=runner))]
+    return [service.name for service in started_by(Options(data_dir=Path(), runner=runner))]
 
 
 def test_services_that_need_more_than_a_bus_do_not_start_with_up() -> None:

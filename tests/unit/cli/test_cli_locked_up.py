@@ -137,9 +137,9 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 def test_up_replaces_damaged_contexts_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
     write_own_context(NEAR_ONE, "/mine", Path("/data"), env)
-    for one in (tmp_path / "configuration").rglob("*"):
-        if one.is_file():
-            one.write_text("{")
+    for path in (tmp_path / "configuration").rglob("*"):
+        if path.is_file():
+            path.write_text("{")
     write_own_context(NEAR_ONE, "/mine", Path("/data"), env)
     assert contexts.current(env) == Context(
         name="local-4222", url=NEAR_ONE, creds="/mine", data_dir="/data"

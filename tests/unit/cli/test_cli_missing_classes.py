@@ -21,7 +21,7 @@ class LinkWithClasses:
 
     def __init__(self, *classes: str) -> None:
         kind = {"w": kinds.PRIORITY_CLASS, "p": kinds.POD_PRIORITY_CLASS}
-        self._keys = [kind[one[0]].object_key("", one[2:]) for one in classes]
+        self._keys = [kind[class_name[0]].object_key("", class_name[2:]) for class_name in classes]
 
     async def get(self, key: str) -> Entry | None:
         return Entry(key, b"{}", 1) if key in self._keys else None
@@ -67,9 +67,9 @@ def workload(*, label: str = "", pods: str = "", **spec: Any) -> Workload:
 async def test_a_missing_priority_class_is_named_with_the_way_out(
     wanted: Workload, classes: tuple[str, ...], said: str
 ) -> None:
-    found = await missing_class(cast(Link, LinkWithClasses(*classes)), wanted)
-    assert said in found
-    assert bool(found) == bool(said)
+    missing = await missing_class(cast(Link, LinkWithClasses(*classes)), wanted)
+    assert said in missing
+    assert bool(missing) == bool(said)
 
 
 async def test_a_login_that_may_not_read_classes_leaves_them_to_the_server() -> None:

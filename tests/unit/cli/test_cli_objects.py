@@ -21,7 +21,7 @@ from support.builders import a_manifest
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 
 
-def found(value: Any, key: str = "workload.ns.w") -> BucketObject:
+def stored_object(value: Any, key: str = "workload.ns.w") -> BucketObject:
     return BucketObject(key, msgspec.json.encode(value), 7)
 
 
@@ -30,7 +30,7 @@ def a_workload(*conditions: tuple[str, str, str, str], **status: Any) -> BucketO
         {"type": kind, "status": truth, "reason": reason, "message": message}
         for kind, truth, reason, message in conditions
     ]
-    return found({**a_manifest(), "status": {"conditions": rows, **status}})
+    return stored_object({**a_manifest(), "status": {"conditions": rows, **status}})
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_workload_without_checks_has_no_conditions_of_them() -> None:
 
 
 def test_a_queue_is_shown_with_its_live_counters_in_kueues_spelling() -> None:
-    queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
+    queue = stored_object({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
     usage = FlavorUsage(flavor="spot", resource="cpu", reserved=1500, admitted=1000, borrowed=500)
     shown = shown_queue(queue, QueueStatus(name="cq", pending=3, reserving=2, usage=(usage,)))
     status = shown["status"]
@@ -99,7 +99,7 @@ def test_a_queue_is_shown_with_its_live_counters_in_kueues_spelling() -> None:
 
 
 def test_a_queue_without_counters_is_shown_as_stored() -> None:
-    queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
+    queue = stored_object({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
     assert shown_queue(queue, None) == queue.plain()
 
 
@@ -151,15 +151,15 @@ def test_the_table_shows_phase_and_reason(case: str) -> None:
 
 
 def test_the_namespace_is_a_column_only_where_several_are_shown() -> None:
-    one = tables.table(WORKLOAD, [a_workload()], NOON, {})
+    shown_table = tables.table(WORKLOAD, [a_workload()], NOON, {})
     several = tables.table(WORKLOAD, [a_workload()], NOON, {}, all_namespaces=True)
-    assert one.columns[0].title == "NAME"
+    assert shown_table.columns[0].title == "NAME"
     assert several.columns[0].title == "NAMESPACE"
     assert several.rows[0][0] == "ns"
 
 
 def test_missing_counters_are_unknown_and_not_zero() -> None:
-    queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
+    queue = stored_object({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
     table = tables.table(CLUSTER_QUEUE, [queue], NOON, {})
     titles = [column.title for column in table.columns]
     assert table.rows[0][titles.index("PENDING")] == "?"
@@ -185,10 +185,10 @@ def test_a_check_is_listed_with_the_reason_why_it_is_inactive(
     conditions: list[dict[str, str]], shown: tuple[str, str, str]
 ) -> None:
     manifest = {"spec": {"controllerName": "c"}, "status": {"conditions": conditions}}
-    table = tables.table(CHECK, [found(manifest, "admissioncheck.c")], NOON, {})
+    table = tables.table(CHECK, [stored_object(manifest, "admissioncheck.c")], NOON, {})
     titles = [column.title for column in table.columns]
     [row] = table.rows
-    assert tuple(row[titles.index(one)] for one in ("ACTIVE", "REASON", "MESSAGE")) == shown
+    assert tuple(row[titles.index(title)] for title in ("ACTIVE", "REASON", "MESSAGE")) == shown
     assert not table.columns[titles.index("REASON")].wide
 
 
@@ -196,12 +196,14 @@ def test_a_wide_table_counts_the_pods_of_each_pod_set() -> None:
     manifest = a_manifest()
     pods = manifest["spec"]["podSets"][0]
     manifest["spec"]["podSets"] = [pods, {**pods, "name": "workers", "count": 3}]
-    table = tables.table(WORKLOAD, [found(manifest)], NOON, {})
+    table = tables.table(WORKLOAD, [stored_object(manifest)], NOON, {})
     assert "main=1,workers=3" in table.rows[0]
 
 
 def test_usage_of_a_local_queue_is_shown_in_kueues_spelling() -> None:
-    queue = found({"metadata": {"name": "lq", "namespace": "ns"}, "spec": {}}, "localqueue.ns.lq")
+    queue = stored_object(
+        {"metadata": {"name": "lq", "namespace": "ns"}, "spec": {}}, "localqueue.ns.lq"
+    )
     consumed = ConsumedUsage(
         consumed_resources={"cpu": "1500m"}, last_update=datetime(2026, 1, 1, tzinfo=UTC)
     )
@@ -221,7 +223,7 @@ def test_usage_of_a_local_queue_is_shown_in_kueues_spelling() -> None:
 
 
 def test_a_weighted_share_is_shown_where_shares_count() -> None:
-    queue = found({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
+    queue = stored_object({"metadata": {"name": "cq"}, "spec": {}}, "clusterqueue.cq")
     status = shown_queue(queue, QueueStatus(name="cq", weighted_share=250))["status"]
     assert status["fairSharing"] == {"weightedShare": 250}
     assert "fairSharing" not in shown_queue(queue, QueueStatus(name="cq"))["status"]

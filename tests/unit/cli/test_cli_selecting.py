@@ -22,7 +22,7 @@ from admittance.events.requests import PendingRow
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
-def found(
+def workload_object(
     name: str,
     minutes: int,
     *true: str,
@@ -35,8 +35,8 @@ def found(
     """A workload that was created ``minutes`` minutes before noon, with these conditions."""
     created = (NOON - timedelta(minutes=minutes)).isoformat()
     conditions = [
-        {"type": one, "status": "True", "reason": reason, "lastTransitionTime": created}
-        for one in true
+        {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": created}
+        for kind in true
     ]
     meta: dict[str, Any] = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
     meta |= {"creationTimestamp": created, "labels": labels or {}}
@@ -54,16 +54,16 @@ def found(
 
 RUNS = ("QuotaReserved", "Admitted", "PodsReady")
 ALL = [
-    found("done", 1, *RUNS, "Finished", labels={"team": "a"}),
-    found("failed", 2, *RUNS, "Finished", reason="Failed"),
-    found("newest", 3, priority=5, labels={"team": "b"}),
-    found("old", 60, queue="other"),
-    found("runs", 30, *RUNS, labels={"team": "a", "x": "1"}),
+    workload_object("done", 1, *RUNS, "Finished", labels={"team": "a"}),
+    workload_object("failed", 2, *RUNS, "Finished", reason="Failed"),
+    workload_object("newest", 3, priority=5, labels={"team": "b"}),
+    workload_object("old", 60, queue="other"),
+    workload_object("runs", 30, *RUNS, labels={"team": "a", "x": "1"}),
 ]
 
 
 def names(chosen: Selection, rows: list[BucketObject] = ALL) -> list[str]:
-    return [one.name for one in select(kinds.WORKLOAD, rows, chosen, NOON)[0]]
+    return [row.name for row in select(kinds.WORKLOAD, rows, chosen, NOON)[0]]
 
 
 def typed(**options: Any) -> Selection:
@@ -107,11 +107,15 @@ def test_workloads_are_chosen_by_queue() -> None:
 
 
 def test_variants_stay_with_their_parent_under_all_filters() -> None:
-    rows = [found("p", 5), found("p-variant-spot", 4, *RUNS, owner="p"), found("q", 1, *RUNS)]
+    rows = [
+        workload_object("p", 5),
+        workload_object("p-variant-spot", 4, *RUNS, owner="p"),
+        workload_object("q", 1, *RUNS),
+    ]
     assert names(Selection(), rows) == ["q", "p", "p-variant-spot"]
     assert names(typed(states=["pending"]), rows) == ["p", "p-variant-spot"]
     assert names(typed(limit=1), rows) == ["q"]
-    alone = [found("p-variant-spot", 4, owner="p")]
+    alone = [workload_object("p-variant-spot", 4, owner="p")]
     assert names(Selection(), alone) == ["p-variant-spot"]
 
 
@@ -132,7 +136,9 @@ def test_start_and_duration_are_those_of_the_run() -> None:
 
 @pytest.mark.parametrize("room", [80, 120])
 def test_a_table_of_workloads_fits_the_terminal_and_keeps_short_names(room: int) -> None:
-    long = found("train-resnet-with-a-very-long-name-" + "x" * 60, 3, queue="a-queue-" + "q" * 40)
+    long = workload_object(
+        "train-resnet-with-a-very-long-name-" + "x" * 60, 3, queue="a-queue-" + "q" * 40
+    )
     table = tables.table(kinds.WORKLOAD, [*ALL, long], NOON, {}).narrowed(wide=False)
     titles = [column.title for column in table.columns]
     widths, gap = fitted(titles, table.rows, room)
@@ -187,7 +193,7 @@ def pending_row(name: str, minutes: int, **fields: Any) -> PendingRow:
 
 
 def test_pending_workloads_are_filtered_and_keep_their_order() -> None:
-    rows = [pending_row(one, 1) for one in ("old", "newest")]
+    rows = [pending_row(name, 1) for name in ("old", "newest")]
     assert [row.name for row in narrowed(rows, ALL, typed(labels=["team=b"]), NOON)] == ["newest"]
     assert [row.name for row in narrowed(rows, ALL, typed(since="2h"), NOON)] == ["old", "newest"]
     by_name = narrowed(rows, ALL, typed(sort_by="name"), NOON)

@@ -35,7 +35,7 @@ async def test_a_service_that_reads_many_facts_says_how_many_are_left(
     with capture_logs() as logged:
         service = Service("scheduler", load=lambda: NotImplemented, role="scheduler")
         await readiness.until_serving(cast(Bus, None), service, "i")
-    assert {one["event"] for one in logged} == {"service_starts"}
-    said = [one["facts_to_read"] for one in logged]
+    assert {line["event"] for line in logged} == {"service_starts"}
+    said = [line["facts_to_read"] for line in logged]
     assert said[0] == 30_000
     assert 20_000 in said

@@ -26,9 +26,9 @@ from admittance.events.requests import FlavorUsage, QueueStatus
 def test_usage_shows_quota_of_queues_that_have_it(
     quota: bool, titles: list[str], row: tuple[str, ...]
 ) -> None:
-    one = FlavorUsage(
+    flavor_usage = FlavorUsage(
         flavor="spot", resource="cpu", nominal=4000, reserved=3000, admitted=2000, borrowed=1000
     )
-    table = usage(QueueStatus(name="q", usage=(one,)), quota=quota)
+    table = usage(QueueStatus(name="q", usage=(flavor_usage,)), quota=quota)
     assert [column.title for column in table.columns] == titles
     assert [tuple(map(str, cells)) for cells in table.rows] == [row]

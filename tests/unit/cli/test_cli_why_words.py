@@ -124,9 +124,9 @@ def test_holders_are_shown_with_what_protects_them() -> None:
 
 def test_a_barrier_of_two_pod_sets_is_shown_once() -> None:
     bar = Protection(cluster_queue="x", flavor="spot", resource="cpu", rule="R", message="it stays")
-    one = FlavorVerdict(pod_set="a", flavor="spot", barriers=(bar,))
+    verdict = FlavorVerdict(pod_set="a", flavor="spot", barriers=(bar,))
     two = FlavorVerdict(pod_set="b", flavor="spot", barriers=(bar,))
-    assert explain.barriers((one, two)) == ("cpu in flavor spot: it stays (R)",)
+    assert explain.barriers((verdict, two)) == ("cpu in flavor spot: it stays (R)",)
 
 
 def test_the_preempting_workload_is_shown_with_rule_and_numbers() -> None:

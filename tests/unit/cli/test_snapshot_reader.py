@@ -72,8 +72,8 @@ def test_a_snapshot_is_complete_at_its_end_only(archive: bytes, size: int) -> No
     whole = snapshot(archive[:100], archive[100:])
     for width in (1, 7, 1000, len(whole)):
         parts = [whole[place : place + width] for place in range(0, len(whole), width)]
-        found = read_snapshot("S", STATE, parts)
-        assert (found.messages, found.size, found.missing()) == (2, size, "")
+        contents = read_snapshot("S", STATE, parts)
+        assert (contents.messages, contents.size, contents.missing()) == (2, size, "")
     for length in range(0, len(archive) - 512 * 20 if len(archive) > 9999 else len(archive), 3):
         with pytest.raises(Corrupt):
             read_snapshot("S", STATE, [snapshot(archive[:length])])

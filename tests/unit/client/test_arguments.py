@@ -72,9 +72,9 @@ def test_every_method_refuses_an_argument_of_a_wrong_type(
 ) -> None:
     every = inspect.signature(getattr(cls, method)).parameters
     needed = {
-        one: VALID[one]
-        for one in every
-        if every[one].default is inspect.Parameter.empty and one != "self"
+        name: VALID[name]
+        for name in every
+        if every[name].default is inspect.Parameter.empty and name != "self"
     }
     annotation = str(every[name].annotation).replace("Manifests", "str | Manifests")
     for value in (*NEVER, *(SELDOM[kind] for kind in SELDOM if kind not in annotation)):

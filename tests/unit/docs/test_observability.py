@@ -169,8 +169,10 @@ def test_variables_of_queries_are_those_of_the_dashboard(name: str) -> None:
 
 
 def test_queries_of_dashboards_name_metrics_and_labels_that_exist() -> None:
-    found = {query.where: promql.mistakes(query.expr) for query in promql.queries_of_dashboards()}
-    assert {where: wrong for where, wrong in found.items() if wrong} == {}
+    mistakes_by_query = {
+        query.where: promql.mistakes(query.expr) for query in promql.queries_of_dashboards()
+    }
+    assert {where: wrong for where, wrong in mistakes_by_query.items() if wrong} == {}
 
 
 def test_legends_name_labels_that_the_query_keeps() -> None:
@@ -183,7 +185,7 @@ def test_another_prefix_of_metrics_needs_one_replacement() -> None:
     texts = [path.read_text() for path in (OBSERVABILITY / "dashboards").iterdir()]
     text = "".join([*texts, (OBSERVABILITY / "alerts.yaml").read_text()])
     known = promql.labels_of_metrics().keys()
-    metrics = {one.removesuffix("_") for one in re.findall(r"admittance_\w*", text)}
+    metrics = {name.removesuffix("_") for name in re.findall(r"admittance_\w*", text)}
     assert metrics - known == {"admittance"}  # in the comment that says how to replace it
 
 
@@ -191,8 +193,10 @@ def test_another_prefix_of_metrics_needs_one_replacement() -> None:
 
 
 def test_alerts_name_metrics_and_labels_that_exist() -> None:
-    found = {alert["alert"]: promql.mistakes(alert["expr"]) for alert in promql.alerts()}
-    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+    mistakes_by_alert = {
+        alert["alert"]: promql.mistakes(alert["expr"]) for alert in promql.alerts()
+    }
+    assert {name: wrong for name, wrong in mistakes_by_alert.items() if wrong} == {}
 
 
 def test_every_alert_says_what_is_wrong_how_bad_it_is_and_what_to_do() -> None:
@@ -236,13 +240,13 @@ def test_the_rules_pass_their_tests_and_prometheus_takes_its_configuration() -> 
 
 
 def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((OBSERVABILITY / name).read_text())
-    return found
+    parsed: dict[str, Any] = yaml.safe_load((OBSERVABILITY / name).read_text())
+    return parsed
 
 
 def mounts(service: str) -> dict[str, str]:
     """The files and folders of this repository in the container, by their path there."""
-    parts = [one.split(":") for one in SERVICES[service]["volumes"]]
+    parts = [volume.split(":") for volume in SERVICES[service]["volumes"]]
     return {part[1]: part[0] for part in parts if part[0].startswith(".")}
 
 
@@ -254,10 +258,10 @@ def port(service: str) -> str:
 
 
 def test_the_profile_starts_three_images_with_pinned_versions() -> None:
-    found = {n: o for n, o in SERVICES.items() if o.get("profiles") == ["observability"]}
-    assert {"metrics", "grafana", "otel-collector"} <= found.keys()
+    profiled = {n: o for n, o in SERVICES.items() if o.get("profiles") == ["observability"]}
+    assert {"metrics", "grafana", "otel-collector"} <= profiled.keys()
     for name in ("metrics", "grafana", "otel-collector"):
-        assert re.search(r":-[\w./-]+:v?\d+\.\d+\.\d+}$", found[name]["image"])
+        assert re.search(r":-[\w./-]+:v?\d+\.\d+\.\d+}$", profiled[name]["image"])
         for path, here in mounts(name).items():
             assert (ROOT / here).exists(), path
 
@@ -265,11 +269,11 @@ def test_the_profile_starts_three_images_with_pinned_versions() -> None:
 def test_prometheus_scrapes_every_service_of_compose() -> None:
     [job] = read("prometheus.yml")["scrape_configs"]
     assert job["job_name"] == "admittance"
-    [found] = job["dns_sd_configs"]
-    assert set(found["names"]) >= {"scheduler", "runner-2", "budget-check"}
+    [discovery] = job["dns_sd_configs"]
+    assert set(discovery["names"]) >= {"scheduler", "runner-2", "budget-check"}
     assert deploy_lists.PROMETHEUS.read_text() == deploy_lists.prometheus(), "run make schema"
     admin = SERVICES["scheduler"]["environment"]["ADMIT_ADMIN"]
-    assert admin.removesuffix("}").endswith(f":{found['port']}")
+    assert admin.removesuffix("}").endswith(f":{discovery['port']}")
     assert read("prometheus.yml")["rule_files"] == ["/etc/prometheus/alerts.yaml"]
     assert mounts("metrics")["/etc/prometheus/alerts.yaml"].endswith("/alerts.yaml")
     assert mounts("metrics")["/etc/prometheus/prometheus.yml"].endswith("/prometheus.yml")

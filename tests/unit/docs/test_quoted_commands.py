@@ -77,7 +77,7 @@ def mistake(words: list[str]) -> str:
         return ""  # --help
     except (ClickException, BadInput) as error:
         left_out = ("Missing", "requires an argument")
-        return "" if any(one in str(error) for one in left_out) else str(error)
+        return "" if any(words in str(error) for words in left_out) else str(error)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -85,11 +85,11 @@ def test_commands_quoted_on_a_page_can_be_parsed(page: Path) -> None:
     wrong = {}
     for command in quoted(page):
         try:
-            found = mistake(words_of(command))
+            problem = mistake(words_of(command))
         except ValueError as error:
-            found = str(error)
-        if found:
-            wrong[command] = found
+            problem = str(error)
+        if problem:
+            wrong[command] = problem
     assert wrong == {}
 
 

@@ -18,14 +18,14 @@ APART = {
     "services/admittance/runner/jobs/job_policy.py",  # the shim imports it, so it imports nothing
     "libs/admittance/checks/controller.py",  # the default of a public method
 }
-LISTED = {one.word: one for _, listed in sections() for one in listed}
+LISTED = {reason.word: reason for _, listed in sections() for reason in listed}
 WORDS = {word for word in LISTED if word not in ("Pending", "Ready", "Rejected")}
 """Without those that are states of checks, too."""
 
 
 def sources() -> list[Path]:
-    found = [path for root in ("libs", "services") for path in (ROOT / root).rglob("*.py")]
-    return sorted(path for path in found if path.relative_to(ROOT).as_posix() not in APART)
+    paths = [path for root in ("libs", "services") for path in (ROOT / root).rglob("*.py")]
+    return sorted(path for path in paths if path.relative_to(ROOT).as_posix() not in APART)
 
 
 def _says_a_reason(node: ast.AST) -> bool:
@@ -37,14 +37,14 @@ def literal_reasons(path: Path) -> Iterator[tuple[str, int, str]]:
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.keyword(arg="reason", value=value):
-                found = [value]
+                words = [value]
             case ast.Compare(left=left, comparators=others) if any(
                 map(_says_a_reason, (left, *others))
             ):
-                found = [left, *others]
+                words = [left, *others]
             case _:
                 continue
-        for value in found:
+        for value in words:
             if isinstance(value, ast.Constant) and value.value in WORDS:
                 yield path.name, value.lineno, value.value
 
@@ -59,18 +59,18 @@ def test_every_reason_has_a_meaning_and_is_listed_once() -> None:
     }
     assert constants == set(LISTED)
     assert len(constants) == sum(len(listed) for _, listed in sections())
-    assert [one.word for one in LISTED.values() if not one.about.endswith(".")] == []
+    assert [reason.word for reason in LISTED.values() if not reason.about.endswith(".")] == []
 
 
 @pytest.mark.parametrize("root", ["libs", "services"])
 def test_no_module_spells_a_reason_out(root: str) -> None:
-    found = [
+    literals = [
         literal_reason
         for path in sources()
         if ROOT / root in path.parents
         for literal_reason in literal_reasons(path)
     ]
-    assert found == []
+    assert literals == []
 
 
 def test_a_literal_reason_would_be_found(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from admittance.doctor.permissions import login_findings, permission_findings
 from admittance.events.requests import HealthReply
 
 
-def found(service: str, denied: str, user: str = "") -> str:
+def shown(service: str, denied: str, user: str = "") -> str:
     reply = HealthReply(service=service, instance="one", ready=True, denied=(denied,), user=user)
     (only,) = permission_findings([reply])
     assert only.what == f"permissions of {service}"
@@ -42,11 +42,11 @@ def found(service: str, denied: str, user: str = "") -> str:
     ],
 )
 def test_finding_names_role_subject_and_line(service: str, denied: str, line: str) -> None:
-    assert line in found(service, denied)
+    assert line in shown(service, denied)
 
 
 def test_finding_uses_the_name_of_the_user() -> None:
-    assert '"_INBOX.s-2.>"' in found("scheduler", "subscribe _inbox.s-2.abc.*", user="s-2")
+    assert '"_INBOX.s-2.>"' in shown("scheduler", "subscribe _inbox.s-2.abc.*", user="s-2")
 
 
 def test_services_with_all_permissions_have_no_finding() -> None:

@@ -43,7 +43,7 @@ def a_consumer(name: str = "workload-controller-1-1", **more: Any) -> dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("consumer", "state", "found"),
+    ("consumer", "state", "text"),
     [
         pytest.param(a_consumer(), OK, "0 not read", id="all is read"),
         pytest.param(
@@ -97,10 +97,10 @@ def a_consumer(name: str = "workload-controller-1-1", **more: Any) -> dict[str, 
     ],
 )
 def test_consumers_without_progress_are_found(
-    consumer: dict[str, Any], state: str, found: str
+    consumer: dict[str, Any], state: str, text: str
 ) -> None:
     finding = consumer_finding(consumer)
-    assert (finding.state, found in finding.found, bool(finding.todo)) == (state, True, state != OK)
+    assert (finding.state, text in finding.found, bool(finding.todo)) == (state, True, state != OK)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def sibling(place: int, **more: bool) -> Sibling:
 def test_gates_stay_closed_with_a_holder(
     holder: Sibling | None, waited: timedelta, expected: str
 ) -> None:
-    siblings = [one for one in (holder, sibling(1, **BLOCKED)) if one is not None]
+    siblings = [member for member in (holder, sibling(1, **BLOCKED)) if member is not None]
     assert to_open(siblings, GateOpening("v0", NOON - waited), NOON) == expected
 
 

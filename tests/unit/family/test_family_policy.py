@@ -90,7 +90,7 @@ def test_between_now_and_the_next_change_nothing_changes(
 def test_with_one_admitted_only_better_ones_try(
     family: FamilyState, variants: tuple[Variant, ...], at: int
 ) -> None:
-    admitted = next((one for one in variants if one.name == family.admitted), None)
-    found = active(family, variants, at)
+    admitted = next((variant for variant in variants if variant.name == family.admitted), None)
+    conditions = active(family, variants, at)
     if admitted is not None:
-        assert all(int(name[1:]) <= admitted.place for name in found)
+        assert all(int(name[1:]) <= admitted.place for name in conditions)

@@ -22,10 +22,10 @@ def said(request_id: str, status: str) -> StoredStatus:
 
 
 def booked(*provisioned: str) -> TrackedReservations:
-    found = TrackedReservations(UNSEEN)
+    tracked = TrackedReservations(UNSEEN)
     for request_id in provisioned:
-        found.status_changed(f"key-{request_id}", said(request_id, "provisioned"), 0.0)
-    return found
+        tracked.status_changed(f"key-{request_id}", said(request_id, "provisioned"), 0.0)
+    return tracked
 
 
 def test_a_waiting_request_is_answered_when_its_reservation_is_active() -> None:
@@ -54,7 +54,7 @@ def test_a_reservation_missing_for_a_short_time_is_not_gone() -> None:
     assert (look.answers, look.revoked) == ([], [])
 
     look = all_.observe([], UNSEEN + 1)
-    assert [one for one, _ in look.answers] == ["a"]
+    assert [id_ for id_, _ in look.answers] == ["a"]
     assert look.revoked == [
         ("b", CapacityRevoked("EC2 does not list capacity reservation cr-b any more"))
     ]
@@ -70,7 +70,7 @@ def test_a_listing_restarts_the_time_that_a_reservation_may_be_missing() -> None
 def test_a_provisioned_reservation_is_revoked_when_it_goes_or_shrinks() -> None:
     all_ = booked("a", "b", "c")
     look = all_.observe([listed("a"), listed("b", "cancelled"), listed("c", total=1)], 1.0)
-    assert [one for one, _ in look.revoked] == ["b", "c"]
+    assert [id_ for id_, _ in look.revoked] == ["b", "c"]
 
 
 def test_a_published_revocation_is_not_repeated() -> None:
@@ -89,7 +89,7 @@ def test_reservations_of_ended_requests_are_cancelled() -> None:
     assert all_.observe([], 2.0).cancel == []
     look = all_.observe([listed("a", "pending"), listed("b"), listed("c"), listed("d")], 60.0)
 
-    assert [one.id for one in look.cancel] == ["cr-a", "cr-b", "cr-c"]
+    assert [reservation.id for reservation in look.cancel] == ["cr-a", "cr-b", "cr-c"]
     assert look.answers == []
 
 

@@ -118,9 +118,9 @@ def a_reservation(state: str, total: int = 2) -> Reservation:
     ],
 )
 def test_the_phase_and_answer_of_a_state(state: str, standing: ReservationPhase) -> None:
-    found = a_reservation(state)
-    assert found.phase is standing
-    match initial_answer(found):
+    reservation = a_reservation(state)
+    assert reservation.phase is standing
+    match initial_answer(reservation):
         case None:
             assert standing is ReservationPhase.COMING
         case Provisioned():
@@ -128,7 +128,7 @@ def test_the_phase_and_answer_of_a_state(state: str, standing: ReservationPhase)
         case Failed(retryable=retryable):
             assert standing is ReservationPhase.GONE
             assert retryable is (state != "unsupported")
-    assert (revocation(found, 2) is not None) is (standing is ReservationPhase.GONE)
+    assert (revocation(reservation, 2) is not None) is (standing is ReservationPhase.GONE)
 
 
 def test_a_provisioned_reservation_has_details_for_node_selectors() -> None:
@@ -211,7 +211,7 @@ def created(parameters: Parameters, request_id: str = "u/c/1/1") -> dict[str, An
 
 def test_parameters_that_are_not_set_are_left_to_ec2() -> None:
     made = created(read(InstanceType="m5.large", AvailabilityZone="a", Theirs="x"))
-    tags = {one["Key"]: one["Value"] for one in made.pop("TagSpecifications")[0]["Tags"]}
+    tags = {tag["Key"]: tag["Value"] for tag in made.pop("TagSpecifications")[0]["Tags"]}
     assert made == {
         "ClientToken": token_of("u/c/1/1"),
         "InstanceType": "m5.large",
@@ -252,13 +252,13 @@ def test_parameters_are_passed_to_ec2() -> None:
 
 
 @given(st.text(max_size=400), st.text(max_size=400))
-def test_a_request_has_one_valid_token(one: str, other: str) -> None:
-    assert (token_of(one) == token_of(other)) is (one == other)
-    assert len(token_of(one)) == 64
-    assert token_of(one).isascii()
+def test_a_request_has_one_valid_token(request_id: str, other: str) -> None:
+    assert (token_of(request_id) == token_of(other)) is (request_id == other)
+    assert len(token_of(request_id)) == 64
+    assert token_of(request_id).isascii()
     parameters = Parameters(instance_type="m", availability_zone="a")
-    made = created(parameters, one)
-    assert made == created(parameters, one)
+    made = created(parameters, request_id)
+    assert made == created(parameters, request_id)
     assert all(len(tag["Value"]) <= TAG_MAX for tag in made["TagSpecifications"][0]["Tags"])
 
 
@@ -317,19 +317,19 @@ def test_a_pod_that_is_larger_than_an_instance_is_named(wanted: Pods, told: str)
     )
 )
 def test_grouped_machines_are_packed_like_single_ones(wanted: list[Pods]) -> None:
-    def share(one: Pods) -> float:
-        return max((much / MACHINE[name] for name, much in one.needs.items()), default=0.0)
+    def share(pods: Pods) -> float:
+        return max((much / MACHINE[name] for name, much in pods.needs.items()), default=0.0)
 
     machines: list[dict[str, int]] = []
-    for one in sorted(wanted, key=share, reverse=True):
-        for _ in range(one.pods):
+    for pods in sorted(wanted, key=share, reverse=True):
+        for _ in range(pods.pods):
             for machine in machines:
-                if all(much <= machine[name] for name, much in one.needs.items()):
+                if all(much <= machine[name] for name, much in pods.needs.items()):
                     break
             else:
                 machine = dict(MACHINE)
                 machines.append(machine)
-            for name, much in one.needs.items():
+            for name, much in pods.needs.items():
                 machine[name] -= much
     assert instances(wanted, MACHINE, "m5.large") == max(1, len(machines))
 

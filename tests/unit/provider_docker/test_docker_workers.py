@@ -31,9 +31,9 @@ def wanted(pods: int = 1, **needs: int) -> list[PodGroup]:
 
 
 def workers(request_id: str = "u/c/1/1", pods: int = 1, **needs: int) -> tuple[WorkerSpec, ...]:
-    found = workers_of(request_id, wanted(pods, **needs))
-    assert isinstance(found, tuple)
-    return found
+    made = workers_of(request_id, wanted(pods, **needs))
+    assert isinstance(made, tuple)
+    return made
 
 
 def running(
@@ -41,24 +41,24 @@ def running(
 ) -> list[ListedWorker]:
     return [
         ListedWorker(
-            container=f"id-{one.name}",
-            name=one.name,
+            container=f"id-{worker.name}",
+            name=worker.name,
             installation="ours",
             request_id=request_id,
             provisioning_class="class",
             state=state,
-            cpu_milli=one.cpu_milli,
-            memory=one.memory,
+            cpu_milli=worker.cpu_milli,
+            memory=worker.memory,
         )
-        for one in of
+        for worker in of
     ]
 
 
 def test_each_pod_is_a_worker_with_its_limits() -> None:
-    found = workers(pods=3, cpu=500, memory=1 << 30)
+    made = workers(pods=3, cpu=500, memory=1 << 30)
 
-    assert len({one.name for one in found}) == 3
-    assert {(one.cpu_milli, one.memory) for one in found} == {(500, 1 << 30)}
+    assert len({worker.name for worker in made}) == 3
+    assert {(worker.cpu_milli, worker.memory) for worker in made} == {(500, 1 << 30)}
 
 
 def test_the_same_request_has_the_same_workers_and_another_has_others() -> None:
@@ -67,23 +67,23 @@ def test_the_same_request_has_the_same_workers_and_another_has_others() -> None:
 
 
 def test_pod_sets_with_similar_names_have_different_workers() -> None:
-    found = workers_of("a", [PodGroup("x" * 63 + "1", 1, {}), PodGroup("x" * 63 + "2", 1, {})])
+    made = workers_of("a", [PodGroup("x" * 63 + "1", 1, {}), PodGroup("x" * 63 + "2", 1, {})])
 
-    assert isinstance(found, tuple)
-    assert len({one.name for one in found}) == 2
+    assert isinstance(made, tuple)
+    assert len({worker.name for worker in made}) == 2
 
 
 def test_limits_below_the_minimum_of_engines_are_raised() -> None:
-    (found,) = workers(cpu=1, memory=1000)
+    (worker,) = workers(cpu=1, memory=1000)
 
-    assert (found.cpu_milli, found.memory) == (10, 6 << 20)
+    assert (worker.cpu_milli, worker.memory) == (10, 6 << 20)
 
 
 def test_a_resource_that_containers_cannot_have_fails_permanently() -> None:
-    found = workers_of("a", [PodGroup("main", 1, {"nvidia.com/gpu": 1, "pods": 1})])
+    made = workers_of("a", [PodGroup("main", 1, {"nvidia.com/gpu": 1, "pods": 1})])
 
-    assert isinstance(found, NoWorkers)
-    assert (found.ever, "nvidia.com/gpu" in found.message) == (False, True)
+    assert isinstance(made, NoWorkers)
+    assert (made.ever, "nvidia.com/gpu" in made.message) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -112,19 +112,19 @@ def test_a_resource_that_containers_cannot_have_fails_permanently() -> None:
     ],
 )
 def test_room(asked: tuple[WorkerSpec, ...], used: list[ListedWorker], ever: bool | None) -> None:
-    found = lack_of_room("u/c/1/1", asked, used, ROOM, workers_max=10)
+    reason = lack_of_room("u/c/1/1", asked, used, ROOM, workers_max=10)
 
-    assert (found.ever if found is not None else None) == ever
+    assert (reason.ever if reason is not None else None) == ever
 
 
 def test_workers_that_ended_or_were_removed_are_lost() -> None:
     booked = workers(pods=3)
     there = [*running(booked[:1]), *running(booked[1:2], state="exited")]
 
-    found = missing_containers(details_of(ROOM, booked), there)
+    missing = missing_containers(details_of(ROOM, booked), there)
 
-    assert found == tuple(one.name for one in booked[1:])
-    told = lost_message(found, there, "host-1")
+    assert missing == tuple(worker.name for worker in booked[1:])
+    told = lost_message(missing, there, "host-1")
     assert "(exited)" in told
     assert "(gone)" in told
 
@@ -143,10 +143,14 @@ def test_labels_of_a_worker_are_read_back(request_id: str, cpu: int, memory: int
         "Labels": labels_of(worker, request_id, "class", "ours"),
     }
 
-    found = worker_of(listed)
+    read_back = worker_of(listed)
 
-    assert found is not None
-    assert (found.request_id, found.cpu_milli, found.memory) == (request_id, cpu, memory)
+    assert read_back is not None
+    assert (read_back.request_id, read_back.cpu_milli, read_back.memory) == (
+        request_id,
+        cpu,
+        memory,
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,12 +165,12 @@ def test_other_containers_are_not_workers(listed: dict[str, object]) -> None:
 
 
 def test_settings_are_read_and_have_defaults() -> None:
-    found = DockerSettings.from_env(
+    settings = DockerSettings.from_env(
         {"ADMIT_DOCKER_IMAGE": "worker:1", "ADMIT_DOCKER_COMMAND": "sleep '1 000'"}
     )
 
-    assert found.command == ("sleep", "1 000")
-    assert found.classes == (CLASS,)
+    assert settings.command == ("sleep", "1 000")
+    assert settings.classes == (CLASS,)
 
 
 @pytest.mark.parametrize(

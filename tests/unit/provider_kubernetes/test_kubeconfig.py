@@ -117,10 +117,10 @@ async def test_only_the_selected_context_has_to_be_valid(tmp_path: Path) -> None
         config(contexts=[other, CONTEXT], clusters=clusters, **{"current-context": "other"})
     )
 
-    found = connect(KubeSettings(kubeconfig=str(path), context="here"))
+    cluster = connect(KubeSettings(kubeconfig=str(path), context="here"))
 
-    assert found.server == "http://127.0.0.1:1"
-    await found.close()
+    assert cluster.server == "http://127.0.0.1:1"
+    await cluster.close()
 
 
 FAILING_CASES: dict[str, tuple[dict[str, Any], str]] = {
@@ -141,10 +141,10 @@ async def test_a_failing_login_program_is_reported_and_run_again(case: str, tmp_
     path = tmp_path / "config"
     program = {"apiVersion": "client.authentication.k8s.io/v1beta1", **user}
     path.write_text(config(users=[{"name": "me", "user": {"exec": program}}]))
-    found = connect(KubeSettings(kubeconfig=str(path)))
+    cluster = connect(KubeSettings(kubeconfig=str(path)))
 
     with pytest.raises(Unauthorized, match="cannot log in to the API server: .*" + re.escape(why)):
-        await found.get(REQUESTS, "ns", "x")
+        await cluster.get(REQUESTS, "ns", "x")
     with pytest.raises(Unauthorized, match=re.escape(why)):
-        await anext(found.watch(REQUESTS, "ns", "", "1"))
-    await found.close()
+        await anext(cluster.watch(REQUESTS, "ns", "", "1"))
+    await cluster.close()

@@ -70,12 +70,12 @@ def test_provisioned_has_the_name_in_the_cluster_and_the_details() -> None:
     seen = seen_of(an_object(PROVISIONED, provisioningClassDetails={"group": "g7"}))
     assert seen is not None
 
-    found = status_of(seen, ["a", "b"])
+    status = status_of(seen, ["a", "b"])
 
-    assert isinstance(found, Provisioned)
-    assert found.details == {"group": "g7"}
+    assert isinstance(status, Provisioned)
+    assert status.details == {"group": "g7"}
     annotations = {CONSUME: "train-1", CLASS: "class"}
-    assert found.updates() == tuple(PodSetUpdate(name=n, annotations=annotations) for n in "ab")
+    assert status.updates() == tuple(PodSetUpdate(name=n, annotations=annotations) for n in "ab")
 
 
 def test_details_above_the_limit_are_left_out() -> None:

@@ -46,10 +46,10 @@ def test_names_are_valid_in_the_cluster_for_any_workload(
 
 def test_names_differ_by_workload_cycle_and_attempt() -> None:
     ids = ("u/c/1/1", "u/c/1/2", "u/c/2/1", "other/c/1/1", "u/c/1/1~1")
-    found = {request_name("train", id) for id in ids}
+    names = {request_name("train", id) for id in ids}
 
-    assert len(found) == len(ids)
-    assert all(name.startswith("train-") for name in found)
+    assert len(names) == len(ids)
+    assert all(name.startswith("train-") for name in names)
     assert request_name("train", ids[0]) == request_name("train", ids[0])
 
 
@@ -67,10 +67,10 @@ def test_a_request_names_its_templates_and_workload() -> None:
     name = template["metadata"]["name"]
     assert request["spec"]["podSets"] == [{"podTemplateRef": {"name": name}, "count": 3}]
     assert request["spec"]["parameters"] == {"zone": "a"}
-    for one in (template, request):
-        assert one["metadata"]["annotations"]["admittance.dev/request"] == "u/capacity/1/1"
+    for manifest in (template, request):
+        assert manifest["metadata"]["annotations"]["admittance.dev/request"] == "u/capacity/1/1"
         wanted = dict(pair.split("=") for pair in selector("ours", "u/capacity/1/1").split(","))
-        assert one["metadata"]["labels"] == wanted
+        assert manifest["metadata"]["labels"] == wanted
 
 
 def test_an_id_as_a_label_is_short_enough() -> None:
@@ -78,18 +78,21 @@ def test_an_id_as_a_label_is_short_enough() -> None:
 
 
 def test_defaults_are_two_classes_and_equal_namespaces() -> None:
-    found = KubeSettings.from_env({})
+    settings = KubeSettings.from_env({})
 
-    assert found.classes == CLASSES
-    assert found.namespace("team-a") == "team-a"
-    assert found.only_namespace is None
+    assert settings.classes == CLASSES
+    assert settings.namespace("team-a") == "team-a"
+    assert settings.only_namespace is None
 
 
 def test_namespaces_are_mapped_singly_or_all_others_at_once() -> None:
-    found = KubeSettings.from_env({"ADMIT_KUBE_NAMESPACES": "team-a=prod-a, *=batch"})
+    settings = KubeSettings.from_env({"ADMIT_KUBE_NAMESPACES": "team-a=prod-a, *=batch"})
 
-    assert [found.namespace(one) for one in ("team-a", "team-b")] == ["prod-a", "batch"]
-    assert found.only_namespace is None
+    assert [settings.namespace(namespace) for namespace in ("team-a", "team-b")] == [
+        "prod-a",
+        "batch",
+    ]
+    assert settings.only_namespace is None
     assert KubeSettings.from_env({"ADMIT_KUBE_NAMESPACES": "*=b"}).only_namespace == "b"
 
 

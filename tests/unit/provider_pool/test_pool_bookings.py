@@ -60,7 +60,7 @@ def test_pods_of_several_bookings_share_machines() -> None:
     second = pool.book("b", pods(7), NOON)
 
     assert isinstance(first, Booking)
-    assert [(one.number, one.amounts[GPU]) for one in first.held] == [(0, 8), (1, 2)]
+    assert [(part.number, part.amounts[GPU]) for part in first.held] == [(0, 8), (1, 2)]
     assert isinstance(second, NoRoom)
     assert second == NoRoom("pool rack has no room for 1 of 7 pods", True)
     assert isinstance(pool.book("c", pods(6), NOON), Booking)
@@ -88,9 +88,9 @@ def test_a_pod_that_is_larger_than_any_machine_fails_permanently() -> None:
     )
     pool.book("b", pods(1, 6), NOON)
     for count, each, ever in ((32, 1, True), (33, 1, False), (8, 3, True), (9, 3, False)):
-        found = pool.book("c", pods(count, each), NOON)
-        assert isinstance(found, NoRoom)
-        assert found.ever is ever, "four machines of 8 GPUs, of which six GPUs are booked"
+        booking = pool.book("c", pods(count, each), NOON)
+        assert isinstance(booking, NoRoom)
+        assert booking.ever is ever, "four machines of 8 GPUs, of which six GPUs are booked"
 
 
 def test_pods_are_placed_on_machines_with_their_labels() -> None:
@@ -99,7 +99,7 @@ def test_pods_are_placed_on_machines_with_their_labels() -> None:
     booking = pool.book("a", pods(1, zone="b"), NOON)
 
     assert isinstance(booking, Booking)
-    assert [one.kind for one in booking.held] == ["far"]
+    assert [part.kind for part in booking.held] == ["far"]
 
 
 def test_only_unused_machines_have_to_boot() -> None:
@@ -155,7 +155,7 @@ def test_a_pool_that_shrinks_loses_its_last_machines() -> None:
 
     lost = pool.change(a_pool(gpus(1)).pool)
 
-    assert [one.id for one in lost] == ["b"]
+    assert [booking.id for booking in lost] == ["b"]
     assert list(pool.known) == ["a"]
 
 
@@ -212,7 +212,7 @@ def test_the_oldest_booking_keeps_a_machine_that_shrinks() -> None:
     pool.book("a", pods(4), NOON)
     pool.book("b", pods(4), NOON)
 
-    assert [one.id for one in pool.change(a_pool(gpus(1, each=6)).pool)] == ["b"]
+    assert [booking_lost.id for booking_lost in pool.change(a_pool(gpus(1, each=6)).pool)] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_no_machine_ever_holds_more_than_it_has(story: list[tuple[str, int, int,
             pool.change(a_pool(gpus(which)).pool)
         held: dict[int, int] = {}
         for booking in pool.known.values():
-            for one in booking.held:
-                held[one.number] = held.get(one.number, 0) + one.amounts[GPU]
+            for part in booking.held:
+                held[part.number] = held.get(part.number, 0) + part.amounts[GPU]
         assert all(much <= 8 for much in held.values())
         assert all(number < pool.pool.machines[0].count for number in held)
         again = Bookings(pool.pool)

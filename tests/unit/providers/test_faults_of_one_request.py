@@ -152,15 +152,15 @@ class FakeCluster:
 
     async def list(self, kind: str, *_: Any) -> tuple[list[dict[str, Any]], str]:
         listed = self._listed if kind == kubernetes_cluster.REQUESTS else ()
-        return [{"metadata": {"uid": one}} for one in listed], "1"
+        return [{"metadata": {"uid": uid}} for uid in listed], "1"
 
 
 def kubernetes(*there: Seen, listed: bool = True) -> KubernetesReconciler:
     bus: Any = None
-    cluster: Any = FakeCluster(tuple(one.uid for one in there) if listed else ())
+    cluster: Any = FakeCluster(tuple(record.uid for record in there) if listed else ())
     kube = KubeSettings(classes=(CLASS,), namespaces={"ns": "prod"})
     reconciler = KubernetesReconciler(bus, settings("provider-kubernetes"), kube, cluster, "ours")
-    reconciler._objects.seen.update({one.id: one for one in there})
+    reconciler._objects.seen.update({record.id: record for record in there})
     return reconciler
 
 

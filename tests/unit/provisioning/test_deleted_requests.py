@@ -24,7 +24,7 @@ def delete(story: Story, user: str = "") -> None:
 
 
 def reasons(story: Story) -> list[str]:
-    return [one.reason for one in story.said if isinstance(one, facts.ProvisioningCancelled)]
+    return [fact.reason for fact in story.said if isinstance(fact, facts.ProvisioningCancelled)]
 
 
 @pytest.mark.parametrize("answered", [None, facts.Accepted], ids=["not answered", "accepted"])

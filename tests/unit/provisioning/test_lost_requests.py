@@ -41,7 +41,7 @@ def recovered(story: Story) -> list[str]:
     recovering = DeletedRequestRecovery({("ns", NAME)})
     for fact in story.said:
         recovering.read(fact, NOON)
-    return [one.spec.id for one in recovering.found()]
+    return [request.spec.id for request in recovering.found()]
 
 
 def test_a_lost_request_that_was_cancelled_gets_another_id() -> None:
@@ -199,7 +199,7 @@ def test_the_log_has_the_requests_that_were_not_cancelled() -> None:
     story.reserved()
     story.configure(parameters={"zone": "b"})
     story.settle()
-    assert [one.id for one in story.asked] == ["u/capacity/1/1", "u/capacity/1/1~2"]
+    assert [request.id for request in story.asked] == ["u/capacity/1/1", "u/capacity/1/1~2"]
 
     assert recovered(story) == ["u/capacity/1/1~2"]
 

@@ -82,12 +82,12 @@ def test_a_provisioned_request_is_ready_with_updates_for_all_pod_sets() -> None:
     )
     record = said(a_record(), facts.Provisioned, details={"group": "g7"}, message="here it is")
 
-    found = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
+    verdict = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
 
-    assert found is not None
-    assert (found.state, found.message, found.missing) == ("Ready", "here it is", ("rack",))
+    assert verdict is not None
+    assert (verdict.state, verdict.message, verdict.missing) == ("Ready", "here it is", ("rack",))
     annotations = {CONSUME: "train-capacity-1", CLASS: "class"}
-    assert found.updates == tuple(
+    assert verdict.updates == tuple(
         PodSetUpdate(name=name, annotations=annotations, node_selector={"node-group": "g7"})
         for name in ("a", "b")
     )
@@ -97,14 +97,14 @@ def test_annotations_of_the_provider_win() -> None:
     theirs = (PodSetUpdate(name="a", annotations={CONSUME: "train-3f"}),)
     record = said(a_record(), facts.Provisioned, pod_set_updates=theirs)
 
-    found = verdict_of_request(record, config(), admitted=False)
+    verdict = verdict_of_request(record, config(), admitted=False)
 
-    assert found is not None
-    assert [update.annotations[CONSUME] for update in found.updates] == [
+    assert verdict is not None
+    assert [update.annotations[CONSUME] for update in verdict.updates] == [
         "train-3f",
         "train-capacity-1",
     ]
-    assert {update.annotations[CLASS] for update in found.updates} == {"class"}
+    assert {update.annotations[CLASS] for update in verdict.updates} == {"class"}
 
 
 LONG = {str(number): "x" * 30_000 for number in range(8)}
@@ -145,11 +145,11 @@ def test_updates_that_are_too_long_reject_the_workload() -> None:
     updates = ProvisioningPodSetUpdates(node_selector=wanted)
     record = said(a_record(), facts.Provisioned, details=details)
 
-    found = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
+    verdict = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
 
-    assert found is not None
-    assert found.state == "Rejected"
-    assert "podSetUpdates: 240," in found.message
+    assert verdict is not None
+    assert verdict.state == "Rejected"
+    assert "podSetUpdates: 240," in verdict.message
 
 
 def test_a_detail_that_is_not_a_label_value_rejects_the_workload() -> None:
@@ -158,11 +158,11 @@ def test_a_detail_that_is_not_a_label_value_rejects_the_workload() -> None:
     updates = ProvisioningPodSetUpdates(node_selector=(selector,))
     record = said(a_record(), facts.Provisioned, details={"rack": "row 7!"})
 
-    found = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
+    verdict = verdict_of_request(record, config(pod_set_updates=updates), admitted=False)
 
-    assert found is not None
-    assert found.state == "Rejected"
-    assert found.message.startswith(
+    assert verdict is not None
+    assert verdict.state == "Rejected"
+    assert verdict.message.startswith(
         "the pod set updates of the capacity are not valid: "
         "podSetUpdates[0].nodeSelector: the value of 'rack': 'row 7!' is not a label value"
     )
@@ -191,18 +191,18 @@ def test_a_failure_is_retried_as_often_as_the_strategy_says(
 def test_a_permanent_failure_rejects_at_once() -> None:
     record = said(a_record(), facts.ProvisioningFailed, message="no such type", retryable=False)
 
-    found = verdict_of_request(record, config(9), admitted=False)
+    verdict = verdict_of_request(record, config(9), admitted=False)
 
-    assert found == CheckVerdict("Rejected", "no such type")
+    assert verdict == CheckVerdict("Rejected", "no such type")
 
 
 def test_the_delay_of_the_provider_wins() -> None:
     record = said(a_record(), facts.ProvisioningFailed, message="busy", retry_after=7)
 
-    found = verdict_of_request(record, config(), admitted=False)
+    verdict = verdict_of_request(record, config(), admitted=False)
 
-    assert found is not None
-    assert found.after == 7
+    assert verdict is not None
+    assert verdict.after == 7
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ def test_an_answer_with_a_lower_seq_is_old() -> None:
 def test_an_answer_to_another_request_is_ignored() -> None:
     fact = facts.Provisioned(**ME, id="u/capacity/1/9")
 
-    found = apply_status(a_record(), fact, NOON)
+    applied = apply_status(a_record(), fact, NOON)
 
-    assert found.record == a_record()
-    assert "u/capacity/1/9" in found.ignored
+    assert applied.record == a_record()
+    assert "u/capacity/1/9" in applied.ignored
 
 
 def test_answers_to_a_cancelled_request_are_ignored() -> None:

@@ -52,18 +52,20 @@ def no_flavor(_: str) -> ResourceFlavor | None:
 
 def test_annotations_of_the_workload_override_parameters_of_the_config() -> None:
     """E11."""
-    found = parameters_of(
+    parameters = parameters_of(
         config(parameters={"zone": "a", "size": "4"}),
         {"provreq.kueue.x-k8s.io/zone": "b", "other/zone": "c"},
     )
 
-    assert found == {"zone": "b", "size": "4"}
+    assert parameters == {"zone": "b", "size": "4"}
 
 
 def test_all_pod_sets_are_requested_without_managed_resources() -> None:
-    found = pod_sets_to_provision([a_pod_set()], admitted(("main", 2)), config(), no_flavor)
+    pod_sets = pod_sets_to_provision([a_pod_set()], admitted(("main", 2)), config(), no_flavor)
 
-    assert [(one.name, one.count, one.names) for one in found] == [("main", 2, ("main",))]
+    assert [(pod_set.name, pod_set.count, pod_set.names) for pod_set in pod_sets] == [
+        ("main", 2, ("main",))
+    ]
 
 
 @pytest.mark.parametrize("where", ["requests", "limits"])
@@ -71,24 +73,24 @@ def test_pod_sets_are_requested_for_managed_resources_in_any_container(where: st
     gpu = a_pod_set("gpu", containers=[{"name": "c", "resources": {where: {GPU: "1"}}}])
     given = admitted(("main", 2), ("gpu", 1))
 
-    found = pod_sets_to_provision(
+    pod_sets = pod_sets_to_provision(
         [a_pod_set(), gpu], given, config(managed_resources=(GPU,)), no_flavor
     )
 
-    assert [(one.name, one.count) for one in found] == [("gpu", 1)]
+    assert [(pod_set.name, pod_set.count) for pod_set in pod_sets] == [("gpu", 1)]
 
 
 def test_a_pod_set_is_requested_for_a_resource_of_an_init_container() -> None:
     init = [{"name": "i", "resources": {"requests": {GPU: "1"}}}]
 
-    found = pod_sets_to_provision(
+    pod_sets = pod_sets_to_provision(
         [a_pod_set(initContainers=init)],
         admitted(("main", 2)),
         config(managed_resources=(GPU,)),
         no_flavor,
     )
 
-    assert len(found) == 1
+    assert len(pod_sets) == 1
 
 
 def test_no_capacity_is_requested_when_no_pod_is_admitted() -> None:
@@ -132,11 +134,11 @@ def test_a_template_has_the_labels_and_tolerations_of_its_flavor() -> None:
         spec=ResourceFlavorSpec(node_labels={"pool": "spot"}, tolerations=(toleration,)),
     )
 
-    (found,) = pod_sets_to_provision(
+    (pod_set,) = pod_sets_to_provision(
         [a_pod_set(nodeSelector={"disk": "ssd"})], admitted(("main", 2)), config(), lambda _: flavor
     )
 
-    spec = msgspec.json.decode(found.template, type=PodTemplate).spec
+    spec = msgspec.json.decode(pod_set.template, type=PodTemplate).spec
     assert spec.node_selector == {"disk": "ssd", "pool": "spot"}
     assert spec.tolerations == (toleration,)
 
@@ -144,11 +146,11 @@ def test_a_template_has_the_labels_and_tolerations_of_its_flavor() -> None:
 def test_missing_requests_are_filled_from_the_limits() -> None:
     containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {GPU: "2"}}}]
 
-    (found,) = pod_sets_to_provision(
+    (pod_set,) = pod_sets_to_provision(
         [a_pod_set(containers=containers)], admitted(("main", 2)), config(), no_flavor
     )
 
-    spec = msgspec.json.decode(found.template, type=PodTemplate).spec
+    spec = msgspec.json.decode(pod_set.template, type=PodTemplate).spec
     assert spec.containers[0].resources.requests == {"cpu": "1", GPU: "2"}
 
 
@@ -184,12 +186,12 @@ def test_pod_sets_are_merged_as_the_policy_says(
     policy: Any, second: dict[str, Any], wanted: list[tuple[str, int]]
 ) -> None:
     """E12."""
-    found = pod_sets_to_provision(
+    pod_sets = pod_sets_to_provision(
         [a_pod_set("a"), a_pod_set("b", count=3, **second)],
         admitted(("a", 2), ("b", 3)),
         config(pod_set_merge_policy=policy),
         no_flavor,
     )
 
-    assert [(one.name, one.count) for one in found] == wanted
-    assert [name for one in found for name in one.names] == ["a", "b"]
+    assert [(pod_set.name, pod_set.count) for pod_set in pod_sets] == wanted
+    assert [name for pod_set in pod_sets for name in pod_set.names] == ["a", "b"]

@@ -26,11 +26,11 @@ def test_long_names_of_two_checks_differ() -> None:
 
 
 def test_the_hash_distinguishes_requests_with_equal_plain_names() -> None:
-    one = request_name("a-b", "u1", "c", 1, force_hash=True)
+    name = request_name("a-b", "u1", "c", 1, force_hash=True)
     other = request_name("a", "u2", "b-c", 1, force_hash=True)
 
     assert request_name("a-b", "u1", "c", 1) == request_name("a", "u2", "b-c", 1)
-    assert one != other
+    assert name != other
 
 
 @pytest.mark.parametrize("workload", [".a." * 90, "-" * 251, "é" * 200])

@@ -120,9 +120,9 @@ class Story:
                 return
             for step in steps:
                 if step.write is not None:
-                    found = self.bucket.get(step.write.name)
+                    record = self.bucket.get(step.write.name)
                     marker = self.markers.get(step.write.name, 0)
-                    assert step.write.expected == (found[1] if found is not None else marker)
+                    assert step.write.expected == (record[1] if record is not None else marker)
                     self.revision += 1
                     if step.write.record is None:
                         del self.bucket[step.write.name]
@@ -160,11 +160,11 @@ class Story:
 
     @property
     def asked(self) -> list[facts.ProvisioningRequested]:
-        return [one for one in self.said if isinstance(one, facts.ProvisioningRequested)]
+        return [fact for fact in self.said if isinstance(fact, facts.ProvisioningRequested)]
 
     @property
     def freed(self) -> list[str]:
-        return [one.id for one in self.said if isinstance(one, facts.ProvisioningCancelled)]
+        return [fact.id for fact in self.said if isinstance(fact, facts.ProvisioningCancelled)]
 
     @property
     def last(self) -> tuple[str, str, int | None]:
@@ -215,7 +215,7 @@ def test_only_open_requests_are_sent_again_after_a_restart() -> None:
 
     story.restart()
 
-    assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
+    assert [request.id for request in story.asked] == ["u/capacity/1/1"] * 2
     assert not story.freed
     story.apply_status(facts.Provisioned)
     story.restart()
@@ -231,7 +231,7 @@ def test_provisioned_capacity_makes_the_check_ready() -> None:
     story.apply_status(facts.Accepted, message="soon")
     story.apply_status(facts.Provisioned, message="here")
 
-    assert [one.verdict.state for one in story.verdicts] == ["Pending", "Ready"]
+    assert [verdict.verdict.state for verdict in story.verdicts] == ["Pending", "Ready"]
     assert [update.name for update in story.verdicts[-1].verdict.updates] == ["main"]
 
 
@@ -515,7 +515,7 @@ def test_a_request_unknown_to_its_provider_is_sent_again() -> None:
     story.core.send_again(RequestSlot("ns", "train", "capacity"), "u/capacity/1/1")
     story.settle()
 
-    assert [one.id for one in story.asked] == ["u/capacity/1/1"] * 2
+    assert [request.id for request in story.asked] == ["u/capacity/1/1"] * 2
 
 
 def test_the_name_of_a_deleted_record_is_used_again() -> None:
@@ -527,7 +527,7 @@ def test_the_name_of_a_deleted_record_is_used_again() -> None:
 
     story.reserved(cycle=2)
 
-    assert [one.id for one in story.asked] == ["u/capacity/1/1", "u/capacity/2/1"]
+    assert [request.id for request in story.asked] == ["u/capacity/1/1", "u/capacity/2/1"]
     assert list(story.bucket) == ["train-capacity-1"]
 
 

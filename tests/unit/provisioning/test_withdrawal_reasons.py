@@ -109,8 +109,10 @@ def test_a_cancellation_has_the_reason(
     else:
         happens(story)
 
-    ended = [one for one in story.said if isinstance(one, facts.ProvisioningCancelled)]
-    assert [(one.id, one.reason) for one in ended][:1] == [("u/capacity/1/1", told)]
+    ended = [fact for fact in story.said if isinstance(fact, facts.ProvisioningCancelled)]
+    assert [(cancellation.id, cancellation.reason) for cancellation in ended][:1] == [
+        ("u/capacity/1/1", told)
+    ]
 
 
 def test_a_finished_workload_is_known_until_it_is_deleted() -> None:

@@ -30,7 +30,7 @@ NUMBERS = st.one_of(
     st.integers(), st.sampled_from([0, -1, 2**31, 2**63, 2**64, -(2**70), 10**400, 10**4000])
 )
 TIMES = st.one_of(
-    st.datetimes().map(lambda one: one.isoformat()),
+    st.datetimes().map(lambda time: time.isoformat()),
     st.sampled_from(
         ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2026-01-01T00:00:00"]
     ),
@@ -92,8 +92,8 @@ class Told(Story):
         step, _ = self.core.apply_status(fact, self.now)
         self.does(step)
         self.core.has_foreign_id(fact)
-        for one in list(self.core.steps(self.now)):
-            self.does(one)
+        for due_step in list(self.core.steps(self.now)):
+            self.does(due_step)
         return True
 
     def does(self, step: Step | None) -> None:

@@ -136,13 +136,13 @@ def test_an_unreadable_workload_does_not_block_others() -> None:
     story.reserved()
 
     assert story.troubles == [RequestSlot("ns", "other", "capacity")]
-    assert [one.id for one in story.asked] == ["u/capacity/1/1"]
+    assert [request.id for request in story.asked] == ["u/capacity/1/1"]
     (report,) = story.verdicts
     assert (report.reservation.uid, report.verdict.state) == ("o", "Pending")
     assert report.verdict.message.startswith("skipped, because it cannot succeed: ")
     story.core.observed.workload(("ns", "other"), other)
     story.settle()
-    assert [one.id for one in story.asked] == ["u/capacity/1/1", "o/capacity/1/1"]
+    assert [request.id for request in story.asked] == ["u/capacity/1/1", "o/capacity/1/1"]
 
 
 def test_a_request_of_an_unreadable_workload_gets_a_note() -> None:

@@ -28,7 +28,7 @@ def cell(tree: Tree, queue: str) -> Cell:
     return tree.queues[queue].cell(FR)
 
 
-def one(nominal: int, borrow: int | None = None, lend: int | None = None) -> dict[
+def quota(nominal: int, borrow: int | None = None, lend: int | None = None) -> dict[
     tuple[str, str], Quota
 ]:  # fmt: skip
     return {FR: Quota(nominal, borrow, lend)}
@@ -36,10 +36,10 @@ def one(nominal: int, borrow: int | None = None, lend: int | None = None) -> dic
 
 def case_1() -> Tree:
     tree = Tree()
-    tree.set_cohort("co", "", one(10))
-    tree.set_queue("a", "co", one(10))
-    tree.set_queue("b", "co", one(10, borrow=2))
-    tree.set_queue("c", "co", one(10, lend=5))
+    tree.set_cohort("co", "", quota(10))
+    tree.set_queue("a", "co", quota(10))
+    tree.set_queue("b", "co", quota(10, borrow=2))
+    tree.set_queue("c", "co", quota(10, lend=5))
     for name, usage in (("a", 20), ("b", 10), ("c", 6)):
         cell(tree, name).charge(usage)
     return tree
@@ -48,10 +48,10 @@ def case_1() -> Tree:
 def case_2() -> Tree:
     tree = Tree()
     tree.set_cohort("root", "", {})
-    tree.set_cohort("left", "root", one(10))
-    tree.set_cohort("right", "root", one(10))
-    tree.set_queue("a", "left", one(10))
-    tree.set_queue("b", "right", one(10, lend=0))
+    tree.set_cohort("left", "root", quota(10))
+    tree.set_cohort("right", "root", quota(10))
+    tree.set_queue("a", "left", quota(10))
+    tree.set_queue("b", "right", quota(10, lend=0))
     cell(tree, "a").charge(10)
     cell(tree, "b").charge(5)
     return tree
@@ -59,9 +59,9 @@ def case_2() -> Tree:
 
 def case_3() -> Tree:
     tree = Tree()
-    tree.set_cohort("co", "", one(10))
-    tree.set_queue("a", "co", one(10))
-    tree.set_queue("b", "co", one(10, borrow=0, lend=0))
+    tree.set_cohort("co", "", quota(10))
+    tree.set_queue("a", "co", quota(10))
+    tree.set_queue("b", "co", quota(10, borrow=0, lend=0))
     cell(tree, "a").charge(31)
     return tree
 
@@ -69,11 +69,11 @@ def case_3() -> Tree:
 def case_4() -> Tree:
     tree = Tree()
     tree.set_cohort("root", "", {})
-    tree.set_cohort("left", "root", one(10, borrow=5))
-    tree.set_cohort("right", "root", one(10))
-    tree.set_queue("a", "left", one(10))
-    tree.set_queue("b", "left", one(10, borrow=5))
-    tree.set_queue("c", "right", one(10))
+    tree.set_cohort("left", "root", quota(10, borrow=5))
+    tree.set_cohort("right", "root", quota(10))
+    tree.set_queue("a", "left", quota(10))
+    tree.set_queue("b", "left", quota(10, borrow=5))
+    tree.set_queue("c", "right", quota(10))
     return tree
 
 
@@ -124,15 +124,15 @@ def test_a_level_says_how_far_up_the_tree_one_must_go() -> None:
     assert borrow_level(cell(tree, "a"), 10) == (0, True)
     assert borrow_level(cell(tree, "a"), 30) == (1, True)
     assert borrow_level(cell(tree, "a"), 31) == (2, False)
-    tree.set_queue("alone", "", one(10))
+    tree.set_queue("alone", "", quota(10))
     assert borrow_level(cell(tree, "alone"), 99) == (0, False)
 
 
 def test_a_level_counts_the_guaranteed_quota_of_the_queue_once() -> None:
     tree = Tree()
     tree.set_cohort("co", "root", {})
-    tree.set_queue("a", "co", one(10, lend=0))
-    tree.set_queue("b", "co", one(5))
+    tree.set_queue("a", "co", quota(10, lend=0))
+    tree.set_queue("b", "co", quota(5))
     cell(tree, "a").charge(6)
     assert borrow_level(cell(tree, "a"), 4) == (0, True)
     assert borrow_level(cell(tree, "a"), 9) == (1, True)
@@ -141,7 +141,7 @@ def test_a_level_counts_the_guaranteed_quota_of_the_queue_once() -> None:
 
 def test_inactive_queues_do_not_count_in_heights() -> None:
     tree = Tree()
-    tree.set_queue("a", "co", one(10))
+    tree.set_queue("a", "co", quota(10))
     assert tree.cohorts["co"].height == 1
     tree.set_active("a", active=False)
     assert tree.cohorts["co"].height == 0
@@ -155,14 +155,14 @@ def test_an_edit_moves_nothing_beside_its_path() -> None:
     tree = case_2()
     left, right = tree.cohorts["left"].cell(FR), tree.cohorts["right"].cell(FR)
     before = right.subtree
-    tree.set_queue("a", "left", one(25))
+    tree.set_queue("a", "left", quota(25))
     assert (left.subtree, right.subtree) == (35, before)
     assert tree.cohorts["root"].cell(FR).subtree == 45
 
 
 def test_a_queue_takes_its_usage_to_another_cohort() -> None:
     tree = case_2()
-    tree.set_queue("a", "right", one(10))
+    tree.set_queue("a", "right", quota(10))
     assert tree.cohorts["left"].cell(FR).usage == 0
     assert tree.cohorts["right"].cell(FR).usage == 10
 
@@ -170,7 +170,7 @@ def test_a_queue_takes_its_usage_to_another_cohort() -> None:
 def test_cohorts_without_references_are_forgotten_with_their_flavors() -> None:
     tree = Tree()
     tree.set_queue("a", "co", {FR: Quota(1), OTHER: Quota(1)})
-    tree.set_queue("b", "co", one(1))
+    tree.set_queue("b", "co", quota(1))
     tree.set_queue("a", "", {FR: Quota(1)})
     assert set(tree.cohorts["co"].cells) == {FR}
     tree.drop_queue("b")
@@ -188,12 +188,12 @@ def test_deleting_a_cohort_with_children_leaves_an_implicit_root() -> None:
 def test_a_cycle_is_found_and_mended_in_any_order_of_edits(order: tuple[str, ...]) -> None:
     tree = Tree()
     parents = {"x": "y", "y": "z", "z": "x"}
-    tree.set_queue("q", "y", one(10))
+    tree.set_queue("q", "y", quota(10))
     for name in order:
-        tree.set_cohort(name, parents[name], one(1))
+        tree.set_cohort(name, parents[name], quota(1))
     assert tree.in_cycle(tree.queues["q"])
     assert tree.queues["q"].root().name == "x"
-    tree.set_cohort("z", "", one(1))
+    tree.set_cohort("z", "", quota(1))
     assert not tree.in_cycle(tree.queues["q"])
     assert tree.queues["q"].root().name == "z"
     assert potential(cell(tree, "q")) == 13
@@ -202,7 +202,7 @@ def test_a_cycle_is_found_and_mended_in_any_order_of_edits(order: tuple[str, ...
 def test_a_cohort_that_is_its_own_parent_is_a_cycle() -> None:
     tree = Tree()
     tree.set_cohort("x", "x", {})
-    tree.set_queue("q", "x", one(1))
+    tree.set_queue("q", "x", quota(1))
     assert tree.in_cycle(tree.queues["q"])
     tree.drop_cohort("x")
     assert not tree.in_cycle(tree.queues["q"])
@@ -225,9 +225,9 @@ def test_amounts_saturate(got: int, want: int) -> None:
 
 def test_unlimited_quota_stays_unlimited_at_any_usage() -> None:
     tree = Tree()
-    tree.set_queue("a", "co", one(UNLIMITED))
-    tree.set_queue("b", "co", one(5))
+    tree.set_queue("a", "co", quota(UNLIMITED))
+    tree.set_queue("b", "co", quota(5))
     cell(tree, "b").charge(1_000)
     assert available(cell(tree, "b")) == UNLIMITED
-    tree.set_queue("a", "co", one(10))
+    tree.set_queue("a", "co", quota(10))
     assert available(cell(tree, "b")) == -985

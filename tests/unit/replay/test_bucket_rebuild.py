@@ -76,8 +76,8 @@ class House:
             "metadata": {"name": "lq", "namespace": "ns"},
             "spec": {"clusterQueue": "cq"},
         }
-        for one in (queue, local):
-            self.write_object(one)
+        for manifest in (queue, local):
+            self.write_object(manifest)
 
     # What is said. --------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class House:
                 continue
             self.through = made.through
             rest = made.rest
-        self.unread = [one for one in self.unread if one.sequence > self.through]
+        self.unread = [message for message in self.unread if message.sequence > self.through]
         if self.chance.random() < 0.1:
             self.checkpoints.append(snapshot(self.core, self.through, self.revision))
 
@@ -216,7 +216,7 @@ class House:
 
     def at(self, seen: int) -> dict[str, BucketEntry]:
         """The objects at that revision, without ended workloads."""
-        return {one.key: one for one in self.history if one.revision <= seen}
+        return {entry.key: entry for entry in self.history if entry.revision <= seen}
 
 
 def rebuilt(
@@ -226,8 +226,8 @@ def rebuilt(
     through = taken.through if taken is not None else 0
     start = RebuildStart(taken.revision, taken.floor) if taken is not None else RebuildStart()
     kept: list[CheckpointRow] = list(rows(taken)) if taken is not None else []
-    behind = [one for one in house.log if one.sequence > through]
-    objects = [one for one in behind if one.subject.startswith("admit.object.")]
+    behind = [message for message in house.log if message.sequence > through]
+    objects = [message for message in behind if message.subject.startswith("admit.object.")]
     past = BucketRebuild(start, kept, objects, seen=seen)
     past.add_facts(behind)
     for word in house.words:
@@ -248,13 +248,13 @@ def living(entries: Sequence[BucketEntry]) -> dict[str, BucketEntry]:
 
 def known(entries: Sequence[BucketEntry]) -> dict[str, Any]:
     """The contents for their holder: a checkpoint has the numbers of revisions filled in."""
-    found: dict[str, Any] = {}
-    for one in living(entries).values():
-        value: Any = one.value
-        if one.key.startswith("workload."):
-            value = with_own_revision(stored.decode(one.value or b""), one.revision)
-        found[one.key] = (one.revision, value)
-    return found
+    values: dict[str, Any] = {}
+    for entry in living(entries).values():
+        value: Any = entry.value
+        if entry.key.startswith("workload."):
+            value = with_own_revision(stored.decode(entry.value or b""), entry.revision)
+        values[entry.key] = (entry.revision, value)
+    return values
 
 
 def commit_the_rest(house: House) -> None:
@@ -284,16 +284,16 @@ def assert_rebuilt_from_checkpoints(house: House, step: int) -> None:
 def without_times(entries: Sequence[BucketEntry]) -> dict[str, tuple[int, Any]]:
     """The revision and content of each entry; the content of a workload is reduced to values
     without times."""
-    found = {}
-    for one in living(entries).values():
-        value = json.loads(one.value or b"null")
-        if one.key.startswith("workload."):
+    values = {}
+    for entry in living(entries).values():
+        value = json.loads(entry.value or b"null")
+        if entry.key.startswith("workload."):
             status = value["status"]
             kinds = {(c["type"], c["status"]) for c in status.get("conditions", ())}
             rest = [status.get(key) for key in ("admission", "admittedVariant", "stoppedBy")]
             value = (kinds, rest, status["log"]["fact"])
-        found[one.key] = (one.revision, value)
-    return found
+        values[entry.key] = (entry.revision, value)
+    return values
 
 
 def assert_rebuilt_without_times(house: House) -> None:

@@ -98,19 +98,19 @@ class FamilyHouse(House):
     def _decide(self) -> None:
         """Something that a scheduler might decide about a variant."""
         variants = sorted(
-            (key, one)
-            for key, one in self.core.workloads.items()
-            if one.workload is not None and head(one.workload).role == VARIANT
+            (key, workload)
+            for key, workload in self.core.workloads.items()
+            if workload.workload is not None and head(workload.workload).role == VARIANT
         )
         if not variants:
             return
-        _, found = self.chance.choice(variants)
-        variant = found.workload
+        _, chosen = self.chance.choice(variants)
+        variant = chosen.workload
         assert variant is not None
         common: dict[str, Any] = {
             "namespace": "ns",
             "name": variant.metadata.name,
-            "revision": found.revision,
+            "revision": chosen.revision,
             "seen": self.revision,
             "domain": DOMAIN,
         }
@@ -158,20 +158,20 @@ def a_life(seed: int, *, falls: float = 0.0) -> FamilyHouse:
 
 def events(house: FamilyHouse) -> set[tuple[str, str]]:
     """Types and reasons of the conditions of parents in that life."""
-    found = set()
-    for one in house.history:
-        if not one.key.startswith("workload.") or one.value is None:
+    conditions = set()
+    for entry in house.history:
+        if not entry.key.startswith("workload.") or entry.value is None:
             continue
-        value = json.loads(one.value)
+        value = json.loads(entry.value)
         if value["spec"].get("role") == "parent":
             rows = value["status"].get("conditions", ())
-            found |= {(row["type"], row["reason"]) for row in rows if row["status"] == "True"}
-    return found
+            conditions |= {(row["type"], row["reason"]) for row in rows if row["status"] == "True"}
+    return conditions
 
 
 def test_recorded_families_are_admitted_migrate_and_are_evicted() -> None:
-    found = set().union(*(events(a_life(seed)) for seed in range(4)))
-    assert {("Admitted", "Admitted"), ("Evicted", "VariantEvicted")} <= found
+    conditions = set().union(*(events(a_life(seed)) for seed in range(4)))
+    assert {("Admitted", "Admitted"), ("Evicted", "VariantEvicted")} <= conditions
     assert any(
         fact.subject.startswith("admit.workload.assigned.") and b"migratesFrom" in fact.data
         for seed in range(4)

@@ -133,7 +133,7 @@ def test_an_invalid_step_is_named_in_the_error(step: dict[str, Any], why: str) -
 
 def test_unknown_fields_are_skipped() -> None:
     scenario = read(packed(a_scenario(SETTLE, comment="new in 2027")))
-    assert [one["step"] for one in play(scenario)] == [0]
+    assert [step["step"] for step in play(scenario)] == [0]
 
 
 def test_results_have_the_format_of_the_scenarios() -> None:
@@ -182,7 +182,7 @@ def an_answer(state: str = "Pending", cpu: int | None = None, **more: Any) -> di
 
 
 @pytest.mark.parametrize(
-    ("expected", "found", "want"),
+    ("expected", "got", "want"),
     [
         pytest.param([an_answer()], [an_answer(cpu=0)], 0, id="a zero is as good as nothing"),
         pytest.param(
@@ -197,6 +197,6 @@ def an_answer(state: str = "Pending", cpu: int | None = None, **more: Any) -> di
     ],
 )
 def test_results_are_compared_by_the_rules_of_the_format(
-    expected: list[dict[str, Any]], found: list[dict[str, Any]], want: int
+    expected: list[dict[str, Any]], got: list[dict[str, Any]], want: int
 ) -> None:
-    assert len(list(differences(expected, found))) == want
+    assert len(list(differences(expected, got))) == want

@@ -212,13 +212,13 @@ async def test_delays_grow_with_the_retry_count_of_the_request(
 ) -> None:
     controller = loaded("backoff", "backoff").controller
     parameters = {"url": "http://127.0.0.1:1/", **probe}
-    found = []
+    verdicts = []
     for count in range(4):
         verdict = await controller.judge(Request(retry_count=count, parameters=dict(parameters)))
         assert isinstance(verdict, Retry)
         assert f"attempt {count + 1}" in verdict.message
-        found.append(verdict.seconds())
-    assert found == delays
+        verdicts.append(verdict.seconds())
+    assert verdicts == delays
 
 
 def test_jitter_only_adds_to_a_delay_and_a_huge_count_works(loaded: Any) -> None:

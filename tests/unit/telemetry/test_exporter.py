@@ -23,8 +23,8 @@ Make = Callable[..., OtlpExport]
 
 @pytest.fixture
 def receiver() -> Iterator[OtlpReceiver]:
-    with otlp_receiver() as found:
-        yield found
+    with otlp_receiver() as receiver_made:
+        yield receiver_made
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def make(
 ) -> AsyncIterator[Make]:
     made: list[OtlpExport] = []
 
-    def one(**variables: str) -> OtlpExport:
+    def start_export(**variables: str) -> OtlpExport:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
         for name, value in variables.items():
@@ -50,7 +50,7 @@ async def make(
         made.append(OtlpExport(SpanMetrics()))
         return made[-1]
 
-    yield one
+    yield start_export
     receiver.status = 200
     receiver.answer()
     for export in made:
@@ -72,8 +72,8 @@ async def put(export: OtlpExport, *numbers: int) -> None:
 
 
 def dropped(export: OtlpExport) -> dict[str, float]:
-    found = export.metrics.dropped.values
-    return {reason: count for (reason,), count in found.items() if count}
+    counts = export.metrics.dropped.values
+    return {reason: count for (reason,), count in counts.items() if count}
 
 
 async def test_spans_arrive_in_order_with_the_resource_of_the_variables(
@@ -220,9 +220,9 @@ async def test_the_end_sends_what_waits(make: Make, receiver: OtlpReceiver) -> N
 async def test_a_wrong_variable_is_one_sentence(
     make: Make, name: str, value: str, says: str
 ) -> None:
-    with pytest.raises(SetupError, match=says) as found:
+    with pytest.raises(SetupError, match=says) as caught:
         make(**{name: value})
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(caught.value)
 
 
 async def test_a_variable_that_the_sdk_ignores_is_logged(make: Make, lines: LogCapture) -> None:

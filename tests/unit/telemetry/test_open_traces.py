@@ -21,7 +21,7 @@ def story() -> list[LoggedFact]:
 @pytest.fixture(scope="module")
 def expected(story: list[LoggedFact]) -> list[Span]:
     builder = TraceBuilder()
-    return [span for one in story for span in builder.feed(one)]
+    return [span for fact in story for span in builder.feed(fact)]
 
 
 class Log:
@@ -71,8 +71,8 @@ async def test_a_restart_at_any_fact_loses_and_changes_no_span(
         log = Log(story)
         before = await fed(OpenTraces(always, log.history), story[:cut])
         after = await fed(OpenTraces(always, log.history), story[cut:])
-        assert [one.name for one in (*before, *after)] == [one.name for one in expected], cut
-        assert [one.span_id for one in (*before, *after)] == [one.span_id for one in expected]
+        assert [span.name for span in (*before, *after)] == [span.name for span in expected], cut
+        assert [span.span_id for span in (*before, *after)] == [span.span_id for span in expected]
 
 
 async def test_a_workload_that_was_forgotten_is_read_again(
@@ -80,8 +80,8 @@ async def test_a_workload_that_was_forgotten_is_read_again(
 ) -> None:
     log = Log(story)
     traces = OpenTraces(always, log.history, kept_max=1)
-    found = await fed(traces, story)
-    assert [one.span_id for one in found] == [one.span_id for one in expected]
+    spans = await fed(traces, story)
+    assert [span.span_id for span in spans] == [span.span_id for span in expected]
     assert log.read
     assert len(traces) == 0
 
@@ -92,7 +92,7 @@ async def test_a_trace_that_is_not_sampled_costs_no_memory_and_no_request(
     log = Log(story)
     traces = OpenTraces(lambda *_: False, log.history)
     assert await fed(traces, story) == []
-    traced = [one._replace(traceparent=f"00-{'a' * 32}-{'b' * 16}-00") for one in story]
+    traced = [fact._replace(traceparent=f"00-{'a' * 32}-{'b' * 16}-00") for fact in story]
     assert await fed(OpenTraces(lambda *_: False, log.history), traced[20:]) == []
     assert (log.read, len(traces)) == ([], 0)
 
@@ -112,5 +112,5 @@ async def test_a_family_that_is_not_stored_any_more_is_rebuilt_with_its_parent(
     cut = 30
     before = await fed(OpenTraces(always, log.history), story[:cut])
     after = await fed(OpenTraces(always, log.history), story[cut:])
-    found = {one.span_id for one in (*before, *after)}
-    assert {one.span_id for one in expected if one.name == "workload"} <= found
+    ids = {span.span_id for span in (*before, *after)}
+    assert {span.span_id for span in expected if span.name == "workload"} <= ids

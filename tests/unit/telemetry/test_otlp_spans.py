@@ -20,7 +20,7 @@ START = datetime(2026, 11, 23, 10, 0, 0, 123457, UTC)
 
 def test_a_span_keeps_all_its_parts() -> None:
     resource = Resource({"service.name": "lab"})
-    found = sdk_span(
+    exported = sdk_span(
         Span(
             name="check",
             trace_id=HIGH,
@@ -37,27 +37,30 @@ def test_a_span_keeps_all_its_parts() -> None:
         ),
         resource,
     )
-    context, parent = found.context, found.parent
+    context, parent = exported.context, exported.parent
     assert context is not None and parent is not None
     assert (f"{context.trace_id:032x}", context.span_id) == (HIGH, 0xAB)
     assert (f"{parent.span_id:016x}", parent.is_remote) == (PARENT, False)
-    assert (found.kind, found.resource) == (SpanKind.PRODUCER, resource)
-    assert found.start_time is not None and found.end_time is not None
-    assert found.start_time == 1_795_428_000_123_457_000
-    assert found.end_time - found.start_time == 40 * 86_400_000_000_000 + 1_000
-    assert (found.status.status_code, found.status.description) == (StatusCode.ERROR, "rejected")
-    assert found.attributes == {"admittance.flavors": ("cpu=spot",)}
-    assert [(event.name, dict(event.attributes or {})) for event in found.events] == [
+    assert (exported.kind, exported.resource) == (SpanKind.PRODUCER, resource)
+    assert exported.start_time is not None and exported.end_time is not None
+    assert exported.start_time == 1_795_428_000_123_457_000
+    assert exported.end_time - exported.start_time == 40 * 86_400_000_000_000 + 1_000
+    assert (exported.status.status_code, exported.status.description) == (
+        StatusCode.ERROR,
+        "rejected",
+    )
+    assert exported.attributes == {"admittance.flavors": ("cpu=spot",)}
+    assert [(event.name, dict(event.attributes or {})) for event in exported.events] == [
         ("verdict", {"a": 1})
     ]
-    [link] = found.links
+    [link] = exported.links
     assert (link.context.trace_id, link.attributes) == (1, {"admittance.workload": "ns/other"})
 
 
 def test_a_span_without_a_parent_begins_its_trace() -> None:
     span = Span(name="workload", trace_id=LOW, span_id=PARENT, start=START, end=START)
-    found = sdk_span(span, Resource({}))
-    assert (found.parent, found.status.status_code) == (None, StatusCode.UNSET)
+    exported = sdk_span(span, Resource({}))
+    assert (exported.parent, exported.status.status_code) == (None, StatusCode.UNSET)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +80,10 @@ def test_the_sampler_of_the_variables_decides_by_trace_id(
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", share)
-    found = TracerProvider(shutdown_on_exit=False).sampler
-    assert {one: is_sampled(found, one, "") for one in chosen} == chosen
+    sampler_made = TracerProvider(shutdown_on_exit=False).sampler
+    assert {trace_id: is_sampled(sampler_made, trace_id, "") for trace_id in chosen} == chosen
     # Only a sampler that follows parents follows the sampled span of the submitting program.
     follows = sampler.startswith("parentbased")
-    assert {one: is_sampled(found, one, PARENT) for one in chosen} == {
-        one: follows or decided for one, decided in chosen.items()
+    assert {trace_id: is_sampled(sampler_made, trace_id, PARENT) for trace_id in chosen} == {
+        trace_id: follows or decided for trace_id, decided in chosen.items()
     }

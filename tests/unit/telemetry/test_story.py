@@ -23,25 +23,26 @@ async def test_two_checks_a_retry_a_preemption_and_an_upgrade_arrive_as_drawn(
 ) -> None:
     log = told_story().log
     builder = TraceBuilder()
-    expected = [span for one in log for span in builder.feed(one)]
+    expected = [span for fact in log for span in builder.feed(fact)]
     with otlp_receiver() as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
         export = OtlpExport(SpanMetrics())
         traces = OpenTraces(export.is_sampled, no_history)
-        for one in log:
-            for span in await traces.read(one):
+        for fact in log:
+            for span in await traces.read(fact):
                 await export.put(span)
         await until(lambda: export.finished == len(expected))
         await export.close()
     got = [span.span for span in receiver.spans]
     assert [
-        (one.name, one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex()) for one in got
-    ] == [(one.name, one.trace_id, one.span_id, one.parent_id) for one in expected]
-    assert [(len(one.events), len(one.links)) for one in got] == [
-        (len(one.events), len(one.links)) for one in expected
+        (span.name, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex())
+        for span in got
+    ] == [(span.name, span.trace_id, span.span_id, span.parent_id) for span in expected]
+    assert [(len(span.events), len(span.links)) for span in got] == [
+        (len(span.events), len(span.links)) for span in expected
     ]
-    drawn = receiver.spans[[one.name for one in expected].index("check budget")]
+    drawn = receiver.spans[[span.name for span in expected].index("check budget")]
     assert drawn.attributes["messaging.system"] == "nats"
     assert drawn.attributes["messaging.destination.template"] == (
         "admit.check.requested.{controller}.{namespace}.{name}"

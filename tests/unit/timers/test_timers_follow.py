@@ -106,9 +106,9 @@ def test_timers_due_soon_are_set_at_once_and_the_rest_is_batched() -> None:
 
 
 def table_order(at: float, name: str, revision: int) -> list[SetTimer]:
-    found = SteppedTimers().has(delayed(at), name).later(1).orders()
-    assert isinstance(found[0], SetTimer)
-    return [SetTimer(found[0].slot, found[0].want._replace(revision=revision))]
+    orders = SteppedTimers().has(delayed(at), name).later(1).orders()
+    assert isinstance(orders[0], SetTimer)
+    return [SetTimer(orders[0].slot, orders[0].want._replace(revision=revision))]
 
 
 def test_a_wait_that_is_over_at_once_never_reaches_the_bus() -> None:

@@ -54,12 +54,12 @@ def test_a_workload_and_its_variants_are_one_tree(story: LoggedCores) -> None:
     train = trace_of(spans_of(story.log), "train")
     assert train[-1].name == "workload", "the span of the workload ends last"
     assert train[-1].parent_id == ""
-    ids = {one.span_id for one in train}
+    ids = {span.span_id for span in train}
     assert len(ids) == len(train)
-    assert {one.parent_id for one in train[:-1]} <= ids
+    assert {span.parent_id for span in train[:-1]} <= ids
     names = {"variant reserved", "variant spot", "queue", "reservation", "admission", "requeue"}
     names |= {"attempt", "check budget", "check license", "start", "run", "eviction", "workload"}
-    assert {one.name for one in train} == names
+    assert {span.name for span in train} == names
 
 
 def test_a_retry_ends_the_reservation_and_begins_a_wait(story: LoggedCores) -> None:
@@ -68,7 +68,7 @@ def test_a_retry_ends_the_reservation_and_begins_a_wait(story: LoggedCores) -> N
     assert seconds(budget) == (0, 5)
     assert budget.attributes["admittance.outcome"] == "Retry"
     assert budget.attributes["admittance.requeue_after"] == "60 s"
-    reservation = next(one for one in train if one.span_id == budget.parent_id)
+    reservation = next(span for span in train if span.span_id == budget.parent_id)
     assert seconds(reservation) == (0, 5)
     wait = named(train, "requeue")[0]
     assert seconds(wait) == (5, 65)
@@ -96,7 +96,7 @@ def test_a_migration_is_an_eviction_and_another_admission(story: LoggedCores) ->
     assert [seconds(admission) for admission in admissions] == [(72, 205), (310, 425), (425, 600)]
     variants = [admission.attributes["admittance.variant"] for admission in admissions]
     assert variants == ["spot", "spot", "reserved"]
-    assert [seconds(one) for one in named(train, "run")] == [(74, 205), (312, 425), (427, 600)]
+    assert [seconds(span) for span in named(train, "run")] == [(74, 205), (312, 425), (427, 600)]
 
 
 def test_nothing_of_an_ended_workload_stays_in_memory(story: LoggedCores) -> None:
@@ -145,15 +145,15 @@ def test_a_command_with_another_trace_changes_no_trace() -> None:
     other = f"00-{'c' * 32}-{'d' * 16}-01"
     cores.apply_traced(facts.Reprioritized(namespace="ns", name="j", priority=3), other)
     cores.go()
-    asked = [one for one in cores.log if one.subject.startswith("admit.check.requested.")]
-    assert [one.traceparent[:36] for one in asked] == [own[:36]]
+    asked = [fact for fact in cores.log if fact.subject.startswith("admit.check.requested.")]
+    assert [fact.traceparent[:36] for fact in asked] == [own[:36]]
 
 
 def test_the_submitters_span_is_the_parent_if_it_is_sampled() -> None:
     cores = LoggedCores()
     cores.offer({"a": 4})
     cores.job("j")
-    at = next(i for i, one in enumerate(cores.log) if "submitted" in one.subject)
+    at = next(i for i, fact in enumerate(cores.log) if "submitted" in fact.subject)
     for flags, parent in (("01", "b" * 16), ("00", "")):
         context = f"00-{'a' * 32}-{'b' * 16}-{flags}"
         builder = TraceBuilder()
@@ -205,7 +205,7 @@ def test_a_name_that_is_used_again_is_another_trace() -> None:
     cores.at(10)
     cores.done("j")
     outcomes = [
-        one.attributes["admittance.outcome"] for one in named(spans_of(cores.log), "workload")
+        span.attributes["admittance.outcome"] for span in named(spans_of(cores.log), "workload")
     ]
     assert outcomes == ["Deleted", "Succeeded"]
 
@@ -223,25 +223,25 @@ def test_a_second_submission_of_the_name_changes_nothing() -> None:
 def test_a_trace_that_is_not_kept_takes_no_memory(story: LoggedCores) -> None:
     builder = TraceBuilder(lambda root: root.attributes["admittance.workload"] != "train")
     names = {
-        one.attributes["admittance.workload"]
+        span.attributes["admittance.workload"]
         for logged in story.log
-        for one in builder.feed(logged)
+        for span in builder.feed(logged)
     }
     assert names == {"early", "urgent"}
 
 
 def test_a_cut_history_begins_with_the_first_fact_that_is_left(story: LoggedCores) -> None:
-    left = [one for one in story.log if (one.time - NOON).total_seconds() >= 200]
+    left = [fact for fact in story.log if (fact.time - NOON).total_seconds() >= 200]
     assert not trace_names(TraceBuilder(), left, "early")
     builder = TraceBuilder(partial=True)
-    found = [one for logged in left for one in builder.feed(logged)]
-    early = [one for one in named(found, "workload") if one.attributes.get("admittance.cut")]
-    assert {one.attributes["admittance.workload"] for one in early} >= {"train"}
+    spans = [span for logged in left for span in builder.feed(logged)]
+    early = [span for span in named(spans, "workload") if span.attributes.get("admittance.cut")]
+    assert {span.attributes["admittance.workload"] for span in early} >= {"train"}
 
 
 def trace_names(builder: TraceBuilder, log: Sequence[LoggedFact], name: str) -> set[str]:
-    found = [one for logged in log for one in builder.feed(logged)]
-    return {one.name for one in found if one.attributes["admittance.workload"] == name}
+    spans = [span for logged in log for span in builder.feed(logged)]
+    return {span.name for span in spans if span.attributes["admittance.workload"] == name}
 
 
 LOG = told_story().log

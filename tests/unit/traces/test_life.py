@@ -28,7 +28,7 @@ def cores_with(*checks: str) -> LoggedCores:
 def spans_of(cores: LoggedCores) -> list[Span]:
     """All spans of the workload ``j``, in the order in which they began."""
     builder = TraceBuilder()
-    spans = [one for logged in cores.log for one in builder.feed(logged)]
+    spans = [span for logged in cores.log for span in builder.feed(logged)]
     spans += builder.open_spans("ns", "j")
     return sorted(spans, key=place)
 
@@ -154,7 +154,7 @@ def test_a_retry_of_an_admitted_workload_stops_its_job_first() -> None:
         *[("requeue", 7, 15), ("queue", 15, 15), ("check budget", 15, None)],
     ]
     late = [event for event in named(spans, "admission").events if event.name == "reported"]
-    assert [one.attributes["admittance.state"] for one in late] == ["Retry"]
+    assert [span.attributes["admittance.state"] for span in late] == ["Retry"]
 
 
 def test_a_workload_on_hold_stays_in_its_queue_with_events() -> None:
@@ -177,8 +177,10 @@ def built(*given: Fact | tuple[str, Fact]) -> list[Span]:
     """The spans of facts, one a second; with a subject if it is not the fact's own."""
     builder = TraceBuilder()
     spans: list[Span] = []
-    for number, one in enumerate(given):
-        subject, fact = one if isinstance(one, tuple) else (subject_of(one), one)
+    for number, published in enumerate(given):
+        subject, fact = (
+            published if isinstance(published, tuple) else (subject_of(published), published)
+        )
         at = NOON.replace(second=number)
         spans += builder.feed(LoggedFact(number + 1, at, subject, encode(fact)))
     return [*spans, *builder.open_spans("ns", "j")]
@@ -231,16 +233,16 @@ def test_a_history_of_a_variant_alone_names_the_span_of_its_parent() -> None:
     whole = spans_of(cores)
     builder = TraceBuilder(partial=True)
     alone = [
-        one
+        span
         for logged in cores.log
         if logged.subject.endswith(".j-variant-a")
-        for one in builder.feed(logged)
+        for span in builder.feed(logged)
     ]
     variant = builder.open_spans("ns", "j-variant-a")[0]
     root = named(whole, "workload")
     assert (variant.trace_id, variant.parent_id) == (root.trace_id, root.span_id)
-    known = {one.span_id for one in whole}
-    assert {one.span_id for one in [*alone, variant]} <= known
+    known = {span.span_id for span in whole}
+    assert {span.span_id for span in [*alone, variant]} <= known
 
 
 def test_strange_values_of_other_programs_do_no_harm() -> None:

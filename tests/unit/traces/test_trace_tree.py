@@ -28,7 +28,7 @@ def test_a_refused_second_submission_does_not_hide_the_workload() -> None:
     cores.done("j")
     cores.at(60)
     cores.job("j", gpu=2)
-    [root] = [one for one in spans_shown(cores.log, "j") if one.name == "workload"]
+    [root] = [span for span in spans_shown(cores.log, "j") if span.name == "workload"]
     assert root.attributes["admittance.outcome"] == "Succeeded"
 
 
@@ -39,7 +39,7 @@ def test_bars_of_open_spans_end_now() -> None:
     cores.at(10)
     cores.started("j")
     builder = TraceBuilder()
-    spans = [one for logged in cores.log for one in builder.feed(logged)]
+    spans = [span for logged in cores.log for span in builder.feed(logged)]
     placed = tree_of([*spans, *builder.open_spans("ns", "j")])
     lines = list(aligned(trace_table(placed, NOON + timedelta(seconds=40), 9).narrowed(False)))
     assert lines == [

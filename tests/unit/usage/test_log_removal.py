@@ -13,7 +13,7 @@ FULL = LogSize(bytes=120 * MIB, messages=120_000, first=1, last=120_000)
 
 
 @pytest.mark.parametrize(
-    ("fields", "found"),
+    ("fields", "expected"),
     [
         pytest.param({"bound": 120 * MIB}, Removal(0), id="it is not larger than its bound"),
         pytest.param({}, Removal(40_000), id="down to four fifths of the bound"),
@@ -39,7 +39,7 @@ FULL = LogSize(bytes=120 * MIB, messages=120_000, first=1, last=120_000)
     ],
 )
 def test_the_oldest_part_that_is_not_needed_is_removed(
-    fields: dict[str, Any], found: Removal
+    fields: dict[str, Any], expected: Removal
 ) -> None:
     given: dict[str, Any] = {
         "size": FULL,
@@ -48,4 +48,4 @@ def test_the_oldest_part_that_is_not_needed_is_removed(
         "needed": 200_000,
         "readers": [],
     }
-    assert removal(**(given | fields)) == found
+    assert removal(**(given | fields)) == expected

@@ -156,7 +156,7 @@ def test_a_report_after_a_restart_replaces_the_earlier_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("since", "until", "found"),
+    ("since", "until", "folded"),
     [
         pytest.param(0, 60, [("1970-01-01", 60, True), ("1970-01", 60, True)], id="one day"),
         pytest.param(
@@ -185,9 +185,9 @@ def test_a_report_after_a_restart_replaces_the_earlier_one() -> None:
     ],
 )
 def test_a_run_is_split_at_midnight(
-    since: int, until: int, found: list[tuple[str, int, bool]]
+    since: int, until: int, folded: list[tuple[str, int, bool]]
 ) -> None:
-    assert [(part.period.name, part.seconds, part.last) for part in parts(since, until)] == found
+    assert [(part.period.name, part.seconds, part.last) for part in parts(since, until)] == folded
 
 
 def test_a_full_summary_counts_further_users_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ A, B = "j-variant-a", "j-variant-b"
 
 def ungated(table: SteppedVariants) -> list[str]:
     """The variants with a gate that opens now."""
-    found = [one for one in table.follow() if one.startswith("ungated")]
-    return [one.removeprefix("ungated j-variant-") for one in found]
+    acts = [act for act in table.follow() if act.startswith("ungated")]
+    return [act.removeprefix("ungated j-variant-") for act in acts]
 
 
 def an_open_gate(used: bool = False) -> tuple[GatePosition, ...]:

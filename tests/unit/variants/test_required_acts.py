@@ -24,14 +24,14 @@ DELAYED = (
 
 def test_a_variant_has_the_spec_that_its_parent_implies() -> None:
     table = a_family()
-    one = table.stored[DEMAND]
-    spec = spec_of(one.spec)
+    workload = table.stored[DEMAND]
+    spec = spec_of(workload.spec)
     assert (spec.role, spec.variant, spec.sibling_index) == ("variant", "demand", 1)
     constraints = spec.admission_constraints
     assert constraints is not None
     assert constraints.allowed_resource_flavors == ("demand",)
     assert [gate.name for gate in spec.preemption_gates] == [FAMILY_GATE]
-    (owner,) = one.metadata.owner_references
+    (owner,) = workload.metadata.owner_references
     assert (owner.kind, owner.name, owner.uid) == ("Workload", "j", table.stored["j"].metadata.uid)
 
 
@@ -55,7 +55,7 @@ def test_a_complete_family_requires_no_act() -> None:
         ),
         pytest.param(
             lambda t: t.workload(active=False),
-            [f"submitted {one} inactive" for one in (RESERVATION, DEMAND, SPOT)],
+            [f"submitted {name} inactive" for name in (RESERVATION, DEMAND, SPOT)],
             id="those of a parent that is turned off are there, and turned off",
         ),
         pytest.param(
@@ -90,7 +90,7 @@ def test_a_variant_does_not_use_the_name_of_a_terminating_one() -> None:
     assert deleted == "deleted j-variant-a"
     assert submitted.startswith("submitted j-variant-a-")
     table.follow()
-    assert [one for one in table.stored if one != "j"] == [submitted.removeprefix("submitted ")]
+    assert [name for name in table.stored if name != "j"] == [submitted.removeprefix("submitted ")]
 
 
 def test_of_duplicate_variants_the_one_with_quota_stays() -> None:
@@ -160,8 +160,8 @@ def test_a_deletion_names_the_uid() -> None:
 def test_a_changed_queue_changes_its_families(
     change: Callable[[SteppedVariants], SteppedVariants], expected: list[str]
 ) -> None:
-    found = change(a_family()).ordered_now()
-    assert [one for one in found if not one.startswith("aggregated")] == expected
+    acts = change(a_family()).ordered_now()
+    assert [act for act in acts if not act.startswith("aggregated")] == expected
 
 
 def test_a_recreated_local_queue_uses_the_present_cluster_queue() -> None:

@@ -71,9 +71,9 @@ def test_a_settled_system_is_copied_once_and_another_twice(
 def test_a_simulation_does_not_change_the_entries() -> None:
     town = a_town()
     before = town.entries()
-    values = [bytes(one.value or b"") for one in before]
+    values = [bytes(entry.value or b"") for entry in before]
     town.simulate(a_queue("cq", cpu={"spot": 4}, stopPolicy="HoldAndDrain"), a_job("x", "cq"))
-    assert [bytes(one.value or b"") for one in before] == values
+    assert [bytes(entry.value or b"") for entry in before] == values
     assert town.entries() == before
 
 

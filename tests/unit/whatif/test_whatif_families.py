@@ -73,9 +73,9 @@ def test_free_quota_in_a_better_flavor_migrates_a_family() -> None:
 def test_a_family_loses_its_quota_with_its_last_reservation() -> None:
     town = a_town(CHECK, admissionChecks=["budget"])
     town.submit("x", "cq", cpu=2)
-    one = town.simulate(the_queue(steady=1, admissionChecks=["budget"]))
-    assert evictions(one) == {}
-    assert starts(one) == {"x": "spot"}
+    result = town.simulate(the_queue(steady=1, admissionChecks=["budget"]))
+    assert evictions(result) == {}
+    assert starts(result) == {"x": "spot"}
     both = town.simulate(the_queue(steady=1, spot=1, admissionChecks=["budget"]))
     assert set(evictions(both)) == {"x"}
     assert not both.evictions[0].ran

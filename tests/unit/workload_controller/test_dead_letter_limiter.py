@@ -19,7 +19,7 @@ def dead(number: int, subject: str = "admit.check.reported.ctl.ns.w") -> Rejecte
 def test_a_flood_gets_a_burst_of_dead_letters_then_one_with_a_count() -> None:
     letters = DeadLetterLimiter()
     first = letters.of([dead(n) for n in range(BURST + 1_000)], 5.0)
-    assert [one.logged.sequence for one in first] == list(range(BURST))
+    assert [letter.logged.sequence for letter in first] == list(range(BURST))
     assert letters.of([dead(9_998)], 5.0) == []
     (later,) = letters.of([dead(9_999)], 5.0 + 1.01 / PER_SECOND)
     assert later.reason == (

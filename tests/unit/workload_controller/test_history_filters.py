@@ -15,9 +15,12 @@ from admittance.workload_controller.reading_endpoints import filters_of, is_unde
 def matches(subject: str, filters: list[str]) -> bool:
     words = subject.split(".")
     return any(
-        one == ["admit", ">"]
-        or (len(one) == len(words) and all(a in ("*", b) for a, b in zip(one, words, strict=True)))
-        for one in (each.split(".") for each in filters)
+        tokens == ["admit", ">"]
+        or (
+            len(tokens) == len(words)
+            and all(a in ("*", b) for a, b in zip(tokens, words, strict=True))
+        )
+        for tokens in (each.split(".") for each in filters)
     )
 
 
@@ -55,23 +58,23 @@ def test_an_object_of_another_kind_is_not_in_the_story_of_its_namesake(
 )
 def test_a_dead_letter_counts_as_the_message_that_it_holds(about: str, own: bool) -> None:
     letter = DeadLetter(service="workload-controller", subject=about, reason="BadDelay")
-    found = StoredMessage(
+    message = StoredMessage(
         sequence=1,
         time=datetime(2026, 2, 7, tzinfo=UTC),
         subject="admit.deadletter.workload-controller",
         data=msgspec.json.encode(letter),
         headers={},
     )
-    assert is_under(filters_of("ns", ["x"]), found) is own
-    assert is_under(filters_of("", []), found)
+    assert is_under(filters_of("ns", ["x"]), message) is own
+    assert is_under(filters_of("", []), message)
 
 
 def test_a_dead_letter_that_cannot_be_read_is_of_no_workload() -> None:
-    found = StoredMessage(
+    message = StoredMessage(
         sequence=1,
         time=datetime(2026, 2, 7, tzinfo=UTC),
         subject="admit.deadletter.workload-controller",
         data=b"junk",
         headers={},
     )
-    assert not is_under(filters_of("ns", ["x"]), found)
+    assert not is_under(filters_of("ns", ["x"]), message)

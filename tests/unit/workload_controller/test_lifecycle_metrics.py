@@ -34,14 +34,14 @@ class CountedWorkload(TrackedWorkload):
         return self
 
 
-def total(found: Histogram, labels: tuple[str, ...]) -> tuple[float, float]:
+def total(metric: Histogram, labels: tuple[str, ...]) -> tuple[float, float]:
     """How many durations were counted, and their sum."""
-    kept = found.values.get(labels)
+    kept = metric.values.get(labels)
     return (sum(kept[:-1]), kept[-1]) if kept is not None else (0, 0)
 
 
-def count(found: Counter, labels: tuple[str, ...]) -> float:
-    return found.values.get(labels, 0)
+def count(metric: Counter, labels: tuple[str, ...]) -> float:
+    return metric.values.get(labels, 0)
 
 
 def test_waits_are_counted_from_the_submission_to_the_start() -> None:

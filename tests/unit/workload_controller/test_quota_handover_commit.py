@@ -62,9 +62,9 @@ class Stage(Bench):
         )
 
     def stored(self, key: str) -> StoredWorkload:
-        found = self.controller.workloads.get(key).workload
-        assert found is not None
-        return found
+        workload = self.controller.workloads.get(key).workload
+        assert workload is not None
+        return workload
 
     def say(self, fact: Any) -> None:
         self.perform(self.logged(fact))
@@ -84,7 +84,8 @@ def test_givers_are_evicted_and_requeued_and_the_receiver_is_reserved() -> None:
     stage = Stage()
     said = stage.perform(stage.logged(stage.decided("taker", "giver")))
     told = [
-        (kind, one.subject.rsplit(".", 1)[1]) for kind, one in zip(kinds(said), said, strict=True)
+        (kind, message.subject.rsplit(".", 1)[1])
+        for kind, message in zip(kinds(said), said, strict=True)
     ]
     assert ("evicted", "giver") in told and ("requeued", "giver") in told
     assert ("withdrawn", "giver") in told
