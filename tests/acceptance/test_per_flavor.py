@@ -252,7 +252,7 @@ def test_check_states_of_another_flavor_do_not_admit_a_workload(verdict: str) ->
 
 
 @scenario("B5")
-def test_a_flavors_check_goes_on_counting_when_the_flavor_comes_back() -> None:
+def test_a_flavors_check_continues_its_count_with_the_same_flavor() -> None:
     cores = evicted_from_spot("Pending", reservation=["y"])
     assert cores.stored("w").status.check_retry_counts == {"x": 1}
     cores.submit("high", "cq", "8", priority=10)

@@ -53,7 +53,7 @@ def test_a_workload_that_fits_is_reserved_and_waits_for_all_its_checks() -> None
 
 
 @scenario("A1")
-def test_there_is_no_revision_with_a_reservation_and_without_the_rows() -> None:
+def test_each_revision_with_a_reservation_has_the_rows() -> None:
     cores = a_reserved(*BOTH)
     for revision in revisions_of(cores, "w"):
         if revision.status.admission is not None:

@@ -127,7 +127,7 @@ def test_the_latest_end_of_all_delays(case: dict[str, Any]) -> None:
 
 @pytest.mark.scenario("L10")
 @pytest.mark.parametrize("case", cases("workload/TestSetRequeueState"))
-def test_the_time_of_a_wait_only_moves_forward_and_the_count_is_no_checks(
+def test_the_time_of_a_wait_only_moves_forward_with_its_own_count(
     case: dict[str, Any],
 ) -> None:
     given, want = case["given"], case["want"]

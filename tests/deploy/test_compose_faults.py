@@ -172,7 +172,7 @@ def deployment(
 
 
 @needs_root
-async def test_volume_from_before_the_lock_goes_on_with_all_streams(
+async def test_a_volume_from_before_the_lock_keeps_all_streams(
     recorded: Recorded, deployment: Deployment
 ) -> None:
     assert "moved to the account CORE" in docker("logs", deployment.container("nats"))

@@ -68,7 +68,7 @@ class Stream:
             await asyncio.sleep(0.005)
 
 
-async def test_an_old_open_deployment_goes_on_on_three_locked_servers(tmp_path: Path) -> None:
+async def test_an_old_open_deployment_continues_on_three_locked_servers(tmp_path: Path) -> None:
     with tarfile.open(RECORDED) as packed:
         unpack(packed, tmp_path)
     config = tmp_path / "configuration.yaml"

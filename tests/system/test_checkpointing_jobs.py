@@ -268,7 +268,7 @@ async def test_a_job_continues_from_its_saved_state_after_it_was(
     assert log.index("evicted") < log.index("stopped") < log.index("finished")
 
 
-async def test_a_job_goes_on_after_admit_up_has_ended_and_keeps_its_output(up: Up) -> None:
+async def test_a_job_continues_after_admit_up_has_ended_with_its_output(up: Up) -> None:
     bus = await Bus.connect(up.url, name="test")
     before = Stage(up, bus)
     await apply(bus, *queues("ended"))

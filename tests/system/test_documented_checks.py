@@ -235,7 +235,7 @@ def test_a_wait_continues_when_acrequeueafter_is_turned_off() -> None:
     ("delay", "phase"),
     [pytest.param(0, "QuotaReserved", id="0: at once"), pytest.param(None, "Backoff", id="none")],
 )
-def test_a_delay_of_its_own_comes_before_the_strategy(delay: int | None, phase: str) -> None:
+def test_the_delay_of_a_verdict_comes_before_the_strategy(delay: int | None, phase: str) -> None:
     cores = cores_with_queue()
     cores.check("c", retry={"strategy": "static", "baseDelay": "60s", "maxRetries": 2})
     cores.queue("cq", resourceGroups=groups(default="10"), admissionChecks=["c"])

@@ -172,7 +172,7 @@ async def stored(url: str, access: ConnectionOptions) -> dict[str, Any]:
         await bus.close()
 
 
-async def test_folder_from_before_the_lock_goes_on_locked_and_open_again(tmp_path: Path) -> None:
+async def test_a_folder_from_before_the_lock_works_locked_and_open_again(tmp_path: Path) -> None:
     with tarfile.open(RECORDED / "2026-11-22.tar.xz") as packed:
         unpack(packed, tmp_path)
     folder = Folder(tmp_path)

@@ -144,7 +144,7 @@ async def test_a_request_with_the_subject_of_a_fact_for_its_answer_is_dropped(bu
 @pytest.mark.servers("real")
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("subject", ["INBOX", "admit.workload.submitted.ns.w", "admit.lease.x"])
-async def test_what_is_no_request_is_received_with_any_reply_subject(
+async def test_messages_that_are_not_requests_have_any_reply_subject(
     bus: Bus, subject: str, direct: bool
 ) -> None:
     subject = subject.replace("INBOX", bus.nc.new_inbox())

@@ -270,7 +270,7 @@ async def test_a_subject_that_is_not_text_becomes_a_dead_letter(
     await puller.close()
 
 
-async def test_a_reader_goes_on_without_a_list_of_consumers(
+async def test_a_reader_continues_without_a_list_of_consumers(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cluster without one of its servers needs seconds to list consumers."""

@@ -49,7 +49,7 @@ async def test_a_server_left_running_is_adopted_by_the_next_start(tmp_path: Path
 
 
 @pytest.mark.parametrize("lost", [("nats.json",), ("nats.json", "nats.conf")], ids=", ".join)
-async def test_a_server_without_files_of_its_own_is_adopted(
+async def test_a_server_without_state_files_is_adopted(
     tmp_path: Path, lost: tuple[str, ...]
 ) -> None:
     first = EmbeddedServer(tmp_path / "data")

@@ -295,7 +295,7 @@ async def test_a_withdrawal_cancels_the_judgement_and_then_frees(
 
 
 @pytest.mark.scenario("L19")
-async def test_a_judgement_goes_on_when_another_check_says_retry(
+async def test_a_judgement_continues_when_another_check_says_retry(
     requester: CheckRequester, nats_server: TestServer
 ) -> None:
     budget = AdmissionCheckController(NAME)

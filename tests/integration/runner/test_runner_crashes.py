@@ -183,7 +183,7 @@ async def test_the_next_runner_ends_a_job_without_shim_fork_server_and_runner(
     assert not left.is_running() or left.status() == psutil.STATUS_ZOMBIE
 
 
-async def test_a_job_that_removes_the_folder_of_its_run_fails_and_others_go_on(
+async def test_a_job_that_removes_its_run_folder_fails_and_others_continue(
     testbed: RunnerTestbed,
 ) -> None:
     async with testbed.runner():

@@ -64,7 +64,7 @@ async def test_an_echo_never_goes_back_to_an_earlier_epoch(bus: Bus) -> None:
         assert await _echoed(bus) == epoch
 
 
-async def test_an_echo_replaces_what_is_none_of_this_log(bus: Bus) -> None:
+async def test_an_echo_replaces_a_barrier_of_another_log(bus: Bus) -> None:
     epoch = await take_epoch(bus, DOMAIN, "one", expected=0)
     for stale in (b"junk", b'{"domain":"queue-cq","epoch":1000}'):
         await bus.publish(put_message(f"barrier.{DOMAIN}", stale, expected=None))

@@ -261,7 +261,7 @@ class Unread(Bus):
         return await super().api(what, *args, **more)
 
 
-async def test_a_standby_without_news_of_leaders_does_not_wait_forever(
+async def test_a_standby_without_news_of_leaders_waits_a_bounded_time(
     bus: Bus, nats_server: TestServer
 ) -> None:
     unread = await Unread.connect(nats_server.url, name="unread")

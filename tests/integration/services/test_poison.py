@@ -123,7 +123,7 @@ async def test_an_end_with_a_reason_too_large_becomes_a_dead_letter(system: Bus)
     assert is_true(stored, Type.FINISHED)
 
 
-async def test_a_uid_as_long_as_a_message_is_no_uid(system: Bus) -> None:
+async def test_a_uid_as_long_as_a_message_is_refused(system: Bus) -> None:
     data = _submission("w", a_manifest("w", queue="lq-cq"), uid="u" * 900_000)
     sequence = await system.publish(Outgoing("admit.workload.submitted.ns.w", data))
     assert (await settled(system, sequence)).outcome == "dead-lettered"

@@ -105,7 +105,7 @@ def test_a_hunt_plays_each_seed_once() -> None:
     assert [part.before for part in parts if part.before] == [37, 67, 97, 107]
 
 
-def test_an_interrupted_hunt_goes_on_and_adds_its_figures(
+def test_an_interrupted_hunt_continues_and_adds_its_figures(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file, plots, seeds = tmp_path / "figures.json", ["checked", "scenario"], range(100)

@@ -119,7 +119,7 @@ def test_an_update_may_not_remove_a_named_flavor_or_variant(
         pytest.param(
             constrained(minTargetExplicitVariant="z", explicitVariants=[explicit("y")]),
             "migration.constraints.minTargetExplicitVariant",
-            id="a worst target that is no explicit variant",
+            id="a worst target that is not an explicit variant",
         ),
         pytest.param(
             constrained(explicitVariants=[explicit("y", "gold")]),

@@ -54,7 +54,7 @@ def test_read_trail(lines: list[str], want: Trail) -> None:
     [
         pytest.param([reserved("a"), reserved("b")], 0, id="up to the quota"),
         pytest.param([reserved("a"), reserved("b"), reserved("c")], 1, id="one beyond it"),
-        pytest.param([reserved("a"), reserved("a"), reserved("b")], 0, id="told twice"),
+        pytest.param([reserved("a"), reserved("a"), reserved("b")], 0, id="published twice"),
         pytest.param([reserved("a", "2"), finished("a"), reserved("b")], 0, id="an end frees it"),
         pytest.param([reserved("a", "2"), stopped("a"), reserved("b")], 0, id="a stop frees it"),
         pytest.param(

@@ -35,5 +35,5 @@ def test_of_each_kind_the_worst_counts_and_the_worst_kind_is_first() -> None:
     ]
 
 
-def test_without_any_admission_there_is_no_stall() -> None:
+def test_a_run_without_admissions_has_no_stall() -> None:
     assert longest_stalls([struck("kill", 1, 2, 3)], []) == [Stall("kill", 1, 1.0, 0.0, 0.0)]

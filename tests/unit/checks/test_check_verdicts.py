@@ -30,7 +30,7 @@ from admittance.sdk.threads import Threads
 @pytest.mark.parametrize(
     ("after", "want"),
     [
-        pytest.param(None, None, id="no delay of its own"),
+        pytest.param(None, None, id="without a delay"),
         pytest.param(0, 0, id="at once"),
         pytest.param(3600, 3600, id="whole seconds"),
         pytest.param(0.001, 1, id="a part of a second is a whole one"),
@@ -47,7 +47,7 @@ def test_a_delay_is_whole_seconds_and_never_shorter(after: Any, want: int | None
     "make",
     [
         pytest.param(lambda: Retry("x", after=-1), id="a delay below zero"),
-        pytest.param(lambda: Retry("x", after=float("nan")), id="a delay that is no number"),
+        pytest.param(lambda: Retry("x", after=float("nan")), id="a delay that is not a number"),
         pytest.param(lambda: Retry("x", after=float("inf")), id="a delay without end"),
         pytest.param(lambda: Retry("x", after=2**31), id="a delay that the wire does not carry"),
         pytest.param(lambda: Retry("x", after="an hour"), id="a delay in words"),
@@ -59,7 +59,7 @@ def test_a_delay_is_whole_seconds_and_never_shorter(after: Any, want: int | None
         ),
         pytest.param(
             lambda: Ready("x", pod_set_updates=[{"name": "a", "labels": {"a": 1}}]),
-            id="a label that is no text",
+            id="a label that is not text",
         ),
     ],
 )

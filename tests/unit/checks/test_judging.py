@@ -319,7 +319,7 @@ async def test_a_check_that_fails_is_called_again_and_holds_no_place(
     "what",
     [
         pytest.param(None, id="nothing at all"),
-        pytest.param(asyncio.CancelledError(), id="a cancellation of its own making"),
+        pytest.param(asyncio.CancelledError(), id="a cancellation by the check itself"),
     ],
 )
 async def test_a_value_that_is_not_a_verdict_is_a_failure(what: BaseException | None) -> None:

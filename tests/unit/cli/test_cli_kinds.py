@@ -78,7 +78,7 @@ def test_kind_and_name_come(
     [
         pytest.param(("wl/", None), "lacks a name", id="nothing behind the slash"),
         pytest.param(("wl/a", "b"), "one word too many", id="two names"),
-        pytest.param(("cq", "a"), "workloads only", id="a kind that is no workload"),
+        pytest.param(("cq", "a"), "workloads only", id="a kind other than workload"),
         pytest.param(("wl", None), "name of the workload is missing", id="no name"),
         pytest.param(("hello", None), "type: workload hello", id="a name without its kind"),
     ],

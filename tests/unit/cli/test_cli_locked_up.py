@@ -135,7 +135,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CONFIG_HOME": str(tmp_path / "configuration")}
 
 
-def test_up_replaces_damaged_contexts_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
+def test_up_replaces_its_own_damaged_contexts(env: dict[str, str], tmp_path: Path) -> None:
     write_own_context(NEAR_ONE, "/mine", Path("/data"), env)
     for path in (tmp_path / "configuration").rglob("*"):
         if path.is_file():

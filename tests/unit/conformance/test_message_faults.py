@@ -91,7 +91,7 @@ def test_a_right_verdict_has_no_faults(said: dict[str, Any]) -> None:
             id="no such pod set",
         ),
         pytest.param(
-            {"state": "Pending", "reason": "Tired"}, "json", "'Tired'", id="a reason of its own"
+            {"state": "Pending", "reason": "Tired"}, "json", "'Tired'", id="an unknown reason"
         ),
     ],
 )

@@ -130,7 +130,7 @@ def test_person_cannot_speak_for_a_service(fact: Fact, meant: Fact) -> None:
     [
         pytest.param("admit.user.ada.assigned.ns.w", id="decision"),
         pytest.param("admit.user.a=zz.held.ns.w", id="broken user"),
-        pytest.param("admit.user.=ED=A0=80.held.ns.w", id="user that is no text"),
+        pytest.param("admit.user.=ED=A0=80.held.ns.w", id="a user that is not text"),
         pytest.param("admit.user.ada.held.other.w", id="other namespace"),
     ],
 )

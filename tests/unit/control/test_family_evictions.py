@@ -34,7 +34,7 @@ def where(house: FamilyController, name: str = "j") -> str:
     return str(phase(house.get(name), house.now))
 
 
-def test_a_rejection_is_no_new_start_and_the_siblings_race() -> None:
+def test_a_rejection_starts_nothing_and_the_siblings_race() -> None:
     house = running("b")
     first = house.get().status.first_admitted_at
     house.verdict("b", "odd", "Rejected").later(5).stop()

@@ -77,7 +77,7 @@ def of_a_family(**spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "change", "taken"),
     [
-        pytest.param(B, {}, True, id="with a spec of its own: it gets its parent's"),
+        pytest.param(B, {}, True, id="with its own spec: it gets its parent's"),
         pytest.param("other", {}, False, id="under another name"),
         pytest.param(B, {"variant": "z"}, False, id="of a variant that the queue does not have"),
         pytest.param(B, {"uid": "else"}, False, id="of a parent that is not there"),

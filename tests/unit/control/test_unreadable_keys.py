@@ -10,9 +10,9 @@ from admittance.control.controller import Controller
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        pytest.param("workload.ns.w", b"{broken", id="a workload that is no JSON"),
+        pytest.param("workload.ns.w", b"{broken", id="a workload that is not JSON"),
         pytest.param("workload.ns.w", b'{"status": 3}', id="a workload of another shape"),
-        pytest.param("clusterqueue.cq", b"\xff", id="a queue that is no text"),
+        pytest.param("clusterqueue.cq", b"\xff", id="a queue that is not text"),
         pytest.param(
             "clusterqueue.cq", b'{"kind": "ClusterQueue"}', id="a queue without a version"
         ),

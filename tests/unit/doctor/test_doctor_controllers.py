@@ -51,7 +51,7 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
             a_check("True", "Active", f"{EVERY_CALL_FAILS} (ValueError): see the log"),
             False,
             "5 redelivered: every call fails",
-            id="one whose every call raises",
+            id="every call raises",
         ),
         pytest.param(
             {"num_pending": 5_000}, a_check(), False, "5,000 not read", id="one that never reads"

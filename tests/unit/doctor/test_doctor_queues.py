@@ -96,7 +96,7 @@ def a_consumer(name: str = "workload-controller-1-1", **more: Any) -> dict[str, 
         ),
     ],
 )
-def test_consumers_without_progress_are_found(
+def test_consumers_without_progress_are_reported(
     consumer: dict[str, Any], state: str, text: str
 ) -> None:
     finding = consumer_finding(consumer)

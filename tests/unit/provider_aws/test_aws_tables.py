@@ -369,9 +369,9 @@ def test_settings_have_defaults_and_an_argument_wins() -> None:
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        pytest.param("ADMIT_AWS_POLL_SECONDS", "often", id="what is no number"),
+        pytest.param("ADMIT_AWS_POLL_SECONDS", "often", id="not a number"),
         pytest.param("ADMIT_AWS_SWEEP_SECONDS", "0", id="what never ends"),
-        pytest.param("ADMIT_AWS_CLASS", "*", id="a class that is no name"),
+        pytest.param("ADMIT_AWS_CLASS", "*", id="a class that is not a name"),
         pytest.param("ADMIT_AWS_CLASS", "eu..com", id="one with nothing between two dots"),
     ],
 )

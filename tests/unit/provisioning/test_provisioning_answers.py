@@ -206,7 +206,8 @@ def test_the_delay_of_the_provider_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    "delay", [pytest.param(-5, id="before now"), pytest.param(2**31, id="longer than can be told")]
+    "delay",
+    [pytest.param(-5, id="before now"), pytest.param(2**31, id="longer than a message may be")],
 )
 def test_an_invalid_delay_is_left_out_and_the_failure_counts(delay: int) -> None:
     """No verdict can have such a delay."""

@@ -227,7 +227,7 @@ def test_a_heartbeat_of_an_undecodable_class_is_ignored() -> None:
     "value",
     [
         pytest.param({"deadline": "2026-01-01T00:00:00"}, id="a deadline of no time zone"),
-        pytest.param({"cycle": "one"}, id="a cycle that is no number"),
+        pytest.param({"cycle": "one"}, id="a cycle that is not a number"),
     ],
 )
 def test_an_unreadable_record_counts_as_deleted(value: dict[str, Any]) -> None:

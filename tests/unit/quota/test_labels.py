@@ -27,7 +27,9 @@ def needs(key: str, operator: str, *values: str) -> LabelSelector:
         pytest.param(needs("a", "NotIn", "b"), {"a": "b"}, False, id="NotIn rules a value out"),
         pytest.param(needs("a", "Exists"), {"a": ""}, True, id="an empty value exists"),
         pytest.param(needs("a", "DoesNotExist"), {"a": ""}, False, id="and so is not absent"),
-        pytest.param(needs("a", "Sometimes"), {"a": ""}, False, id="an unknown operator is no"),
+        pytest.param(
+            needs("a", "Sometimes"), {"a": ""}, False, id="an unknown operator does not match"
+        ),
     ],
 )
 def test_selects(selector: LabelSelector | None, labels: dict[str, str], want: bool) -> None:

@@ -82,7 +82,7 @@ def case_4() -> Tree:
     [
         pytest.param(
             case_1, {"a": 4, "b": 2, "c": 4}, {"a": 35, "b": 12, "c": 40},
-            id="1 limits on borrowing and lending below a cohort with quota of its own",
+            id="1 limits on borrowing and lending below a cohort with own quota",
         ),
         pytest.param(
             case_2, {"a": 20, "b": 25}, {"a": 30, "b": 40},

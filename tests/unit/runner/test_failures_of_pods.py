@@ -25,7 +25,7 @@ def retry(pod: str, failed: int, due: float | None, left: int | None = None) -> 
             "left": left}  # fmt: skip
 
 
-def test_the_journal_tells_which_pods_wait_and_until_when() -> None:
+def test_the_journal_has_the_waiting_pods_and_their_times() -> None:
     run_journal = journal(
         retry("main-0", 1, 110.0, 5),
         retry("main-1", 2, 104.0),

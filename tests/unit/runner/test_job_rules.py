@@ -40,7 +40,7 @@ RULES = JobRules(
         pytest.param(admitted(namespace="team-b"), 3, id="then the unknown submitter"),
     ],
 )
-def test_first_rule_of_a_job_names_its_unix_user(job: Admitted, uid: int) -> None:
+def test_the_first_rule_of_a_job_names_its_unix_user(job: Admitted, uid: int) -> None:
     user = RULES.unix_user(job)
     assert user is not None
     assert user.uid == uid
@@ -52,7 +52,7 @@ def test_rule_for_every_job_counts_last() -> None:
     assert rules.unix_user(admitted("bob")) == rules.unix_user(admitted()) == user(9)
 
 
-def test_range_gives_each_namespace_a_unix_user_of_its_own() -> None:
+def test_a_range_gives_each_namespace_its_own_unix_user() -> None:
     rules = JobRules(run_as={"*": UnixUsers(low=5000, high=1_000_000)})
     jobs = [admitted(by, f"team-{i}") for i in range(50) for by in ("ada", "bob", "")]
     users = [rules.unix_user(job) for job in jobs]

@@ -56,7 +56,7 @@ def test_output_of_many_pods_is_cut_where_there_is_most(tmp_path: Path) -> None:
     assert used(tmp_path) <= MIB
 
 
-def test_a_later_shim_goes_on_where_the_output_ends(tmp_path: Path) -> None:
+def test_a_later_shim_appends_to_the_output(tmp_path: Path) -> None:
     first = OutputCollector(str(tmp_path), 128 << 10, 1)
     first.write("main-0", b"a" * 300_000)
     first.close()
@@ -73,7 +73,7 @@ def test_a_later_shim_goes_on_where_the_output_ends(tmp_path: Path) -> None:
     assert used(tmp_path) <= 136 << 10
 
 
-def test_a_note_is_a_line_of_its_own(tmp_path: Path) -> None:
+def test_a_note_is_a_separate_line(tmp_path: Path) -> None:
     made = OutputCollector(str(tmp_path), MIB, 1)
     made.note("main-0", "first")
     end = made.pipe("main-0")

@@ -234,7 +234,7 @@ def test_an_event_twice_is_an_event_once(events: list[Event]) -> None:
     ("evicted", "admitted", "expected"),
     [
         pytest.param(12, 10, ["ten"], id="its own eviction"),
-        pytest.param(14, 10, ["ten"], id="its own, told again for another reason"),
+        pytest.param(14, 10, ["ten"], id="its own, published again for another reason"),
         pytest.param(58, 55, [], id="that of a later admission, which runs elsewhere"),
         pytest.param(58, 0, ["ten"], id="no later admission is known"),
         pytest.param(12, 55, ["ten"], id="its own, read after a new admission"),

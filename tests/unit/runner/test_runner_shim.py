@@ -191,7 +191,7 @@ def test_a_job_that_ends_well_has_succeeded_and_its_output_is_kept(bench: Bench)
 @pytest.mark.parametrize(
     "container",
     [
-        pytest.param(sh("true", **{"A=B": "c"}), id="a variable whose name has an equals sign"),
+        pytest.param(sh("true", **{"A=B": "c"}), id="a variable with an equals sign in its name"),
         pytest.param(sh("true", A="\0"), id="a variable with a zero byte"),
         pytest.param(sh("\0"), id="an argument with a zero byte"),
         pytest.param(ContainerPlan(name="c", argv=("\0",)), id="a program with a zero byte"),
@@ -248,7 +248,7 @@ def test_a_process_of_another_unix_user_that_cannot_start_has_the_status_of_shel
     assert start_problem(caught.value).startswith(f"cannot start {program}: ")
 
 
-def test_a_file_on_the_path_that_may_not_be_executed_is_no_missing_program(tmp_path: Path) -> None:
+def test_a_program_without_execute_permission_is_not_called_missing(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
@@ -322,7 +322,7 @@ def test_a_lost_engine_does_not_count_as_a_result_of_the_job(
     assert message.startswith("the container engine was lost: ")
 
 
-def test_a_job_that_lost_an_engine_of_its_own_has_failed(bench: Bench) -> None:
+def test_a_job_that_lost_its_own_engine_has_failed(bench: Bench) -> None:
     script = "echo 'docker: Cannot connect to the Docker daemon at unix:///x.' >&2; exit 125"
     client = ContainerPlan(name="c", argv=("/bin/sh", "-c", script), probe=("/bin/true",))
     kind, message = bench.outcome(bench.start(client))
@@ -575,7 +575,7 @@ def test_a_shim_that_starts_after_the_end_of_the_lease_starts_no_job(bench: Benc
     assert not bench.output(run) and not run.journal.processes
 
 
-def test_a_renewed_lease_lets_the_job_go_on(bench: Bench) -> None:
+def test_a_renewed_lease_lets_the_job_continue(bench: Bench) -> None:
     # Two seconds of the lease are left, and the job takes longer.
     run = bench.prepare(sh("sleep 2.1"), lease=(100.0, 110.0))
     bench.folder.touch_lease(boot_seconds() - 98.0)
@@ -628,7 +628,7 @@ def test_a_long_name_of_a_program_does_not_fill_the_journal(bench: Bench) -> Non
     assert (run.path / "journal").stat().st_size < 100_000
 
 
-def test_folders_of_ended_pods_are_removed_while_the_run_goes_on(bench: Bench) -> None:
+def test_folders_of_ended_pods_are_removed_during_the_run(bench: Bench) -> None:
     """A job may have a million pods, one after the other."""
     run = bench.start(sh("[ $JOB_COMPLETION_INDEX -lt 65 ] || sleep 60"), parallel=8,
                       completions=66)  # fmt: skip
@@ -638,7 +638,7 @@ def test_folders_of_ended_pods_are_removed_while_the_run_goes_on(bench: Bench) -
     assert (scratch / "main-65").is_dir()
 
 
-def test_pods_with_more_files_than_they_may_have_fail_and_others_go_on(bench: Bench) -> None:
+def test_pods_with_too_many_files_fail_and_others_continue(bench: Bench) -> None:
     cache = VolumePlan(name="cache", variable="CACHE", limit=1 << 20, limit_text="1Mi")
     fills = (
         "[ $ADMITTANCE_ATTEMPT = 1 ] && exit; dd bs=1M count=3 if=/dev/zero of=$CACHE/f; sleep 60"
@@ -723,7 +723,7 @@ def test_a_pod_that_fails_too_often_fails_the_job_with_that_reason(bench: Bench)
     assert (ended(run).reason, ended(run).exit_code) == ("BackoffLimitExceeded", 3)
 
 
-def test_a_container_starts_again_in_its_pod_while_the_others_go_on(bench: Bench) -> None:
+def test_a_container_starts_again_while_others_in_its_pod_run(bench: Bench) -> None:
     first = sh("[ -e seen ] && exit 0; touch seen; exit 1")
     other = sh("echo one; until [ -e seen ]; do sleep 0.01; done; sleep 0.05")
     policy = PolicyPlan(backoff_limit=1, restart=True, delays=AT_ONCE)

@@ -228,7 +228,7 @@ def test_commands_list_choose_and_show_contexts(
         pytest.param({"ADMIT_NATS_USER": "u"}, "", True, id="a user"),
         pytest.param({"ADMIT_NATS_TOKEN_FILE": "f"}, "", True, id="a token"),
         pytest.param({"ADMIT_NATS_TLS_CERT": "f"}, "", True, id="a client certificate"),
-        pytest.param({"ADMIT_NATS_TLS_CA": "f"}, "", False, id="an authority is no login"),
+        pytest.param({"ADMIT_NATS_TLS_CA": "f"}, "", False, id="an authority is not a login"),
         pytest.param({}, "nats://u:p@a:4222", True, id="a login in the address"),
         pytest.param({"ADMIT_NATS_URL": "nats://t@a"}, "", True, id="a token in the variable"),
     ],

@@ -31,7 +31,7 @@ def test_an_instance_is_a_token_and_new_ones_differ() -> None:
     [
         pytest.param("ADMIT_REPLICAS", "three", id="no number"),
         pytest.param("ADMIT_REPLICAS", "0", id="too few replicas"),
-        pytest.param("ADMIT_LOG_BYTES", "many", id="a bound of the log that is no size"),
+        pytest.param("ADMIT_LOG_BYTES", "many", id="a bound of the log that is not a size"),
         pytest.param("ADMIT_LOG_BYTES", "1Mi", id="a bound of the log that is too small"),
         pytest.param("ADMIT_LOG_DAYS", "0", id="a log without an age"),
         pytest.param("ADMIT_LOG_DAYS", "1.5", id="a part of a day"),

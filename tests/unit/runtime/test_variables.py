@@ -58,7 +58,7 @@ def test_an_unknown_variable_is_refused_with_the_near_name(name: str, said: str)
         Settings.from_env("scheduler", env={name: "5"})
 
 
-def test_a_program_with_variables_of_its_own_refuses_misspelled_ones_only() -> None:
+def test_a_program_with_own_variables_refuses_misspelled_ones_only() -> None:
     assert unknown_variable({"ADMIT_BUDGET_EUR": "5", "ADMITTED": "1"}, own=True) == ""
     unknown = unknown_variable({"ADMIT_BEAT_SECOND": "5"}, own=True)
     assert unknown.endswith("did you mean ADMIT_BEAT_SECONDS?")

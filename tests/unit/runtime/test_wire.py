@@ -130,7 +130,7 @@ def test_a_fence_names_domain_and_epoch() -> None:
     "headers",
     [
         pytest.param({}, id="none at all"),
-        pytest.param({"Nats-Expected-Last-Subject-Sequence": "7"}, id="a revision is no fence"),
+        pytest.param({"Nats-Expected-Last-Subject-Sequence": "7"}, id="a revision is not a fence"),
         pytest.param(lease_store.fence("d", 7) | {EXPECTED: "-7"}, id="a negative epoch"),
         pytest.param(lease_store.fence("d", 7) | {FENCE: "admit.x"}, id="another subject"),
     ],

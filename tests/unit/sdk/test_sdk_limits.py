@@ -82,7 +82,7 @@ def test_foreign_details_are_cut_to_the_limits() -> None:
     "message",
     [
         pytest.param("x" * 2_000_000, id="longer than the bus takes"),
-        pytest.param("\ud800", id="the name of a file that is no text"),
+        pytest.param("\ud800", id="the name of a file that is not text"),
     ],
 )
 def test_a_message_of_any_length_is_cut(message: str) -> None:

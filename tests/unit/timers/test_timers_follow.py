@@ -80,7 +80,7 @@ def test_a_changed_workload_changes_its_timers(
     assert table.standing == {kind: seconds(at) for kind, at in expected.items()}
 
 
-def test_a_namesake_that_waits_as_long_gets_a_timer_of_its_own() -> None:
+def test_a_namesake_that_waits_as_long_gets_its_own_timer() -> None:
     table = (
         SteppedTimers()
         .has(delayed(60, "one"))

@@ -70,7 +70,7 @@ def test_a_complete_family_requires_no_act() -> None:
         pytest.param(
             lambda t: t.offer(explicit=DELAYED).workload(),
             ["submitted j-variant-first", "submitted j-variant-second inactive"],
-            id="one whose time has not come is there, and turned off",
+            id="a variant before its time exists and is inactive",
         ),
     ],
 )

@@ -119,7 +119,7 @@ def test_without_a_recovery_timeout_pods_may_stay_unready() -> None:
         pytest.param("seven", 30, 30, 30, id="stored by a version that did not read it"),
     ],
 )
-def test_a_workload_may_have_timeouts_of_its_own(
+def test_a_workload_may_have_its_own_timeouts(
     annotation: str, deployment: int | None, start: int, recovery: int | None
 ) -> None:
     ready = deployment and PodsReadyLimits(

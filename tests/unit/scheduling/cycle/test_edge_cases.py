@@ -114,7 +114,7 @@ def test_case_11_a_refused_decision_competes_again_after_a_flush() -> None:
         pytest.param(
             {"conditions": {"Requeued": (False, "PodsReadyTimeout")}},
             False,
-            id="12 a workload that must not be requeued waits for a change of its own",
+            id="12 a workload that must not be requeued waits for its own change",
         ),
     ],
 )

@@ -212,7 +212,7 @@ def test_a_reservation_on_a_removed_flavor_moves_and_its_checks_begin_anew() -> 
     }
 
 
-def test_played_as_kueue_nothing_is_confirmed() -> None:
+def test_as_kueue_the_scheduler_confirms_no_admission() -> None:
     cores = configured_cores(Config(as_kueue=True))
     reserved(cores, "w", ready=("c1", "c2"))
     cores.settle()

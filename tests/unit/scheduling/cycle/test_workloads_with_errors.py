@@ -67,7 +67,7 @@ def settled(scheduler: SteppedScheduler) -> list[str]:
         pytest.param(EntryProcessor, "process", "try", id="when it is tried"),
     ],
 )
-def test_a_workload_with_an_error_is_set_aside_and_others_go_on(
+def test_a_workload_with_an_error_is_set_aside_and_others_continue(
     monkeypatch: pytest.MonkeyPatch, module: Any, step: str, what: str
 ) -> None:
     monkeypatch.setattr(module, step, raising(getattr(module, step)))

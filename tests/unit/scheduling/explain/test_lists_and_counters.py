@@ -261,7 +261,7 @@ def test_the_tree_of_a_cohort_counts_every_level() -> None:
     assert "no object names it" in scheduler.core.queues(Queues(cohort="nowhere")).error
 
 
-def test_an_answer_goes_into_one_message_and_the_next_one_goes_on() -> None:
+def test_an_answer_fits_one_message_and_the_next_answer_continues_it() -> None:
     scheduler = SteppedScheduler(Config())
     flavors = [f"{'flavor-' * 10}{n}" for n in range(9)]
     for name in flavors:

@@ -321,7 +321,7 @@ def test_a_saved_search_ends_when_usages_are_compared_again() -> None:
     assert domain.version > before
 
 
-def test_nothing_is_compared_where_nothing_was_consumed() -> None:
+def test_queues_without_consumed_resources_are_not_compared() -> None:
     scheduler = a_scheduler()
     scheduler.core.wake(now=scheduler.now)
     list(scheduler.core.usages_to_write(now=scheduler.now, at_once=True))

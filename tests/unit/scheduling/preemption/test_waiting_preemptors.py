@@ -94,7 +94,7 @@ def test_of_two_preemptors_the_latest_keeps_its_place() -> None:
         assert heir_of(scheduler, order).why("last").position == 1
 
 
-def test_a_pending_preemptor_with_quota_is_no_longer_pending() -> None:
+def test_a_pending_preemptor_with_quota_stops_being_pending() -> None:
     heir = heir_of(a_scheduler(), ("low", "high", "higher"))
     heir.evict("low", "Preempted")
     heir.core.own("queue-cq")
