@@ -134,8 +134,8 @@ def test_a_pod_is_refused_only_if_no_machine_has_room(seed: int) -> None:
     for number in range(12):
         group = a_job(chance, number).pod_sets[0]
         selector = dict(group.node_selector)
-        one = a_group(gpus=dict(group.requests).get(GPU, 0), cpu=3, selector=selector)
-        request = a_request(f"n/w{number}", one)
+        single_pod = a_group(gpus=dict(group.requests).get(GPU, 0), cpu=3, selector=selector)
+        request = a_request(f"n/w{number}", single_pod)
         parts = machines.place(request)
         fits = [
             machine.name
@@ -145,7 +145,7 @@ def test_a_pod_is_refused_only_if_no_machine_has_room(seed: int) -> None:
             and machine.labels["zone"] == selector.get("zone", machine.labels["zone"])
             and all(
                 machines.free(machine.name).get(resource, 0) >= amount
-                for resource, amount in one.requests
+                for resource, amount in single_pod.requests
                 if resource != "pods"
             )
         ]

@@ -35,7 +35,7 @@ def outputs(folder: Path) -> dict[str, str]:
 
 
 async def test_each_runner_runs_its_own_pods_and_reports_its_part(testbed: RunnerTestbed) -> None:
-    async with testbed.runner("a", user="m-1") as one, testbed.runner("b", user="m-2") as two:
+    async with testbed.runner("a", user="m-1") as first, testbed.runner("b", user="m-2") as two:
         placement = await parts_on(testbed, "m-2", "m-1")
         script = "echo $JOB_COMPLETION_INDEX of $ADMITTANCE_HOSTS; exit $JOB_COMPLETION_INDEX"
         await testbed.admit("gang", script, count=2, placement=placement)
@@ -47,7 +47,7 @@ async def test_each_runner_runs_its_own_pods_and_reports_its_part(testbed: Runne
         results = await testbed.all_said("finished", "gang")
         assert {fact.part: fact.succeeded for fact in results} == {1: True, 2: False}
         assert outputs(two.folder) == {"main-0": "0 of m-2,m-1\n"}
-        assert outputs(one.folder) == {"main-1": "1 of m-2,m-1\n"}
+        assert outputs(first.folder) == {"main-1": "1 of m-2,m-1\n"}
         link = Link(testbed.bus, namespace=NAMESPACE)
         pods = [pod async for reply in output_of(link, "gang") for pod in reply.pods]
         assert sorted(pod.pod for pod in pods) == ["main-0", "main-1"]

@@ -47,7 +47,7 @@ def test_facts_of_one_family_in_one_batch_are_written_as_one_group() -> None:
 def test_a_parent_that_changed_before_is_written_after_its_variant() -> None:
     house = FamilyController().family()
     batch = [facts.Aggregated(**J), facts.Ungated(namespace="ns", name=A)]
-    commit = fold(house.controller, [house.logged_fact(one) for one in batch], house.now)
+    commit = fold(house.controller, [house.logged_fact(fact) for fact in batch], house.now)
     assert [put.key for put in commit.puts] == [key_of_workload(A), key_of_workload("j")]
 
 

@@ -40,10 +40,10 @@ def _on(machine: str, *gpus: str) -> tuple[PlacementPart, ...]:
 
 def test_a_family_needs_the_larger_booking_and_all_of_its_devices() -> None:
     machines = Machines(a_machine("a", gpus=4, cpu=10))
-    one = a_request("n/p-one", a_group(gpus=2, cpu=6), family="n/p")
+    preferred = a_request("n/p-one", a_group(gpus=2, cpu=6), family="n/p")
     two = a_request("n/p-two", a_group(gpus=1, cpu=8), family="n/p")
 
-    machines.book(one)
+    machines.book(preferred)
     # The bookings of its family do not count for the second variant.
     parts = machines.book(two)
 

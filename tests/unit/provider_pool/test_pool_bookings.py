@@ -235,8 +235,8 @@ def test_an_invalid_manifest_names_the_field(spec: Any, told: str) -> None:
 
 def test_a_machine_without_a_resource_holds_no_pod_that_needs_it() -> None:
     pool = a_pool(gpus(1, each=0))
-    found = pool.book("a", pods(1), NOON)
-    assert found == NoRoom("no machine of pool rack can hold such a pod", False)
+    booking = pool.book("a", pods(1), NOON)
+    assert booking == NoRoom("no machine of pool rack can hold such a pod", False)
 
 
 ASKS = st.lists(

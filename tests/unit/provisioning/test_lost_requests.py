@@ -220,7 +220,7 @@ def test_a_request_with_a_hashed_name_is_recovered() -> None:
     name = request_name("train", story.asked[-1].uid, "capacity", 1, force_hash=True)
     recovering = DeletedRequestRecovery({("ns", name)})
     recovering.read(requested_fact(record), NOON)
-    assert [found.metadata.name for found in recovering.found()] == [name]
+    assert [request.metadata.name for request in recovering.found()] == [name]
 
 
 def test_a_request_of_another_name_is_not_recovered() -> None:

@@ -46,7 +46,7 @@ def test_a_folder_is_made_once_and_an_empty_one_goes(tmp_path: Path) -> None:
     remove_empty_checkpoint(str(path))
     assert not path.parent.exists()
     make_checkpoint_folder(str(path), None, in_container=True)
-    assert [S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o777, 0o700]
+    assert [S_IMODE(folder.stat().st_mode) for folder in (path, path.parent)] == [0o777, 0o700]
 
 
 @needs_root
@@ -56,7 +56,7 @@ def test_a_folder_belongs_to_the_unix_user_of_the_job(tmp_path: Path) -> None:
     make_checkpoint_folder(own, None, in_container=False)
     make_checkpoint_folder(str(path), {"uid": 1234, "gid": 5}, in_container=False)
     assert (path.stat().st_uid, path.stat().st_gid) == (1234, 5)
-    modes = [S_IMODE(one.stat().st_mode) for one in (path, path.parent, path.parents[1])]
+    modes = [S_IMODE(folder.stat().st_mode) for folder in (path, path.parent, path.parents[1])]
     assert modes == [0o700, 0o711, 0o711]
 
 

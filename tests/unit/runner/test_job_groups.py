@@ -34,19 +34,22 @@ KINDS = ("v1", "v2", "none")
 @pytest.fixture(params=KINDS)
 def groups(request: pytest.FixtureRequest) -> Iterator[JobGroups]:
     """The groups of this machine, of one kind."""
-    found: JobGroups = NoGroups("a test")
+    job_groups: JobGroups = NoGroups("a test")
     if request.param != "none":
-        found = find_groups(f"test-{os.getpid()}")
-        if found.offers().version != request.param:
-            why = found.offers().why_not or f"this machine has cgroup {found.offers().version}"
-            found.close()
-            found = without_controllers(request.param, why)
-    yield found
-    for run in found.runs():
-        assert found.end(run, seconds=10)
-    found.close()
-    if isinstance(found, CgroupV2):
-        assert found.remove("")
+        job_groups = find_groups(f"test-{os.getpid()}")
+        if job_groups.offers().version != request.param:
+            why = (
+                job_groups.offers().why_not
+                or f"this machine has cgroup {job_groups.offers().version}"
+            )
+            job_groups.close()
+            job_groups = without_controllers(request.param, why)
+    yield job_groups
+    for run in job_groups.runs():
+        assert job_groups.end(run, seconds=10)
+    job_groups.close()
+    if isinstance(job_groups, CgroupV2):
+        assert job_groups.remove("")
 
 
 def without_controllers(kind: str, why: str) -> JobGroups:

@@ -86,12 +86,14 @@ def test_cards_of_nvidia_are_found_without_nvml_in_the_order_of_the_bus(tmp_path
         f"proc/driver/nvidia/gpus/0000:{bus}:00.0/information": CARD.format(uuid, minor)
         for bus, uuid, minor in (("65", "GPU-b", 0), ("17", "GPU-a", 1))
     }
-    found = detect(root_of(tmp_path, cards), no_nvml)
-    assert [(card.index, card.id, card.minor, card.model) for card in found.devices] == [
+    inventory = detect(root_of(tmp_path, cards), no_nvml)
+    assert [(card.index, card.id, card.minor, card.model) for card in inventory.devices] == [
         (0, "GPU-a", 1, "NVIDIA A100"),
         (1, "GPU-b", 0, "NVIDIA A100"),
     ]
-    assert found.messages == ("parts of divided cards (MIG) are not known: no module named pynvml",)
+    assert inventory.messages == (
+        "parts of divided cards (MIG) are not known: no module named pynvml",
+    )
 
 
 class _Nvml:
@@ -132,8 +134,8 @@ class _Nvml:
 
 def test_nvml_names_cards_and_the_parts_of_a_divided_card(tmp_path: Path) -> None:
     root = root_of(tmp_path, {"proc/driver/nvidia/version": "NVRM\n"})
-    found = detect(root, lambda: json.dumps(devices_of_nvml(_Nvml())).encode())
-    assert [(each.resource, each.index, each.id, each.minor) for each in found.devices] == [
+    inventory = detect(root, lambda: json.dumps(devices_of_nvml(_Nvml())).encode())
+    assert [(each.resource, each.index, each.id, each.minor) for each in inventory.devices] == [
         ("nvidia.com/gpu", 0, "UUID-card-0", 4),
         ("nvidia.com/mig-1g.10gb", 0, "UUID-part-a", 5),
         ("nvidia.com/mig-1g.10gb", 1, "UUID-part-b", 5),
@@ -150,8 +152,8 @@ def test_cards_of_amd_are_the_nodes_that_are_no_processors(tmp_path: Path) -> No
         f"{nodes}/2/gpu_id": "9\n",
         f"{nodes}/2/properties": "drm_render_minor 128\nunique_id 255\n",
     }
-    found = detect(root_of(tmp_path, files), no_nvml).devices
-    assert [(card.resource, card.index, card.id, card.minor) for card in found] == [
+    devices = detect(root_of(tmp_path, files), no_nvml).devices
+    assert [(card.resource, card.index, card.id, card.minor) for card in devices] == [
         ("amd.com/gpu", 0, "GPU-00000000000000ff", 128),
         ("amd.com/gpu", 1, "1", 129),
     ]
@@ -235,20 +237,20 @@ def test_options_choose_among_the_cards_of_the_machine(tmp_path: Path) -> None:
         f"proc/driver/nvidia/gpus/{bus}/information": CARD.format(f"GPU-{bus}", bus)
         for bus in (1, 2, 3)
     }
-    found = detect(root_of(tmp_path, cards), no_nvml).devices
+    devices = detect(root_of(tmp_path, cards), no_nvml).devices
     said = announced(
-        MachineTexts(devices=("nvidia.com/gpu=2,GPU-1x2",)), root=tmp_path, detected=found
+        MachineTexts(devices=("nvidia.com/gpu=2,GPU-1x2",)), root=tmp_path, detected=devices
     )
     assert [(each.index, each.id, each.slices) for each in said.devices] == [
         (2, "GPU-3", 1),
         (0, "GPU-1", 2),
     ]
-    none = announced(MachineTexts(devices=("nvidia.com/gpu=",)), root=tmp_path, detected=found)
+    none = announced(MachineTexts(devices=("nvidia.com/gpu=",)), root=tmp_path, detected=devices)
     assert (none.devices, none.capacity["nvidia.com/gpu"]) == ((), 0)
     with pytest.raises(SetupError, match=r"=7: this machine has no such device, only 0, 1, 2"):
-        announced(MachineTexts(devices=("nvidia.com/gpu=7",)), root=tmp_path, detected=found)
+        announced(MachineTexts(devices=("nvidia.com/gpu=7",)), root=tmp_path, detected=devices)
     with pytest.raises(SetupError, match="this machine has devices of it"):
-        announced(MachineTexts(capacity=("nvidia.com/gpu=9",)), root=tmp_path, detected=found)
+        announced(MachineTexts(capacity=("nvidia.com/gpu=9",)), root=tmp_path, detected=devices)
 
 
 @pytest.mark.parametrize(

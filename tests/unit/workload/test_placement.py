@@ -93,11 +93,11 @@ def runner_ended(tracked: TrackedWorkload) -> TrackedWorkload:
     [
         (TrackedWorkload.preempted, "Evicting"),
         (TrackedWorkload.off, "Deactivated"),
-        (lambda one: says(one, "Retry", after=60), "Evicting"),
-        (lambda one: one.lists(), "Admitted"),
-        (lambda one: says(one, "Pending"), "Admitted"),
-        (lambda one: says(one, placement=(part(id="two"),)), "Admitted"),
-        (lambda one: one.happens(facts.Finished(**ME)), "Finished"),
+        (lambda tracked: says(tracked, "Retry", after=60), "Evicting"),
+        (lambda tracked: tracked.lists(), "Admitted"),
+        (lambda tracked: says(tracked, "Pending"), "Admitted"),
+        (lambda tracked: says(tracked, placement=(part(id="two"),)), "Admitted"),
+        (lambda tracked: tracked.happens(facts.Finished(**ME)), "Finished"),
     ],
     ids=["preempted", "deactivated", "retry", "uncovered", "doubt", "another", "finished"],
 )
