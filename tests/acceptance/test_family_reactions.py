@@ -17,6 +17,7 @@ from admittance.events.requests import Queues
 from admittance.scheduling.state.config import CohortFairSharing, Config, config_of
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import head
+from support.builders import NOON
 from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
 
 scenario = pytest.mark.scenario
@@ -419,6 +420,9 @@ def test_a_migration_does_not_reset_the_execution_time() -> None:
     cores.at(60)
     cores.done("r1")
     assert cores.on() == "reservation"
+    told = [fact for fact in cores.published if isinstance(fact, facts.Admitted)]
+    of_job = [(fact.restarts, fact.ends_at) for fact in told if fact.name == "j"]
+    assert of_job == [(count, NOON + timedelta(seconds=100)) for count in (0, 1)]
     cores.at(99)
     assert cores.phase("j") == "Admitted"
     cores.at(100)

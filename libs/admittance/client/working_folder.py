@@ -6,6 +6,7 @@ docs/decisions/0069-a-job-starts-in-the-folder-of-its-submission.md has the reas
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -24,6 +25,7 @@ from admittance.runtime.process.this_machine import machine_facts
 
 ASK_SECONDS: Final = 2.0
 NAMED_MAX: Final = 3
+_OF_RUN: Final = re.compile(r"/runner/runs/[^/]+/scratch(/|$)")
 RUNNERS_OWN: Final = "an empty one of the run"
 NO_RUNNER: Final = "no runner has announced that it sees it"
 
@@ -45,11 +47,13 @@ class Place(NamedTuple):
 class Asked(NamedTuple):
     """The folder that a submitter asks for. ``path``: an absolute path. ``folder``: what it is on
     this machine; None: it is no folder here. ``chosen``: it was named, and is not only the one from
-    which the submitter submits."""
+    which the submitter submits. ``of_run``: it is the scratch folder of a job, which submits
+    another one and is removed with its run."""
 
     path: str
     folder: SubmittedFrom | None
     chosen: bool
+    of_run: bool = False
 
 
 def asked_folder(
@@ -89,7 +93,8 @@ def asked_folder(
         uid=os.geteuid(),
         umask=_umask(),
     )
-    return Asked(path, folder, named is not None)
+    of_run = named is None and "ADMITTANCE_RUN" in environ and bool(_OF_RUN.search(here))
+    return Asked(path, folder, named is not None, of_run)
 
 
 async def views_of(link: Link, folder: SubmittedFrom, namespace: str) -> Sequence[FolderView]:
@@ -136,6 +141,8 @@ def place_of(
     if not asked.chosen:
         if image:
             return Place(said="that of the image")
+        if asked.of_run:
+            return Place(said=f"{RUNNERS_OWN}, not {path}: it is removed with the run that has it")
         if is_here:
             return Place(path, folder, path, is_here=True)
         why = _why({**others, **whys}) if views else NO_RUNNER

@@ -46,6 +46,12 @@ NOT_ANNOUNCED = "no runner has announced that it sees it"
         pytest.param(
             HERE, [], Place(said=f"an empty one of the run, not /w: {NOT_ANNOUNCED}"), id="none"
         ),
+        pytest.param(
+            HERE._replace(of_run=True),
+            [SEEN],
+            Place(said="an empty one of the run, not /w: it is removed with the run that has it"),
+            id="the folder of a run",
+        ),
         pytest.param(NAMED, [SEEN], Place("/w", FOLDER, "/w", is_here=True), id="named"),
         pytest.param(
             NAMED, [SEEN, OTHER_USER], Place("/w", ANYONES, "/w"), id="named, another user"
@@ -120,6 +126,20 @@ def test_the_folder_of_a_submission_has_the_path_that_its_user_knows(
     status = Path.cwd().stat()
     assert (here.inode, here.owner, here.uid) == (status.st_ino, status.st_uid, os.geteuid())
     assert here.umask == os.umask(here.umask or 0)
+
+
+def test_the_scratch_folder_of_a_job_is_none_for_the_jobs_that_it_submits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "runner/runs/n.w.7/scratch/main-0"
+    scratch.mkdir(parents=True)
+    run = {"ADMITTANCE_RUN": "r"}
+    of_run = []
+    for folder, environ in ((scratch, run), (scratch, {}), (tmp_path, run)):
+        monkeypatch.chdir(folder)
+        of_run.append(asked_folder(None, environ, MachineFacts(), "--chdir").of_run)
+    assert of_run == [True, False, False]
+    assert not asked_folder(str(scratch), run, MachineFacts(), "--chdir").of_run
 
 
 def test_a_folder_that_cannot_be_meant_is_refused(
