@@ -4,17 +4,20 @@ numbers of a status are read."""
 from __future__ import annotations
 
 import tracemalloc
+from datetime import datetime
+from typing import Any
 
 import msgspec
 import pytest
 
+from admittance.api.workload import RequeueState
 from admittance.events.reader import SEQUENCE_MAX, Unreadable
 from admittance.workload import stored
 from admittance.workload.bucket_reader import LARGE, read
 from admittance.workload.change import with_status
 from admittance.workload.moves.requests import arrive
 from admittance.workload.stored import LogPosition
-from support.builders import an_arrival, occasion
+from support.builders import NOON, an_arrival, occasion
 
 KEY = "workload.ns.w"
 
@@ -53,6 +56,30 @@ def test_few_large_workloads_are_kept() -> None:
     finally:
         tracemalloc.stop()
     assert kept < many * length // 2
+
+
+@pytest.mark.parametrize(
+    ("at", "is_read"),
+    [
+        pytest.param(NOON, True, id="a time"),
+        pytest.param(NOON.replace(tzinfo=None), False, id="without a zone"),
+        pytest.param(NOON.replace(year=1900), True, id="the first year"),
+        pytest.param(NOON.replace(year=1899), False, id="too early"),
+        pytest.param(NOON.replace(year=9000), False, id="too late"),
+    ],
+)
+@pytest.mark.parametrize("field", ["requeue_at", "pods_ready_until"])
+def test_the_times_of_a_wait_have_a_zone_and_a_usual_year(
+    field: str, at: datetime, is_read: bool
+) -> None:
+    times: dict[str, Any] = {field: at}
+    state = RequeueState(**times)
+    written = stored.encode(with_status(stored.decode(value(10)), requeue_state=state))
+    if is_read:
+        assert read(KEY, written) is not None
+    else:
+        with pytest.raises(Unreadable, match=r"status.requeueState: the time .* has no zone"):
+            read(KEY, written)
 
 
 NUMBERS = (
