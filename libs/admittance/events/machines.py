@@ -94,10 +94,12 @@ class OpenRuns(SystemMessage, frozen=True, kw_only=True):
 
 class RunnerAlive(SystemMessage, frozen=True, kw_only=True):
     """Key ``_runner_alive.<runner>``, with a TTL: the runner with the data folder ``id`` on the
-    machine ``host`` has the name, and is alive. Another runner with this name starts nothing."""
+    machine ``host`` has the name, and is alive. Another runner with this name starts nothing.
+    ``leaving``: the runner is being shut down, and starts nothing more."""
 
     id: str
     host: str = ""
+    leaving: bool = False
 
 
 class RunnerRefused(SystemMessage, frozen=True, kw_only=True):

@@ -104,9 +104,9 @@ class KnownRunners:
         )
 
     def is_ready(self, name: str) -> bool:
-        """Whether the runner that announced the machine is alive."""
+        """Whether the runner that announced the machine is alive, and is not being shut down."""
         said, alive = self.inventories.get(name), self.alive.get(name)
-        return said is not None and alive is not None and alive.id == said.id
+        return said is not None and alive is not None and alive.id == said.id and not alive.leaving
 
     def names(self) -> list[str]:
         """The names of all runners, sorted: those that have said something, and stored ones."""

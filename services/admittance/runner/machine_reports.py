@@ -119,6 +119,13 @@ class MachineReports:
             said = OpenRuns(id=self._alive.id, runs=tuple(runs))
             await self._put(OPEN_RUNS, said, KNOWN_SECONDS)
 
+    async def begin_to_leave(self) -> None:
+        """Says that the runner starts nothing more; it keeps its name until `leave`. Raises
+        BusUnavailable or BusRefused."""
+        self._alive = msgspec.structs.replace(self._alive, leaving=True)
+        if self._held is not None:
+            await self.take_name()
+
     async def leave(self) -> None:
         """Gives the name back, so that a runner with another data folder need not wait. Raises
         BusUnavailable or BusRefused."""

@@ -69,6 +69,15 @@ class OwnMachine:
             await asyncio.sleep(REPORT_SECONDS)
             await changed.wait()
 
+    async def begin_to_leave(self, seconds: float) -> None:
+        """Says that the runner starts nothing more, before it gives its jobs back: placement would
+        place them here again. Waits at most ``seconds`` for the bus."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._reports.begin_to_leave()
+        except (BusUnavailable, BusRefused, TimeoutError) as error:
+            log.warning("leave_not_announced", reason=str(error))
+
     async def leave(self, seconds: float) -> None:
         """Reports what still runs when the runner ends, and gives its name back; waits at most
         ``seconds`` for the bus."""

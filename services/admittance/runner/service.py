@@ -324,13 +324,14 @@ async def _serve(
             ended.result()  # an error of a task ends the runner's process; the shims continue
         if detach_jobs:
             await _detach(manager)
-        elif not await manager.shut_down(SHUTDOWN_SECONDS, NO_BUS_SECONDS):
-            # At its next start, the runner derives the facts that were not published from its data
-            # folder.
-            log.warning(
-                "jobs_left_stopping", runs=len(manager.runs), bus=manager.admissions.bus.is_up
-            )
-        if not detach_jobs:
+        else:
+            await own.begin_to_leave(NO_BUS_SECONDS)
+            if not await manager.shut_down(SHUTDOWN_SECONDS, NO_BUS_SECONDS):
+                # At its next start, the runner derives the facts that were not published from its
+                # data folder.
+                log.warning(
+                    "jobs_left_stopping", runs=len(manager.runs), bus=manager.admissions.bus.is_up
+                )
             await own.leave(NO_BUS_SECONDS)
         await served.stop()
     finally:

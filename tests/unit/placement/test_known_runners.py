@@ -149,5 +149,7 @@ def test_a_runner_is_ready_while_it_holds_its_name_and_runs_add_up() -> None:
     state = known.state("gpu_1", with_runs=True)
     assert (state.ready, state.in_use) == (True, {"cpu": 1000, "nvidia.com/gpu": 2})
     assert [run.name for run in state.runs] == ["a", "b"]
+    say(known, ALIVE_RUNNERS, RunnerAlive(id="a1", leaving=True))
+    assert not known.is_ready("gpu_1"), "it is being shut down"
     say(known, ALIVE_RUNNERS, None)
     assert not known.is_ready("gpu_1")
