@@ -12,6 +12,7 @@ import pytest
 from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
 from support.cores.family_cores import LOWER, FamilyCores, cores_with_families
+from support.documents import marked_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"
 ONE = {"reservation": 4, "on-demand": 4, "spot": 8}
@@ -24,9 +25,7 @@ HOUR = 3600
 
 def first_cells(mark: str) -> list[str]:
     """The first column of the table under that mark."""
-    text = PAGE.read_text().partition(f"<!-- {mark}:")[2].partition("-->")[2].strip()
-    lines = text.partition("\n\n")[0].splitlines()[2:]
-    return [line.strip("|").split("|")[0].strip() for line in lines]
+    return [row[0] for row in marked_table(PAGE, mark)[1:]]
 
 
 def on_spot(**more: Any) -> FamilyCores:

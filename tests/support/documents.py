@@ -1,4 +1,5 @@
-"""The console and Python blocks of pages, and whether a program printed what a block shows."""
+"""The console and Python blocks and the marked tables of pages, and whether a program printed what
+a block shows."""
 
 from __future__ import annotations
 
@@ -116,3 +117,16 @@ def _settled(text: str) -> str:
     for changing, name in _CHANGING:
         text = changing.sub(name, text)
     return "".join(f"{line.strip()}\n" for line in text.splitlines() if line.strip())
+
+
+def marked_table(page: Path, mark: str) -> list[list[str]]:
+    """The rows of the table under the comment ``<!-- mark: … -->`` of a page, the head first."""
+    text = page.read_text().partition(f"<!-- {mark}:")[2].partition("-->")[2]
+    rows = []
+    for line in text.strip().splitlines():
+        if not line.startswith("|"):
+            break
+        if not set(line) <= set("|- "):
+            rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    assert len(rows) > 1, f"{page.name} has no table {mark}"
+    return rows

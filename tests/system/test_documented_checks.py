@@ -24,6 +24,7 @@ from admittance.workload.limits import Limits
 from support.builders import NOON
 from support.cores.stepped_scheduler import groups
 from support.cores.timed_cores import TimedCores, cores_with_queue
+from support.documents import marked_table
 from support.fork_server import run_admit
 from support.forked_system import embedded
 
@@ -41,19 +42,6 @@ PAGES = (
     ROOT / "README.md",
     *sorted(CHECKS.glob("**/*.md")),
 )
-
-
-def table(page: Path, mark: str) -> list[list[str]]:
-    """The rows of the table under that mark, its head first."""
-    text = page.read_text().partition(f"<!-- {mark}:")[2].partition("-->")[2]
-    rows = []
-    for line in text.strip().splitlines():
-        if not line.startswith("|"):
-            break
-        if not set(line) <= set("|- "):
-            rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    assert len(rows) > 1, f"{page.name} has no table {mark}"
-    return rows
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -119,7 +107,7 @@ VERDICTS: dict[str, dict[str, Any]] = {
 
 
 def cells() -> Iterator[Any]:
-    head, *rows = table(FLOW, "verdicts")
+    head, *rows = marked_table(FLOW, "verdicts")
     for where, *outcomes in rows:
         for verdict, outcome in zip(head[1:], outcomes, strict=True):
             yield pytest.param(where, verdict, outcome, id=f"{where}: {verdict} {outcome}")
@@ -171,7 +159,7 @@ def clock_time(text: str) -> timedelta:
 
 @pytest.mark.parametrize(
     ("verdicts", "end"),
-    [pytest.param(*row, id=row[0]) for row in table(FLOW, "waits")[1:]],
+    [pytest.param(*row, id=row[0]) for row in marked_table(FLOW, "waits")[1:]],
 )
 def test_a_workload_waits_as_long_as_its_line_says(verdicts: str, end: str) -> None:
     said = [words.split() for words in verdicts.split(", ")]
@@ -199,7 +187,7 @@ def test_a_workload_waits_as_long_as_its_line_says(verdicts: str, end: str) -> N
 
 
 def test_every_gate_has_its_line() -> None:
-    assert {row[0].strip("`") for row in table(MIGRATING, "gates")[1:]} == set(GATES)
+    assert {row[0].strip("`") for row in marked_table(MIGRATING, "gates")[1:]} == set(GATES)
 
 
 def test_with_acrequeueafter_off_a_retry_is_one_without_a_delay() -> None:

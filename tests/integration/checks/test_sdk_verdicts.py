@@ -35,17 +35,23 @@ async def requester(bus: Bus) -> CheckRequester:
     return await CheckRequester(bus).start()
 
 
+def controller_with(verdict: Verdict) -> tuple[AdmissionCheckController, list[Request]]:
+    """A check controller that always gives ``verdict``, and the list of the requests it gets."""
+    controller = AdmissionCheckController(NAME)
+    requests: list[Request] = []
+
+    @controller.check
+    async def decide(request: Request) -> Verdict:
+        requests.append(request)
+        return verdict
+
+    return controller, requests
+
+
 async def test_a_request_gets_a_verdict_that_names_check_and_cycle(
     requester: CheckRequester, nats_server: TestServer
 ) -> None:
-    budget = AdmissionCheckController(NAME)
-    seen: list[Request] = []
-
-    @budget.check
-    async def decide(request: Request) -> Verdict:
-        seen.append(request)
-        return Retry("weekly budget is spent", after=3600)
-
+    budget, requests = controller_with(Retry("weekly budget is spent", after=3600))
     context = start()
     async with running(budget, nats_server.url):
         await requester.ask(
@@ -60,7 +66,7 @@ async def test_a_request_gets_a_verdict_that_names_check_and_cycle(
     assert said.requeue_after_seconds == 3600
     assert trace_id(requester.headers[0]["traceparent"]) == trace_id(context)
     assert requester.headers[0]["Nats-Msg-Id"]
-    [request] = seen
+    [request] = requests
     assert (request.retry_count, request.parameters) == (2, {"limit": 5})
     assert (request.workload.labels, request.workload.queue) == ({"team": "a"}, "q")
 
@@ -96,8 +102,7 @@ async def test_a_request_gets_a_verdict_that_names_check_and_cycle(
 async def test_each_verdict_is_published_with_all_its_fields(
     requester: CheckRequester, nats_server: TestServer, verdict: Verdict, want: dict[str, object]
 ) -> None:
-    budget = AdmissionCheckController(NAME)
-    budget.check(lambda _: verdict)
+    budget, _ = controller_with(verdict)
     async with running(budget, nats_server.url):
         await requester.ask(requested())
         await until(lambda: bool(requester.verdicts))
@@ -108,19 +113,12 @@ async def test_each_verdict_is_published_with_all_its_fields(
 async def test_a_check_can_change_its_verdict_after_ready(
     requester: CheckRequester, nats_server: TestServer
 ) -> None:
-    budget = AdmissionCheckController(NAME)
-    kept: list[Request] = []
-
-    @budget.check
-    async def decide(request: Request) -> Verdict:
-        kept.append(request)
-        return Ready("within budget")
-
+    budget, requests = controller_with(Ready("within budget"))
     async with running(budget, nats_server.url):
         await requester.ask(requested())
         await until(lambda: requester.states() == ["Ready"])
-        assert await kept[0].report(Retry("spent meanwhile", after=60))
-        assert await budget.report(kept[0].reference, Ready("paid"))
+        assert await requests[0].report(Retry("spent meanwhile", after=60))
+        assert await budget.report(requests[0].reference, Ready("paid"))
         await until(lambda: len(requester.verdicts) == 3)
     assert requester.states() == ["Ready", "Retry", "Ready"]
     assert len({header["Nats-Msg-Id"] for header in requester.headers}) == 3
@@ -328,22 +326,15 @@ async def test_a_judgement_continues_when_another_check_says_retry(
 async def test_after_a_withdrawal_only_verdicts_that_count_are_published(
     requester: CheckRequester, nats_server: TestServer
 ) -> None:
-    budget = AdmissionCheckController(NAME)
-    kept: list[Request] = []
-
-    @budget.check
-    async def decide(request: Request) -> Verdict:
-        kept.append(request)
-        return Ready()
-
+    budget, requests = controller_with(Ready())
     async with running(budget, nats_server.url):
         await requester.ask(requested())
         await until(lambda: requester.states() == ["Ready"])
         await requester.ask(withdrawn(reason="Preempted"))
-        await until(lambda: kept[0].withdrawn == "Preempted")
-        assert not await kept[0].report(Ready("again"))
-        assert not await kept[0].report(Pending("again"))
-        assert await kept[0].report(Rejected("never"))
+        await until(lambda: requests[0].withdrawn == "Preempted")
+        assert not await requests[0].report(Ready("again"))
+        assert not await requests[0].report(Pending("again"))
+        assert await requests[0].report(Rejected("never"))
         await until(lambda: len(requester.verdicts) == 2)
     assert requester.states() == ["Ready", "Rejected"]
 

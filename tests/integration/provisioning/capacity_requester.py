@@ -31,6 +31,14 @@ from support.servers import TestServer, within
 CLASS = "check-capacity.autoscaling.x-k8s.io"
 
 
+def requested(request_id: str = "u/c/1/1", **fields: Any) -> ProvisioningRequested:
+    """A request for capacity of the workload ``w``."""
+    about = {"namespace": "ns", "name": "w", "uid": "u", "provisioning_class": CLASS}
+    return ProvisioningRequested(
+        id=request_id, check="c", cycle=1, attempt=1, **{**about, **fields}
+    )
+
+
 class CapacityRequester:
     """Acts as the provisioning check. ``said``: all statuses, in the order of the log."""
 
@@ -50,10 +58,7 @@ class CapacityRequester:
         self.said.append(fact)
 
     async def asks(self, request_id: str = "u/c/1/1", **fields: Any) -> None:
-        about = {"namespace": "ns", "name": "w", "uid": "u", "provisioning_class": CLASS}
-        fact = ProvisioningRequested(
-            id=request_id, check="c", cycle=1, attempt=1, **{**about, **fields}
-        )
+        fact = requested(request_id, **fields)
         await self._bus.publish(Outgoing(subject_of(fact), encode(fact)))
 
     async def takes_back(self, request_id: str = "u/c/1/1") -> None:

@@ -7,7 +7,6 @@ import asyncio
 import msgspec
 import pytest
 
-from admittance.events.provisioning import ProvisioningRequested
 from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import PROVIDERS
 from admittance.provider_pool.service import PoolReconciler
@@ -16,7 +15,7 @@ from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import BusRefused, Fenced, Superseded
-from integration.provisioning.capacity_requester import CLASS, pods
+from integration.provisioning.capacity_requester import CLASS, pods, requested
 from integration.provisioning.test_pool_reconciler import a_pool, booked, kept
 from support.servers import until, within
 
@@ -24,18 +23,8 @@ pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
 
 def a_request(request_id: str, count: int = 1) -> Request:
-    fact = ProvisioningRequested(
-        namespace="ns",
-        name="w",
-        uid="u",
-        provisioning_class=CLASS,
-        id=request_id,
-        check="c",
-        cycle=1,
-        attempt=1,
-        pod_sets=msgspec.convert(pods(count)["pod_sets"], tuple[PodSetToProvision, ...]),
-    )
-    return Request(fact)
+    pod_sets = msgspec.convert(pods(count)["pod_sets"], tuple[PodSetToProvision, ...])
+    return Request(requested(request_id, pod_sets=pod_sets))
 
 
 async def free(reconciler: PoolReconciler, request_id: str) -> None:

@@ -18,32 +18,22 @@ from admittance.api.queues import (
 )
 from admittance.api.reading.manifest import read
 from admittance.family import ActivityReason
+from support.documents import marked_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "concurrent-admission.md"
 
 
-def table(mark: str) -> list[list[str]]:
-    """The rows of the table under that mark, without its head."""
-    text = PAGE.read_text().partition(f"<!-- {mark}:")[2].partition("-->")[2]
-    rows = []
-    for line in text.strip().splitlines():
-        if not line.startswith("|"):
-            break
-        if not set(line) <= set("|- "):
-            rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    assert len(rows) > 1, f"there is no table {mark}"
-    return rows[1:]
-
-
 def lines_of(mark: str) -> list[Any]:
-    return [pytest.param(*row, id=row[0]) for row in table(mark)]
+    return [pytest.param(*row, id=row[0]) for row in marked_table(PAGE, mark)[1:]]
 
 
 # Words, fields, spellings. ------------------------------------------------------------------
 
 
 def test_every_reason_shown_is_documented() -> None:
-    told = {word for row in table("why") for word in re.findall(r"`(\w+)`", row[2])}
+    told = {
+        word for row in marked_table(PAGE, "why")[1:] for word in re.findall(r"`(\w+)`", row[2])
+    }
     assert told == {str(why) for why in ActivityReason}
 
 
