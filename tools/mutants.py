@@ -32,6 +32,11 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "control": ("unit/control", "unit/workload_controller", *RULES),
     "family": ("unit/family", "unit/variants", *RULES),
     "lease": ("unit/lease",),
+    "placement": (
+        "unit/placement",
+        "properties/test_placement_machine.py",
+        "properties/test_placement_stories.py",
+    ),
     "provisioning": ("unit/provisioning", "unit/provider_pool", "unit/provisioning_check", *RULES),
     "quota": ("unit/quota", "unit/scheduling", *RULES, "unit/control/test_objections.py"),
     "scheduling": ("unit/scheduling", *RULES, "unit/replay", "unit/whatif"),

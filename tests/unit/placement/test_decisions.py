@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.events.facts import Deleted
+from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.system import RunnerStarts
 from admittance.placement.decisions import PlacementDecisions
@@ -419,3 +421,58 @@ def test_workloads_with_equal_needs_differ_by_the_runners_that_start_them() -> N
     assert [(v.name, v.state) for v in decisions.decide(cores.now)] == [("c", "Ready")]
     decisions.set_machine(gpus("n", 4))
     assert [(v.name, v.state) for v in decisions.decide(cores.now)] == [("a", "Ready")]
+
+
+def test_all_waiting_jobs_with_room_start_at_once() -> None:
+    cores = placed_cores(gpus("a", 6), quota=64)
+    big(cores, "old", 6)
+    for name in ("w", "x", "y", "z"):
+        big(cores, name, 2)
+    cores.advance(1)
+    assert cores.phases("w", "x", "y", "z") == ["QuotaReserved"] * 4
+
+    cores.done("old")
+
+    assert cores.phases("w", "x", "y", "z") == ["Admitted"] * 3 + ["QuotaReserved"]
+
+
+def test_the_time_starts_again_when_room_is_lost() -> None:
+    cores = placed_cores(gpus("a", 4), checks={"default": ["slow"]})
+    big(cores, "j", 4)
+    cores.advance(600)
+    assert cores.placement.ledger.holders("id-a") == ["ns/j"]
+
+    cores.change_machine("a", unschedulable=True)
+    cores.advance(119)
+    assert str(cores.phase("j")) == "QuotaReserved"
+    cores.advance(2)
+
+    assert str(cores.phase("j")) == "Backoff"
+
+
+def test_a_new_leader_keeps_an_assignment_that_is_stored() -> None:
+    cores = placed_cores(gpus("b", 8), checks={"default": ["slow"]})
+    big(cores, "j", 2)
+    workload = cores.stored("j")
+    part = PlacementPart(
+        runner="b", id="id-b", pod_set="main", first=0, count=1, devices={"gpu": ("b-4", "b-5")}
+    )
+    rows = tuple(
+        replace(row, state="Ready", placement=(msgspec.to_builtins(part),), verdict_cycle=0)
+        if row.name == "machines"
+        else row
+        for row in workload.status.admission_checks
+    )
+    stored = replace(workload, status=replace(workload.status, admission_checks=rows))
+    leader = PlacementDecisions(View(cores))
+    leader.set_machine(gpus("b", 8))
+    leader.set_machine(gpus("a", 2))
+
+    leader.apply_workload("ns", "j", stored, cores.revision)
+
+    assert leader.decide(cores.now) == []
+    assert leader.ledger.shares("ns/j")["id-b"].units == {"gpu": ("b-4", "b-5")}
+    leader.set_machine(gpus("b", 4))
+    # Its devices are gone. The other check is not Ready, so nothing is said yet.
+    assert leader.decide(cores.now) == []
+    assert list(leader.ledger.shares("ns/j")) == ["id-a"]
