@@ -325,7 +325,7 @@ GIVE = "cgroup.subtree_control +memory +pids"
         ("/a.scope", "", "ME", "a.scope/admittance-r", ["cgroup.procs ME", *[GIVE] * 2]),
         ("/a.scope", "", "ME 1", "has other processes, such as 1: start the runner by", []),
         ("/a.service", "", "ME", "no DelegateSubgroup=main, which needs systemd 254: name", []),
-        ("/a.scope", "/b", "ME 1", "b/admittance-r", [GIVE] * 3),
+        ("/a.scope", "/b/c", "ME 1", "b/c/admittance-r", [GIVE] * 4),
     ],
 )
 def test_a_runner_makes_groups_of_version_2_where_it_may(
@@ -345,8 +345,9 @@ def test_a_runner_makes_groups_of_version_2_where_it_may(
     processes = processes.replace("ME", str(os.getpid()))
     machine = Machine(tmp_path, own, processes=processes, controllers="cpuset memory pids")
     if path:
-        (machine.root / "b").mkdir()
-        (machine.root / "b/cgroup.controllers").write_text("memory pids")
+        for folder in (machine.root / "b", machine.root / "b/c"):
+            folder.mkdir()
+            (folder / "cgroup.controllers").write_text("memory pids")
     if own.endswith("/main"):
         (machine.base.parent / "cgroup.controllers").write_text("memory pids")
     groups = find_groups("r", path, machine.proc)

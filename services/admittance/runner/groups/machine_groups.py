@@ -156,12 +156,11 @@ def _given(path: str, mount: Mount) -> str:
 def _make_below(root: Path, folder: Path) -> None:
     """Makes a group with all groups above it, and gives them the controllers of the root."""
     for above in reversed(folder.parents):
-        if above.is_relative_to(root) and above.is_dir():
+        if above.is_relative_to(root):
+            above.mkdir(exist_ok=True)
             wanted = [name for name in controllers_of(str(above)) if name in cgroup_v2.CONTROLLERS]
             with contextlib.suppress(OSError):  # what matters are the controllers of the last group
                 enable(str(above), wanted)
-        if above.is_relative_to(root):
-            above.mkdir(exist_ok=True)
     folder.mkdir(exist_ok=True)
 
 
