@@ -416,13 +416,16 @@ class PlacementDecisions:
         no effect is sent again after some time: it may have been refused."""
         if verdict.is_stored(waiting.reservation.judged):
             return
+        # The workload-controller may have read a new machine a moment later.
+        is_taken = waiting.reservation.judged.row.reason == reasons.MACHINE_TAKEN
+        pause = self._times.taken_again if is_taken else self._times.repeat_after
         if verdict.repeats(waiting.published) and waiting.published_at is not None:
-            again = waiting.published_at + self._times.repeat_after
+            again = waiting.published_at + pause
             if now < again:
                 self._due.add(waiting.key, again)
                 return
         waiting.published, waiting.published_at = verdict, now
-        self._due.add(waiting.key, now + self._times.repeat_after)
+        self._due.add(waiting.key, now + pause)
         yield verdict
 
 

@@ -21,7 +21,8 @@ class PlacementTimes(NamedTuple):
     workload has no reservation. ``lost_after``: how long a runner may not be heard of until its
     jobs are moved. ``say_after``: how long a workload waits before it is said what is missing;
     ``say_again``: the first pause between two such sentences, which doubles up to
-    ``say_again_most``. ``repeat_after``: when a verdict without effect is sent again.
+    ``say_again_most``. ``repeat_after``: when a verdict without effect is sent again;
+    ``taken_again``: when the workload-controller knew of another state of the machine.
     """
 
     retry_after: timedelta = timedelta(minutes=2)
@@ -33,6 +34,7 @@ class PlacementTimes(NamedTuple):
     say_again: timedelta = timedelta(seconds=10)
     say_again_most: timedelta = timedelta(minutes=10)
     repeat_after: timedelta = timedelta(seconds=30)
+    taken_again: timedelta = timedelta(seconds=1)
 
 
 class PlacementVerdict(NamedTuple):

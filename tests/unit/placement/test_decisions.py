@@ -476,3 +476,28 @@ def test_a_new_leader_keeps_an_assignment_that_is_stored() -> None:
     # Its devices are gone. The other check is not Ready, so nothing is said yet.
     assert leader.decide(cores.now) == []
     assert list(leader.ledger.shares("ns/j")) == ["id-a"]
+
+
+def test_a_machine_that_the_workload_controller_reads_later_is_tried_again_soon() -> None:
+    cores = placed_cores(gpus("a", 2))
+
+    def store(*devices: str) -> None:
+        listed = [{"resource": "gpu", "index": n, "id": unit} for n, unit in enumerate(devices)]
+        cores.put_manifest(
+            {
+                "apiVersion": "admittance.dev/v1",
+                "kind": "Runner",
+                "metadata": {"name": "a"},
+                "status": {"id": "id-a", "capacity": {"cpu": "64"}, "devices": listed},
+            }
+        )
+
+    store("a-0")
+    big(cores, "j", 2)
+    row = cores.rows("j")["machines"]
+    assert (row.state, row.reason) == ("Pending", "MachineTaken")
+
+    store("a-0", "a-1")
+    cores.advance(1)
+
+    assert cores.on_machines("j") == {"a": 1}
