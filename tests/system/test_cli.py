@@ -204,6 +204,27 @@ def test_a_command_runs_in_its_folder_through_quota_to_its_end(admit: Up) -> Non
     assert "no workload missing in namespace default" in unknown.err
 
 
+def test_a_machine_is_shown_cordoned_and_drained(admit: Up) -> None:
+    [named] = admit.ok("get", "runners", "-o", "name").lines
+    name = named.partition("/")[2]
+    shown = admit.ok("get", "runner", name, "-o", "json").json()
+    assert shown["status"]["capacity"].keys() >= {"cpu", "memory"}
+    assert [each["status"] for each in shown["status"]["conditions"]] == ["True"]
+    assert admit.ok("cordon", "runner", name).lines == [f"{named} cordoned"]
+    assert admit.ok("cordon", f"runner/{name}").lines == [f"{named} unchanged"]
+    [drained] = admit.ok("drain", "runner", name, "--deadline", "2h", "--reason", "fan").lines
+    assert drained.startswith(f"{named} drained, empty at 20")
+    described = admit.ok("describe", "runner", name).out
+    assert "yes,cordoned,drained" in described
+    assert "(fan)" in described
+    assert admit.ok("undrain", "runner", name).lines == [f"{named} undrained"]
+    assert admit.ok("uncordon", "runner", name).lines == [f"{named} uncordoned"]
+    assert admit.ok("get", "runners").lines[1].split()[:2] == [name, "yes"]
+    wrong = admit("drain", "runner", name, "--deadline", "soon")
+    assert (wrong.status, wrong.err.count("\n")) == (2, 1)
+    assert admit("cordon", "workload", name).status == 2
+
+
 def test_a_submission_is_part_of_the_trace_of_its_caller(admit: Up) -> None:
     context = f"00-{'a' * 32}-{'b' * 16}-01"
     submit = ("submit", "--name", "traced", "--wait", "--timeout", "50s", "--", "true")

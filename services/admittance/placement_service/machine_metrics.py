@@ -17,7 +17,12 @@ IN_USE: Final = gauge(
     "What the jobs that run on the machine have asked for, cpu in cores",
     ("runner", "resource"),
 )
-MACHINES: Final = (READY, CAPACITY, IN_USE)
+DEVICE_JOBS: Final = gauge(
+    "runner_device_jobs",
+    "How many jobs that run on the machine were assigned the device, or a part of it",
+    ("runner", "resource", "device"),
+)
+MACHINES: Final = (READY, CAPACITY, IN_USE, DEVICE_JOBS)
 
 Values = dict[str, dict[tuple[str, ...], float]]
 
@@ -27,15 +32,30 @@ def values_of(runners: KnownRunners) -> Values:
     ready: dict[tuple[str, ...], float] = {}
     capacity: dict[tuple[str, ...], float] = {}
     in_use: dict[tuple[str, ...], float] = {}
+    jobs: dict[tuple[str, ...], float] = {}
     for name, stored in sorted(runners.objects.items()):
         if stored.object is None or stored.object.status is None:
             continue
         ready[(name,)] = float(runners.is_ready(name))
-        used = runners.state(name).in_use
+        state = runners.state(name, with_runs=True)
+        used = state.in_use
         for resource, quantity in stored.object.status.capacity.items():
             capacity[(name, resource)] = _shown(resource, amount(resource, quantity))
             in_use[(name, resource)] = _shown(resource, used.get(resource, 0))
-    return {READY.name: ready, CAPACITY.name: capacity, IN_USE.name: in_use}
+        for device in stored.object.status.devices:
+            jobs[(name, device.resource, device.id)] = 0
+        for run in state.runs:
+            for resource, units in run.devices.items():
+                # A part of a shared device is named <id>::<number>.
+                for device_id in {unit.partition("::")[0] for unit in units}:
+                    labels = (name, resource, device_id)
+                    jobs[labels] = jobs.get(labels, 0) + 1
+    return {
+        READY.name: ready,
+        CAPACITY.name: capacity,
+        IN_USE.name: in_use,
+        DEVICE_JOBS.name: jobs,
+    }
 
 
 def _shown(resource: str, units: int) -> float:

@@ -23,6 +23,7 @@ from admittance.events.machines import (
 from admittance.events.system import RunnerStarts, SystemMessage
 from admittance.placement.known_runners import NAME_CONFLICT, KnownRunners, StoredRunner
 from admittance.placement.stored_machine import machine_of
+from admittance.placement_service.machine_metrics import values_of
 from admittance.workload.bucket_reader import read_manifest
 
 NOW = datetime(2026, 11, 27, 12, 0, 0, 123456, tzinfo=UTC)
@@ -153,3 +154,30 @@ def test_a_runner_is_ready_while_it_holds_its_name_and_runs_add_up() -> None:
     assert not known.is_ready("gpu_1"), "it is being shut down"
     say(known, ALIVE_RUNNERS, None)
     assert not known.is_ready("gpu_1")
+
+
+def test_metrics_say_what_machines_have_and_which_devices_jobs_have() -> None:
+    known = KnownRunners()
+    say(known, INVENTORIES, GPU)
+    say(known, ALIVE_RUNNERS, RunnerAlive(id="a1"))
+    stored(known)
+    runs = tuple(
+        OpenRun(
+            namespace="n",
+            name=name,
+            revision=1,
+            requests={"cpu": 1500, "nvidia.com/gpu": 1},
+            devices={"nvidia.com/gpu": units},
+        )
+        for name, units in (("a", ("GPU-1::0", "GPU-1::1")), ("b", ("GPU-1::2",)))
+    )
+    say(known, OPEN_RUNS, OpenRuns(id="a1", runs=runs))
+    values = values_of(known)
+    assert values["runner_ready"] == {("gpu_1",): 1}
+    assert values["runner_capacity"]["gpu_1", "cpu"] == 64
+    assert values["runner_in_use"]["gpu_1", "cpu"] == 3
+    assert values["runner_in_use"]["gpu_1", "memory"] == 0
+    assert values["runner_device_jobs"] == {
+        ("gpu_1", "nvidia.com/gpu", "GPU-0"): 0,
+        ("gpu_1", "nvidia.com/gpu", "GPU-1"): 2,
+    }

@@ -8,7 +8,16 @@ from typing import NamedTuple
 from admittance.cli.doctor import consumers, runners, services
 from admittance.client.health import health_answers
 from admittance.client.requests.link import Link
-from admittance.doctor import admin_ports, controllers, history, queues, schedules, servers, streams
+from admittance.doctor import (
+    admin_ports,
+    controllers,
+    history,
+    machines,
+    queues,
+    schedules,
+    servers,
+    streams,
+)
 from admittance.doctor.clocks import clock_findings
 from admittance.doctor.finding import Finding, without_repeats
 from admittance.doctor.permissions import login_findings, permission_findings
@@ -65,6 +74,7 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
         *services.service_findings(replies),
         *runners.runner_findings(replies, waiting),
         *runners.away_findings(await runners.announced_runners(bus), replies, log),
+        *await machines.machine_findings(bus),
         *await services.leader_findings(bus.bus, replies),
         *permission_findings(replies, with_jwts=bus.bus.nc.has_jwt),
         *await admin_ports.admin_findings(options.admin_ports),

@@ -1,0 +1,103 @@
+"""What `admit doctor` says about machines and the quota that is promised of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from admittance.api.checks import AdmissionCheck
+from admittance.api.meta import Condition, ObjectMeta
+from admittance.api.queues import ClusterQueue, Cohort, ResourceFlavor
+from admittance.api.reading.objects import decode_object
+from admittance.api.runners import Runner, RunnerDevice, RunnerStatus
+from admittance.doctor.machines import Promises, findings_of
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
+
+
+def made(kind: str, name: str, spec: dict[str, Any]) -> Any:
+    value = {"apiVersion": KUEUE, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return decode_object(value).manifest
+
+
+def quota(kind: str, name: str, gpus: int) -> Any:
+    resources = [{"name": "nvidia.com/gpu", "nominalQuota": gpus}]
+    group = {
+        "coveredResources": ["nvidia.com/gpu"],
+        "flavors": [{"name": "a100", "resources": resources}],
+    }
+    return made(kind, name, {"resourceGroups": [group]})
+
+
+def runner(name: str, gpus: int, **status: Any) -> Runner:
+    return Runner(
+        metadata=ObjectMeta(name=name, labels={"gpu": "a100"}),
+        status=RunnerStatus(id=name, capacity={"nvidia.com/gpu": str(gpus)}, **status),
+    )
+
+
+FLAVOR: ResourceFlavor = made("ResourceFlavor", "a100", {"nodeLabels": {"gpu": "a100"}})
+CHECK: AdmissionCheck = made(
+    "AdmissionCheck",
+    "machines",
+    {
+        "controllerName": "admittance.dev/machines",
+        "preemptionPolicy": "AfterCheckPassedOrOnDemand",
+        "onFlavors": ["a100"],
+    },
+)
+QUEUE: ClusterQueue = quota("ClusterQueue", "cq", 12)
+COHORT: Cohort = quota("Cohort", "co", 4)
+OTHER = Runner(metadata=ObjectMeta(name="cpu-1"), status=RunnerStatus(id="c"))
+
+
+@pytest.mark.parametrize(
+    ("runners", "checks", "found"),
+    [
+        pytest.param(
+            [runner("a", 8)],
+            [CHECK],
+            "ClusterQueues promise 16 nvidia.com/gpu of it, 1 runner offers 8",
+            id="more quota than devices",
+        ),
+        pytest.param(
+            [OTHER],
+            [CHECK],
+            "ClusterQueues promise 16 nvidia.com/gpu of it, 0 runners offer 0",
+            id="no machine of the flavor",
+        ),
+        pytest.param([runner("a", 8), runner("b", 8)], [CHECK], "", id="as much as promised"),
+        pytest.param([runner("a", 8)], [], "", id="a flavor that is not covered"),
+    ],
+)
+def test_quota_of_a_covered_flavor_above_its_machines_is_noted(
+    runners: list[Runner], checks: list[AdmissionCheck], found: str
+) -> None:
+    findings = findings_of(Promises(runners, [FLAVOR], [QUEUE, COHORT], checks))
+    assert [(line.state, line.what, line.found) for line in findings] == (
+        [("note", "flavor a100", found)] if found else []
+    )
+
+
+def test_two_runners_with_one_name_are_wrong() -> None:
+    conflict = Condition(type="NameConflict", status="True", message="a second runner has it")
+    over = Condition(type="NameConflict", status="False")
+    given = [runner("a", 1, conditions=(conflict,)), runner("b", 1, conditions=(over,))]
+    [finding] = findings_of(Promises(given))
+    assert (finding.state, finding.what, finding.found) == (
+        "wrong",
+        "runner a",
+        "a second runner has it",
+    )
+
+
+def test_what_machines_cannot_do_is_one_line_for_all_of_them() -> None:
+    memory, devices = "cannot limit memory of jobs", "cannot keep jobs from devices"
+    gpu = RunnerDevice(resource="nvidia.com/gpu", index=0, id="GPU-0")
+    given = [runner(name, 0, messages=(memory, devices)) for name in "abcd"]
+    given.append(runner("e", 1, messages=(devices,), devices=(gpu,)))
+    assert [(line.what, line.found) for line in findings_of(Promises(given))] == [
+        ("runner a, b, c and 1 more", memory),
+        ("runner e", devices),
+    ]
