@@ -1,0 +1,75 @@
+"""The commands about GPUs of the README work word for word."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support.readme_minute import LIMIT, ROOT, person
+
+pytestmark = pytest.mark.bus
+
+
+def commands() -> list[list[str]]:
+    """The lines of each block of the section."""
+    text = (ROOT / "README.md").read_text()
+    section = text.partition("\n## GPUs\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    return [block.splitlines() for block in blocks]
+
+
+def test_a_training_is_preempted_and_moves_to_another_machine(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {
+        **person(tmp_path, path),
+        "ADMIT_RUN_AS": f"*={os.geteuid()}",
+        "ADMIT_CHECKPOINT_FOLDER": str(tmp_path / ".saved"),
+    }
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    (folder, *terminals), story = commands()
+    assert folder == "export ADMIT_CHECKPOINT_FOLDER=$PWD/.saved && mkdir -p .saved"
+    (tmp_path / ".saved").mkdir()
+    with ExitStack() as stack:
+        for written in terminals:
+            command = f"{written} --port 0" if "admit up" in written else written
+            log = stack.enter_context((tmp_path / "log").open("a"))
+            # A shell finds the command on the path of the environment.
+            program = subprocess.Popen(
+                ["bash", "-c", re.sub(r"^(\S+) ", r"export \1; exec ", command)],
+                env=environment,
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+            assert program.stdout is not None
+            stack.callback(program.stdout.close)
+            stack.callback(program.wait, LIMIT)
+            stack.callback(program.terminate)
+            if "admit up" in command:
+                said = program.stdout.readline()
+                assert said.startswith("ready "), (tmp_path / "log").read_text()
+                environment["ADMIT_NATS_URL"] = said.split()[1]
+        for written in story:
+            # Longer than the commands take on a slow machine.
+            command = written.replace("train.py", "train.py 120")
+            done = subprocess.run(
+                ["bash", "-c", command],
+                env={**environment, "COLUMNS": "200"},
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=LIMIT,
+                check=False,
+            )
+            assert done.returncode == 0, f"{command}: {done.stdout}"
+    ((epoch, machine),) = re.findall(r"^epoch (\d+): on (\S+), GPU", done.stdout, re.MULTILINE)
+    assert (int(epoch) > 0, machine) == (True, "gpu-2"), done.stdout
+    assert "trained 120 epochs" in done.stdout
