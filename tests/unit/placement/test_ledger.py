@@ -183,3 +183,18 @@ def test_devices_of_an_unknown_machine_are_not_doubled() -> None:
     assert ledger.overlap("n/v", shares_of(_on("a", "y"), requests)) == ""
     ledger.release("n/w")
     assert ledger.overlap("n/v", shares_of(_on("a", "x"), requests)) == ""
+
+
+def test_devices_that_a_family_or_others_do_not_hold_are_free() -> None:
+    machines = Machines(a_machine("a", gpus=4, cpu=8))
+    other = a_request("n/other", a_group(gpus=1))
+    machines.book_parts(other, _on("a", "a-3"))
+    for name, unit in (("one", "a-1"), ("two", "a-2")):
+        machines.book_parts(a_request(f"n/p-{name}", a_group(gpus=1), family="n/p"), _on("a", unit))
+
+    assert machines.book(a_request("n/w", a_group(gpus=1)))[0].devices == {GPU: ("a-0",)}
+    assert machines.free("a") == {**machines.free("a"), GPU: 0, "cpu": 5000}
+    # Without its own family a variant finds its devices, and those that others hold stay taken.
+    third = machines.place(a_request("n/p-three", a_group(gpus=2), family="n/p"))
+    assert placed(third) == [("a", 1)]
+    assert third[0].devices == {GPU: ("a-1", "a-2")}  # type: ignore[union-attr]
