@@ -48,8 +48,8 @@ def measured_apart(name: str, tree: Path | None) -> float:
 def compared(name: str, tree: Path, turns: int) -> dict[str, float]:
     """The figure with the code of the other tree and of this checkout, in turns."""
     pairs = [(measured_apart(name, tree), measured_apart(name, None)) for _ in range(turns)]
-    other = statistics.median(one for one, _ in pairs)
-    ours = statistics.median(one for _, one in pairs)
+    other = statistics.median(other_seconds for other_seconds, _ in pairs)
+    ours = statistics.median(own_seconds for _, own_seconds in pairs)
     ratio = statistics.median(mine / theirs for theirs, mine in pairs if theirs)
     return {"other": other, "ours": ours, "ratio": round(ratio, 3)}
 

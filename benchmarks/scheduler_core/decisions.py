@@ -39,9 +39,9 @@ def decision_microseconds(queues: int, count: int) -> tuple[float, float]:
         cycling += clock() - before
         decided += len(assigned)
         echoes = [
-            with_status(made[one.name], *holding, admission=one.admission)
-            for one in assigned
-            if isinstance(one, Assigned)
+            with_status(made[decision.name], *holding, admission=decision.admission)
+            for decision in assigned
+            if isinstance(decision, Assigned)
         ]
         before = clock()
         bench.apply_all(echoes)

@@ -78,13 +78,13 @@ FIGURES: Final[dict[str, Figure]] = {
 
 
 def _searches() -> dict[str, Figure]:
-    found: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     for shape, arguments in SHAPES.items():
         for victims in (20, 500):
             search: Any = preemption_milliseconds
             run = partial(search, 1_000, victims, **arguments)
-            found[f"{shape}Milliseconds{victims}of1000"] = Figure(run, 5)
-    return found
+            figures[f"{shape}Milliseconds{victims}of1000"] = Figure(run, 5)
+    return figures
 
 
 FIGURES.update(_searches())

@@ -46,10 +46,10 @@ def preemption_milliseconds(
         usage = {"cpu": "1", "memory": "1Gi"}
         since = START + timedelta(seconds=n % 97)
         reserved = condition("QuotaReserved", since)
-        one = a_workload(n, queue, "1", n % PRIORITIES)
+        workload = a_workload(n, queue, "1", n % PRIORITIES)
         admitted = condition("Admitted", since)
         admission = an_admission(f"cq-{queue}", usage)
-        bench.apply(with_status(one, reserved, admitted, admission=admission))
+        bench.apply(with_status(workload, reserved, admitted, admission=admission))
     bench.core.cycle(now=START)  # Leaves no work that belongs to the preparation.
     bench.apply(a_workload(candidates, 0, str(victims), PRIORITIES + 2))
     before = clock()
@@ -83,10 +83,10 @@ def futile_search_milliseconds(candidates: int, *, own: bool = True) -> float:
     bench = Bench(2, nominal=str(candidates), config=Config(preemption=True))
     queue = 0 if own else 1
     for n in range(candidates * 2):
-        one = a_workload(n, queue, "1", n % PRIORITIES if n < candidates else 100)
+        workload = a_workload(n, queue, "1", n % PRIORITIES if n < candidates else 100)
         usage = {"cpu": "1", "memory": "1Gi"}
         holding = condition("QuotaReserved", START), condition("Admitted", START)
-        bench.apply(with_status(one, *holding, admission=an_admission(f"cq-{queue}", usage)))
+        bench.apply(with_status(workload, *holding, admission=an_admission(f"cq-{queue}", usage)))
     bench.core.cycle(now=START)
     bench.apply(a_workload(candidates * 2, 0, str(candidates + 1), 50))
     before = clock()

@@ -44,8 +44,8 @@ def explain_preemptor_milliseconds(
         usage = {"cpu": "1", "memory": "1Gi"}
         since = START + timedelta(seconds=n % 97)
         holding = condition("QuotaReserved", since), condition("Admitted", since)
-        one = a_workload(n, queue, "1", n % PRIORITIES)
-        bench.apply(with_status(one, *holding, admission=an_admission(f"cq-{queue}", usage)))
+        workload = a_workload(n, queue, "1", n % PRIORITIES)
+        bench.apply(with_status(workload, *holding, admission=an_admission(f"cq-{queue}", usage)))
     for n in range(running, running + pending):
         bench.apply(a_workload(n, 0, str(victims + n % 10), n % PRIORITIES))
 

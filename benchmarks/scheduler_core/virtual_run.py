@@ -124,44 +124,46 @@ class VirtualRun(Core):
             worked = self.core.has_work()
             if worked:
                 self.cycles += 1
-                for one in self.timed("cycle", lambda: self.core.cycle(now=now)):
-                    self.plan_effect(one)
+                for decision in self.timed("cycle", lambda: self.core.cycle(now=now)):
+                    self.plan_effect(decision)
             for refused in self.timed("refuse", lambda: self.core.refusals(now=now)):
                 self.plan_effect(refused)
             if not worked:
                 return
 
-    def plan_effect(self, one: Decided) -> None:
+    def plan_effect(self, decision: Decided) -> None:
         """Plans the effect of a decision, some milliseconds later."""
-        self.at(self.now + EFFECT_SECONDS, lambda: self.apply_decision(one))
+        self.at(self.now + EFFECT_SECONDS, lambda: self.apply_decision(decision))
 
-    def apply_decision(self, one: Decided) -> None:
+    def apply_decision(self, decision: Decided) -> None:
         """Applies the decision, unless the workload has changed since."""
-        stored, revision = self.stored.get(one.name, (None, 0))
-        if stored is None or revision != one.revision:
+        stored, revision = self.stored.get(decision.name, (None, 0))
+        if stored is None or revision != decision.revision:
             return
         at = START + timedelta(seconds=self.now)
-        if isinstance(one, Refused):
+        if isinstance(decision, Refused):
             self.refusals += 1
-            waits = condition("QuotaReserved", at, on=False, reason=one.refusal.reason)
+            waits = condition("QuotaReserved", at, on=False, reason=decision.refusal.reason)
             self.write(with_status(stored, waits))
             return
-        if isinstance(one, Assigned):
+        if isinstance(decision, Assigned):
             self.admissions += 1
             reserved, admitted = condition("QuotaReserved", at), condition("Admitted", at)
-            revision = self.write(with_status(stored, reserved, admitted, admission=one.admission))
-            ends = self.now + self.planned[one.name].runtime
-            self.at(ends, lambda: self.finish(one.name, revision))
+            revision = self.write(
+                with_status(stored, reserved, admitted, admission=decision.admission)
+            )
+            ends = self.now + self.planned[decision.name].runtime
+            self.at(ends, lambda: self.finish(decision.name, revision))
             return
         # Nothing here has checks, and no quota is cut: nothing is planned, confirmed or revoked.
-        assert isinstance(one, Preempted), one
+        assert isinstance(decision, Preempted), decision
         self.preemptions += 1
         evicted = condition("Evicted", at, reason="Preempted")
         held = stored.status
         revision = self.write(
             with_status(stored, *held.conditions, evicted, admission=held.admission)
         )
-        self.at(self.now + STOP_SECONDS, lambda: self.stop(one.name, revision))
+        self.at(self.now + STOP_SECONDS, lambda: self.stop(decision.name, revision))
 
     def finish(self, name: str, revision: int) -> None:
         """Finishes the workload, unless it was preempted before."""

@@ -177,9 +177,9 @@ def _why(unseen: Mapping[str, str]) -> str:
     return "; ".join(named)
 
 
-def _same(one: str, other: str) -> bool:
+def _same(first: str, other: str) -> bool:
     try:
-        return os.path.samefile(one, other)  # noqa: PTH121
+        return os.path.samefile(first, other)  # noqa: PTH121
     except OSError:
         return False
 

@@ -123,27 +123,33 @@ def repeat(
     Raises CannotRepeat if a part of the state from which the decision was made is not known."""
     decision = target.decision
     of_leader = [
-        one
-        for one in before
-        if one.epoch == target.epoch and one.decision.domain == decision.domain
+        logged
+        for logged in before
+        if logged.epoch == target.epoch and logged.decision.domain == decision.domain
     ]
     scan = decision.scan
     if isinstance(decision, Refused) and not is_turn(decision):
         if scan is not None and scan.seen:
             return _repeat_parked(decision, of_leader, bucket_at, config)
         return _repeat_inadmissible(decision, of_leader, bucket_at(decision.seen), config)
-    same = [one for one in of_leader if _is_of_cycle(one.decision, decision.time, decision.seen)]
-    earlier = [one for one in of_leader if one not in same]
+    same = [
+        logged
+        for logged in of_leader
+        if _is_of_cycle(logged.decision, decision.time, decision.seen)
+    ]
+    earlier = [logged for logged in of_leader if logged not in same]
     if is_recheck(decision):
         # A cycle publishes all rechecks of reservations together, before it processes heads.
-        rechecks = [one.decision for one in of_leader if _is_same_recheck(one.decision, decision)]
-        earlier = [one for one in earlier if not _is_same_recheck(one.decision, decision)]
+        rechecks = [
+            logged.decision for logged in of_leader if _is_same_recheck(logged.decision, decision)
+        ]
+        earlier = [logged for logged in earlier if not _is_same_recheck(logged.decision, decision)]
         rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
         keys = rechecked_reservations([*rechecks, decision])
         made = rebuilt.core.recheck(decision.domain, keys, now=rebuilt.now)
         return rebuilt.repetition(_differences(decision, made), made, [])
     rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
-    cycle = [*(one.decision for one in same), decision]
+    cycle = [*(logged.decision for logged in same), decision]
     turns = turns_of(cycle)
     made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now, usages=usages_of(cycle))
     return rebuilt.repetition(_differences(decision, made), made, turns)
@@ -162,8 +168,10 @@ def _repeat_parked(
     assert scan is not None, "the refusal of a class records its scan"
     then = scan.at or decision.time
     assert then is not None, "decisions have a time"
-    same = [one.decision for one in of_leader if _is_of_cycle(one.decision, then, scan.seen)]
-    earlier = [one for one in of_leader if (one.decision.time or then) < then]
+    same = [
+        logged.decision for logged in of_leader if _is_of_cycle(logged.decision, then, scan.seen)
+    ]
+    earlier = [logged for logged in of_leader if (logged.decision.time or then) < then]
     first = _Rebuilt(bucket_at(scan.seen), earlier, config, decision, seen=scan.seen, now=then)
     own = (decision.namespace, decision.name)
     head = key_of(scan.head) if scan.head else own
@@ -243,11 +251,11 @@ class DecisionReplay(Scheduler):
             if queue.node is not None and workload.shape is not None
             else [],
             givers=[
-                one
+                stored
                 for given in decision.preempts
-                if (one := state.workloads.get((given.namespace, given.name))) is not None
-                and one.revision == given.revision
-                and one.charge is not None
+                if (stored := state.workloads.get((given.namespace, given.name))) is not None
+                and stored.revision == given.revision
+                and stored.charge is not None
             ],
             plan=decision.pending_preemption,
             migrates_from=giver if workload.family is not None else None,
@@ -265,42 +273,44 @@ class DecisionReplay(Scheduler):
         """Runs a cycle that processes the given heads, and returns its decisions. ``usages``: the
         usages of LocalQueues that the logged cycle compared. Raises CannotRepeat if one of the
         workloads was not pending."""
-        found = self._domain(domain)
+        known_domain = self._domain(domain)
         self.wake(now=now)
-        for one in found.queues:
-            if one.lanes is not None:
-                one.lanes.set_usages(usages or {})
+        for queue_state in known_domain.queues:
+            if queue_state.lanes is not None:
+                queue_state.lanes.set_usages(usages or {})
         self._cycle.number += 1
-        found.flush = found.quota_reduced = False
-        found.rechecks.clear()
-        found.ready.clear()
+        known_domain.flush = known_domain.quota_reduced = False
+        known_domain.rechecks.clear()
+        known_domain.ready.clear()
         for key, cursor in turns:
             workload = self.head(key)
             queue = workload.queue
             assert queue is not None and workload.cls is not None, "it is a head"
-            if queue in found.ready and queue.preemptor is not workload:
+            if queue in known_domain.ready and queue.preemptor is not workload:
                 raise CannotRepeat(
                     f"two workloads of ClusterQueue {queue.name} were processed in one cycle"
                 )
             queue.preemptor = workload
-            found.ready[queue] = None
+            known_domain.ready[queue] = None
             workload.cursor = None
             if cursor:
-                generation = queue.generation + found.generation
+                generation = queue.generation + known_domain.generation
                 workload.cursor = SavedCursor(cursor, self._cycle.number, generation, workload.cls)
         # During a handover of quota a domain has no cycles, but the replay needs one.
-        found.handover = None
-        return self.decide(found, now=now)
+        known_domain.handover = None
+        return self.decide(known_domain, now=now)
 
     def recheck(self, domain: str, keys: Iterable[Key], *, now: datetime) -> list[Decided]:
         """Runs a cycle without heads, and returns its decisions: about reduced quotas, and about
         the reservations of the workloads ``keys``, in order."""
-        found = self._domain(domain)
+        known_domain = self._domain(domain)
         self.wake(now=now)
-        found.quota_reduced = True
-        found.ready.clear()
-        found.rechecks = {one: None for key in keys if (one := self._state.workloads.get(key))}
-        return self.decide(found, now=now)
+        known_domain.quota_reduced = True
+        known_domain.ready.clear()
+        known_domain.rechecks = {
+            workload: None for key in keys if (workload := self._state.workloads.get(key))
+        }
+        return self.decide(known_domain, now=now)
 
     def refusal(self, key: Key) -> Refusal | None:
         """Returns the refusal that says why the workload is parked or blocks its queue as the head;
@@ -325,10 +335,10 @@ class DecisionReplay(Scheduler):
         return workload
 
     def _domain(self, name: str) -> Domain:
-        found = self._state.domains.get(name)
-        if found is None:
+        known_domain = self._state.domains.get(name)
+        if known_domain is None:
             raise CannotRepeat(f"domain {name} did not exist at the revision of the decision")
-        return found
+        return known_domain
 
 
 class _Rebuilt:
@@ -357,8 +367,8 @@ class _Rebuilt:
             while waiting and waiting[0].decision.seen < entry.revision:
                 self._inflight += self.core.assume(waiting.popleft().decision)
             apply_entry(self.core, entry, self.now)
-        for one in waiting:
-            self._inflight += self.core.assume(one.decision)
+        for refusal in waiting:
+            self._inflight += self.core.assume(refusal.decision)
         self.core.seen(seen or decision.seen)
 
     def repetition(
@@ -370,7 +380,7 @@ class _Rebuilt:
         workloads = sum(entry.key.startswith("workload.") for entry in present)
         return Repetition(
             list(differences),
-            [msgspec.to_builtins(one) for one in made],
+            [msgspec.to_builtins(repeated) for repeated in made],
             ["/".join(turn.key) for turn in turns],
             workloads,
             len(present) - workloads,
@@ -397,24 +407,24 @@ def is_recheck(decision: Decision) -> bool:
     return isinstance(decision, Planned | Confirmed | Revoked)
 
 
-def _is_of_cycle(one: Decision, time: datetime | None, seen: int) -> bool:
-    return one.time == time and one.seen == seen and is_turn(one)
+def _is_of_cycle(decision: Decision, time: datetime | None, seen: int) -> bool:
+    return decision.time == time and decision.seen == seen and is_turn(decision)
 
 
-def _is_same_recheck(one: Decision, other: Decision) -> bool:
-    return is_recheck(one) and (one.time, one.seen) == (other.time, other.seen)
+def _is_same_recheck(first: Decision, other: Decision) -> bool:
+    return is_recheck(first) and (first.time, first.seen) == (other.time, other.seen)
 
 
 def rechecked_reservations(decisions: Iterable[Decision]) -> list[Key]:
     """Returns the workloads with the reservations that the decisions are about, in order."""
-    return list(dict.fromkeys(_decided_for(one) for one in decisions))
+    return list(dict.fromkeys(_decided_for(decision) for decision in decisions))
 
 
 def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
     """Returns the heads that one cycle processed to make these decisions, in order."""
     turns: dict[Key, Cursor] = {}
-    for one in decisions:
-        scan = one.scan
+    for decision in decisions:
+        scan = decision.scan
         if scan is not None:
             if scan.lost:
                 raise CannotRepeat(
@@ -423,7 +433,7 @@ def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
                 )
             for head in scan.heads:
                 turns.setdefault(key_of(head.name), head.cursor)
-        turns.setdefault(_decided_for(one), scan.cursor if scan is not None else ())
+        turns.setdefault(_decided_for(decision), scan.cursor if scan is not None else ())
     return [Turn(key, cursor) for key, cursor in turns.items()]
 
 
@@ -437,11 +447,11 @@ def _decided_for(decision: Decision) -> Key:
 
 def usages_of(decisions: Iterable[Decision]) -> dict[str, float]:
     """Returns the usages of LocalQueues that a cycle compared to make the given decisions."""
-    found: dict[str, float] = {}
-    for one in decisions:
-        if one.scan is not None:
-            found |= one.scan.usages
-    return found
+    usages: dict[str, float] = {}
+    for decision in decisions:
+        if decision.scan is not None:
+            usages |= decision.scan.usages
+    return usages
 
 
 def key_of(name: str) -> Key:
@@ -454,17 +464,23 @@ def key_of(name: str) -> Key:
 
 
 def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
-    own = [one for one in made if (one.namespace, one.name) == (decision.namespace, decision.name)]
-    for one in own:
-        if type(one) is type(decision):
-            yield from _field_differences(decision, one)
+    own = [
+        repeated
+        for repeated in made
+        if (repeated.namespace, repeated.name) == (decision.namespace, decision.name)
+    ]
+    for repeated in own:
+        if type(repeated) is type(decision):
+            yield from _field_differences(decision, repeated)
             return
     if own:
         yield f"the workload would be {type(own[0]).__name__.lower()} now"
         return
     text = "no decision would be made about the workload now"
     if isinstance(decision, Assigned | Preempted):
-        others = ", ".join(f"{one.namespace}/{one.name}" for one in made) or "no workload"
+        others = (
+            ", ".join(f"{repeated.namespace}/{repeated.name}" for repeated in made) or "no workload"
+        )
         text += f", but about {others}"
     yield text
 

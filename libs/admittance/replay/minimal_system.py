@@ -242,13 +242,13 @@ def _workload(
     }
 
 
-def differences(expected: Sequence[SettleResult], found: Sequence[SettleResult]) -> Iterator[str]:
+def differences(expected: Sequence[SettleResult], actual: Sequence[SettleResult]) -> Iterator[str]:
     """Yields one sentence for each difference between the expected and the found results of the
     settle steps. ``step``, ``cycles`` and ``trace`` of a result are not compared. In the ``usage``
     of a result a missing amount is equal to zero."""
-    if len(expected) != len(found):
-        yield f"expected {len(expected)} settle steps, got {len(found)}"
-    for want, got in zip(expected, found, strict=False):
+    if len(expected) != len(actual):
+        yield f"expected {len(expected)} settle steps, got {len(actual)}"
+    for want, got in zip(expected, actual, strict=False):
         step = got["step"]
         for name in sorted({*want["workloads"], *got["workloads"]}):
             left, right = want["workloads"].get(name), got["workloads"].get(name)

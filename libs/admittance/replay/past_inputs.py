@@ -117,12 +117,12 @@ async def _rebuild(
         upto = max(commit.through, *(adopted.fact for adopted in commit.adopted), 0)
         batch: list[LogMessage] = []
         while last_read < upto:
-            one = await anext(facts, None)
-            if one is None:
+            logged = await anext(facts, None)
+            if logged is None:
                 break
-            last_read = one.sequence
-            batch.append(one)
-            _note(decisions, one, target)
+            last_read = logged.sequence
+            batch.append(logged)
+            _note(decisions, logged, target)
         batch = [logged for logged in batch if _is_read(logged.subject)]
         past.add_facts(batch)
         folded += len(batch)
@@ -131,9 +131,9 @@ async def _rebuild(
         # A decision was no longer in flight when the scheduler had seen its effect in the bucket.
         done = commit.through if not commit.unsure else 0
         decisions = [decision for decision in decisions if decision.sequence > done]
-    while last_read < target.sequence and (one := await anext(facts, None)) is not None:
-        last_read = one.sequence
-        _note(decisions, one, target)
+    while last_read < target.sequence and (logged := await anext(facts, None)) is not None:
+        last_read = logged.sequence
+        _note(decisions, logged, target)
     own = f"workload.{target.decision.namespace}.{target.decision.name}"
     if own in past.unknown:
         raise CannotRebuild("the state of the workload is not known at the decision")

@@ -181,13 +181,13 @@ def _rows(
     phases: tuple[Phase, ...],
     fact: type[Fact],
     move: Move,
-    *found: tuple[str, tuple[Phase | None, ...]],
+    *moves: tuple[str, tuple[Phase | None, ...]],
 ) -> dict[Any, Legal]:
     """Returns rows of the table, one for each phase. ``found``: transition ids with their target
     phases; without target phases the workload stays in its phase."""
     return {
         (where, fact): Legal(
-            move, tuple(way for id, to in found for way in ways(id, *(to or (where,))))
+            move, tuple(way for id, to in moves for way in ways(id, *(to or (where,))))
         )
         for where in phases
     }

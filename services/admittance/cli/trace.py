@@ -89,10 +89,10 @@ def newest_trace(entries: Sequence[LogEntry], namespace: str, name: str) -> list
     # the loop below searches for children until none is found.
     pending = [span for span in spans if span.span_id not in kept]
     family = [span for span in spans if span.span_id in kept]
-    while inside := [one for one in pending if one.parent_id in kept]:
+    while inside := [span for span in pending if span.parent_id in kept]:
         family += inside
-        kept |= {one.span_id for one in inside}
-        pending = [one for one in pending if one.span_id not in kept]
+        kept |= {span.span_id for span in inside}
+        pending = [span for span in pending if span.span_id not in kept]
     return family
 
 

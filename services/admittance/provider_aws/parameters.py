@@ -154,11 +154,13 @@ def instances(pods: Iterable[Pods], machine: Mapping[str, int], type_: str) -> i
     thousands of pods takes no longer than for a few.
     """
     groups = [(pod, _counted(pod.needs)) for pod in pods if pod.pods]
-    for one, needs in groups:
+    for pods_of_group, needs in groups:
         for resource, much in needs.items():
             has = machine.get(resource, 0)
             if much > has:
-                message = f"a pod of {one.name} needs {much} {resource}, {type_} has {has}"
+                message = (
+                    f"a pod of {pods_of_group.name} needs {much} {resource}, {type_} has {has}"
+                )
                 return TooLarge(message + (" (thousandths)" if resource == "cpu" else ""))
     groups.sort(key=lambda group: _share(group[1], machine), reverse=True)
     # ``left`` has one element for each group of equal instances, in the order in which the groups

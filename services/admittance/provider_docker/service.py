@@ -145,8 +145,10 @@ class DockerReconciler:
             running = {worker.name for worker in self._of(request.id, listed) if worker.runs}
             # An interrupted attempt to start the request's workers may have left stopped
             # containers.
-            await self._remove([one for one in self._of(request.id, listed) if not one.runs])
-            new = [one for one in workers if one.name not in running]
+            await self._remove(
+                [worker for worker in self._of(request.id, listed) if not worker.runs]
+            )
+            new = [worker for worker in workers if worker.name not in running]
             # All starts of workers are awaited, so that no start continues while a failure is
             # handled.
             outcomes = await asyncio.gather(
@@ -164,7 +166,11 @@ class DockerReconciler:
         mine = self._of(request.id, await self._engine.workers(request.id))
         gone = missing_containers(details, mine)
         if gone:
-            outputs = [await self._engine.last_lines(one.container) for one in mine if not one.runs]
+            outputs = [
+                await self._engine.last_lines(worker.container)
+                for worker in mine
+                if not worker.runs
+            ]
             output = next((f": {output[-500:]}" for output in outputs if output), "")
             await self._remove(mine)
             return Failed(lost_message(gone, mine, room.host) + output)

@@ -200,9 +200,9 @@ def _entry(document: dict[str, Any], kind: str, name: object) -> dict[str, Any]:
     known = (
         [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     )
-    for one in known:
-        if one.get("name") == name:
-            content = one.get(kind) or {}
+    for namespace in known:
+        if namespace.get("name") == name:
+            content = namespace.get(kind) or {}
             if not isinstance(content, dict):
                 raise BadKubeconfig(f"the {kind} {name!r} is not a mapping")
             return content

@@ -198,8 +198,8 @@ class ObjectSweeper:
                 listed.append((request_id, partial(self._delete_template, metadata)))
         stored = await self._orphans.sweep(listed)
         for each in mine:
-            found = stored.get(each.id)
-            work = self._report_end(each, found.status if found is not None else None)
+            kept = stored.get(each.id)
+            work = self._report_end(each, kept.status if kept is not None else None)
             await STEPS.attempt("report the end of capacity", each.id, work)
 
     async def _delete_template(self, metadata: Mapping[str, Any]) -> None:

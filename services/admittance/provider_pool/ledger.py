@@ -92,7 +92,7 @@ class Ledger:
         classes = {pooled.booking.provisioning_class for pooled in bookings} - {""}
         orphans = OrphanSweep(self._bus, STEPS, classes, only_cancelled=True)
         stored = await orphans.sweep(
-            [(one.booking.id, partial(self._delete_orphan, one)) for one in bookings]
+            [(booking.booking.id, partial(self._delete_orphan, booking)) for booking in bookings]
         )
         for pooled in bookings:
             request = stored.get(pooled.booking.id)

@@ -137,12 +137,12 @@ class StepPerformer:
         if not messages:
             return []
         outcomes = await self._bus.publish_each(list(messages.values()))
-        found = []
+        published = []
         for i, outcome in zip(messages, outcomes, strict=True):
-            found.append((i, batch.left[i], outcome))
+            published.append((i, batch.left[i], outcome))
             if not isinstance(outcome, int):
                 batch.end(i, outcome)
-        return found
+        return published
 
 
 class StepBatch:

@@ -223,10 +223,10 @@ class ScheduleReconciler:
     async def _compare(self) -> None:
         first = not self.core.has_compared
         self.core.begin_comparison()
-        found, strange = await timers.schedules(self._bus)
+        listed, strange = await timers.schedules(self._bus)
         standing = {
             TimerSlot(*schedule[:3]): ActualSchedule(schedule.at, schedule.uid)
-            for schedule in found
+            for schedule in listed
         }
         now = clock.now()
         mended = self.core.compare(standing, now)
@@ -247,7 +247,7 @@ class ScheduleReconciler:
                 self._bus.nc, SERVICE, self._settings.instance, {"admit.api.timers": self._status}
             )
             self.ready = True
-            log.info("serving", standing=len(found), wanted=len(self.core.wanted))
+            log.info("serving", standing=len(listed), wanted=len(self.core.wanted))
 
     # Overdue ones. ------------------------------------------------------------------
 

@@ -143,11 +143,12 @@ class AdmissionReader:
         views: list[AdmissionView] = []
         for start in range(0, len(admissions), REQUESTS_MAX):
             part = admissions[start : start + REQUESTS_MAX]
-            found = await asyncio.gather(
+            results = await asyncio.gather(
                 *(self.view(ns, name, at_least=revision) for ns, name, revision in part)
             )
             views += [
-                view_of(seen, revision) for seen, (_, _, revision) in zip(found, part, strict=True)
+                view_of(seen, revision)
+                for seen, (_, _, revision) in zip(results, part, strict=True)
             ]
         return views
 
@@ -181,9 +182,9 @@ class AdmissionReader:
         newest = await last_by_direct_get(self.bus, subject)
         if newest is None:
             return None
-        found = _admitted(newest, fits)
-        if found is not None:
-            return found
+        admitted = _admitted(newest, fits)
+        if admitted is not None:
+            return admitted
         after = 0
         while True:
             request = Events(workload=name, after=after)
@@ -193,9 +194,9 @@ class AdmissionReader:
                     said = StoredMessage(
                         entry.sequence, entry.time, entry.subject, bytes(entry.data)
                     )
-                    found = _admitted(said, fits) or found
+                    admitted = _admitted(said, fits) or admitted
             if page.complete or page.covered() <= after:
-                return found
+                return admitted
             after = page.covered()
 
     async def make_consumer(self, runner: str, stream: str, after: int | None) -> MadeConsumer:

@@ -80,7 +80,7 @@ class PodFailures:
         time ``now``."""
         if not self.failed:
             return None
-        first = nsmallest(RETRIES_SHOWN, self._waiting.items(), key=lambda one: one[1][0])
+        first = nsmallest(RETRIES_SHOWN, self._waiting.items(), key=lambda pair: pair[1][0])
         return PodRetries(
             failed=self.failed,
             given_up=self.given_up,

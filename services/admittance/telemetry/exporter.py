@@ -110,8 +110,8 @@ class OtlpExport:
         why = self._sender.failing
         counts = f"{self.metrics.sent:,} spans exported, {self.metrics.lost:,} lost"
         if not why:
-            found = f"{self._sender.where}: {counts}"
-            return [Finding(state=OK, what=RECEIVER, found=found)]
+            fault = f"{self._sender.where}: {counts}"
+            return [Finding(state=OK, what=RECEIVER, found=fault)]
         return [
             Finding(
                 state=WRONG,

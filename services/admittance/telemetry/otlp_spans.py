@@ -70,8 +70,8 @@ def is_sampled(sampler: Sampler, trace_id: str, parent_id: str) -> bool:
     if parent_id:
         parent = NonRecordingSpan(_context(trace_id, parent_id, is_remote=True))
         context = set_span_in_context(parent)
-    found = sampler.should_sample(context, int(trace_id, 16), "workload")
-    return found.decision is Decision.RECORD_AND_SAMPLE
+    result = sampler.should_sample(context, int(trace_id, 16), "workload")
+    return result.decision is Decision.RECORD_AND_SAMPLE
 
 
 def _context(trace_id: str, span_id: str, *, is_remote: bool = False) -> SpanContext:

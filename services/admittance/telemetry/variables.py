@@ -87,17 +87,17 @@ def without_secrets(text: str, env: Mapping[str, str]) -> str:
 
 
 def _secrets(env: Mapping[str, str]) -> set[str]:
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in env.items():
         if name.startswith("OTEL_EXPORTER_OTLP") and name.endswith("_HEADERS"):
             for header in (value, *value.split(",")):
                 given = header.partition("=")[2]
-                found |= {" ".join(header.split()), given.strip(), unquote(given).strip()}
+                secrets |= {" ".join(header.split()), given.strip(), unquote(given).strip()}
     for name in ENDPOINTS:
         with suppress(ValueError):
             url = urlsplit(env.get(name, ""))
-            found |= {url.netloc.rpartition("@")[0], url.path.strip("/"), url.query}
-    return {one for one in found - {"v1/traces"} if len(one) >= SECRET_MIN}
+            secrets |= {url.netloc.rpartition("@")[0], url.path.strip("/"), url.query}
+    return {secret for secret in secrets - {"v1/traces"} if len(secret) >= SECRET_MIN}
 
 
 def _only(name: str, value: str, allowed: str) -> None:

@@ -290,7 +290,12 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return FamilyReconciler(bus, settings, core, epoch, errors)
 
     elected = LeaderElectedService(
-        bus, settings, SERVICE, service_domain(SERVICE), begin, lag=lambda one: one.core.pending
+        bus,
+        settings,
+        SERVICE,
+        service_domain(SERVICE),
+        begin,
+        lag=lambda core_service: core_service.core.pending,
     )
 
     def gauges() -> dict[str, dict[tuple[str, ...], float]]:

@@ -76,7 +76,9 @@ def _with_state(stored: BucketObject, state: MachineState | None) -> BucketObjec
     ready = {"type": READY, "status": word, "reason": reason}
     if message:
         ready["message"] = message
-    others = [one for one in status.get("conditions") or [] if one.get("type") != READY]
+    others = [
+        condition for condition in status.get("conditions") or [] if condition.get("type") != READY
+    ]
     status["conditions"] = [*others, ready]
     if state is not None and state.in_use:
         status["inUse"] = {name: render(name, state.in_use[name]) for name in sorted(state.in_use)}

@@ -315,10 +315,10 @@ class PullConsumer:
                 self._open = max(0, self._open - _undelivered(headers))
             case "409" if _has(headers, "exceed"):
                 self._open = 0
-            case found:
+            case code:
                 # The consumer was deleted, its leader changed, the server is shutting down, or
                 # nothing responds.
-                self.missing_count += found == "503"
+                self.missing_count += code == "503"
                 self._renew = True
         self._wake.set()
 

@@ -68,9 +68,9 @@ def share_of(node: Node) -> Share:
         if could > 0:
             # The float operations must always be in this order, so that equal shares are exactly
             # equal: ties decide about victims.
-            found = float(borrowed[resource]) * 1000.0 / float(could)
-            if found > ratio:
-                ratio, dominant = found, resource
+            share = float(borrowed[resource]) * 1000.0 / float(could)
+            if share > ratio:
+                ratio, dominant = share, resource
     return Share(ratio, node.weight, True, dominant)
 
 

@@ -38,13 +38,13 @@ from admittance.workload.waiting_reason import reason_of
 
 async def capacity_waits(bus: Link, answer: Explanation, now: datetime) -> tuple[str, ...]:
     """One sentence for each capacity request that the workload waits for."""
-    found, family = answer.found, answer.family
-    if family is None and not found.workload().status.admission_checks:
+    stored, family = answer.found, answer.family
+    if family is None and not stored.workload().status.admission_checks:
         return ()
     from admittance.cli.show.capacity_requests import waits_for
     from admittance.client.requests.capacity import of_family
 
-    return tuple(waits_for(await of_family(bus, found, family), now))
+    return tuple(waits_for(await of_family(bus, stored, family), now))
 
 
 def value_of(call: Call, name: str, answer: Explanation, waits: Sequence[str]) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def tree_of(spans: Sequence[Span]) -> list[Placed]:
     """The spans in the order of the tree; spans of one parent in the order of their start times."""
     known = {span.span_id for span in spans}
     inside: dict[str, list[Span]] = {}
-    for one in spans:
-        inside.setdefault(one.parent_id if one.parent_id in known else "", []).append(one)
+    for span in spans:
+        inside.setdefault(span.parent_id if span.parent_id in known else "", []).append(span)
     for several in inside.values():
         several.sort(key=lambda child: (child.start, _number(child)))
     return [

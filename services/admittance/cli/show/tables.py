@@ -112,22 +112,22 @@ def admission_text(admission: Admission) -> str:
 
 
 def _workload(line: Line, now: datetime, waits: Reasons) -> tuple[str, ...]:
-    found, workload = line.found, line.workload
+    stored, workload = line.found, line.workload
     spec = head(workload)
     where = phase(workload, now)
     reason, message = reason_of(workload, now)
     if where is Phase.PENDING and reason != reasons.ON_HOLD:
-        reason, message = waits.get((found.namespace, found.name), (reason, message))
+        reason, message = waits.get((stored.namespace, stored.name), (reason, message))
     if line.why and not spec.active and where is Phase.DEACTIVATED:
         reason = line.why
     admission = workload.status.admission
     ran = duration_seconds(workload, now)
     pods = ",".join(
         f"{pod_set.get('name', 'main')}={pod_set.get('count', 1)}"
-        for pod_set in field(found.plain(), "spec", "podSets", default=[])
+        for pod_set in field(stored.plain(), "spec", "podSets", default=[])
     )
     return (
-        f"{line.mark}{found.name}",
+        f"{line.mark}{stored.name}",
         spec.queue_name or NOTHING,
         str(spec.priority or 0),
         str(where),

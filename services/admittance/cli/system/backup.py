@@ -147,10 +147,10 @@ async def restore(call: Call, file: str, replicas: int | None, data_dir: Path | 
     with _source(file) as (name, source), Steps("restore") as steps:
         archive = await asyncio.to_thread(check_all, name, source, steps)
         if data_dir is None:
-            async with link(call) as one:
+            async with link(call) as connected:
                 try:
-                    await refuse_used_server(one.bus, call.shown_url)
-                    await restore_streams(one.bus, archive, replicas or 0, steps)
+                    await refuse_used_server(connected.bus, call.shown_url)
+                    await restore_streams(connected.bus, archive, replicas or 0, steps)
                 except AccessDenied as error:
                     raise NotAllowed(f"{error}; a restore needs {LOGIN}") from None
             todo = "start the services"

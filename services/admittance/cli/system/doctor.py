@@ -55,7 +55,9 @@ async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> in
     shown = {"healthy": not wrong, "checks": [_shown(line) for line in lines]}
     if not output.show_value(shown, call.output):
         columns = columns_of("STATE", "WHAT", "FOUND")
-        output.show_table(Table(columns, [(one.state, one.what, one.found) for one in lines]))
+        output.show_table(
+            Table(columns, [(finding.state, finding.what, finding.found) for finding in lines])
+        )
         _show_todo(lines)
     if wrong:
         output.error(f"{len(wrong)} of {len(lines)} checks are wrong")

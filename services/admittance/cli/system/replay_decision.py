@@ -24,8 +24,8 @@ from admittance.replay.past_inputs import NoDecision, Source, config_of, decisio
 async def replay_decision(call: Call, sequence: int) -> int:
     """Prints the decision at that sequence, its inputs, and whether the repetition agrees; returns
     the exit status."""
-    async with link(call) as found:
-        bus = found.bus
+    async with link(call) as connected:
+        bus = connected.bus
         try:
             target = await decision_at(bus, sequence)
             config = await config_of(bus, target)

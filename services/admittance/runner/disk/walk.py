@@ -72,13 +72,13 @@ class DiskWalk:
         if not self._names and entry.name.removesuffix(VOLUMES) in self._leaving:
             return
         try:
-            found = entry.stat(follow_symlinks=False)
+            info = entry.stat(follow_symlinks=False)
         except OSError:
             return  # it was removed
         is_folder = entry.is_dir(follow_symlinks=False)
-        size = found.st_blocks * 512
-        if not is_folder and found.st_nlink > 1:
-            size //= found.st_nlink
+        size = info.st_blocks * 512
+        if not is_folder and info.st_nlink > 1:
+            size //= info.st_nlink
         self.used += max(BLOCK_BYTES, size)
         names = [*self._names[:2], entry.name][:2]
         limit = self._limits.get(names[0], {}).get(names[1]) if len(names) > 1 else None
@@ -87,7 +87,7 @@ class DiskWalk:
             self._volumes[volume] = self._volumes.get(volume, 0) + size
             if self._volumes[volume] > limit:
                 self.over.add(volume)
-        if not is_folder or found.st_dev != self._device:
+        if not is_folder or info.st_dev != self._device:
             return
         if len(self._stack) > DEPTH_MAX:
             self.is_too_deep = True

@@ -27,9 +27,9 @@ def mounts_in(mountinfo: str) -> list[Mount]:
         if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
             continue
         options = kind[2].split(",")
-        found = tuple(name for name in V1 if name in options) if kind[0] == "cgroup" else ()
-        if found or kind[0] == "cgroup2":
-            mounts.append(Mount(_plain(fields[4]), _plain(fields[3]), found))
+        controllers = tuple(name for name in V1 if name in options) if kind[0] == "cgroup" else ()
+        if controllers or kind[0] == "cgroup2":
+            mounts.append(Mount(_plain(fields[4]), _plain(fields[3]), controllers))
     return mounts
 
 

@@ -95,15 +95,15 @@ def _nvidia(root: Path, ask: AskNvml) -> Detected:
 
 def _of_nvml(listed: Iterable[_NvmlDevice]) -> Iterator[Device]:
     parts: Counter[str] = Counter()
-    for found in listed:
-        resource, index = NVIDIA, found.index
-        if found.profile:
+    for device in listed:
+        resource, index = NVIDIA, device.index
+        if device.profile:
             # All parts of a card have its index, so they are numbered by their kind.
-            resource = f"nvidia.com/mig-{found.profile}"
+            resource = f"nvidia.com/mig-{device.profile}"
             index = parts[resource]
             parts[resource] += 1
         yield Device(
-            resource=resource, index=index, id=found.id, model=found.model, minor=found.minor
+            resource=resource, index=index, id=device.id, model=device.model, minor=device.minor
         )
 
 
@@ -158,18 +158,18 @@ def with_given(
     those that were detected."""
     devices = list(detected)
     for resource, named in given.items():
-        found = [device for device in devices if device.resource == resource]
+        matching = [device for device in devices if device.resource == resource]
         devices = [device for device in devices if device.resource != resource]
-        devices += (_given(resource, place, one, found) for place, one in enumerate(named))
+        devices += (_given(resource, place, given, matching) for place, given in enumerate(named))
     return tuple(devices)
 
 
-def _given(resource: str, place: int, given: GivenDevice, found: Sequence[Device]) -> Device:
-    same = [device for device in found if given.id in (device.id, str(device.index))]
+def _given(resource: str, place: int, given: GivenDevice, matching: Sequence[Device]) -> Device:
+    same = [device for device in matching if given.id in (device.id, str(device.index))]
     if same:
         return msgspec.structs.replace(same[0], slices=given.slices)
-    if found:
-        there = ", ".join(str(device.index) for device in found)
+    if matching:
+        there = ", ".join(str(device.index) for device in matching)
         raise SetupError(
             f"{shown('devices')} {resource}={given.id}: this machine has no such device, only "
             f"{there}"

@@ -15,14 +15,14 @@ from typing import Any
 def devices(nvml: Any) -> list[dict[str, Any]]:
     """The devices in the order of NVML, which is that of the PCI bus. A card that is divided (MIG)
     counts as its parts, each with a resource of its own."""
-    found: list[dict[str, Any]] = []
+    devices: list[dict[str, Any]] = []
     for index in range(nvml.nvmlDeviceGetCount()):
         card = nvml.nvmlDeviceGetHandleByIndex(index)
         minor = nvml.nvmlDeviceGetMinorNumber(card)
         parts = list(_parts(nvml, card))
         for part in parts or [card]:
             name = _text(nvml.nvmlDeviceGetName(part))
-            found.append(
+            devices.append(
                 {
                     "id": _text(nvml.nvmlDeviceGetUUID(part)),
                     "index": index,
@@ -31,7 +31,7 @@ def devices(nvml: Any) -> list[dict[str, Any]]:
                     "profile": name.rpartition("MIG ")[2] if parts else "",
                 }
             )
-    return found
+    return devices
 
 
 def _parts(nvml: Any, card: Any) -> Any:

@@ -117,10 +117,10 @@ class PodOutput:
                 last = at == self.end and block.endswith(b"\n")
                 end = len(block) - 1 if last else len(block)
                 at -= size
-                while (found := block.rfind(b"\n", 0, end)) >= 0:
+                while (newline := block.rfind(b"\n", 0, end)) >= 0:
                     wanted -= 1
                     if not wanted:
-                        return at + found + 1, True
-                    end = found
+                        return at + newline + 1, True
+                    end = newline
                 length = min(2 * length, BLOCK_BYTES)
         return self.start, True
