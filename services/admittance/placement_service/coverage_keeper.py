@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from admittance.api.checks import MACHINES_CHECK, AdmissionCheck
+from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER, AdmissionCheck
 from admittance.api.kinds import KINDS
 from admittance.api.queues import ClusterQueue, ResourceFlavor
 from admittance.api.reading.objects import encode
@@ -47,6 +47,7 @@ class CoverageKeeper:
         self._revision = 0
         self._loaded = asyncio.Event()
         self._throttle = LogThrottle()
+        self._has_warned = False
         self.changed = asyncio.Event()
         """The event that is set when the machines of runners have changed."""
 
@@ -98,6 +99,14 @@ class CoverageKeeper:
         if entry.key == KEY:
             self._revision = -1
 
+    def _warn_of_name(self, check: AdmissionCheck | None) -> None:
+        taken = check is not None and check.spec.controller_name != MACHINES_CONTROLLER
+        if check is not None and taken and not self._has_warned:
+            log.warning(
+                "no_flavors_covered", check=MACHINES_CHECK, is_of=check.spec.controller_name
+            )
+        self._has_warned = taken
+
     async def _write(self) -> bool:
         """Writes the check if it must change; returns False to try again."""
         if self._revision < 0:
@@ -107,6 +116,7 @@ class CoverageKeeper:
         self._coverage.machines = {name: m for name, m in known if m is not None}
         wanted = self._coverage.wanted(clock.now())
         if wanted is None:
+            self._warn_of_name(self._coverage.checks.get(MACHINES_CHECK))
             return True
         message = put_message(KEY, encode(wanted), expected=self._revision)
         try:
