@@ -72,6 +72,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("objects", reading_requests.Objects, reading_requests.ObjectsReply, "both"),
     ("events", requests.Events, requests.EventsReply, "both"),
     ("usage", reading_requests.Usage, reading_requests.UsageReply, "both"),
+    ("files", reading_requests.Files, reading_requests.FilesReply, "namespace"),
     ("runners", reading_requests.Runners, reading_requests.RunnersReply, "namespace"),
     ("explain", requests.Explain, requests.ExplainReply, "namespace"),
     ("fit", whatif.Fit, whatif.FitReply, "namespace"),

@@ -274,6 +274,33 @@ def test_a_job_is_submitted_once(admit: Up) -> None:
     assert admit.ok("logs", "wl", "two-pods", "--pod", "1", "--tail", "0").out == ""
 
 
+def test_files_go_to_a_job_and_come_back(admit: Up, tmp_path: Path) -> None:
+    program = tmp_path / "double.sh"
+    program.write_text("#!/bin/sh\nmkdir results && cat $0 $0 >results/twice")
+    program.chmod(0o755)
+    files = ("--input", str(program), "--output", "results/twice", "--output", "gone")
+    answer = admit.ok(
+        "submit", "--name", "files", *files, "--wait", "-o", "name", "--", "./double.sh"
+    )
+    assert answer.lines[0] == "workload.kueue.x-k8s.io/files"
+    fetched = admit("fetch", "workload", "files", "--output-dir", str(tmp_path / "back"))
+    twice = tmp_path / "back" / "results" / "twice"
+    assert (fetched.status, fetched.lines) == (1, [f"{twice} fetched"])
+    assert fetched.err == "error: gone: the job left no such file\n"
+    assert twice.read_text() == 2 * program.read_text()
+    assert re.search(r"gone +- +the job left no", admit.ok("describe", "workload", "files").out)
+    again = admit("fetch", "workload", "hello")
+    assert (again.status, "keeps no files" in again.err) == (1, True)
+
+
+def test_a_file_above_the_limit_is_refused_before_it_is_sent(admit: Up, tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as file:
+        file.truncate((100 << 20) + 1)
+    answer = admit("submit", "--input", str(tmp_path / "big"), "--", "true")
+    assert answer.status == 1
+    assert "104,857,601 bytes, and a workload may have 104,857,600" in answer.err
+
+
 def test_a_taken_name_is_refused(admit: Up) -> None:
     admit.ok("submit", "--name", "taken", "--", "true")
     again = admit("submit", "--name", "taken", "--", "false")

@@ -39,18 +39,19 @@ PROVIDERS = """
 """
 
 CLIENT = """
-    BadInput BucketObject Change Client ClientError Closed ConnectionOptions Job JobFailed
-    NoResponder NotAllowed NotFound Refused RequestFailed Result SyncClient SyncJob TimedOut
-    Unavailable WrongUse
+    BadInput BucketObject Change Client ClientError Closed ConnectionOptions FetchedFile
+    Job JobFailed NoResponder NotAllowed NotFound Refused RequestFailed Result SyncClient SyncJob
+    TimedOut Unavailable WrongUse
 """
 
 MEMBERS = {
     admittance.client.Client: (
-        "connect close namespace submit job explain wait logs events stop activate hold release "
-        "set_priority finish approve deny get list watch apply delete simulate pending queues"
+        "connect close namespace submit job explain wait logs fetch events stop activate hold "
+        "release set_priority finish approve deny get list watch apply delete simulate pending "
+        "queues"
     ),
     admittance.client.Job: (
-        "namespace name created warnings get phase wait result logs events cancel explain"
+        "namespace name created warnings get phase wait result logs fetch events cancel explain"
     ),
     admittance.client.BucketObject: "key data revision name namespace plain workload created",
     admittance.client.Change: "object revision deleted",
@@ -99,8 +100,8 @@ SERVICE_NAMES = """
 
 COMMANDS = """
     activate apply approve auth backup bench cancel check-test completion context delete deny
-    cordon describe doctor drain events explain finish get hold logs priority provider-test release
-    replay uncordon undrain
+    cordon describe doctor drain events explain fetch finish get hold logs priority provider-test
+    release replay uncordon undrain
     restore serve simulate stop submit token trace up usage wait
 """
 
@@ -111,7 +112,8 @@ ENVIRONMENT = """
     ADMIT_COMPARE_SECONDS ADMIT_CONFIG ADMIT_DATA_DIR ADMIT_DEBUG ADMIT_DETACH_JOBS
     ADMIT_DOCKER_CLASSES ADMIT_DOCKER_COMMAND ADMIT_DOCKER_GROUP ADMIT_DOCKER_IMAGE
     ADMIT_DOCKER_NETWORK ADMIT_DOCKER_SETTLE_SECONDS ADMIT_DOCKER_SWEEP_SECONDS
-    ADMIT_DOCKER_WORKERS_MAX ADMIT_DRAIN_SECONDS ADMIT_EXECUTOR ADMIT_FINISHED_SECONDS
+    ADMIT_DOCKER_WORKERS_MAX ADMIT_DRAIN_SECONDS ADMIT_EXECUTOR ADMIT_FILES_BYTES
+    ADMIT_FILE_LIMIT ADMIT_FINISHED_SECONDS
     ADMIT_INSTANCE ADMIT_KUBE_AWAY_SECONDS ADMIT_KUBE_CLASSES ADMIT_KUBE_CONFIG
     ADMIT_KUBE_CONTEXT ADMIT_KUBE_INSTALLATION ADMIT_KUBE_NAMESPACES ADMIT_KUBE_SWEEP_SECONDS
     ADMIT_KUBE_USER
@@ -238,6 +240,7 @@ SUBJECTS = """
     admit.api.events admit.api.events.{namespace}
     admit.api.usage admit.api.usage.{namespace}
     admit.api.runners.{namespace}
+    admit.api.files.{namespace}
     admit.api.explain.{namespace}
     admit.api.fit.{namespace}
     admit.api.pending admit.api.pending.{namespace}

@@ -37,6 +37,7 @@ from admittance.access.role import Account, Names, Role
 from admittance.access.users import User
 from admittance.api.kinds import KINDS
 from admittance.events import subjects
+from admittance.events.files import FILE, FILES, PARTS
 from admittance.events.machines import ALIVE_RUNNERS, OF_RUNNERS
 from admittance.events.names import service_name, token
 
@@ -56,8 +57,8 @@ RUNNER_FACTS: Final = tuple(
     key for key in subjects.WORKLOAD_FACTS if key in subjects.JOB or key == "finished"
 )
 NAMESPACE_QUESTIONS: Final = (
-    "events", "explain", "fit", "logs", "objects", "pending", "queues", "runners", "settled",
-    "simulate", "usage",
+    "events", "explain", "files", "fit", "logs", "objects", "pending", "queues", "runners",
+    "settled", "simulate", "usage",
 )  # fmt: skip
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
@@ -147,6 +148,7 @@ def runner(user: User) -> Permissions:
         *rules("announce its machine", *of_machine),
         *rules("have its name alone", *direct_get(KV_CLAIMS, alive)),
         *rules("see whether it is cordoned", *direct_get(KV, own_object)),
+        *rules("read inputs of jobs and store their outputs", *_files(user)),
         *rules(
             "report on jobs",
             *(
@@ -173,6 +175,12 @@ def runner(user: User) -> Permissions:
             *direct_get(KV_CLAIMS, f"{ALIVE_KEYS}.>"),
         )
     return Permissions(publish, subscribe, denied)
+
+
+def _files(user: User) -> tuple[str, ...]:
+    """The subjects to store and to read files of jobs in the user's namespaces."""
+    parts = each(f"{FILE}{{}}.*.*", user.namespace_tokens)
+    return (*parts, *direct_get(FILES, *parts))
 
 
 def _consumer_requests(user: User) -> tuple[str, ...]:
@@ -238,6 +246,7 @@ def _of_namespaces(user: User, acts: tuple[Rule, ...]) -> Permissions:
         *acts,
         *rules("ask about its namespaces", *_questions(user)),
         *rules("read objects of its namespaces", *direct_get(KV, *namespaced_keys(user))),
+        *rules("store inputs of jobs and read their outputs", *_files(user)),
         *SETTINGS_OF_QUEUES,
     )
     return Permissions(publish, (*inbox(user), *_follows(user)))
@@ -286,6 +295,7 @@ def admin(user: User) -> Permissions:
         *CONNECT,
         *_acts(user, ADMIN_VERBS),
         *rules("change manifests", *requests, *(f"{subject}.*" for subject in requests)),
+        *rules("store inputs of jobs", PARTS),
         *_reads_all(),
     )
     return Permissions(publish, (*inbox(user), *_follows_all(user)), SECRETS)
@@ -344,6 +354,7 @@ def _reads_all() -> tuple[Rule, ...]:
         *rules("read epochs", *direct_get(LOG, f"{subjects.EPOCH}*")),
         *rules("read the history for replays", *read_stream(LOG, subjects.CHECKPOINTS)),
         *rules("read bookings of machines", *read_stream(KV_PROVIDERS)),
+        *rules("read files of jobs", *direct_get(FILES, PARTS)),
         *rules(
             "ask about everything",
             *each("admit.api.{}", GENERAL_QUESTIONS),

@@ -36,6 +36,7 @@ from admittance.access.role import Account
 from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User
 from admittance.events import subjects
+from admittance.events.files import FILES, PARTS
 from admittance.events.machines import ALIVE_RUNNERS, OF_RUNNERS
 
 LOG: Final = subjects.STREAM
@@ -105,6 +106,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
             *each("admit.workload.{}.*.*", WORKLOAD_ORDERS),
             f"{subjects.EPOCH}*",
         ),
+        *direct_get(FILES, PARTS),
         *read_stream(LOG, subjects.CHECKPOINTS, KV_PROVIDERS),
         many=True,
     ),
@@ -112,6 +114,7 @@ INWARDS: Final[tuple[Crossing, ...]] = (
     *_crossings(*each(f"$KV.{subjects.CLAIMS}.{{}}.*", OF_RUNNERS)),
     # A header of nats-server may empty a whole bucket: the provisioning check leaves it out.
     Crossing(_STATUSES, f"{subjects.PROVIDER_STATUSES}*.*"),
+    *_crossings(PARTS),
     *_crossings("admit.check.reported.*.*.*"),
     *_crossings(*each("admit.provisioning.{}.*.*.*", PROVIDER_FACTS)),
     *_crossings(*each("admit.workload.{}.*.*", RUNNER_FACTS)),

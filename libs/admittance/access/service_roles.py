@@ -31,6 +31,7 @@ from admittance.access.users import User
 from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER
 from admittance.api.kinds import KINDS
 from admittance.events import subjects
+from admittance.events.files import FILES
 from admittance.events.machines import OF_RUNNERS
 from admittance.events.names import service_name, token
 from admittance.lease import service_domain
@@ -131,6 +132,10 @@ def workload_controller(user: User) -> Permissions:
             f"{JS}.DIRECT.GET.{subjects.SUMMARIES}",
         ),
         *rules("keep the log below its bound", f"{JS}.STREAM.PURGE.{LOG}"),
+        *rules(
+            "keep the files of jobs",
+            *each(f"{JS}.STREAM.{{}}.{FILES}", ("CREATE", "INFO", "PURGE", "MSG.GET")),
+        ),
         *rules("log changed objects", f"{subjects.OBJECTS}*.*.*.*"),
         *rules("ask checks", *each("admit.check.{}.*.*.*", said)),
         *rules("log what it decided", *each("admit.workload.{}.*.*", outputs)),
@@ -144,6 +149,7 @@ def workload_controller(user: User) -> Permissions:
             "answer requests",
             *each("admit.api.{}", CONTROLLER_QUESTIONS),
             *each("admit.api.{}.*", CONTROLLER_QUESTIONS),
+            "admit.api.files.*",
             "admit.api.runners",
             "admit.api.runners.*",
             *each(f"{subjects.RUNNER_CONSUMER}{{}}", ("*", "*.*")),

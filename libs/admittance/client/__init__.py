@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         WrongUse,
     )
     from admittance.client.job import Job
+    from admittance.client.requests.files import FetchedFile
     from admittance.client.requests.objects import BucketObject, Change
     from admittance.client.requests.waits import Result
     from admittance.client.sync_client import SyncClient
@@ -43,6 +44,7 @@ __all__ = [
     "ClientError",
     "Closed",
     "ConnectionOptions",
+    "FetchedFile",
     "Job",
     "JobFailed",
     "NoResponder",
@@ -63,6 +65,7 @@ _HOMES = {
     "Change": "admittance.client.requests.objects",
     "Client": "admittance.client.client",
     "ConnectionOptions": "admittance.runtime.nats.connection_options",
+    "FetchedFile": "admittance.client.requests.files",
     "Job": "admittance.client.job",
     "Result": "admittance.client.requests.waits",
     "SyncClient": "admittance.client.sync_client",

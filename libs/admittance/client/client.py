@@ -20,6 +20,7 @@ from admittance.client.kinds import WORKLOAD, kind_named
 from admittance.client.requests import (
     applying,
     changes,
+    files,
     history,
     machines,
     objects,
@@ -28,6 +29,7 @@ from admittance.client.requests import (
     submissions,
     warnings,
 )
+from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.link import Link
 from admittance.client.requests.manifests import Manifests, only_run
 from admittance.client.requests.objects import BucketObject, Change
@@ -130,6 +132,8 @@ class Client:
         max_seconds: int | None = None,
         chdir: str | None = None,
         signal: str | None = None,
+        inputs: Sequence[str | os.PathLike[str]] = (),
+        outputs: Sequence[str] = (),
         anyway: bool = False,
         key: str | None = None,
     ) -> Job:
@@ -143,6 +147,9 @@ class Client:
         starts, by default an empty one; a folder of this machine that no runner sees is refused.
         ``signal``: such as ``USR1@120``, the signal that warns it so many seconds before
         ``max_seconds`` are over.
+        ``inputs``: files of this machine that are in the folder of the job when it starts, under
+        the same path if it is relative, else under the last part of the path. ``outputs``: paths in
+        the folder of the job of the files that are kept at its end, for `Job.fetch`.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -172,6 +179,7 @@ class Client:
                 if chdir is not None:
                     place = await named_place(link, chdir, space, image=bool(image), anyway=anyway)
                 told = (place.warning,) if place.warning else ()
+                wanted = files.wanted_files(inputs, outputs)
                 options = CommandOptions(
                     command=command or (),
                     queue=queue,
@@ -190,7 +198,7 @@ class Client:
                     warning=submissions.warning_of(signal),
                 )
                 workload, fit = await submissions.fitting_command(
-                    link, options, space, key=key, anyway=anyway
+                    link, options, space, key=key, anyway=anyway, files=wanted
                 )
             created = await submissions.submit(link, workload, key or "")
             meta = workload.metadata
@@ -229,6 +237,16 @@ class Client:
         """The output of the workload's pods, as `Job.logs` gives it."""
         job = self.job(name, namespace=namespace)
         return job.logs(follow=follow, pod=pod, tail=tail, previous=previous)
+
+    async def fetch(
+        self,
+        name: str,
+        folder: str | os.PathLike[str] = ".",
+        *,
+        namespace: str | None = None,
+    ) -> tuple[FetchedFile, ...]:
+        """Writes the files that the workload's job left below the folder, as `Job.fetch` does."""
+        return await self.job(name, namespace=namespace).fetch(folder)
 
     def events(
         self,

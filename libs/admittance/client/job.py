@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from pathlib import Path
 
 from admittance.client.arguments import at_least, checked_methods
 from admittance.client.calls import Calls, Stream, check_timeout
 from admittance.client.errors import BadInput
 from admittance.client.kinds import WORKLOAD
-from admittance.client.requests import changes, history, objects
+from admittance.client.requests import changes, files, history, objects
 from admittance.client.requests.explanation import explanation
+from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.link import Link
 from admittance.client.requests.waits import Result, goal_named, reach, result_of
 from admittance.events.requests import ExplainReply, LogEntry, SettledReply
@@ -130,6 +133,15 @@ class Job:
                             yield piece
 
         return self._calls.stream(pieces)
+
+    async def fetch(self, folder: str | os.PathLike[str] = ".") -> tuple[FetchedFile, ...]:
+        """Writes the files that the ended job left, of those that its submission asked for, below
+        the folder. Raises NotFound if a file is not there, after the others are written, and
+        Refused if the submission asked for none or the job has not ended."""
+        async with self._calls.call() as link:
+            fetched = await files.fetch(link, self._name, self._namespace, Path(folder))
+            files.check_fetched(f"workload {self._namespace}/{self._name}", fetched)
+            return fetched
 
     def events(self, *, follow: bool = False, after: int = 0) -> Stream[LogEntry]:
         """The facts of the log about the workload and its variants, as `Client.events` gives

@@ -16,6 +16,8 @@ class Spelling(NamedTuple):
     anyway: str = "anyway=True"
     image: str = "image"
     env: str = "env"
+    inputs: str = "inputs"
+    outputs: str = "outputs"
     check: str = "check="
     message: str = "message"
     user: str = "user"

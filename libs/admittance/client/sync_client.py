@@ -11,6 +11,7 @@ from datetime import date, datetime
 
 from admittance.client.calls import LoopThread
 from admittance.client.client import Client
+from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.manifests import Manifests
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.sync_job import SyncJob
@@ -115,6 +116,8 @@ class SyncClient:
         max_seconds: int | None = None,
         chdir: str | None = None,
         signal: str | None = None,
+        inputs: Sequence[str | os.PathLike[str]] = (),
+        outputs: Sequence[str] = (),
         anyway: bool = False,
         key: str | None = None,
     ) -> SyncJob:
@@ -128,6 +131,9 @@ class SyncClient:
         starts, by default an empty one; a folder of this machine that no runner sees is refused.
         ``signal``: such as ``USR1@120``, the signal that warns it so many seconds before
         ``max_seconds`` are over.
+        ``inputs``: files of this machine that are in the folder of the job when it starts, under
+        the same path if it is relative, else under the last part of the path. ``outputs``: paths in
+        the folder of the job of the files that are kept at its end, for `Job.fetch`.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -161,6 +167,8 @@ class SyncClient:
                     max_seconds=max_seconds,
                     chdir=chdir,
                     signal=signal,
+                    inputs=inputs,
+                    outputs=outputs,
                     anyway=anyway,
                     key=key,
                 )
@@ -204,6 +212,12 @@ class SyncClient:
                 name, follow=follow, pod=pod, tail=tail, previous=previous, namespace=namespace
             )
         )
+
+    def fetch(
+        self, name: str, folder: str | os.PathLike[str] = ".", *, namespace: str | None = None
+    ) -> tuple[FetchedFile, ...]:
+        """Writes the files that the workload's job left below the folder, as `Job.fetch` does."""
+        return self._thread.run(lambda: self._inner.fetch(name, folder, namespace=namespace))
 
     def events(
         self,

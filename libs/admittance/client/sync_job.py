@@ -5,10 +5,12 @@ Made by ``python -m tools.sync_client``; edit `job.py` instead.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from admittance.client.calls import LoopThread
 from admittance.client.job import Job
+from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.waits import Result
 from admittance.events.requests import ExplainReply, LogEntry, SettledReply
 from admittance.events.shapes import PodLog
@@ -86,6 +88,12 @@ class SyncJob:
         return self._thread.iterate(
             lambda: self._inner.logs(follow=follow, pod=pod, tail=tail, previous=previous)
         )
+
+    def fetch(self, folder: str | os.PathLike[str] = ".") -> tuple[FetchedFile, ...]:
+        """Writes the files that the ended job left, of those that its submission asked for, below
+        the folder. Raises NotFound if a file is not there, after the others are written, and
+        Refused if the submission asked for none or the job has not ended."""
+        return self._thread.run(lambda: self._inner.fetch(folder))
 
     def events(self, *, follow: bool = False, after: int = 0) -> Iterator[LogEntry]:
         """The facts of the log about the workload and its variants, as `Client.events` gives

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from admittance.events.base import Fact, null
+from admittance.events.files import OutputFile
 from admittance.events.placement import Placement
 from admittance.events.shapes import (
     Admission,
@@ -142,7 +143,8 @@ class Finished(Fact, frozen=True, kw_only=True):
     admission. ``part``: as in `JobFact`.
 
     ``exit_code``: of the first container that failed, 128+n if signal n ended that container; None
-    if no container failed or the runner does not know.
+    if no container failed or the runner does not know. ``outputs``: the files that the job left, of
+    those that its workload asks for.
     """
 
     revision: int = 0
@@ -151,6 +153,7 @@ class Finished(Fact, frozen=True, kw_only=True):
     reason: str = ""
     exit_code: int | None = None
     part: int = 0
+    outputs: tuple[OutputFile, ...] = ()
 
 
 class Stopped(JobFact, frozen=True, kw_only=True):

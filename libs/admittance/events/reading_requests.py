@@ -91,6 +91,17 @@ class UsageReply(Reply, frozen=True, kw_only=True):
     more: bool = False
 
 
+class Files(Request, frozen=True, kw_only=True):
+    """``admit.api.files.<ns>``: whether workloads of the namespace may have files."""
+
+
+class FilesReply(Reply, frozen=True, kw_only=True):
+    """``limit``: the most bytes that the inputs of one workload may have together. ``error`` says
+    why no workload may have files."""
+
+    limit: int = 0
+
+
 class Runners(Request, frozen=True, kw_only=True):
     """``admit.api.runners.<ns>``: whether a runner would start the job of a workload that waits, or
     of one that is not submitted.

@@ -25,6 +25,7 @@ from admittance.api.workload import (
     SchedulingStats,
     VariantRow,
 )
+from admittance.events.files import OutputFile
 from admittance.events.placement import Placement
 from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 
@@ -65,12 +66,14 @@ class PartFailure(Kept, frozen=True, kw_only=True):
 class JobParts(Kept, frozen=True, kw_only=True):
     """What runners have reported about the parts of a job on several machines, each with the
     numbers of its parts. ``ready``: parts with all pods ready; ``over``: parts without processes;
-    ``succeeded``: those of them that have succeeded; ``failure``: of the first that failed."""
+    ``succeeded``: those of them that have succeeded; ``failure``: of the first that failed.
+    ``outputs``: the files that they left."""
 
     ready: tuple[int, ...] = ()
     over: tuple[int, ...] = ()
     succeeded: tuple[int, ...] = ()
     failure: PartFailure | None = None
+    outputs: tuple[OutputFile, ...] = ()
 
 
 class LogPosition(Kept, frozen=True, kw_only=True):
@@ -99,7 +102,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     preemptions by each preempting workload. ``submitted_as``: digest of the submission's message
     id, to recognise a repeated submission; "": the submission had no id. ``immediate_retries``: for
     each check the count that paces its Retries (`admittance.workload.moves.backoff.paced`).
-    ``exit_code``: the exit code of a failed job, if its runner reported one. ``submitted_by``: the
+    ``exit_code``: the exit code of a failed job, if its runner reported one. ``outputs``: the files
+    that the job left, of those that its workload asks for. ``submitted_by``: the
     user that submitted the workload, or its parent, as the server knows the user; "": the server
     has no users. ``waited_seconds``: how long the workload waited for its last reservation of
     quota. ``placement``: the runners of all pods of the admission; it stays until the job has
@@ -135,6 +139,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     preempted_by: PreemptedBy | None = None
     preemptions: tuple[PreemptionCount, ...] = ()
     exit_code: int | None = None
+    outputs: tuple[OutputFile, ...] = ()
     variants: tuple[VariantRow, ...] = ()
     admitted_variant: str = ""
     migrating_to: str = ""

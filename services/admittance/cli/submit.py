@@ -44,7 +44,7 @@ class Submission(NamedTuple):
         return f"{kinds.WORKLOAD.qualified}/{self.workload.metadata.name}"
 
 
-@command()
+@command(short_output=True)
 @argument("-- CMD...", "Command of each pod.", name="command", required=False)
 @option("--file -f FILE|DIR|-", "Manifests of Workloads or Jobs instead of a command.", many=True)
 @option(
@@ -75,6 +75,18 @@ class Submission(NamedTuple):
     "The folder in which the job starts. Default: the current one, if all runners that may start "
     "the job see it; else an empty one",
 )
+@option(
+    "--input FILE",
+    "A file for the folder of the job, under its relative path, or its name; repeatable.",
+    many=True,
+    name="inputs",
+)
+@option(
+    "--output PATH",
+    "A file of the job's folder that is kept for `admit fetch`; repeatable.",
+    many=True,
+    name="outputs",
+)
 @option("--label -l KEY=VALUE", "Label; repeatable.", many=True)
 @option("--flavor FLAVOR", "Allow only this ResourceFlavor; repeatable.", many=True)
 @option("--image IMAGE", "Container image, for runners with a container engine.")
@@ -102,16 +114,18 @@ async def submit(
     env: Sequence[str],
     export: Sequence[str],
     chdir: str | None,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
     **described: Any,
 ) -> int:
     """Submit a workload: a command after --, or manifests with -f."""
     import asyncio
 
-    wish = origin = None
+    wish = origin = wanted = None
     if file:
         if command:
             raise BadInput("either a command after --, or -f; not both")
-        options = (*described.values(), env, export, chdir, limit, signal)
+        options = (*described.values(), env, export, chdir, limit, signal, inputs, outputs)
         given = [value for value in options if value not in (None, ())]
         if given or count != 1 or max_time is not None or anyway:
             raise BadInput(
@@ -125,6 +139,8 @@ async def submit(
         warning = warning_of(signal)
         origin = origin_of(call.environ, chdir, env, export, described["image"])
         variables = origin.variables(is_here=False)
+        if inputs or outputs:
+            wanted = requests.files.wanted_files(inputs, outputs, IN_COMMANDS)
         wish = _wish(command, queue, count, seconds, env=variables, warning=warning, **described)
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
@@ -133,8 +149,12 @@ async def submit(
     async with link(call) as bus:
         folder = ""
         if wish is not None and origin is not None:
-            wish, folder = await placed(bus, wish, origin, anyway=anyway)
-            submissions.append(Submission(COMMAND_LINE, await _of_command(bus, wish, anyway)))
+            has_files = wanted is not None
+            wish, folder = await placed(bus, wish, origin, anyway=anyway, has_files=has_files)
+            workload = await _of_command(bus, wish, anyway)
+            if wanted is not None:
+                workload = await requests.submissions.with_stored_files(bus, workload, wanted)
+            submissions.append(Submission(COMMAND_LINE, workload))
         if not submissions:
             raise BadInput(NOTHING_TO_SUBMIT)
         status = await submit_all(bus, submissions, call.output)

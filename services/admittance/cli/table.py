@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "events": "events",
         "trace": "trace",
         "logs": "logs",
+        "fetch": "fetch",
         "usage": "usage",
         "stop": "lifecycle",
         "cancel": "lifecycle",

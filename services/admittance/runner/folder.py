@@ -15,6 +15,8 @@ runner/
     journal       the events of the run; format: `admittance.runner.jobs.shim`
     out/          the output of the run: `admittance.runner.output.parts`
     scratch/      one scratch folder per pod
+    inputs/       the inputs of the run by their digests: `admittance.runner.files`
+    outputs/      the outputs of each pod; outputs.json: their list, once they are stored
     said          exists if all facts of the run are published; the run is kept for its output
     earlier.json  in place of spec.json: the run was stopped when its runner shut down, and may
                   run again here; kept for its output, to which the next run appends
@@ -39,6 +41,7 @@ import structlog
 from admittance.job_rules import runner_name
 from admittance.job_rules.runner_name import replace_file
 from admittance.runner.disk.trash import throw_away, trash_of
+from admittance.runner.files.pod_files import INPUTS, OUTPUTS, STORED
 from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
 from admittance.runner.processes import ProcessRef
 from admittance.runtime import chance
@@ -169,9 +172,13 @@ class RunFolder:
         self._clear()
 
     def _clear(self) -> None:
-        for name in ("journal", "stop", "shim", "alive", "said"):
+        for name in ("journal", "stop", "shim", "alive", "said", STORED):
             (self.path / name).unlink(missing_ok=True)
-        throw_away(self.path / "scratch", self._trash)
+        self._throw_away_files()
+
+    def _throw_away_files(self) -> None:
+        for name in ("scratch", INPUTS, OUTPUTS):
+            throw_away(self.path / name, self._trash)
 
     def closed_at(self) -> float:
         try:
@@ -187,7 +194,7 @@ class RunFolder:
         except OSError as error:
             # Without the mark, the next start of the runner publishes the same facts again.
             log.warning("run_not_marked", run=self.identity.key, error=error.strerror)
-        throw_away(self.path / "scratch", self._trash)
+        self._throw_away_files()
 
     def mark_published(self) -> None:
         with contextlib.suppress(OSError):

@@ -24,6 +24,7 @@ from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine
 from admittance.runner.decide import MESSAGE_MAX, Ended
+from admittance.runner.files.plan import Transfers
 from admittance.runner.groups.job_groups import Offers
 from admittance.runner.jobs.devices import MachineDevices
 from admittance.runner.jobs.plan import GRACE_SECONDS, RunPlan
@@ -219,7 +220,8 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     units of devices that the run has, as ``<resource>=<id>``. ``part``: which of the ``parts`` of a
     job on several machines; 0: the whole job. ``placed``: whether the job is assigned to this
     runner. ``requests``: what its pods ask for together, in accounting units. ``restarts``: how
-    often this runner has started the same admission before."""
+    often this runner has started the same admission before. ``transfers``: the files that the
+    runner brings and keeps."""
 
     key: str
     namespace: str
@@ -235,6 +237,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     placed: bool = False
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     restarts: int = 0
+    transfers: Transfers | None = None
 
 
 def run_key(namespace: str, name: str, revision: int, part: int = 0) -> str:

@@ -28,7 +28,7 @@ import structlog
 from admittance.backoff import Backoff
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
-from admittance.events.facts import Admitted
+from admittance.events.facts import Admitted, Finished
 from admittance.events.reader import one_line
 from admittance.events.subjects import subject_of
 from admittance.job_rules.limits import JobLimits
@@ -37,10 +37,11 @@ from admittance.runner import decide
 from admittance.runner.admissions import AdmissionReader
 from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
+from admittance.runner.files.transfer import FileTransfers, NoInput
 from admittance.runner.inventory.open_runs import requests_of
 from admittance.runner.jobs.devices import NotAsPlaced, part_here, runners_to_run, units_of
 from admittance.runner.jobs.journal import NO_ROOM
-from admittance.runner.jobs.plan import RunPlan, containers_at_once
+from admittance.runner.jobs.plan import RunPlan, containers_at_once, with_file_limit
 from admittance.runner.machine import (
     ClosedRuns,
     Executor,
@@ -60,6 +61,7 @@ from admittance.runtime.bus.bus import Outgoing
 from admittance.runtime.bus.messages import message_id
 from admittance.runtime.clock import Clock, monotonic
 from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable, SetupError
+from admittance.runtime.process.settings import FILE_LIMIT
 from admittance.runtime.tasks import BackgroundTasks, until_returned
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -92,6 +94,7 @@ class RunManager:
         ttl: float,
         clock: Clock,
         limits: JobLimits,
+        file_limit: int = FILE_LIMIT,
     ) -> None:
         self.admissions = admissions
         self.claims = claims
@@ -103,6 +106,7 @@ class RunManager:
         self.launcher = GatedShims(
             machine.shims(folder, self.on_journal_change), limits, folder.root
         )
+        self.files = FileTransfers(admissions.bus, file_limit)
         self.ttl = ttl
         self.clock = clock
         self.runs: dict[str, Run] = {}
@@ -138,6 +142,8 @@ class RunManager:
         disk is full. Their shims do not start."""
         self.ending: set[str] = set()
         """Runs without a shim whose processes are being ended."""
+        self._results: dict[str, RunFiles] = {}
+        """For each run the earlier run whose result counts as its own."""
         self._admitted: dict[str, Admitted] = {}
         self._traces: dict[str, str] = {}
         self._chains: dict[str, asyncio.Task[None]] = {}
@@ -221,7 +227,7 @@ class RunManager:
                     # A closed folder: another runner that can read the folder has published the
                     # job's result already.
                     if files is None or not files.is_closed():
-                        await self.publish(fact, key)
+                        await self.publish(await self._with_outputs(fact, key), key)
                 case decide.MarkOver(then):
                     if await self.retry(lambda: self.claims.mark_over(key)) and then is not None:
                         await self.publish(then, key)
@@ -249,6 +255,7 @@ class RunManager:
         run = self.runs.pop(key)
         self.hung_at.pop(key, None)
         self._admitted.pop(key, None)
+        self._results.pop(key, None)
         self._traces.pop(key, None)
         for waiting in self.launcher.forget(key):
             self._tasks.start(self.launch(waiting))
@@ -275,6 +282,7 @@ class RunManager:
         if earlier is not None:
             log.info("earlier_result_counts", run=key, earlier=earlier.identity.key)
             assert earlier.journal.outcome is not None, "it has a result"
+            self._results[key] = earlier
             self.handle(key, earlier.journal.outcome)
             return
         # Each start of a run has its own mark: after a clean shutdown of the runner the same
@@ -283,6 +291,7 @@ class RunManager:
         try:
             again = msgspec.structs.replace(admitted, restarts=admitted.restarts + restarts)
             plan = self._ending(self.executor.run_plan(again, mark), admitted)
+            plan = with_file_limit(plan, self.files.limit)
             identity = RunIdentity(
                 key=key,
                 namespace=run.namespace,
@@ -292,6 +301,7 @@ class RunManager:
                 mark=mark,
                 grace=plan.grace,
                 pods=containers_at_once(plan),
+                transfers=plan.transfers,
                 units=units_of(admitted.pod_sets, self.folder.runner),
                 part=run.part,
                 parts=len(runners_to_run(admitted.pod_sets)) if run.part else 0,
@@ -366,7 +376,24 @@ class RunManager:
         self.launcher.set_problem(await self.executor.problem())
         key = files.identity.key
         if self.folders.get(key) is files and key not in self.without_room:
-            await self.launcher.launch(files)
+            await self.launcher.launch(files, self._bring_inputs)
+
+    async def _bring_inputs(self, files: RunFiles) -> bool:
+        """Brings the inputs of a run; returns whether its shim may start."""
+        key = files.identity.key
+        try:
+            is_ready = await self.files.bring(files)
+        except NoInput as error:
+            log.info("job_cannot_run", run=key, message=str(error))
+            self.handle(key, decide.Unstartable(one_line(str(error), decide.MESSAGE_MAX)))
+            return False
+        except (BusRefused, BusUnavailable, OSError) as error:
+            log.warning("inputs_not_brought", run=key, error=str(error))
+            self.launcher.wait_for_inputs(key, str(error))
+            return False
+        if is_ready:
+            self.launcher.has_inputs(key)
+        return is_ready
 
     def _earlier_result(self, run: Run) -> RunFiles | None:
         """Returns a run of an earlier admission of the same workload with a result that came too
@@ -409,7 +436,8 @@ class RunManager:
             if not (self._try_later(key, error) and self.launcher.has_started(key)):
                 return
         log.info("job_stopping", run=key, evicted=run.evicted, leaving=run.leaving)
-        if self.launcher.stop(found):
+        waits_for_inputs = found.identity.transfers is not None and not found.shim_pid()
+        if self.launcher.stop(found) or waits_for_inputs:
             self._tasks.start(self.launch(found))
 
     # Publishing. -----------------------------------------------------------------------
@@ -425,8 +453,18 @@ class RunManager:
         outcome = other.folder.journal.outcome
         assert outcome is not None, "it has ended"
         result = decide.result_of(run, outcome)
+        if outputs := await self.files.store(other.folder):
+            result = msgspec.structs.replace(result, outputs=outputs)
         await self.publish(result, start=of.mark, secret=other.secret or self._secret)
         await asyncio.to_thread(other.folder.mark_published)
+
+    async def _with_outputs(self, fact: Fact, key: str) -> Fact:
+        """The result of a run with its outputs, which are stored first."""
+        files = self._results.get(key) or self.folders.get(key)
+        if not isinstance(fact, Finished) or files is None or files.journal.outcome is None:
+            return fact
+        outputs = await self.files.store(files)
+        return msgspec.structs.replace(fact, outputs=outputs) if outputs else fact
 
     async def publish(
         self, fact: Fact, key: str = "", *, start: str = "", secret: bytes = b""

@@ -123,6 +123,7 @@ async def run(
         ttl=claim_ttl,
         clock=clock.now,
         limits=rules.limits,
+        file_limit=settings.file_limit,
     )
     try:
         checkpoints = base_folder(rules.checkpoint_folder, folder.root)

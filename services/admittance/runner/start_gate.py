@@ -8,10 +8,10 @@ processes of a machine.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -33,6 +33,14 @@ def free_bytes(folder: Path) -> int | None:
         return shutil.disk_usage(folder).free
     except OSError:
         return None
+
+
+Preparation: TypeAlias = Callable[[RunFiles], Awaitable[bool]]
+"""A function that does what a run needs before its shim starts; False: it is not done yet."""
+
+
+async def _needs_nothing(_run: RunFiles) -> bool:
+    return True
 
 
 class StartGate:
@@ -110,6 +118,14 @@ class StartGate:
         queue."""
         self.waiting[key] = self._no_space
 
+    def wait_for_inputs(self, key: str, why: str) -> None:
+        """Notes that the run with the key, which counts as started, has no inputs yet."""
+        self.waiting[key] = f"its inputs cannot be read now: {why}"
+
+    def has_inputs(self, key: str) -> None:
+        """Notes that the run with the key, which counts as started, waits no longer."""
+        self.waiting.pop(key, None)
+
     def forget(self, key: str) -> list[RunFiles]:
         """Frees the place of a run that has ended; returns the runs to offer again now."""
         if key not in self._started:
@@ -118,6 +134,7 @@ class StartGate:
             for name in [name for name, queue in self._queues.items() if key in queue]:
                 self._leave_queue(key, name)
             return []
+        self.waiting.pop(key, None)
         namespace, pods = self._started.pop(key)
         left = self._pods.get(namespace, 0) - pods
         if left > 0:
@@ -215,14 +232,15 @@ class GatedShims(StartGate):
             log.info("executor_works_again")
         self.problem = problem
 
-    async def launch(self, run: RunFiles) -> None:
-        """Starts a shim for the run, unless the run must wait. Call it again from time to time for
-        a run without a shim; a second call starts no second shim."""
+    async def launch(self, run: RunFiles, prepared: Preparation = _needs_nothing) -> None:
+        """Starts a shim for the run, unless the run must wait, or is not ``prepared``. Call it
+        again from time to time for a run without a shim; a second call starts no second shim."""
         key = run.identity.key
         waited = key in self.waiting
         reason = self.offer(run)
         if not reason:
-            await self._shims.launch(run)
+            if await prepared(run):
+                await self._shims.launch(run)
         elif not waited:
             log.info("job_waits", run=key, reason=reason)
 

@@ -46,6 +46,7 @@ from admittance.workload_controller.commit_writer import (
 )
 from admittance.workload_controller.durables import Durables
 from admittance.workload_controller.endpoints import Endpoints
+from admittance.workload_controller.job_files import JobFilesKeeper
 from admittance.workload_controller.journal import HistoryRecorder
 from admittance.workload_controller.manifest_writer import Deletions, ManifestWriter
 from admittance.workload_controller.takeover import (
@@ -196,6 +197,13 @@ class ActiveController:
         deletions = self._deletions = Deletions(manifests)
         limits = settings.configuration.user_limits
         runners, sights, runners_known = AnnouncedRunners(), FolderSights(), asyncio.Event()
+        files = JobFilesKeeper(
+            bus,
+            controller,
+            limit=settings.file_limit,
+            bound=settings.files_bytes,
+            replicas=settings.replicas,
+        )
         self._endpoints = Endpoints(
             bus,
             settings.instance,
@@ -207,7 +215,7 @@ class ActiveController:
             sights,
             limits.max_manifest_bytes,
             sharing_of(settings.configuration),
-            UsageEndpoint(bus, controller, self._usage).endpoints(),
+            {**UsageEndpoint(bus, controller, self._usage).endpoints(), **files.endpoints()},
             lambda: self._usage.store.position.compacted_until,
         )
         people = self._people = UserRequests(bus, controller, limits, self._metrics, runners)
@@ -225,6 +233,7 @@ class ActiveController:
             tasks.create_task(deletions.run(), name="deletions")
             tasks.create_task(people.run(), name="people")
             tasks.create_task(self._usage.run(), name="usage")
+            tasks.create_task(files.run(), name="files")
             await self._endpoints.start()
             # Only a server that demands credentials knows the submitters of jobs, by whom the
             # rules of runners refuse submissions.

@@ -135,14 +135,16 @@ class RunnerTestbed:
         submitted_by: str = "",
         restart: str = "Never",
         placement: Placement = (),
+        annotations: dict[str, str] | None = None,
     ) -> None:
         container = {"name": "c", "command": ["/bin/sh", "-c", script]}
         template = {
+            "metadata": {"annotations": annotations or {}},
             "spec": {
                 "containers": containers or [container],
                 "terminationGracePeriodSeconds": grace,
                 "restartPolicy": restart,
-            }
+            },
         }
         pod_set = PodSetToRun(
             name="main",

@@ -16,6 +16,7 @@ from admittance.access.roles import ROLES
 from admittance.access.users import User
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.events import subjects
+from admittance.events.files import FILE, FILES
 from admittance.events.names import token
 from admittance.runtime.bus.messages import SECRET_KEY
 
@@ -74,6 +75,7 @@ def _facts() -> Iterator[str]:
             yield f"admit.provisioning.{key}.{owner}.{space}.w"
         for what, kind in product(("applied", "deleted"), ("localqueue", "clusterqueue")):
             yield f"{subjects.OBJECTS}{what}.{kind}.{space}.x"
+        yield f"{FILE}{space}.w_1.i0-0"
         yield f"{subjects.TIMER_AT}requeue.{space}.w"
         yield f"{subjects.TIMER_DUE}requeue.{space}.w"
     domains = ("cohort-lab", *(f"service-{role}" for role in (*ROLES, "provider-pool")))
@@ -119,7 +121,7 @@ def _jetstream(users: list[User]) -> Iterator[str]:
             for user_name in (OTHER, *(u.name for u in users))
         ),
     )
-    for stream in (*STREAMS, "FOREIGN"):
+    for stream in (*STREAMS, FILES, "FOREIGN"):
         yield from (f"{js}.STREAM.{verb}.{stream}" for verb in STREAM_VERBS)
         yield from (f"{js}.CONSUMER.{verb}.{stream}" for verb in ("NAMES", "LIST", "CREATE"))
         yield from (f"{js}.DIRECT.GET.{stream}", f"$JS.SNAPSHOT.ACK.{stream}.x.131072.1")
@@ -129,7 +131,9 @@ def _jetstream(users: list[User]) -> Iterator[str]:
             yield f"{js}.CONSUMER.CREATE.{stream}.{durable}.admit.check.requested.x.y.z"
             yield f"$JS.ACK.{stream}.{durable}.1.2.3.4.5"
     for subject in dict.fromkeys((*_facts(), *_keys())):
-        stream = f"KV_{subject.split('.')[1]}" if subject.startswith("$KV.") else subjects.STREAM
+        stream = FILES if subject.startswith(FILE) else subjects.STREAM
+        if subject.startswith("$KV."):
+            stream = f"KV_{subject.split('.')[1]}"
         yield f"{js}.DIRECT.GET.{stream}.{subject}"
     yield f"{js}.DIRECT.GET.{subjects.CHECKPOINTS}.{subjects.COMMITS}"
 

@@ -154,6 +154,8 @@ def test_a_wrong_argument_is_named(said: str) -> None:
 OTHERS: dict[str, object] = {
     "command": ["x"],
     "flavors": ["x"],
+    "inputs": ["x"],
+    "outputs": ["x"],
     "count": 2,
     "priority": 1,
     "max_seconds": 2,

@@ -21,6 +21,7 @@ from admittance.api.effects.field_effect import (
     refused,
     works,
 )
+from admittance.api.files import JOB_FILES
 from admittance.api.meta import APPLIED_BY
 from admittance.api.pods import PodTemplate
 from admittance.api.warning_signal import WARNING_SIGNAL
@@ -119,6 +120,7 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
             "submit --signal`"
         ),
         SUBMITTED_FROM: works("which folder a `workingDir` is; made by `admit submit`"),
+        JOB_FILES: works("made from `--input` and `--output` of `admit submit`, as JSON"),
     },
 }
 """The effects of known keys by their place. Keys with the prefix ``provreq.kueue.x-k8s.io/`` become

@@ -21,6 +21,7 @@ from admittance.api.pods import Affinity, PodTemplate
 from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
 from admittance.api.units import parse
 from admittance.api.validation.containers import check_containers
+from admittance.api.validation.files import check_noted_files
 from admittance.api.validation.jobs import (
     check_job_spec,
     check_noted_folder,
@@ -100,6 +101,7 @@ def _pod_set(pod_set: PodSet, path: str) -> list[Problem]:
     problems += check_noted_policy(pod_set.template, f"{path}.template")
     problems += check_noted_folder(pod_set.template, f"{path}.template")
     problems += check_noted_warning(pod_set.template, f"{path}.template")
+    problems += check_noted_files(pod_set.template, f"{path}.template", pod_set.count)
     if pod_set.min_count is not None and pod_set.min_count > pod_set.count:
         message = f"must not exceed count {pod_set.count}, not {pod_set.min_count}"
         problems.append(Problem(f"{path}.minCount", message))

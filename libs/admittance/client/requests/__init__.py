@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from admittance.client.requests import changes as changes
     from admittance.client.requests import explanation as explanation
     from admittance.client.requests import families as families
+    from admittance.client.requests import files as files
     from admittance.client.requests import history as history
     from admittance.client.requests import link as link
     from admittance.client.requests import machines as machines

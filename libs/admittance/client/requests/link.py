@@ -76,6 +76,7 @@ ANSWERED_BY: Final = {
     "objects": "workload-controller",
     "runners": "workload-controller",
     "usage": "workload-controller",
+    "files": "workload-controller",
     "explain": "scheduler",
     "fit": "scheduler",
     "pending": "scheduler",
@@ -90,6 +91,7 @@ ANSWERED_BY: Final = {
 QUESTIONS: Final = (
     "explain",
     "families",
+    "files",
     "fit",
     "machines",
     "pending",
@@ -385,6 +387,10 @@ class Link:
             else:
                 answers.append(outcome)
         return answers
+
+    async def failure(self, what: str, error: bus_errors.AdmittanceError) -> RequestFailed:
+        """The error for a refusal or a silence of the server. ``what``: what was tried."""
+        return await self._trouble(what, error)
 
     async def _trouble(
         self,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dataclasses import field as field_of
 from hashlib import blake2b
 from pathlib import PurePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -38,6 +38,9 @@ from admittance.events.whatif import Fit, FitReply
 from admittance.folders import SubmittedFrom
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry
+
+if TYPE_CHECKING:
+    from admittance.client.requests.files import WantedFiles
 
 DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
 """The default requests of a submitted command without requests, for resources that the queue
@@ -381,11 +384,17 @@ def requests_of(
 
 
 async def fitting_command(
-    link: Link, options: CommandOptions, namespace: str, *, key: str | None, anyway: bool
+    link: Link,
+    options: CommandOptions,
+    namespace: str,
+    *,
+    key: str | None,
+    anyway: bool,
+    files: WantedFiles | None = None,
 ) -> tuple[Workload, FitReply | None]:
-    """The workload of a command, named by the key if there is one, and the scheduler's answer about
-    it. Raises BadInput, and what `refuse_misfit` raises; a command that was submitted with the key
-    before is not refused again."""
+    """The workload of a command, named by the key if there is one, with its files, which are
+    stored, and the scheduler's answer about it. Raises BadInput, and what `refuse_misfit` raises; a
+    command that was submitted with the key before is not refused again."""
     if not options.command:
         raise BadInput(LISTS["command"])
     check_container(options.image, options.env)
@@ -394,9 +403,26 @@ async def fitting_command(
             raise BadInput(NAME_AND_KEY)
         options = dataclasses.replace(options, name=name_of_key(namespace, link.user, key))
     workload = await workload_of_command(link, options, namespace)
+    if files is not None and key is None:
+        fit = await refuse_misfit(link, workload, anyway=anyway)
+        return await with_stored_files(link, workload, files), fit
+    if files is not None:
+        workload = await with_stored_files(link, workload, files, key or "")
     if key is not None and await is_present(link, workload, key):
         anyway = True
     return workload, await refuse_misfit(link, workload, anyway=anyway)
+
+
+async def with_stored_files(
+    link: Link, workload: Workload, files: WantedFiles, key: str = ""
+) -> Workload:
+    """Stores the inputs of a workload; returns the workload with its files. Raises what
+    `files.check_limit` and `files.with_files` raise."""
+    # Most submissions have no files: the module costs them its import.
+    from admittance.client.requests.files import check_limit, with_files
+
+    await check_limit(link, workload.metadata.namespace, files)
+    return await with_files(link, workload, files, key)
 
 
 # Submitting, once however often it is repeated. -----------------------------------------

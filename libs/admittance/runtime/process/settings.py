@@ -30,6 +30,10 @@ from admittance.runtime.nats.connection_options import (
 from admittance.runtime.process.variables import unknown_variable
 from admittance.runtime.telemetry.metrics import PREFIX
 
+FILE_LIMIT: Final = 100 << 20
+FILES_BYTES: Final = 10 << 30
+"""The default bytes of the files of one workload, and of all workloads."""
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one service in one process. Durations in seconds.
@@ -38,15 +42,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``instance`` over restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: the number of
     replicas of each stream; 1 without a cluster. ``log_days``: how many days a fact stays on the
     log; 0: as the log is set, 42 for a new log. ``log_bytes``: the size of the log above which its
-    oldest facts are removed; 0: none are. ``finished_seconds``: how long a finished workload
-    stays in the bucket; its facts stay on the log. ``checkpoint_seconds``: time between two
-    checkpoints, if anything changed. ``drain_seconds``: how long an evicted job keeps its quota if
-    its runner does not answer. ``check_delay_seconds``: the longest delay that a check's Retry can
-    ask for. ``compare_seconds``: about how often the retry-timer compares all schedules on the bus
-    with the stored workloads. ``beat_seconds``: time between two heartbeats of a check controller
-    or provider. ``provisioning_seconds``: the default deadline of a request for capacity; 0: none.
-    ``admin``: HOST:PORT of the admin port of this process; None: not served. ``metrics_prefix``:
-    what the name of every metric begins with.
+    oldest facts are removed; 0: none are. ``file_limit``: the most bytes of the inputs, and of the
+    outputs, of one workload; 0: workloads have no files. ``files_bytes``: the bytes of the files of
+    all workloads from which on no more are taken. ``finished_seconds``: how long a finished
+    workload stays in the bucket; its facts stay on the log. ``checkpoint_seconds``: time between
+    two checkpoints, if anything changed. ``drain_seconds``: how long an evicted job keeps its quota
+    if its runner does not answer. ``check_delay_seconds``: the longest delay that a check's Retry
+    can ask for. ``compare_seconds``: about how often the retry-timer compares all schedules on the
+    bus with the stored workloads. ``beat_seconds``: time between two heartbeats of a check
+    controller or provider. ``provisioning_seconds``: the default deadline of a request for
+    capacity; 0: none. ``admin``: HOST:PORT of the admin port of this process; None: not served.
+    ``metrics_prefix``: what the name of every metric begins with.
     """
 
     service: str
@@ -57,6 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     log_days: int = 0
     log_bytes: int = 0
+    file_limit: int = FILE_LIMIT
+    files_bytes: int = FILES_BYTES
     lease_seconds: float = 5.0
     claim_seconds: float = 300.0
     finished_seconds: float = 7 * 86_400.0
@@ -105,6 +113,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             replicas=_replicas(env),
             log_days=whole_number(env, "ADMIT_LOG_DAYS", 0, least=1),
             log_bytes=size_of_log(env),
+            file_limit=size(env, "ADMIT_FILE_LIMIT", FILE_LIMIT),
+            files_bytes=size(env, "ADMIT_FILES_BYTES", FILES_BYTES),
             lease_seconds=number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),
             claim_seconds=number(env, "ADMIT_CLAIM_SECONDS", 300.0, least=2.0),
             finished_seconds=number(
@@ -203,24 +213,35 @@ def whole_number(env: Mapping[str, str], name: str, default: int, *, least: int)
     return int(value)
 
 
+SIZE_MAX: Final = 1 << 60
 LOG_BYTES_MIN: Final = 64 << 20
 """The smallest bound of the log: the newest 20,000 messages stay in any case."""
+
+
+def size(env: Mapping[str, str], name: str, default: int) -> int:
+    """The value of the variable in bytes, such as ``8Gi``. Raises SetupError."""
+    text = env.get(name)
+    if not text:
+        return default
+    try:
+        value = int(parse(text.removesuffix("B")))
+    except BadQuantity:
+        raise SetupError(f"{name}={text!r} is not a size like 8Gi or 500Mi") from None
+    if not 0 <= value < SIZE_MAX:
+        raise SetupError(f"{name}={text} is not a size from 0 to 1Ei")
+    return value
 
 
 def size_of_log(env: Mapping[str, str]) -> int:
     """The value of ``ADMIT_LOG_BYTES`` in bytes, such as ``8Gi``; 0: it is not set. Raises
     SetupError."""
     name = "ADMIT_LOG_BYTES"
-    text = env.get(name)
-    if not text:
+    if not env.get(name):
         return 0
-    try:
-        size = int(parse(text.removesuffix("B")))
-    except BadQuantity:
-        raise SetupError(f"{name}={text!r} is not a size like 8Gi or 500Mi") from None
-    if size < LOG_BYTES_MIN:
-        raise SetupError(f"{name}={text} is less than {LOG_BYTES_MIN >> 20}Mi")
-    return size
+    value = size(env, name, 0)
+    if value < LOG_BYTES_MIN:
+        raise SetupError(f"{name}={env[name]} is less than {LOG_BYTES_MIN >> 20}Mi")
+    return value
 
 
 def choice(env: Mapping[str, str], name: str, choices: Mapping[str, T]) -> T | None:

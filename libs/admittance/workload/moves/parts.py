@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from admittance.events import facts, reasons
 from admittance.events.placement import runners_of
 from admittance.workload.change import Change, ignored, with_status
+from admittance.workload.outputs import kept_outputs
 from admittance.workload.phase import is_stopping
 from admittance.workload.stored import JobParts, PartFailure, StoredWorkload
 
@@ -91,7 +92,11 @@ def note_part(parts: JobParts, fact: PartFact) -> JobParts:
         case facts.PodsNotReady():
             return replace(parts, ready=tuple(n for n in parts.ready if n != number))
         case facts.Finished() if number not in parts.over:
-            ended = replace(parts, over=_with(parts.over, number))
+            ended = replace(
+                parts,
+                over=_with(parts.over, number),
+                outputs=kept_outputs((*parts.outputs, *fact.outputs)),
+            )
             if fact.succeeded:
                 return replace(ended, succeeded=_with(parts.succeeded, number))
             failure = PartFailure(
@@ -115,9 +120,10 @@ def end_of_job(parts: JobParts, last: PartFact, admission: int, count: int) -> P
             reason=failure.reason,
             message=_failure_text(failure, count),
             exit_code=failure.exit_code,
+            outputs=parts.outputs,
         )
     if len(parts.succeeded) == count:
-        return facts.Finished(**_of(last), revision=admission)
+        return facts.Finished(**_of(last), revision=admission, outputs=parts.outputs)
     reason = last.reason if isinstance(last, facts.Stopped) else ""
     message = last.message if isinstance(last, facts.Stopped) else ""
     return facts.Stopped(**_of(last), revision=last.revision, reason=reason, message=message)

@@ -38,6 +38,7 @@ from admittance.workload.conditions import (
 )
 from admittance.workload.moves.backoff import wait_message
 from admittance.workload.moves.eviction import closed_gates, evict, fresh_rows, withdrawals
+from admittance.workload.outputs import kept_outputs
 from admittance.workload.phase import holds_quota, is_reserved, is_stopping
 from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
@@ -346,7 +347,7 @@ def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionCo
     reason = fact.reason or (reasons.SUCCEEDED if fact.succeeded else reasons.FAILED)
     message = fact.message or ("Job finished" if fact.succeeded else "Job failed")
     done = with_condition(workload, Type.FINISHED, True, reason, message, now=context.now)
-    done = with_status(done, exit_code=fact.exit_code)
+    done = with_status(done, exit_code=fact.exit_code, outputs=kept_outputs(fact.outputs))
     outbox: tuple[OutboxEntry, ...] = ()
     if fact.revision == 0 and is_true(workload, Type.ADMITTED) and not is_stopping(workload):
         outbox = (OutboxEntry(what="evicted", reason=reasons.FINISHED, message=message),)

@@ -229,11 +229,15 @@ _VALUES: Final = {"user": " NAME", "tls_first": ""}
 
 
 def global_options(
-    takes: Sequence[str], *, hidden: bool = True, without: Sequence[Output] = ()
+    takes: Sequence[str],
+    *,
+    hidden: bool = True,
+    without: Sequence[Output] = (),
+    short: bool = False,
 ) -> list[click.Parameter]:
     """The global options that are named in ``takes``. ``hidden``: the help of the command shows of
     the options of the connection only ``--creds``; `admit --help` shows all. ``without``: output
-    formats that ``-o`` does not take."""
+    formats that ``-o`` does not take. ``short``: ``-o`` has no long form."""
     made = {
         "nats": option(
             "--nats URL",
@@ -245,8 +249,9 @@ def global_options(
             "--namespace -n NAME", "The namespace. Default: default", section=GLOBAL
         ),
         "output": option(
-            "--output -o",
+            "-o" if short else "--output -o",
             "Output format of commands that show something. Default: a table",
+            name="output",
             choices=[str(shape) for shape in Output if shape not in without],
             section=GLOBAL,
         ),
@@ -314,8 +319,9 @@ class Command(Help):
         own_output: bool,
         forever: bool,
         negative_numbers: bool,
+        short_output: bool,
     ) -> None:
-        shared = global_options(takes, without=without) if takes else []
+        shared = global_options(takes, without=without, short=short_output) if takes else []
         super().__init__(
             name=function.__name__.removesuffix("_").replace("_", "-"),
             params=[*reversed(_declared(function)), *shared],
@@ -354,11 +360,13 @@ def command(
     own_output: bool = False,
     forever: bool = False,
     negative_numbers: bool = False,
+    short_output: bool = False,
 ) -> Callable[[Callable[..., Any]], Command]:
     """Makes a command of a function. ``takes``: the global options, which the function gets as its
     first parameter, a `Call`; (): it gets none. ``without``: output formats that it does not have.
     ``own_output``: the function declares ``-o`` itself. ``forever``: it is a service.
-    ``negative_numbers``: -5 is a word and no option."""
+    ``negative_numbers``: -5 is a word and no option. ``short_output``: the output format is ``-o``
+    only, because ``--output`` is an option of the command."""
     return partial(
         Command,
         takes=takes,
@@ -366,6 +374,7 @@ def command(
         own_output=own_output,
         forever=forever,
         negative_numbers=negative_numbers,
+        short_output=short_output,
     )
 
 

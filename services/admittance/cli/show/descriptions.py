@@ -149,6 +149,7 @@ def _show_workload(
     output.section("Checks", sections.check_table(workload, now))
     for record in asked:
         capacity_requests.show(record, now, silent)
+    output.section("Outputs", sections.outputs(workload))
     output.section("Conditions", sections.conditions(plain, now))
     if events:
         output.say("\nLast events")

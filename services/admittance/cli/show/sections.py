@@ -31,6 +31,7 @@ from admittance.events.requests import (
 )
 from admittance.events.shapes import PodRetries
 from admittance.quota.cell import UNLIMITED
+from admittance.runtime.telemetry.findings import size_of
 from admittance.workload.conditions import Type, is_false
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, StoredWorkload, head
@@ -59,6 +60,15 @@ def pod_sets(plain: Mapping[str, Any]) -> Table:
         )
     columns = columns_of("NAME", "#PODS", "REQUESTS PER POD", "FLAVORS", "USES IN ALL", "COMMAND")
     return Table(columns, rows)
+
+
+def outputs(workload: StoredWorkload) -> Table:
+    """The table of the files that a job left."""
+    rows = [
+        (file.name, NOTHING if file.problem else size_of(file.size), file.problem or "kept")
+        for file in workload.status.outputs
+    ]
+    return Table(columns_of("OUTPUT", "#SIZE", "STATE"), rows)
 
 
 def _requests(containers: Sequence[Mapping[str, Any]]) -> str:

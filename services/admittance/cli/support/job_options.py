@@ -22,6 +22,9 @@ WARNING_SECONDS: Final = 60
 """How long before the time limit a warning comes unless the submitter says it."""
 
 
+OF_FILES: Final = "one of the run, with the files of --input"
+
+
 class Origin(NamedTuple):
     """Where a command is submitted. ``environ``: the variables of this process. ``asked``: the
     folder in which the job is to start. ``env``, ``export``, ``image``: the values of the
@@ -67,12 +70,15 @@ def origin_of(
 
 
 async def placed(
-    bus: Link, wish: CommandOptions, origin: Origin, *, anyway: bool
+    bus: Link, wish: CommandOptions, origin: Origin, *, anyway: bool, has_files: bool
 ) -> tuple[CommandOptions, str]:
     """The command in its folder, with the variables that go with the folder; and one line that says
-    which folder that is. Warns of what may not be as meant. Raises BadInput and Refused."""
+    which folder that is. ``has_files``: the job starts in a folder of the run, unless another one
+    was chosen. Warns of what may not be as meant. Raises BadInput and Refused."""
     from admittance.client.working_folder import asked_place
 
+    if has_files and not origin.asked.chosen:
+        return wish, f"folder: {OF_FILES}"
     image = bool(origin.image)
     place = await asked_place(bus, origin.asked, bus.namespace, image=image, anyway=anyway)
     if place.warning:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from admittance.api.files import JobFiles
 from admittance.api.names import image_error
 from admittance.api.pods import Container, PodSpec, PodTemplate
 from admittance.api.reading.from_job import literal
@@ -36,6 +37,13 @@ from admittance.folders import (
 from admittance.job_rules.limits import NO_GROUPS, JobLimits
 from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.disk.checkpoints import IN_CONTAINERS
+from admittance.runner.files.plan import (
+    PodFiles,
+    Transfers,
+    job_files,
+    pod_files,
+    transfers_of,
+)
 from admittance.runner.jobs.devices import (
     NO_MACHINE,
     MachineDevices,
@@ -144,7 +152,8 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     the pod set run on other machines. ``policy`` None: the first failure fails the job.
     ``devices``: the variables about devices of every pod; ``slots``: those of each pod that runs at
     the same time, if the pods have devices. ``limits``: what the processes of a pod may use
-    together. ``warn``: the warning before the end of the job's time; None: there is none."""
+    together. ``warn``: the warning before the end of the job's time; None: there is none.
+    ``files``: what each pod brings and leaves."""
 
     name: str
     parallel: int
@@ -159,6 +168,7 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     slots: tuple[dict[str, str], ...] = ()
     first: int = 0
     limits: PodLimits = PodLimits()
+    files: PodFiles | None = None
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -177,6 +187,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``ends``: when the job's maximum execution time is over, in seconds since boot; 0: it has none.
     The workload-controller ends the job, and the shim only warns it. ``checkpoint``: the folder of
     the workload that outlives its runs; "": there is none.
+    ``transfers``: the files that the runner brings and keeps.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -194,6 +205,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     folders: tuple[str, ...] = ()
     ends: float = 0.0
     checkpoint: str = ""
+    transfers: Transfers | None = None
 
 
 class PodInputs(NamedTuple):
@@ -318,6 +330,8 @@ def _assemble(
     sets = []
     graces = [0]
     deadlines: list[float] = []
+    transfers: list[tuple[str, int, JobFiles | None]] = []
+    pods = 0
     budget, files = ValueBudget(), FileBudget()
     hosts = ",".join(
         dict.fromkeys(part.runner for pod_set in admitted.pod_sets for part in pod_set.parts)
@@ -328,6 +342,7 @@ def _assemble(
         template = _template(pod_set)
         noted = noted_completions(template.metadata.annotations)
         completions = pod_set.completions or noted or pod_set.count
+        pods += completions
         here = pods_here(pod_set, completions, machine.runner)
         if not here.parallel:
             continue
@@ -348,6 +363,8 @@ def _assemble(
                 _folder_of(pod_set.name, template),
             ),
         )
+        noted_files = job_files(pod_set.name, template)
+        transfers.append((pod_set.name, here.completions, noted_files))
         env = {
             "ADMITTANCE_WORKLOAD": admitted.name,
             "ADMITTANCE_NAMESPACE": admitted.namespace,
@@ -374,6 +391,7 @@ def _assemble(
                 devices=devices.every,
                 slots=devices.slots,
                 limits=limits_of(template.spec),
+                files=pod_files(noted_files),
             )
         )
         policy = job_policy(pod_set.name, template)
@@ -387,6 +405,7 @@ def _assemble(
         given=given,
         cleanup=cleanup,
         deadline=min(deadlines, default=0.0),
+        transfers=transfers_of(transfers, pods),
     )
 
 
@@ -580,6 +599,11 @@ def plan_docker(
         lambda _: unlimited,
         checkpoint_seen=IN_CONTAINERS if checkpoint else "",
     )
+    if plan.transfers is not None:
+        raise CannotRun(
+            "a runner with --executor docker brings no files to a job and keeps none: submit it "
+            "without --input and --output, or to a runner of local processes"
+        )
     return msgspec.structs.replace(plan, checkpoint=checkpoint)
 
 
@@ -610,6 +634,14 @@ def containers_at_once(plan: RunPlan) -> int:
 def _with_process_limit(pods: PodSetPlan, processes: int) -> PodSetPlan:
     limits = msgspec.structs.replace(pods.limits, processes=processes)
     return msgspec.structs.replace(pods, limits=limits)
+
+
+def with_file_limit(plan: RunPlan, most: int) -> RunPlan:
+    """The plan, with the most bytes of the files that the runner brings and keeps."""
+    if plan.transfers is None:
+        return plan
+    transfers = msgspec.structs.replace(plan.transfers, limit=most)
+    return msgspec.structs.replace(plan, transfers=transfers)
 
 
 def with_limits(plan: RunPlan, limits: JobLimits) -> RunPlan:

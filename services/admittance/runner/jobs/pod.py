@@ -50,6 +50,11 @@ class Pod:
         """The plans of the pod's volumes."""
         return self.set.spec.get("volumes") or []
 
+    @property
+    def files(self) -> dict[str, Any]:
+        """What the pod brings and leaves; empty: nothing."""
+        return self.set.spec.get("files") or {}
+
     def variables(self, mark: str, container: str) -> dict[str, str]:
         """The variables that a container of the pod gets from the shim. ``mark``: that of the
         run."""

@@ -42,6 +42,7 @@ import time
 
 from admittance.runner.disk.scratch import ScratchDisk
 from admittance.runner.disk.walk import VOLUMES
+from admittance.runner.files.pod_files import FileCarrier
 from admittance.runner.groups.job_groups import Usage
 from admittance.runner.groups.run_groups import OOM_KILLED, RunGroups, oom_text
 from admittance.runner.jobs.engine_programs import (
@@ -67,6 +68,7 @@ from admittance.runner.jobs.journal import JournalWriter, read_lease
 from admittance.runner.jobs.pod import Pod
 from admittance.runner.jobs.pod_process import (
     FolderError,
+    enter_folder,
     expand,
     handle_signals,
     make_scratch,
@@ -133,6 +135,7 @@ class Shim:
         self.disk = ScratchDisk(
             os.path.join(folder, "scratch"), self.spec.get("scratchLimit", 0), boot_seconds
         )
+        self.files = FileCarrier(folder, self.spec)
         self.output = OutputCollector(
             os.path.join(folder, "out"),
             self.spec.get("outputLimit", 0),
@@ -272,6 +275,7 @@ class Shim:
         self.groups.end_pod(pod.scratch)
         self.output.close_pod(pod.name)
         self.timed.pop(pod.name, None)
+        self.files.keep(pod)
         whole = pod.main_started and not pod.code and not pod.told_to_stop
         if whole or pod.set.due(pod.index) == NEVER:
             self.disk.discard(pod.scratch)
@@ -304,6 +308,7 @@ class Shim:
         limit = self.spec.get("processLimit", 0)
         join = self.groups.enter(pod.scratch, pod.set.spec.get("limits") or {})
         place = self.place_of(container) if cwd == container["cwd"] else None
+        self.files.bring(pod, (scratch, cwd), lambda folder: enter_folder(folder, place or {}))
         output = self.output.pipe(pod.name)
         try:
             folders = scratch, cwd
