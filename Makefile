@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough test-pythons test-packages test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
+.PHONY: help install demo test thorough test-pythons test-packages test-cgroup2 test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,10 @@ test-packages: $(STAMP)  ## the wheel, installed with pip, pipx and uv, plays th
 
 test-deploy: $(STAMP)  ## the tests that need a container engine
 	$(BIN)/python -m pytest -m deploy -rs --timeout 1200 tests/deploy
+
+# KERNEL: one that boots without modules, such as the vmlinuz of Debian's linux-image-cloud-amd64.
+test-cgroup2: $(STAMP)  ## the tests of control groups on an emulated machine with version 2 (KERNEL), six minutes
+	$(BIN)/python -m tools.emulated_machine $(KERNEL)
 
 up: $(STAMP)  ## an embedded deployment that keeps its data in $(DATA)
 	$(BIN)/admit up --data-dir $(DATA)
