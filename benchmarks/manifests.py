@@ -161,7 +161,7 @@ class Trial:
         reply = await self._answer(
             lambda: self._link.ask("delete", request, DeleteReply, timeout=ANSWER_SECONDS)
         )
-        # A first request whose answer was lost may have deleted the object.
+        # A first request with a lost answer may have deleted the object.
         lost = ("absent",) if self.counts["asked again"] > again else ()
         if reply.outcome not in ("deleted", "deferred", *lost):
             self._add_wrong(f"not deleted: {reply.outcome} {reply.error}: {document.raw!r}")

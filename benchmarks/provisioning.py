@@ -1,4 +1,4 @@
-"""How long from capacity that is there until its job may start, and how long a booking stays.
+"""Measures the time from available capacity to the start of its job, and until a booking ends.
 
 ``python -m benchmarks.provisioning [--requests 1000] [--rate 50] [--bookings 200]``
 
@@ -78,7 +78,8 @@ def _object(kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Provider:
-    """The class of the bench by hand. ``asked``: by name of the workload; times are monotonic."""
+    """The provider of the benchmark. ``asked``: when each workload was requested, in monotonic
+    time."""
 
     def __init__(self, load: Load) -> None:
         self._load = load

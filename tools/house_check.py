@@ -307,7 +307,7 @@ def offenders(root: Path) -> list[str]:
         if taken and where not in OWN_TIME_AND_CHANCE:
             said.append(f"{where} imports {taken[0]}: call runtime/clock.py or runtime/chance.py")
         if has_hidden_import(tree_of(path), name, modules):
-            said.append(f"{where} imports a module whose name is not in its text")
+            said.append(f"{where} imports a module by a name that is not in its text")
     graph = imports_of(modules)
     said.extend(broken_walls(modules, graph))
     said.extend(nats_of_services(modules))

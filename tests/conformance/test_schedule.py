@@ -47,7 +47,7 @@ def _admission(status: Any) -> dict[str, Any]:
 
 
 def played(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """One cycle of the case: what came out and what should have."""
+    """Plays one cycle of the case; returns its results and the expected results."""
     gates = case["given"].get("featureGates", {})
     partial = gates.get("PartialAdmission", True)
     fair = CohortFairSharing() if case["given"].get("enableFairSharing") else None

@@ -83,7 +83,7 @@ kind: LocalQueue
 metadata: {namespace: team-a, name: racked}
 spec: {clusterQueue: racked}
 """
-"""A queue whose jobs need a machine of a provider and the approval of a person."""
+"""A queue for jobs that need a machine of a provider and the approval of a person."""
 PEOPLE = {
     "ada": ("user", "--namespace", "team-a"),
     "bob": ("user", "--namespace", "team-b"),

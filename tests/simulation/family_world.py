@@ -107,7 +107,7 @@ class World:
         self.whole()
 
     def running(self) -> int:
-        """A family whose variant on f1 is admitted. The revision of the admission."""
+        """A family with an admitted variant on f1. Returns the revision of the admission."""
         self.waits(0, 1)
         return self.admit(1)
 

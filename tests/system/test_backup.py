@@ -35,7 +35,7 @@ pytestmark = pytest.mark.bus
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "2026-11-22.tar.xz"
 SOON = "soon"
-"""A workload whose check wants it again so soon that the time is past after the restore."""
+"""A workload with a check that delays it so shortly that the time is past after the restore."""
 
 
 class Stream:

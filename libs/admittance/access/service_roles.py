@@ -238,7 +238,7 @@ def provisioning_check(user: User) -> Permissions:
         *rules("ask providers", *each("admit.provisioning.{}.*.*.*", asked)),
         *rules("ask providers for the status", "admit.api.provider.*"),
         *rules("store its requests", f"$KV.{subjects.BUCKET}.{subjects.CAPACITY}.*.*"),
-        *rules("find requests whose records were deleted by hand", f"{JS}.DIRECT.GET.{LOG}"),
+        *rules("find requests with records that were deleted by hand", f"{JS}.DIRECT.GET.{LOG}"),
         *rules("store the statuses of providers outside", f"$KV.{subjects.PROVIDERS}.*.*"),
     )
     subscribe = (

@@ -51,7 +51,7 @@ def is_expired(user: User, now: datetime) -> bool:
 
 
 def expired_users(users: Iterable[User], now: datetime) -> list[User]:
-    """The users whose ``expires`` has passed."""
+    """The users with an ``expires`` in the past."""
     return [user for user in users if is_expired(user, now)]
 
 

@@ -94,7 +94,7 @@ class AdmissionCheck(Strict, frozen=True, kw_only=True):
 
 
 def covered_flavors(check: AdmissionCheck | None) -> tuple[str, ...]:
-    """The flavors whose workloads must pass the AdmissionCheck although no queue names it; empty
+    """The flavors on which workloads must pass the AdmissionCheck although no queue names it; empty
     for every check but `MACHINES_CHECK`."""
     if (
         check is None

@@ -2,7 +2,7 @@
 
 The JSON Schema (`tools.manifests_schema`) and `validation/field_rules.py` read these rules.
 Decoding does not check these rules, so that all errors of a manifest are found at once, and objects
-stored under older rules stay readable. A field whose rule has ``own`` set is checked by other code,
+stored under older rules stay readable. A field with ``own`` in its rule is checked by other code,
 with its own error text.
 """
 

@@ -1,4 +1,4 @@
-"""A data folder of `admit up` whose streams a restore makes.
+"""A data folder of `admit up` with streams that a restore creates.
 
 A server of its own serves a draft inside the folder, to one key that no other program has. Only
 when all streams are restored and on the disk does the draft become the folder's streams, by one
@@ -33,7 +33,7 @@ STORE: Final = "nats"
 
 @asynccontextmanager
 async def served_folder(folder: Path) -> AsyncIterator[Bus]:
-    """A connection to an empty server whose streams become those of the data folder, unless an
+    """A connection to an empty server; its streams become those of the data folder, unless an
     error ends the block. Raises RequestFailed for a folder that cannot be used or has streams, and
     if an `admit up` runs on it.
     """

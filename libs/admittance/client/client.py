@@ -156,7 +156,7 @@ class Client:
         ``key``: names the job. A later call of the same user and namespace with the key creates no
         second job, even if the earlier answer was lost: it returns a `Job` with ``created`` False.
         So does the submission of a workload that exists with the same name and spec. A name and a
-        key do not go together. `Job.warnings` says what may not be as meant.
+        key do not go together. `Job.warnings` names what may not work as intended.
 
         Raises BadInput, NotFound for a missing queue or class, and Refused, with the reason
         ``AlreadyExists`` if a workload with another spec has the name or the key.

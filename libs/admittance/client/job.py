@@ -67,7 +67,7 @@ class Job:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What may not be as meant in the submission, such as a queue that does not exist."""
+        """Parts of the submission that may not work as intended, such as a missing queue."""
         return self._warnings
 
     async def get(self) -> StoredWorkload:

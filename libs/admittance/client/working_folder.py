@@ -33,8 +33,8 @@ NO_RUNNER: Final = "no runner has announced that it sees it"
 class Place(NamedTuple):
     """Where a command starts. ``path``: the working folder; "": the scratch folder of the pod.
     ``folder``: the folder of this machine that it must be; None: the path alone counts.
-    ``said``: one line about it, for people. ``warning``: what may not be as meant; "": nothing.
-    ``is_here``: the job runs in a folder of the submitter, as the submitter's Unix user.
+    ``said``: one line about it, for people. ``warning``: what may not work as intended; "":
+    nothing. ``is_here``: the job runs in a folder of the submitter, as the submitter's Unix user.
     """
 
     path: str = ""

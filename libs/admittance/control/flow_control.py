@@ -94,7 +94,7 @@ FACT_BYTES_MAX: Final = 64 * 1024
 """The most bytes of a fact that has no manifest. In a submission, the most bytes of all fields
 except the manifest."""
 BUCKETS_MAX: Final = 4096
-"""The most namespaces whose rates are remembered; with more, the rates of idle namespaces are
+"""The most namespaces with a remembered rate; with more, the rates of idle namespaces are
 forgotten."""
 WRONG: Final = 400
 CONFLICT: Final = 409

@@ -179,7 +179,7 @@ class Objects:
         )
 
     def checks_by_parameters(self, key: str) -> frozenset[str]:
-        """The names of the AdmissionChecks whose ``parameters`` name the object at the key."""
+        """The names of the AdmissionChecks with ``parameters`` that name the object at the key."""
         return frozenset(
             check.metadata.name
             for check in self.of_kind("admissioncheck")

@@ -24,7 +24,7 @@ TODO: Final = "correct the queue or what it names: docs/operations.md#a-queue-is
 
 
 async def queue_findings(bus: Link) -> list[Finding]:
-    """A finding for each inactive ClusterQueue, and for each LocalQueue whose workloads have no
+    """A finding for each inactive ClusterQueue, and for each LocalQueue with workloads that have no
     ClusterQueue. Empty if no scheduler answers, which another finding reports."""
     try:
         reply = await bus.ask("queues", Queues(local_queues=False), QueuesReply)

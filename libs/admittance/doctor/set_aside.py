@@ -54,7 +54,7 @@ _epoch = Reader(Epoch)
 async def set_aside_findings(bus: Bus, readers: Container[str], *, every: bool) -> list[Finding]:
     """A finding for each unreadable entry of the log and the buckets. An unreadable workload or
     manifest is reported as an error, any other unreadable entry as a note. ``readers``: the
-    services whose leaders create consumers of the log. ``every``: a finding for all unreadable
+    services with leaders that create consumers of the log. ``every``: a finding for all unreadable
     entries, not only for the first `SET_ASIDE_MAX`.
     """
     try:

@@ -40,7 +40,7 @@ from admittance.sdk.worker import AGAIN_SECONDS
 AWAY_PAUSE_MIN: Final = 0.1
 AWAY_PAUSE_MAX: Final = 5.0
 OBTAINING_FAILED: Final = "obtaining failed"
-"""First words of the status of a request whose call of the provider raised an error."""
+"""First words of the status of a request after the provider's function raised an error."""
 """The longest pause, in seconds, between two attempts to read or write a request's status while the
 bus is not available.
 """

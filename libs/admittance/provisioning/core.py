@@ -161,8 +161,8 @@ def _ignored(fact: ProvisioningStatus, why: str) -> str:
 
 
 class BlockedSlots:
-    """Slots whose next step can never succeed. A blocked slot is skipped until a different step
-    follows for it.
+    """Slots with a next step that can never succeed. A blocked slot is skipped until a different
+    step follows for it.
 
     ``on_error`` is called with an exception raised while a slot is decided, as in
     `ProvisioningCore`."""
@@ -233,9 +233,9 @@ def note_of(error: Exception) -> str:
 class ProvisioningCore:
     """All capacity requests and the steps that bring the requests to the desired state.
 
-    ``time_limit``: for requests whose parameters set no limit; None means no limit. ``on_error`` is
-    called with an exception raised while a slot is decided: that slot is skipped, the others
-    continue. If ``on_error`` is None, the exception propagates.
+    ``time_limit``: for requests without a limit in their parameters; None means no limit.
+    ``on_error`` is called with an exception raised while a slot is decided: that slot is skipped,
+    the others continue. If ``on_error`` is None, the exception propagates.
     """
 
     def __init__(

@@ -145,7 +145,7 @@ writes of earlier leaders.
 
 
 def pool_of_manifest(key: str) -> str | None:
-    """The name of the pool whose manifest is at the key ``key`` of the bucket; None if the key is
+    """The name of the pool with its manifest at the key ``key`` of the bucket; None if the key is
     not valid. A pool has no namespace, because the keys of its bookings have no namespace.
     """
     kind, *rest = key.split(".")

@@ -141,7 +141,7 @@ class SlotView(NamedTuple):
 
 
 class ReservationView(NamedTuple):
-    """A reservation of a workload whose check is Pending or Ready."""
+    """A reservation of a workload with a check that is Pending or Ready."""
 
     slot: RequestSlot
     work: StoredWorkload

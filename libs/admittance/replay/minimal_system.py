@@ -39,7 +39,7 @@ def config_of_kueue(*, fair_sharing: bool) -> Config:
 
 
 class MinimalSystem(LocalSystem):
-    """A system in memory whose workloads are written by the model, not by the
+    """A system in memory with workloads that are written by the model, not by the
     workload-controller's core.
 
     ``stored``: the workloads of the scenario, by name.

@@ -28,7 +28,7 @@ VARIANT: Final = "variant"
 ABOUT_WORKLOADS: Final = frozenset({"workload", "check", "provisioning", "user"})
 """The second token of the subjects of facts that spans are made of."""
 SAMPLED: Final = 1
-"""The flag of a traceparent whose program records the trace."""
+"""The flag of a traceparent if its program records the trace."""
 
 
 def keep_all(_root: Span) -> bool:
@@ -38,7 +38,7 @@ def keep_all(_root: Span) -> bool:
 
 class TraceBuilder:
     """Makes spans from facts. ``keep``: decides from the first, still open span of a trace whether
-    the trace is recorded. With ``partial``, workloads whose submission was not read are recorded
+    the trace is recorded. With ``partial``, workloads without a read submission are recorded
     too, from their first fact on; the first span of such a workload has the attribute
     ``admittance.cut``.
     """
@@ -156,7 +156,7 @@ class TraceBuilder:
     # The beginning and the end. -------------------------------------------------------------
 
     def _begin(self, logged: LoggedFact, key: str, fact: Fact | None = None) -> Life | None:
-        """The `Life` of the workload whose submission is this message; None if the workload's trace
+        """The `Life` of the workload that this message submits; None if the workload's trace
         is not recorded.
         """
         fact = fact or codec.decode(logged.subject, logged.data)

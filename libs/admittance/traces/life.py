@@ -352,8 +352,8 @@ class Life:
         self._start = self.open("start", logged, span, kind=Kind.PRODUCER)
 
     def _admitted_variant(self, fact: facts.Admitted) -> Life | None:
-        """The variant whose quota the parent uses: the one that the message names, or the last one
-        with a reservation."""
+        """The variant with the quota that the parent uses: the one that the message names, or the
+        last one with a reservation."""
         reserved = [
             (name, variant)
             for name, variant in self.variants.items()

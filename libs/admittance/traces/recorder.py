@@ -103,7 +103,7 @@ class Recorder:
         self._finished.append(self.span_of(span, self.now, status, message))
 
     def close_between(self, span: OpenSpan, start: datetime, end: datetime) -> None:
-        """Ends a span whose end lies in the past; start and end are limited to the time between the
+        """Ends a span at a time in the past; start and end are limited to the time between the
         start of the parent span and the newest fact.
         """
         least = span.parent.start if span.parent is not None else span.start

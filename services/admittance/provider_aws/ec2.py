@@ -124,7 +124,7 @@ def fault_of(code: str, status: int) -> ErrorCause:
 
 
 def failed_answer(trouble: Ec2Error) -> Failed:
-    """The answer to a request whose call EC2 refused with the error ``trouble``."""
+    """The answer to a request after EC2 refused the call with the error ``trouble``."""
     wrong = trouble.fault in (ErrorCause.WRONG, ErrorCause.FORBIDDEN)
     return Failed(str(trouble), retryable=not wrong)
 

@@ -156,7 +156,7 @@ class TrackedReservations:
     def __init__(self, unseen_seconds: float) -> None:
         self._unseen_seconds = unseen_seconds
         self.waiting: dict[str, Booking] = {}
-        """The bookings whose reservation is not active yet, by the request's token."""
+        """The bookings without an active reservation yet, by the request's token."""
         self.here: dict[str, Booking] = {}
         """The bookings that were reported as provisioned, by the request's token."""
         self.over: set[str] = set()

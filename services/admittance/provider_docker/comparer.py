@@ -84,7 +84,7 @@ log = structlog.get_logger()
 
 class WorkerComparer:
     """Compares the engine's worker containers with the requests. ``in_progress``: the ids of
-    requests whose workers are being started; the comparison removes none of these workers as
+    requests with workers that are being started; the comparison removes none of these workers as
     orphans. ``ready``: whether the first comparison of workers with requests is done.
     """
 

@@ -52,12 +52,12 @@ class Ledger:
         self._bus = bus
         self.pools: dict[str, Bookings] = {}
         self._without_pool: dict[str, list[Booking]] = {}
-        """By pool name: the bookings of each pool whose manifest is not read yet, not readable, or
-        deleted."""
+        """By pool name: the bookings of each pool with a manifest that is not read yet, not
+        readable, or deleted."""
         self._unreadable: set[str] = set()
-        """The names of pools whose manifest cannot be read."""
+        """The names of pools with an unreadable manifest."""
         self._unconfirmed: set[str] = set()
-        """Ids of requests whose booking may not be stored in the bucket yet."""
+        """Ids of requests with a booking that may not be stored in the bucket yet."""
         self.superseded = asyncio.Event()
         """The event that is set when another instance has become leader, so that this ledger is
         stale."""
@@ -268,7 +268,7 @@ class BookingEnder:
         await self._tasks.end()
 
     def classes(self) -> set[str]:
-        """The provisioning classes of the bookings whose end is under way."""
+        """The provisioning classes of the bookings that are being ended."""
         return {pooled.booking.provisioning_class for pooled in self._ending.values()} - {""}
 
     async def ended(self, request_id: str) -> None:

@@ -113,8 +113,8 @@ class Claims:
         return claims
 
     async def _take_over(self, key: str, again: bool, *, after: int) -> Claim:
-        """Takes a claim whose key exists already, if this runner may. ``after``: a revision of the
-        key that is known to be outdated."""
+        """Takes a claim with a key that exists already, if this runner may. ``after``: a revision
+        of the key that is known to be outdated."""
         while True:
             claim = await self.read(key, at_least=after + 1)
             ours = claim.state is ClaimState.HELD and claim.runner == self._runner

@@ -209,7 +209,7 @@ async def _end_orphans(manager: RunManager, other: OtherRun) -> None:
 
 
 async def publish_end(manager: RunManager, of: ClaimedRun) -> None:
-    """Publishes the end of a job whose expired claim this runner has marked as over."""
+    """Publishes the end of a job after this runner has marked its expired claim as over."""
     key = of.key
     other = await manager.retry(lambda: manager.other_folders.find(key))
     if other is not None:

@@ -22,7 +22,7 @@ REPORT_SECONDS: Final = 30.0
 REPORT_SECONDS_MAX: Final = 3_600.0
 """The first and the longest pause between two facts about failed pods of one run."""
 HUNG_SECONDS: Final = 20.0
-"""Seconds after the grace period of a stop: a shim whose run has not ended by then counts as
+"""Seconds after the grace period of a stop: a shim with a run that has not ended by then counts as
 hung."""
 
 log = structlog.get_logger(service="runner")

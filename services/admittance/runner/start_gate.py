@@ -220,7 +220,7 @@ class GatedShims(StartGate):
         self.kill = shims.kill
 
     def resume(self, run: RunFiles) -> None:
-        """Counts a run whose shim was started before by this runner."""
+        """Counts a run with a shim that this runner started before."""
         if run.shim_pid():
             self.count(run, run.identity.pods)
 

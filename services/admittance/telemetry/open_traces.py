@@ -60,7 +60,7 @@ class OpenTraces:
         self._kept_max = kept_max
         self._builder = TraceBuilder(self._keep)
         self._used: dict[WorkloadName, None] = {}
-        """The workloads in memory, except variants. The workload whose last fact is oldest comes
+        """The workloads in memory, except variants. The workload with the oldest last fact comes
         first."""
         self._parents: dict[WorkloadName, WorkloadName] = {}
         """The parent of each variant in memory."""

@@ -1,4 +1,4 @@
-"""Check controllers with one fault each, written with nothing but a client of the bus."""
+"""Check controllers with one fault each, written with a NATS client only."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ NAMESPACES = ("default", "research", "crashing")
 def meter(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Meters]:
-    """The sample's exporter and a Prometheus that scrapes it; its first look takes it five seconds,
-    so there is one for all, and a namespace for each."""
+    """The sample's exporter and a Prometheus that scrapes it. All tests share them, because the
+    first scrape takes five seconds; each test has its own namespace."""
     folder = tmp_path_factory.mktemp("meters")
     with exporter(folder, *NAMESPACES) as spending:
         real = request.param == "prometheus"

@@ -55,7 +55,7 @@ async def test_requests_sent_while_the_sample_was_down_are_redelivered(tmp_path:
         assert (await admit.row("early"))["state"] == "Pending"
         async with program(tmp_path / "log", "bash", SCRIPT, ADMIT_NATS_URL=system.url) as check:
             await admit.wait("early", "Finished")
-            # It sends no verdict for the cycle whose request it did not receive.
+            # It sends no verdict for a cycle without a received request.
             assert "default/early cycle 0" not in check.printed
             assert "default/early cycle" in check.printed
 

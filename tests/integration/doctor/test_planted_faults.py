@@ -232,7 +232,7 @@ async def _faults(bus: Bus, folder: Path, patch: pytest.MonkeyPatch) -> AsyncIte
         stack.enter_context(
             findings.report_findings(partial(findings.disk_findings, "disk of the runner", folder))
         )
-        # An exporter whose receiver does not answer.
+        # An exporter without an answer of its receiver.
         patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
         patch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
         patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")

@@ -43,7 +43,7 @@ async def test_a_server_of_the_cluster_that_is_away_is_named(tmp_path: Path) -> 
             assert [finding.what for finding in findings] == [f"server {servers.name_of(gone)}"]
             assert "it has replicas of" in findings[0].found
             assert "start the server" in findings[0].todo
-            # A stream whose leader was killed takes writes after the next election.
+            # A stream takes writes again after the election that follows the kill of its leader.
             await eventually(writes_are_taken)
         finally:
             await bus.close()

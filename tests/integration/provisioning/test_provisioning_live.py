@@ -23,7 +23,7 @@ async def provider(bus: Bus) -> BareProvider:
 
 
 @pytest.mark.scenario("E2")
-async def test_a_workload_starts_once_its_capacity_is_there(
+async def test_a_workload_starts_when_its_capacity_is_available(
     cluster: Cluster, bus: Bus, provider: BareProvider
 ) -> None:
     await apply(bus, CHECK, a_config(), *queues("cq", admissionChecks=["capacity"]))

@@ -143,7 +143,7 @@ class Exclusive:
         if seen.family == preemptor.family:
             raise Broken(f"{victim} was preempted by its sibling {by} (4.6)")
         if self._closed.get(key, _decided(seen, by_uid) + 1) <= _decided(seen, by_uid):
-            raise Broken(f"{victim} goes for {by}, whose gate is closed (4.8)")
+            raise Broken(f"{victim} is preempted for {by}, which has a closed gate (4.8)")
         for other in self._families.members(preemptor.family):
             if other != key and self._holds(other, now):
                 raise Broken(f"{victim} goes for {by}, and others have gone for {other} (4.8)")

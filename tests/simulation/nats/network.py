@@ -26,7 +26,7 @@ from simulation.virtual_time.loop import Process, VirtualLoop
 TOGETHER_SECONDS: Final = 0.0002
 """What is sent within this time arrives together."""
 STALE_SECONDS: Final = (9.0, 12.0)
-"""A client whose pings are not answered takes its connection for lost after this time."""
+"""A client without answers to its pings takes its connection for lost after this time."""
 CONNECT_SECONDS: Final = 2.0
 RECONNECT_SECONDS: Final = 0.5
 
@@ -125,7 +125,7 @@ class Wire:
         self._connection = connection
 
     def delay(self) -> float:
-        """Seconds that the next message takes to the other end."""
+        """The seconds until the next message arrives at the other end."""
         return self._delays(self._rng) * self.slow
 
     # The client's end. --------------------------------------------------------------------

@@ -102,7 +102,7 @@ class Stream:
 
 AGAIN_SECONDS: Final = 0.5
 ACKNOWLEDGING: Final = "workload-controller-"
-"""The consumers whose acknowledgements are told, by their prefix."""
+"""The consumers with observed acknowledgements, by their prefix."""
 DONE: Final = ("deleted", "absent", "deferred")
 """Outcomes of a deletion."""
 

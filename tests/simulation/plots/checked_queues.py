@@ -1,4 +1,4 @@
-"""Queues whose flavors have checks of their own, beside those of the whole queue."""
+"""Queues with checks of single flavors, beside those of the whole queue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from simulation.plots.configuration import Manifests, Queues, Spec, cpu, manifes
 
 
 class CheckedQueues(Queues):
-    """One or two queues whose flavors have checks of their own, by controllers that share names
+    """One or two queues with checks of single flavors, by controllers that share names
     now and then, with retry strategies, timeouts and both preemption policies."""
 
     def __init__(self, rng: Random) -> None:

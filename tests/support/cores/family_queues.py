@@ -1,4 +1,4 @@
-"""Specs of ClusterQueues whose workloads are families of variants."""
+"""Specs of ClusterQueues for families of variants."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ class FamilyScheduler(SteppedScheduler):
         self.follow()
 
     def opens(self, name: str) -> None:
-        """Publishes ``ungated`` for the variant, whose preemption gate opens."""
+        """Publishes ``ungated`` for the variant: its preemption gate opens."""
         self.apply_facts(facts.Ungated(namespace="ns", name=name))
 
     # What is written by hand. ---------------------------------------------------------------

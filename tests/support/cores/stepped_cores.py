@@ -1,4 +1,4 @@
-"""A system in memory whose steps a test takes itself: what the scheduler decides, the
+"""A system in memory that a test moves step by step: what the scheduler decides, the
 workload-controller applies at once, before the scheduler reads it.
 """
 

@@ -58,7 +58,7 @@ def delayed(until: float, uid: str = "u") -> StoredWorkload:
 
 
 def evicted(since: float) -> StoredWorkload:
-    """A workload whose job is being stopped."""
+    """A workload with a job that is being stopped."""
     return a_workload(
         condition("QuotaReserved", True),
         condition("Admitted", True),
@@ -68,7 +68,7 @@ def evicted(since: float) -> StoredWorkload:
 
 
 def admitted(since: float, longest: int | None = None) -> StoredWorkload:
-    """A workload whose pods are not ready. ``longest``: its maximal seconds of execution."""
+    """A workload with pods that are not ready. ``longest``: its maximal seconds of execution."""
     spec = "{}" if longest is None else f'{{"maximumExecutionTimeSeconds": {longest}}}'
     return a_workload(
         condition("QuotaReserved", True),

@@ -104,7 +104,7 @@ class TrackedWorkload:
 
     @property
     def wait(self) -> float | None:
-        """Seconds from now to requeueAt; None: there is none."""
+        """Seconds from now to requeueAt; None: requeueAt is not set."""
         state = self.status.requeue_state
         if state is None or state.requeue_at is None:
             return None

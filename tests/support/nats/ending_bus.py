@@ -1,4 +1,4 @@
-"""A bus whose process ends in the middle of what it does."""
+"""The bus of a process that ends in the middle of its work."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class ProcessEnded(Exception):
 
 
 class EndingBus:
-    """A bus whose process ends before it sends the first message or request for which ``is_end``
-    is True: earlier messages of the same publication are stored. ``ended``: it has ended."""
+    """The bus of a process that ends before it sends the first message or request for which
+    ``is_end`` is True: earlier messages of the same publication are stored. ``ended``: it has
+    ended."""
 
     def __init__(self, bus: Bus, is_end: Callable[[str], bool]) -> None:
         self._bus = bus

@@ -1,4 +1,4 @@
-"""The file of a backup: what is written is read, and a damaged file is refused as a whole."""
+"""The file of a backup: each written backup is readable, and a damaged file is refused."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_foreign_kind_is_named_with_its_group_in_singular_or_plural() -> None:
     assert "budget_example_com.default.gold" in kind.keys("default", "gold")
 
 
-def test_keys_are_those_of_the_bucket() -> None:
+def test_keys_equal_the_keys_in_the_bucket() -> None:
     assert kinds.WORKLOAD.keys("team.a", "train.7") == ("workload.team_a.train_7",)
     assert kinds.WORKLOAD.patterns("team.a") == ("workload.team_a.*",)
     assert kinds.WORKLOAD.patterns(None) == ("workload.>",)

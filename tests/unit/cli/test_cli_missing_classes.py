@@ -64,7 +64,7 @@ def workload(*, label: str = "", pods: str = "", **spec: Any) -> Workload:
         ),
     ],
 )
-async def test_a_missing_priority_class_is_named_with_the_way_out(
+async def test_a_missing_priority_class_is_named_with_a_remedy(
     wanted: Workload, classes: tuple[str, ...], said: str
 ) -> None:
     missing = await missing_class(cast(Link, LinkWithClasses(*classes)), wanted)

@@ -136,7 +136,7 @@ def test_a_schedule_that_raises_keeps_no_other_from_the_bus(
     assert "bad" in about
 
 
-def test_a_fact_without_spans_by_a_bug_keeps_no_other_from_its_trace() -> None:
+def test_a_bug_with_one_fact_does_not_affect_spans_of_others() -> None:
     async def read(logged: Any) -> list[str]:
         if logged.subject == "bad":
             raise KeyError("a bug")

@@ -68,7 +68,7 @@ def test_a_cycle_through_an_import_by_string_is_named(tmp_path: Path, back: str)
 
 def test_an_import_of_a_name_from_elsewhere_is_named(tmp_path: Path) -> None:
     write(tmp_path, a="import_module(settings.module)\n")
-    said = "imports a module whose name is not in its text"
+    said = "imports a module by a name that is not in its text"
     assert offenders(tmp_path) == [f"libs/house/a.py {said}"]
 
 

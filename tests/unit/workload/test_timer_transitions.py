@@ -24,7 +24,7 @@ from support.cores.tracked_workload import ME, TrackedWorkload
 def a_tracked_workload(
     *checks: str, limit: int | None = None, recovery: float = 30, **spec: Any
 ) -> TrackedWorkload:
-    """An admitted workload whose pods have 30 s to become ready."""
+    """An admitted workload with pods that have 30 s to become ready."""
     ready = PodsReadyLimits(
         timeout=timedelta(seconds=30),
         recovery=timedelta(seconds=recovery) if recovery else None,

@@ -236,9 +236,7 @@ def test_finished_of_an_earlier_admission_changes_nothing() -> None:
         pytest.param("lost again", False, id="a later job may have changed its files"),
     ],
 )
-def test_a_result_that_comes_after_the_release_counts_if_no_later_job(
-    since: str, counts: bool
-) -> None:
+def test_a_result_after_the_release_counts_without_a_later_job(since: str, counts: bool) -> None:
     tracked = TrackedWorkload(Around(["c"])).admitted()
     first = tracked.status.admitted_revision
     tracked.happens(facts.Stopped(**ME, revision=first, reason="NodeFailures"))

@@ -227,7 +227,7 @@ PODS: Final[Table] = {
     NodeSelector: all_work("nodeSelectorTerms"),
     NodeSelectorTerm: {
         **all_work("matchExpressions"),
-        "matchFields": no_effect("flavors have labels, and no fields of nodes"),
+        "matchFields": no_effect("flavors have labels, but not the fields of nodes"),
     },
     NodeSelectorRequirement: all_work("key", "operator", "values"),
     NodeFieldRequirement: all_work("key", "operator", "values"),

@@ -139,8 +139,10 @@ QUEUES: Final[Table] = {
     WorkloadPriorityClass: {**HEAD, **all_work("value", "description")},
     PriorityClass: {
         **HEAD,
-        "value": works("the priority of workloads whose pods name the class, at their submission"),
-        "globalDefault": works("the class of workloads that name none, and whose pods name none"),
+        "value": works(
+            "the priority of workloads with pods that name the class, at their submission"
+        ),
+        "globalDefault": works("the class of workloads that name none, with pods that name none"),
         **all_work("description"),
         "preemptionPolicy": no_effect(
             "the ClusterQueue decides what a workload may preempt",

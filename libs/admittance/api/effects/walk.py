@@ -60,7 +60,7 @@ def field_warnings(manifest: msgspec.Struct) -> list[str]:
 
 
 def warnings_by(table: Table, value: msgspec.Struct) -> list[str]:
-    """The warnings about a value whose fields have the effects of ``table``."""
+    """The warnings about a value with the effects of ``table`` for its fields."""
     return sentences(_find(value, _steps(type(value), table, False)))
 
 

@@ -210,7 +210,7 @@ class Parsed(NamedTuple):
 
 
 class _Open:
-    """A mapping or list whose end the parser has not reached yet."""
+    """A mapping or list that the parser has not read to its end yet."""
 
     __slots__ = ("anchor", "before", "key", "merges", "value")
 

@@ -66,7 +66,7 @@ def check_values(operator: str, values: Sequence[str], field: str) -> list[Probl
 
 
 def check_tolerations(tolerations: tuple[Toleration, ...], field: str) -> list[Problem]:
-    """The problems of tolerations whose fields contradict each other."""
+    """The problems of tolerations with fields that contradict each other."""
     problems: list[Problem] = []
     for i, toleration in enumerate(tolerations):
         path = f"{field}[{i}]"

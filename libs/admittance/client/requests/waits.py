@@ -197,7 +197,7 @@ def is_failure(workload: StoredWorkload) -> str:
 
 
 def _out_of_time(workload: StoredWorkload) -> str:
-    """Why a workload was deactivated whose execution time is over; empty for any other. Such a
+    """Why a workload beyond its execution time was deactivated; empty for any other. Such a
     workload does not run again unless a user activates it, so its job has failed."""
     evicted = find(workload, Type.EVICTED)
     if (
@@ -239,7 +239,7 @@ class Result:
 
 
 def result_of(workload: StoredWorkload) -> Result:
-    """How the job of a workload ended that has finished, or whose execution time is over."""
+    """How the job ended of a workload that has finished, or is beyond its execution time."""
     failed = is_failure(workload)
     reason, message = reason_of(workload, clock.now())
     meta = workload.metadata

@@ -1,4 +1,4 @@
-"""Warnings about submitted workloads: their queues, classes, quota and images may not be as meant.
+"""Warnings about submitted workloads: queues, classes, quota or images may not work as intended.
 
 Each function takes workloads with their subjects, by which the sentences name them.
 """
@@ -90,7 +90,7 @@ def _closed_because(queue: dict[str, Any]) -> str:
 
 
 async def classes(link: Link, workloads: Subjects) -> list[str]:
-    """Warnings about missing classes whose workloads state their priority: such a workload names
+    """Warnings about missing classes of workloads that state their priority: such a workload names
     the class only for people, and for later changes of the class."""
     sentences = []
     named = {workload.spec.priority_class_ref for _, workload in workloads}

@@ -35,8 +35,8 @@ DEDUPE: Final = 120 * SECOND
 MARKER_AGE: Final = 3600
 """Seconds that the marker of an expired key stays visible to readers that were not connected."""
 EXPIRY_MARKERS: Final = {"subject_delete_marker_ttl": MARKER_AGE * SECOND}
-"""Settings of a bucket whose values may expire. Without markers, if the server is killed after a
-value expired, the value before the expired one comes back (measured on 2.15.1): a finished job
+"""Settings of a bucket with values that may expire. Without markers, if the server is killed after
+a value expired, the value before the expired one comes back (measured on 2.15.1): a finished job
 would run again, and released capacity would count as booked.
 """
 

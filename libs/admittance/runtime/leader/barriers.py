@@ -77,7 +77,7 @@ async def write_echoes(bus: Bus, echoes: Iterable[tuple[str, int]]) -> None:
 
 
 async def _epoch_at(bus: Bus, entry: Entry | None) -> int:
-    """The epoch whose echo is stored; 0 if there is none, or only that of a log that was
+    """The epoch with a stored echo; 0 if there is none, or only that of a log that was
     deleted."""
     if entry is None or entry.value is None:
         return 0

@@ -106,7 +106,7 @@ class LeaderElector:
         self._newest: dict[str, Epoch | None] = {}
         """The content of the newest epoch message of each domain."""
         self._missed: set[str] = set()
-        """The domains whose epochs are to be read again."""
+        """The domains with epochs that must be read again."""
         self._beat_now = asyncio.Event()
         self._last_beat: float | None = None
         """When the last acknowledged heartbeat of this instance was sent (monotonic seconds)."""

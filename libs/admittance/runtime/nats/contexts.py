@@ -183,7 +183,7 @@ def listens(context: Context, seconds: float = PROBE_SECONDS) -> bool:
 
 
 def running(env: Mapping[str, str]) -> list[Context]:
-    """The contexts of `admit up` of this machine whose servers run, sorted by name."""
+    """The contexts of `admit up` of this machine with a running server, sorted by name."""
     contexts = []
     for name in names(env):
         with suppress(BadContext):

@@ -218,7 +218,7 @@ class AuthStore:
 
     def provide(self, wanted: Sequence[User], folder: Path | None = None) -> bool:
         """Makes sure that each user exists and that its file, `credentials_of`, holds its key. A
-        user whose file is missing or wrong gets a new key. Returns whether any user was added or
+        user with a missing or wrong file gets a new key. Returns whether any user was added or
         changed. ``folder``: the folder of the credentials files, if they are not in this folder.
         """
         with self._locked() as content:

@@ -84,7 +84,7 @@ def disk_finding(what: str, folder: str, free: int, total: int) -> Finding:
 
 
 def heartbeat_findings(service: str, silent_seconds: float, ttl_seconds: float) -> list[Finding]:
-    """The finding about a service whose writes are not acknowledged; empty if its writes are
+    """The finding about a service without acknowledgements of its writes; empty if its writes are
     acknowledged. ``silent_seconds``: the time since its last acknowledged heartbeat was sent.
     """
     if silent_seconds <= 2 * ttl_seconds:

@@ -80,9 +80,9 @@ class Assumption:
     """What is assumed of one decision in flight; all workloads that the decision is about share it.
     The module `assumption` begins, ends and undoes assumptions.
 
-    ``workload``: the workload that the decision names. ``domain``: the domain whose leader made the
-    decision. ``seen``: the bucket revision on which the decision is based. ``given``: the victims
-    that hand their quota over to the workload, without those with a new stored state since.
+    ``workload``: the workload that the decision names. ``domain``: the domain of the leader that
+    made the decision. ``seen``: the bucket revision on which the decision is based. ``given``: the
+    victims that hand their quota over to the workload, without those with a new stored state since.
     ``replaced``: the admitted sibling that the workload replaces. ``replaced_plan``: the plan of
     preemption that the workload had before."""
 

@@ -235,7 +235,7 @@ def _placement_error(workload: StoredWorkload, fact: facts.CheckReported) -> str
 def _with_late_updates(
     workload: StoredWorkload, row: CheckState, fact: facts.CheckReported
 ) -> Change:
-    """A Ready about an admitted workload whose check is Ready already changes nothing; other
+    """A Ready for a check of an admitted workload that is Ready already changes nothing; other
     additions to the pods than before are noted."""
     new = replace(row, message=with_remarks(row.message, TOO_LATE))
     if not fact.pod_set_updates or _plain(fact) == row.pod_set_updates or TOO_LATE in row.message:

@@ -1,6 +1,6 @@
 """Options and arguments that several commands share, and the words that shells complete for them.
 
-Constants whose modules take long to import are read when a help or a completion needs them.
+Constants of modules that take long to import are read when a help or a completion needs them.
 """
 
 from __future__ import annotations

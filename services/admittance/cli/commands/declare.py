@@ -279,7 +279,7 @@ def global_options(
 
 
 class Help(click.Command):
-    """A command whose help has a section for each kind of parameters."""
+    """A command with a section for each kind of parameters in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}

@@ -30,7 +30,7 @@ HEALTH_SECONDS = 1.0
 LEADER_READERS = frozenset(
     name for name, service in SERVICES.items() if service.consumers is LogConsumers.OF_LEADER
 )
-"""Services whose leaders create consumers of the log for themselves; the names of the consumers
+"""Services with leaders that create consumers of the log for themselves; the names of the consumers
 begin with the name of the service."""
 
 

@@ -57,7 +57,7 @@ class PoolUsage(NamedTuple):
 
 @dataclass(frozen=True)
 class BookedPool(BucketObject):
-    """A MachinePool whose bookings were read."""
+    """A MachinePool with the bookings that were read."""
 
     pool_usage: PoolUsage | None = None
 

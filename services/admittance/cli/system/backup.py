@@ -128,7 +128,7 @@ def _sentences(path: str) -> Iterator[None]:
 )
 @option(
     "--data-dir DIR",
-    "Make this data folder of `admit up`, in place of a running server.",
+    "Create this data folder of `admit up` instead of restoring into a running server.",
     kind=Path,
 )
 async def restore(call: Call, file: str, replicas: int | None, data_dir: Path | None) -> int:

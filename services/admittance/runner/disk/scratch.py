@@ -33,7 +33,7 @@ REST_SECONDS = 0.05
 """The shortest rest between two steps: so a walk sees at most 10,000 entries in a second."""
 REST_FACTOR = 20
 DISCARDED_AT_ONCE = 64
-"""The ended pods whose folders one program removes."""
+"""The most ended pods of which one program removes the folders."""
 NEVER = float("inf")
 _UNITS = ("", "Ki", "Mi", "Gi", "Ti")
 

@@ -72,7 +72,7 @@ def test_a_head_that_cycles_through_flavors_is_tried_in_idle_cycles(
     assert looks == ["large"] * 9
 
 
-def test_idle_cycles_that_are_not_run_count_for_the_cursors_of_others() -> None:
+def test_skipped_idle_cycles_count_for_the_cursors_of_other_queues() -> None:
     scheduler = SteppedScheduler(Config(idle_cycles=9))
     strict(scheduler, "alone", "default")
     scheduler.submit("large", "alone", "5")
