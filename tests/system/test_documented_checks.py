@@ -339,8 +339,11 @@ def test_the_doubling_of_the_page_doubles_up_to_an_hour(count: int) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    heads = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    """The targets of links into the page: its headings, and explicit ``<a id="…">``."""
+    text = page.read_text()
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    named = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    return named.union(re.findall(r'<a id="([^"]+)">', text))
 
 
 @pytest.mark.parametrize("page", sorted({*PAGES, *DOCS.glob("*.md")}), ids=named)
