@@ -145,6 +145,22 @@ async def test_users_see_the_workloads_ahead_of_theirs_in_their_queues(locked: L
     await locked.admit("root", "delete", "localqueue", "shared", *IN_A)
 
 
+async def test_files_of_a_job_stay_in_its_namespace(locked: Locked, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("bytes")
+    where = ("workload", "files", "-n", "team-b", "--output-dir", str(tmp_path / "back"))
+    files = ("--input", str(tmp_path / "in"), "--output", "out", "--cpu", "1", "-n", "team-b")
+    await locked.admit(
+        "bob", "submit", "--name", "files", *files, "--wait", "--", "cp", "in", "out"
+    )
+    refused = await locked.run("ada", "fetch", *where)
+    assert (refused.status, refused.out) == (1, "")
+    assert not (tmp_path / "back").exists()
+    await locked.admit("bob", "fetch", *where)
+    assert (tmp_path / "back" / "out").read_text() == "bytes"
+    refused = await locked.run("ada", "submit", *files, "--", "true")
+    assert (refused.status, refused.out) == (1, "")
+
+
 async def test_owner_publishes_on_no_subject_of_wider_rights(locked: Locked) -> None:
     refused: list[str] = []
     ola = await locked.client("ola", refused)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import SchedulingStats
 from admittance.events import facts
+from admittance.events.files import OutputFile
 from admittance.events.placement import PlacementPart
 from admittance.workload.change import FactOutcome
 from admittance.workload.stored import JobParts
@@ -168,3 +169,15 @@ def test_a_user_finishes_a_job_with_all_its_parts() -> None:
     assert job.phase == "Finished"
     assert job.outbox_kinds == ["evicted", "check_withdrawn"]
     assert job.status.parts == JobParts(ready=(1,))
+
+
+@pytest.mark.parametrize("last_succeeds", [True, False])
+def test_the_files_that_parts_leave_are_those_of_the_job(last_succeeds: bool) -> None:
+    job = PlacedJob()
+    left = [
+        OutputFile(name=f"main-{pod}/x", size=1, parts=1, sha256="a" * 64, place=f"o{pod}-0")
+        for pod in (0, 1)
+    ]
+    assert job.says(facts.Finished, 2, outputs=(left[1],)) == "Admitted"
+    job.says(facts.Finished, 1, succeeded=last_succeeds, outputs=(left[0],))
+    assert job.status.outputs == (left[1], left[0])
