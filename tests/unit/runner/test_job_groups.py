@@ -407,6 +407,22 @@ def test_a_runner_that_may_deny_no_devices_offers_the_rest(
     assert "may deny no devices" in offers.why_not
 
 
+def test_a_new_runner_removes_groups_that_killed_runners_left(
+    tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from admittance.runner.groups import machine_groups
+
+    monkeypatch.setattr(machine_groups, "write", job_groups.write)
+    monkeypatch.setattr(machine_groups, "_try_out", lambda _: "")
+    machine = Machine(tmp_path, "/", processes="1", controllers="memory pids")
+    for name in ("admittance-left", "admittance-runs/run", "another"):
+        (machine.root / name).mkdir(parents=True)
+    find_groups("r", proc=machine.proc)
+    groups = {path.name for path in machine.root.iterdir() if path.is_dir()}
+    assert groups == {"admittance-r", "admittance-runs", "another"}
+    assert written
+
+
 def test_groups_that_no_process_can_enter_are_none(
     tmp_path: Path, written: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,9 +49,20 @@ def find_groups(runner: str, path: str = "", proc: Path = Path("/proc")) -> JobG
     if problem := _try_out(groups):
         groups.close()
         groups = NoGroups(problem)
+    for folder in set(groups.folders().values()):
+        _remove_empty(Path(folder))
     if path and not groups.offers().version:
         raise SetupError(f"--cgroup {path}: {groups.offers().why_not}")
     return groups
+
+
+def _remove_empty(own: Path) -> None:
+    """Removes groups of runners that were killed, beside the own group. Another runner makes its
+    group again for its next run."""
+    for other in own.parent.glob(f"{PREFIX}*"):
+        if other != own:
+            with contextlib.suppress(OSError):  # it has runs
+                other.rmdir()
 
 
 def _try_out(groups: JobGroups) -> str:
