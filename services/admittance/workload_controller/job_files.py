@@ -14,6 +14,7 @@ import structlog
 from admittance.control.controller import Controller
 from admittance.events.files import FILES, workload_of
 from admittance.events.reading_requests import FilesReply
+from admittance.events.shapes import Finding
 from admittance.events.subjects import workload_key
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket, history
@@ -27,11 +28,12 @@ from admittance.runtime.bus.files import (
 )
 from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.nats import micro
-from admittance.runtime.telemetry.findings import size_of
+from admittance.runtime.telemetry.findings import OK, WRONG, size_of
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.object_faults import faults
 
 SERVICE: Final = "workload-controller"
+FILES_OF_JOBS: Final = "files of jobs"
 CHECK_SECONDS: Final = 60.0
 UNNAMED: Final = timedelta(hours=1)
 """How long an upload stays that no workload has named."""
@@ -55,6 +57,7 @@ class JobFilesKeeper:
         self._limit = limit
         self._bound = bound
         self._replicas = replicas
+        self._state: StreamState | None = None
         self._last = 0
         self._uploads: dict[tuple[str, str], str] = {}
         """The uploads of the stream, each with one of its subjects."""
@@ -72,7 +75,7 @@ class JobFilesKeeper:
         if not self._limit:
             return FilesReply(error="this system takes no files of jobs (ADMIT_FILE_LIMIT=0)")
         try:
-            state = await stream_state(self._bus)
+            state = self._state = await stream_state(self._bus)
             if state is None:
                 await make_stream(self._bus, self._replicas)
         except BusRefused as error:
@@ -84,6 +87,22 @@ class JobFilesKeeper:
                 "workloads are deleted"
             )
         return FilesReply(limit=self._limit)
+
+    def findings(self) -> list[Finding]:
+        """The finding of `admit doctor` about the room for files; none without files."""
+        if self._state is None or not self._state.messages:
+            return []
+        found = f"{size_of(self._state.bytes)} of {size_of(self._bound)} (ADMIT_FILES_BYTES)"
+        if self._state.bytes < self._bound:
+            return [Finding(state=OK, what=FILES_OF_JOBS, found=found)]
+        return [
+            Finding(
+                state=WRONG,
+                what=FILES_OF_JOBS,
+                found=f"{found}: no more are taken",
+                todo="delete workloads that need their files no longer, or raise the bound",
+            )
+        ]
 
     async def run(self) -> None:
         """Removes what is not needed, until it is cancelled. An error ends no leader."""
@@ -102,7 +121,7 @@ class JobFilesKeeper:
     async def check(self) -> None:
         """Removes uploads whose workload is gone, and those that no workload has named in time.
         Raises BusRefused and BusUnavailable."""
-        state = await stream_state(self._bus)
+        state = self._state = await stream_state(self._bus)
         if state is None or not state.messages:
             state = StreamState(0, 0, self._last)
         if state.last != self._last or not state.messages:

@@ -107,8 +107,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         return checks | sizes_of_log(active.retention)
 
     def findings() -> list[Finding]:
-        retention = elected.work.retention if elected.work is not None else None
-        return retention.findings() if retention is not None else []
+        if elected.work is None:
+            return []
+        kept = (elected.work.retention, elected.work.files)
+        return [finding for each in kept if each is not None for finding in each.findings()]
 
     counted = metrics.metrics if metrics is not None else ()
     shown = Gauges((CHECK_ACTIVE, LOG_BYTES, LOG_BOUND), gauges)
@@ -147,6 +149,7 @@ class ActiveController:
         )
         self._usage = UsageSummarizer(bus)
         self.retention: LogRetention | None = None
+        self.files: JobFilesKeeper | None = None
         self._swept = 0
         self._marks: deque[tuple[float, int]] = deque()
         self._progress = asyncio.Event()
@@ -197,7 +200,7 @@ class ActiveController:
         deletions = self._deletions = Deletions(manifests)
         limits = settings.configuration.user_limits
         runners, sights, runners_known = AnnouncedRunners(), FolderSights(), asyncio.Event()
-        files = JobFilesKeeper(
+        files = self.files = JobFilesKeeper(
             bus,
             controller,
             limit=settings.file_limit,

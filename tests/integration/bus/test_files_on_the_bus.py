@@ -103,3 +103,5 @@ async def test_no_files_are_taken_above_the_bound(files: Bus) -> None:
         reply = await answer(b"{}", "admit.api.files.n")
         assert says in reply.error
         assert bool(reply.error) == bool(says)
+        states = [finding.state for finding in keeper.findings()]
+        assert states == ([] if not limit else ["wrong" if says else "ok"])
