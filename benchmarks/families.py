@@ -104,7 +104,8 @@ async def measured_cost(count: int, variants: int, full: int, kept: int, nats: s
 
 
 async def bytes_per_admitted(count: int, variants: int, full: int) -> float:
-    """Bytes that the services' process grows by for each that is admitted and runs on."""
+    """By how many bytes the process of the services grows for each family that is admitted and
+    keeps running."""
     what = bench_plan(count + WARM, variants, full, FOR_EVER)
     async with load_on(None) as load:
         await generator.create(load.link, what)

@@ -2,8 +2,9 @@
 
 Scheduler: each ClusterQueue has two resources, a LocalQueue, ten workloads that hold quota and ten
 that wait; ten ClusterQueues have a cohort. Workload-controller: each metric has a series for each
-ClusterQueue or LocalQueue. Prints series, size and the CPU time of the cheapest of five scrapes:
-the first scrape, one after no change, and one after a change of every series.
+ClusterQueue or LocalQueue. Prints the number of series and the size of a scrape, and the CPU time
+of three kinds of scrapes, each the cheapest of five: the first one of a process, one after no
+change, and one after a change of every series.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from benchmarks.harness.waits import News
 
 
 class Load:
-    """Publishes what people and runners publish, all at once or as a benchmark says. ``find``: the
-    processes of the system."""
+    """Publishes what people and runners publish, all at once or at the times of a benchmark's plan.
+    ``find``: the processes of the system."""
 
     def __init__(self, link: Link, publisher: Publisher, find: Find) -> None:
         self.link = link

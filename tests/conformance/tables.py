@@ -1,4 +1,4 @@
-"""Reading Kueue's tables: their cases, and a scheduler with the objects of a case."""
+"""Reads the tables of test cases of Kueue, and makes a scheduler with the objects of a case."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def resource_groups(
     resource: str = "cpu",
     checks: Mapping[str, Sequence[str]] | None = None,
 ) -> list[dict[str, Any]]:
-    """One resource group. ``flavors``: to its quota or nominal amount, in order; ``checks``: of a
-    flavor."""
+    """One resource group. ``flavors``: for each flavor, in order, its quota or its nominal amount;
+    ``checks``: for each flavor the names of its checks."""
     offered = []
     for name, of in flavors.items():
         quota = of if isinstance(of, Mapping) else {"nominalQuota": of}

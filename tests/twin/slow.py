@@ -53,7 +53,7 @@ class SlowPlay(Play):
         return bool(due)
 
     def carry_out(self, dealt: list[Entry]) -> bool:
-        """Quota is reserved at once; victims that still run are evicted."""
+        """Reserves quota for the decided entries at once, and evicts victims that still run."""
         acted = False
         for entry in dealt:
             if entry.status == "assumed":

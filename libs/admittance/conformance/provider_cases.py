@@ -140,7 +140,7 @@ class ProviderCases(ConformanceKit[CapacityRequestKey, StatusMessage]):
 
     async def _until_acknowledged(self, seconds: float = 0.0) -> bool:
         """Waits until the provider has acknowledged all requests and cancellations. Returns False
-        if it has not acknowledged them within ``seconds``. If the provider uses a plain
+        if some of them are not acknowledged within ``seconds``. If the provider uses a plain
         subscription, which acknowledges nothing, waits as long as the provider takes for an answer.
         """
         now = await self._requester.deliveries()

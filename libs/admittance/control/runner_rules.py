@@ -171,8 +171,8 @@ def _input_refusal(
 def _pods_refusal(
     runners: Sequence[RunnerStarts], namespace: str, job: _Job
 ) -> RunnerRefusal | None:
-    """Why the job has more pods at once than any of the runners starts; None: one of them starts
-    so many. A pod counts once for each of its containers."""
+    """The refusal of a job with more pods at once than each of the runners can start; None: one of
+    the runners can start that many. A pod counts once for each of its containers."""
     limits = [runner.pods for runner in runners]
     if not all(limits) or job.containers <= max(limits):
         return None

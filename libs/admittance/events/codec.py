@@ -41,8 +41,8 @@ def _decoder(kind: type[Fact]) -> msgspec.json.Decoder[Any]:
 def decode(subject: str, data: bytes) -> Fact:
     """The fact that was published on ``subject``.
 
-    Raises Undecodable when the bytes are not JSON of that fact, or when payload and subject name
-    different workloads.
+    Raises Undecodable if the bytes are not JSON of the kind of fact that the subject names, or if
+    payload and subject name different workloads.
     """
     if len(subject) > SUBJECT_MAX:
         raise Undecodable(f"the subject is {len(subject)} bytes long, {SUBJECT_MAX} are allowed")

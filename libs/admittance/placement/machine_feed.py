@@ -39,7 +39,8 @@ class MachineFeed:
         listener: Listener,
         sights: Mapping[str, FolderSight | None] = MappingProxyType({}),
     ) -> None:
-        """``sights``: which folders the runners see, by the ids of their data folders."""
+        """``sights``: for each runner, by the id of its data folder, which folders its machine
+        sees."""
         self._runners = runners
         self._sights = sights
         self._listener = listener

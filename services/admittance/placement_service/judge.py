@@ -107,8 +107,8 @@ class PlacementJudge:
     """The verdicts of one leader. Its owner calls `use_runners` once all machines are known, and
     `runner_changed` when what is known of one changes.
 
-    Workloads are read only once a check is to be answered, so that nothing is done in a deployment
-    without one."""
+    No workload is read before there is a check to answer, so that a deployment without the check
+    `machines` does nothing."""
 
     def __init__(self, bus: Bus, settings: Settings, epoch: int, domain: str) -> None:
         self._bus = bus

@@ -1,7 +1,8 @@
 """Manifests that are a little wrong, and what the schema and the validation say of each.
 
 A manifest that is right has one or two of its values changed: left out, nulled, of another type,
-too large, too many, misspelled, doubled. Both are then asked the same question.
+too large, too many, misspelled, doubled. Then the schema and the
+validation both judge whether the changed manifest is valid.
 """
 
 from __future__ import annotations

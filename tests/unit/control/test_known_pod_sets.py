@@ -33,7 +33,7 @@ def answer(reader: WorkloadReader, manifest: dict[str, Any] | bytes) -> Any:
 
 
 def with_pod_sets(manifest: dict[str, Any], pod_sets: Any) -> dict[str, Any]:
-    """The manifest with other pod sets, and a name and namespace that the fact has."""
+    """The manifest with these pod sets, and with the name and namespace of the submission."""
     metadata = {**manifest["metadata"], "name": "w", "namespace": "ns"}
     return {**manifest, "metadata": metadata, "spec": {**manifest["spec"], "podSets": pod_sets}}
 

@@ -73,9 +73,10 @@ log = structlog.get_logger()
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """``users.json``. ``system``: the public key of the user that reloads. ``servers``: the address
-    of the nats-servers that must reload after a change of users. ``issuer``: in a folder with JWTs
-    the public keys of the operator and the accounts. ``revoked``: in a folder with JWTs, the users
-    whose JWTs are revoked. ``issued``: when the JWTs of accounts were made, in seconds since 1970.
+    of the nats-servers that must reload after a change of users. ``issuer``: the public
+    keys of the operator and the accounts, if users have JWTs. ``revoked``: the users whose JWTs
+    are revoked, if users have JWTs. ``issued``: when the JWTs of accounts were made, in seconds
+    since 1970.
     """
 
     version: int

@@ -97,7 +97,8 @@ async def _push_one(connection: Connection, account: str, jwt: str) -> set[str]:
             message = await subscription.next_msg(timeout=limit)
             if not message.data:
                 raise BusUnavailable(
-                    "the server does not include this auth.conf: it has no JWTs of its operator"
+                    "the server does not include this auth.conf: the server has no JWTs of "
+                    "the operator that auth.conf names"
                 )
             answer = _answer.decode(message.data)
             if answer.error is not None:

@@ -44,7 +44,8 @@ output format."""
 
 
 class _InSection(click.Parameter):
-    """A parameter. ``section``: where the help shows it. ``about``: its text in the help."""
+    """A parameter. ``section``: the heading of the help below which the parameter is shown.
+    ``about``: the text about the parameter."""
 
     section: str
     about: Text = ""

@@ -74,7 +74,7 @@ def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Find
     if not jobs_wait and is_of_absent_runner(info):
         away = f"its runner is away for {unread_since(info):.0f} s; no job waits for it"
         remove = delete_command(runner_of(info))
-        todo = f"start it on its data folder; if it is gone for good, {remove} removes this line"
+        todo = f"start it on its data folder; if it never comes back, {remove} removes this line"
         return note(what, f"{text}; {away}", f"{todo}: {LAG}")
     service = next((reader for reader in READERS if info["name"].startswith(reader.name)), None)
     why, todo = _stuck(info, service) or ("", "")

@@ -84,7 +84,7 @@ def away_findings(
             "it announced itself"
             + (f" at {runner.since:%Y-%m-%d %H:%M}" if runner.since else "")
             + ", and does not answer",
-            "start it on its data folder; if it is gone for good, "
+            "start the runner on its data folder; if the runner is gone for good, "
             f"{delete_command(runner.consumer or runner.runner)} removes this line",
         )
         for runner in announced

@@ -139,7 +139,8 @@ async def check_test(call: Call, controller: str, check: str, **given: Any) -> i
 @option("--node-selector KEY=VALUE", "Node label of each request.", many=True)
 @option(
     "--room N",
-    "It has capacity for exactly N such requests: tests that it frees capacity.",
+    "The provider has capacity for exactly N of the requests that the kit sends; the kit also "
+    "tests whether the provider frees capacity.",
     kind=int,
     least=0,
 )

@@ -71,8 +71,8 @@ class VolumePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 class Mount(NamedTuple):
     """A volume as one container sees it. ``source``: the path on the machine, with references
-    ``$(NAME)`` that the shim expands. ``inner``: the ``subPath``. ``has_files``: whether it is a
-    ConfigMap or Secret, which no container changes."""
+    ``$(NAME)`` that the shim expands. ``inner``: the ``subPath``. ``has_files``: whether the
+    volume has the files of a ConfigMap or Secret, which no container changes."""
 
     path: PurePosixPath
     source: str
