@@ -289,7 +289,8 @@ def test_files_go_to_a_job_and_come_back(admit: Up, tmp_path: Path) -> None:
     assert fetched.err == "error: gone: the job left no such file\n"
     assert twice.read_text() == 2 * program.read_text()
     assert re.search(r"gone +- +the job left no", admit.ok("describe", "workload", "files").out)
-    again = admit("fetch", "workload", "hello")
+    admit.ok("submit", "--name", "plain", "--", "true")
+    again = admit("fetch", "workload", "plain")
     assert (again.status, "keeps no files" in again.err) == (1, True)
 
 
