@@ -49,6 +49,7 @@ def test_a_parent_that_changed_before_is_written_after_its_variant() -> None:
     batch = [facts.Aggregated(**J), facts.Ungated(namespace="ns", name=A)]
     commit = fold(house.controller, [house.logged_fact(fact) for fact in batch], house.now)
     assert [put.key for put in commit.puts] == [key_of_workload(A), key_of_workload("j")]
+    assert commit.puts[0].group == commit.puts[1].group > 0, "they are written together"
 
 
 def test_a_workload_with_an_unpublished_start_is_not_moved_in_that_batch() -> None:

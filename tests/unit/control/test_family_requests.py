@@ -85,8 +85,9 @@ def of_a_family(**spec: Any) -> dict[str, Any]:
 )
 def test_a_variant_submitted_by_hand(name: str, change: dict[str, Any], *, taken: bool) -> None:
     house = FamilyController().submit(requests={"cpu": "3"})
-    uid = change.pop("uid", house.get().metadata.uid)
-    manifest = of_a_family(requests={"cpu": "900"}, **change)
+    uid = change.get("uid", house.get().metadata.uid)
+    spec = {field: value for field, value in change.items() if field != "uid"}
+    manifest = of_a_family(requests={"cpu": "900"}, **spec)
     manifest["metadata"] |= {"name": name, "annotations": {"a": "b"}}
     manifest["metadata"]["ownerReferences"][0]["uid"] = uid
     workload = msgspec.Raw(msgspec.json.encode(manifest))
@@ -97,6 +98,28 @@ def test_a_variant_submitted_by_hand(name: str, change: dict[str, Any], *, taken
         assert house.get(B).metadata.annotations == {}
     else:
         assert (house.outcome, ("rejected", name) in house.published) == ("refused", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "deleted", "outcome"),
+    [
+        pytest.param({}, False, "ignored", id="the same variant"),
+        pytest.param({"variant": "c"}, False, "refused", id="another variant of that name"),
+        pytest.param({}, True, "refused", id="the same variant, which is being deleted"),
+    ],
+)
+def test_a_variant_that_exists_is_submitted_again(
+    change: dict[str, Any], deleted: bool, outcome: str
+) -> None:
+    house = FamilyController().family().assign("b")
+    if deleted:
+        house.happens(facts.Deleted(namespace="ns", name=B))
+        assert house.get(B).metadata.deletion_timestamp is not None
+    manifest = of_a_family(**change)
+    manifest["metadata"]["ownerReferences"][0]["uid"] = house.get().metadata.uid
+    workload = msgspec.Raw(msgspec.json.encode(manifest))
+    house.happens(facts.Submitted(namespace="ns", name=B, workload=workload))
+    assert house.outcome == outcome
 
 
 def test_a_parent_created_and_deleted_in_one_batch_leaves_nothing() -> None:

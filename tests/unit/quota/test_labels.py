@@ -92,6 +92,9 @@ def term(*expressions: tuple[str, str, str]) -> NodeSelectorTerm:
             {}, (term(("type", "In", "one"), ("zone", "In", "x")),), True,
             id="foreign keys of a term are dropped",
         ),
+        pytest.param(
+            {}, (term(("size", "In", "9")), term(("size", "In", "8"))), True, id="one of two terms"
+        ),
         pytest.param({}, (term(("size", "Gt", "4")),), True, id="greater than"),
         pytest.param({}, (term(("size", "Lt", "4")),), False, id="less than"),
         pytest.param({}, (term(("size", "Gt", "8")),), False, id="greater than, equal"),

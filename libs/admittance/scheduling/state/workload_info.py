@@ -292,10 +292,6 @@ class FamilyInfo:
         """Returns the variant's tag: its name in the ClusterQueue's rules for families."""
         return self.variants[workload].tag
 
-    def siblings(self, workload: WorkloadInfo) -> Iterator[WorkloadInfo]:
-        """Yields the siblings of the variant: the other variants of its family."""
-        return (variant for variant in self.variants if variant is not workload)
-
     def admitted(self) -> WorkloadInfo | None:
         """Returns the variant that is stored as admitted, even while its job stops; None: no known
         variant is admitted."""
