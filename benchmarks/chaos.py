@@ -330,7 +330,7 @@ def too_long(stalls: Sequence[Stall], limit: float) -> list[str]:
 
 
 def stall_table(stalls: Sequence[Stall]) -> list[str]:
-    """The stalls as the table of the documentation."""
+    """Returns the stalls as a table for the documentation."""
     rows = (
         (stall.kind, f"{stall.times}", *(f"{seconds:.1f}" for seconds in stall[2:]))
         for stall in stalls

@@ -164,7 +164,8 @@ async def _way(way: str, flood: int, jobs: int, containers: int) -> str:
 async def measured(
     *, flood: int, jobs: int, containers: int, url: str, creds: str, way: str
 ) -> list[str]:
-    """A line for each way; with a URL the flood itself, which prints its last sequence."""
+    """Returns a line for each way. With a URL, publishes the flood itself and prints its last
+    sequence."""
     if url:
         await _flood(url, creds, way, flood, containers)
         return []

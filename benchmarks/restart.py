@@ -1,4 +1,4 @@
-"""How long a killed system needs until it serves again, with many workloads pending.
+"""Measures how long a killed system with many pending workloads needs until it serves again.
 
 ``python -m benchmarks.restart [--pending 50000]``: fills the queues, kills everything with
 ``kill -9``, starts it again on the same data folder, and waits for ``ready`` and for the scheduler
@@ -79,7 +79,8 @@ async def _fill(link: Link, what: BenchPlan) -> None:
 
 
 async def _silence(bus: Bus) -> None:
-    """Waits until nothing is said any more: why each of them waits is stated after a while."""
+    """Waits until no more facts come: the scheduler publishes a while later why each workload
+    waits."""
     before = -1
     # Only the log: heartbeats in the bucket of claims never stop.
     while (now := await messages_stored(bus, (subjects.STREAM,))) != before:

@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.upgrade [--families 300] [--checks 0] [--nats URL]``: so many jobs
 run on the worse of two flavors, and other ones on all of the better. Those end one after the
-other; each time one job moves up. It stops at the first signal, and what is measured ends when
-its parent is admitted again: the job's own stop and start apart. A check of the better flavor says
-Ready at once.
+other; each time one job moves up. It stops at the first signal. The measurement ends when its
+parent is admitted again, and leaves out the job's own stop and start. A check of the better flavor
+says Ready at once.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 advice about sizes and names.
 
 ``python tools/house_check.py [ROOT]`` prints one line per offender and exits with status 1 if
-there is any. Imports under ``TYPE_CHECKING`` and by string count: a reader cannot follow such a
-cycle either.
+there is any. Imports under ``TYPE_CHECKING`` and by string count, too: readers cannot follow such
+cycles either.
 
 Advice does not change the status: a limit that fails the build shapes the code, and modules of
 exactly the limit are the result. The subject of a module or folder decides its size.

@@ -114,7 +114,7 @@ def changes(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a module, without annotations, types and claims that never fail."""
+    """The nodes of a module, without annotations, types and assertions that never fail."""
     for field, value in ast.iter_fields(tree):
         if field in ("annotation", "returns", "decorator_list", "bases"):
             continue

@@ -140,7 +140,7 @@ def facts_in(entries: Iterable[LogEntry]) -> list[Fact]:
 def broken_promises(
     jobs: int, unfinished: Sequence[str], trail: Trail, booked: Replay, *, at_once: int
 ) -> list[str]:
-    """Every broken promise, a sentence each. ``at_once``: how many jobs the quota allows."""
+    """Returns one sentence for each broken promise. ``at_once``: how many jobs the quota allows."""
     broken: list[str] = []
     if unfinished:
         broken.append(f"{len(unfinished)} jobs are not finished, such as {unfinished[0]}")

@@ -1,4 +1,4 @@
-"""Judges a run of jobs by what they wrote themselves, and by a replay of the log.
+"""Checks a run of jobs against the trail that the jobs wrote and a replay of the log.
 
 A job writes ``start <name> <run>`` when it begins and ``end <name> <run>`` when it ends, each line
 appended at once, so the order of the file is the order in which it happened.

@@ -29,7 +29,7 @@ def first_cells(mark: str) -> list[str]:
 
 
 def on_spot(**more: Any) -> FamilyCores:
-    """A job that runs on spot: what is better is taken."""
+    """A job that runs on spot: the better flavors are taken."""
     cores = cores_with_families(ONE, foreign=BOTH, **more)
     cores.job()
     return cores

@@ -33,7 +33,7 @@ def patient(
     base: int = 60,
     **more: Any,
 ) -> TimedCores:
-    """A life that waits for pods to be ready."""
+    """Cores that wait for pods to be ready."""
     waits = WaitForPodsReady(
         timeout=timeout,
         recovery_timeout=recovery,

@@ -240,7 +240,7 @@ def with_families(queue: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_family(given: Mapping[str, Any]) -> list[StoredWorkload]:
-    """The siblings of a case of the scheduler, and the parent that it leaves out."""
+    """The siblings of a scheduler case, and their parent, which the case leaves out."""
     raws = given["workloads"]
     [owner] = {
         (reference["name"], reference["uid"])

@@ -1,4 +1,4 @@
-"""One reconcile call of Kueue's workload controller as a fact, and what both made of it.
+"""One reconcile call of Kueue's workload controller as a fact, and the results of both systems.
 
 There a controller looks at the object and takes one step; here a fact moves it all the way. So the
 object is wound back to before what Kueue is about to notice, and that is then stated.

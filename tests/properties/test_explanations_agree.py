@@ -105,7 +105,7 @@ def says_who_is_in_the_way(why: ExplainReply) -> None:
 
 @CASES
 @given(SPECS, STEPS, st.booleans())
-def test_the_next_cycle_does_as_explained(
+def test_the_next_cycle_decides_as_explained(
     specs: list[dict[str, Any]], asked: list[Step], fair: bool
 ) -> None:
     scheduler = a_scheduler(specs, fair=fair)

@@ -1,5 +1,5 @@
-"""Random facts about families, repeated and in any order: orders lead to one state, and then stop.
-A new leader continues from the stored values.
+"""Random facts about families, repeated and in any order: the orders lead to the same state, and
+end. A new leader continues from the stored values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whatever stands on the log or in a bucket is read, or set aside with a reason; nothing ends."""
+"""Every message and value is read, or set aside with a reason; no service ends because of it."""
 
 from __future__ import annotations
 

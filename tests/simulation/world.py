@@ -235,7 +235,7 @@ class World:
                 self.kernel.after(fault.delay, partial(self.faults.strike, fault))
 
     def stir(self) -> None:
-        """Something happened: the story is not at rest."""
+        """Records that something happened, so the story is not at rest."""
         self._active_at = self.loop.now
 
     def _calm(self) -> None:

@@ -1,4 +1,4 @@
-"""Things that tests need, saying only what matters to the test."""
+"""Builders of objects for tests; a test states only the fields that it needs."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ def add_reservations(state: Reservations) -> None:
 
 
 def main() -> None:
-    """Serves at the port that is the argument."""
+    """Serves at the port that is given as the argument."""
     from moto.moto_server.werkzeug_app import (
         DomainDispatcherApplication,
         MotoRequestHandler,

@@ -88,7 +88,7 @@ class Machines:
         self.index = MachineIndex(self.ledger)
 
     def place(self, request: PlacementRequest, freed: Collection[str] = ()) -> Placement | Shortage:
-        """Where the request would be placed; nothing is booked."""
+        """Returns where the request would be placed, without a booking."""
         return place(request, self.index, freed=freed)
 
     def book(self, request: PlacementRequest, *, revision: int = 0) -> Placement:

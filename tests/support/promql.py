@@ -105,7 +105,7 @@ def labels_of_metrics() -> dict[str, set[str]]:
 
 
 def mistakes(query: str) -> list[str]:
-    """Metrics and labels of the query that no service shows."""
+    """The metrics and labels of a query that no service has."""
     try:
         expr = promql.parse(query)
     except ValueError as error:

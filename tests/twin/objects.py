@@ -122,7 +122,7 @@ class PodSet:
     tolerations: list[Mapping[str, Any]]
 
     def shape(self) -> object:
-        """Two pod sets with equal shapes are equal to the scheduler, but for their number."""
+        """Two pod sets with equal shapes differ for the scheduler only in their counts."""
         tolerations = [sorted(toleration.items()) for toleration in self.tolerations]
         rest = [sorted(self.per_pod.items()), sorted(self.selector.items()), tolerations]
         return repr((self.name, self.least, rest))

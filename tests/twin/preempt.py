@@ -50,7 +50,8 @@ def order(tree: Tree, node: Node, job: Job) -> tuple[object, ...]:
 
 
 def below(top: Node, skip: Node | None, frs: Collection[FR]) -> Iterator[Node]:
-    """The active ClusterQueues under a cohort by ways on which every place is over quota."""
+    """The active ClusterQueues under a cohort, reached through cohorts that all exceed their
+    quota."""
     for child in top.children:
         if child is skip or not any(child.over(fr) for fr in frs):
             continue

@@ -262,7 +262,7 @@ async def test_the_server_runs_on_few_threads_unless_the_environment_says_otherw
 
 
 async def test_a_process_without_its_main_thread_still_runs() -> None:
-    """As a server that is ending: it uses its files until its last thread has ended."""
+    """Imitates a server that is ending: it uses its files until its last thread has ended."""
     program = (
         "import ctypes, threading, time\n"
         "threading.Thread(target=time.sleep, args=(60,)).start()\n"

@@ -188,7 +188,7 @@ class SendsWrongHeartbeats(Stray):
 
 
 class PlainSubscription(Stray):
-    """Has no fault, and uses a plain subscription instead of the durable."""
+    """A controller without a fault that uses a plain subscription instead of the durable."""
 
     listens = "subscription"
 

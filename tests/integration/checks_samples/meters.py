@@ -86,7 +86,7 @@ def exporter(folder: Path, *namespaces: str) -> Iterator[str]:
 
 @contextmanager
 def prometheus(folder: Path, scraped: str) -> Iterator[str]:
-    """A Prometheus that scrapes that exporter; its URL."""
+    """Starts a Prometheus that scrapes the exporter; yields its URL."""
     config = folder / "prometheus.yml"
     config.write_text(CONFIG % scraped.removeprefix("http://"))
     address = f"127.0.0.1:{free_port()}"

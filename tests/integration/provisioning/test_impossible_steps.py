@@ -1,4 +1,4 @@
-"""A step that can never succeed fails alone."""
+"""A step that can never succeed does not affect other steps."""
 
 from __future__ import annotations
 

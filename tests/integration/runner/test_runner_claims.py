@@ -117,7 +117,8 @@ async def test_jobs_of_a_dead_runner_are_reported_lost_by_another_runner(
 
 
 async def ended_without_its_runner(testbed: RunnerTestbed) -> int:
-    """A job of runner a has ended well while that is dead, and the claim lasts; the admission."""
+    """A job of the dead runner a has succeeded, and its claim is still valid. Returns the
+    admission."""
     flag = testbed.tmp / "flag"
     async with RunnerProcess(testbed, testbed.tmp / "a", claim_ttl=2.0) as first:
         admitted = await testbed.admit(

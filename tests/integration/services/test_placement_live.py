@@ -30,7 +30,7 @@ GPU = "nvidia.com/gpu"
 
 
 async def announce(bus: Bus, name: str, gpus: int) -> None:
-    """What a runner with this machine says."""
+    """The announcement of a runner with this machine."""
     said: dict[str, Any] = {
         INVENTORIES: RunnerInventory(
             id=f"id-of-{name}",

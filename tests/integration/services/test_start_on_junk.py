@@ -1,4 +1,4 @@
-"""Services start, take over and work on a server where junk stands on every subject and key."""
+"""Services start, take over and work on a server with junk on every subject and key."""
 
 from __future__ import annotations
 

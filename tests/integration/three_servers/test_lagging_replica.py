@@ -26,9 +26,9 @@ FILLING = b"x" * 1000
 async def answer_after_a_pause(
     servers: ServerCluster, follower: int, writer: Bus, reader: Bus, expected: int, *, wanted: bool
 ) -> tuple[int, Entry | None]:
-    """Pauses the follower, writes the key, and reads it there at the moment when the follower
-    continues. Returns the revision that was written, and the entry that was read. ``wanted``:
-    whether the read names that revision."""
+    """Pauses the follower, writes the key, and reads it from the follower as soon as it continues.
+    Returns the revision that was written, and the entry that was read. ``wanted``: whether the read
+    names that revision."""
     servers.pause(follower)
     try:
         before = [put_message(f"workload.a.n{n}", FILLING, expected=None) for n in range(BEFORE)]

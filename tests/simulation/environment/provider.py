@@ -1,9 +1,9 @@
 """Capacity and its provider: a program of the helper that ships, as it may be, and what must hold
 whatever provides.
 
-The program answers at once, late, never; it fails, expires, revokes, and dies between booking and
-answering. Its bookings remain when the program is killed. Once the program is settled, it provides
-every request."""
+The program answers at once, late or never; it reports failures, expired and revoked capacity, and
+dies between a booking and its answer. Its bookings remain when the program is killed. Once the
+program is settled, it provides every request."""
 
 from __future__ import annotations
 

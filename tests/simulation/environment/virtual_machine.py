@@ -317,8 +317,8 @@ class VirtualMachine:
                 disk.shim.die()
 
     def has_orphans(self) -> bool:
-        """Whether pods of dead shims run. Until the runner sweeps them, nothing else would end
-        them: no job is promised to end when its shim and its runner are both struck."""
+        """Whether pods of dead shims run. Only the sweep of the runner ends them: no promise covers
+        a job that loses its shim and its runner."""
         shims = (disk.shim for disk in self.disks.values())
         return any(shim is not None and shim.dead and not shim.over for shim in shims)
 

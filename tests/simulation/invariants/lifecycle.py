@@ -1,8 +1,8 @@
 """The invariants (i) to (vi) of docs/spec/lifecycle.md#1.4, and those of #1.1, #2.3, #3.3 for every
 write: over values, so that simulations and tests look at the same ones.
 
-Drawn from the text, not from the table of moves. Of a folded batch several facts are one write:
-whatever is said here holds of such a write, too.
+Drawn from the text, not from the table of moves. A folded batch may write several facts at once;
+the rules of this module hold for such a write, too.
 """
 
 from __future__ import annotations

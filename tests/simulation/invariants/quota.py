@@ -1,8 +1,7 @@
 """What is charged to the queues: regular workloads each for itself, a family as one.
 
-Of each flavor and resource a family is charged the most that any of its variants holds, since only
-one of them ever runs. Plainly, and sharing nothing with the scheduler's ledger.
-docs/spec/lifecycle.md#4.6.
+For each flavor and resource, a family is charged the maximum over its variants, since only one of
+them runs. Plainly, and sharing nothing with the scheduler's ledger. docs/spec/lifecycle.md#4.6.
 
 A reservation that plans to preempt either goes on, and its victims go; or it gives up, and they
 stay. What a workload gets must be within quota in every combination of these ends, so `worlds`

@@ -54,7 +54,7 @@ class Client:
         self._server = server
 
     def receive(self, blob: bytes) -> None:
-        """Carries out commands of the protocol, each of them whole."""
+        """Carries out each command of the protocol in one step."""
         for words, body in commands(blob):
             match words:
                 case ["PUB", subject, reply, _]:

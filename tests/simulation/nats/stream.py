@@ -342,7 +342,8 @@ class Stream:
         return len(gone)
 
     def lose(self, since: float) -> None:
-        """Loses what was stored since then, and has back what that replaced: it was not synced."""
+        """Removes what was stored since then and restores what it replaced, as after a loss of
+        unsynced data."""
         end = self.end
         while self._messages:
             message = self._messages[-1]

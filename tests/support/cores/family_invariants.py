@@ -1,4 +1,4 @@
-"""The invariants of families, looked at in every revision, and what policy wants of them at rest.
+"""The invariants of families, checked at every revision, and what the policy requires at rest.
 
 From docs/spec/lifecycle.md#4, and from what is stored only.
 """

@@ -322,7 +322,7 @@ class TimedCores(SteppedCores):
                 assert not wrong, f"{meta.name}: {'; '.join(wrong)}"
 
     def check_usage(self) -> None:
-        """Checks that every reservation is counted, and once."""
+        """Checks that every reservation is counted exactly once."""
         told = {}
         for status in self.scheduler.queues(Queues(local_queues=False)).cluster_queues:
             usage = {(usage.flavor, usage.resource): usage.reserved for usage in status.usage}

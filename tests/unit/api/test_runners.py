@@ -1,4 +1,4 @@
-"""What users may change of a Runner."""
+"""The fields of a Runner that users may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The load against a real bus, where a toy system admits whatever comes, at once."""
+"""The load against a real bus, where a toy system admits every workload at once."""
 
 from __future__ import annotations
 

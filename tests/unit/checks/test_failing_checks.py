@@ -54,7 +54,7 @@ def test_a_heartbeat_says_that_every_call_fails(calls: list[bool], fails: bool) 
     assert (condition.status, EVERY_CALL_FAILS in condition.message) == ("True", fails)
 
 
-def test_what_the_author_says_counts_more_than_failed_calls() -> None:
+def test_the_status_set_by_the_author_outweighs_failed_calls() -> None:
     activity = CheckActivity(ChangeSignal())
     for _ in range(FAILURES_MAX):
         activity.failed("budget", KeyError())

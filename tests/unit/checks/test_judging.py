@@ -112,7 +112,7 @@ async def test_a_redelivery_while_the_function_runs_calls_it_no_second_time() ->
     assert room.story == ["w 1", "ack r1", "Ready w 1", "ack r2"]
 
 
-async def test_a_request_with_other_parameters_calls_the_function_again() -> None:
+async def test_a_request_with_other_parameters_is_decided_anew() -> None:
     room = JudgeRecorder()
     room.ask(of(), "r1", b"1")
     await room.until("ack r1")

@@ -130,7 +130,8 @@ def of_pods(count: int | None, least: int | None = None, completions: int = 0) -
 
 
 def of_containers(count: int, containers: int) -> dict[str, Any]:
-    """Pods in which so many containers have a command, one more has none, and one runs before."""
+    """Pods with so many containers with a command, one container without, and one init
+    container."""
     main = [{"name": "none"}, *({"name": f"c{n}", "args": ["x"]} for n in range(containers))]
     first = [{"name": "first", "command": ["x"]}]
     return {"count": count, "template": {"spec": {"containers": main, "initContainers": first}}}

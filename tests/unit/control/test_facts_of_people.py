@@ -73,7 +73,7 @@ def test_submission_without_a_user_keeps_none() -> None:
     assert after(controller, message).status.submitted_by == ""
 
 
-def test_manifest_cannot_name_its_submitter() -> None:
+def test_a_manifest_cannot_name_its_submitter() -> None:
     manifest = {**a_manifest(), "status": {"submittedBy": "eve"}}
     fact = facts.Submitted(**ME, workload=msgspec.Raw(msgspec.json.encode(manifest)))
     assert after(Controller(b"s"), said(fact)).status.submitted_by == "ada"
@@ -121,7 +121,7 @@ def test_verdict_of_a_person_is_one_of_the_approval_check(
         ),
     ],
 )
-def test_person_cannot_speak_for_a_service(fact: Fact, meant: Fact) -> None:
+def test_a_person_cannot_publish_for_a_service(fact: Fact, meant: Fact) -> None:
     assert fact_of(said(fact)) == meant
 
 

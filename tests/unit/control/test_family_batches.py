@@ -17,7 +17,7 @@ J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")
 
 
-def test_what_concerns_one_member_alone_is_written_alone() -> None:
+def test_changes_of_one_family_member_are_written_alone() -> None:
     house = FamilyController().family()
     refused = [
         facts.Refused(**house.decided(name), refusal=Refusal(reason="r", message="m"))

@@ -193,7 +193,7 @@ def test_an_admitted_family_keeps_what_runs_when_policy_goes() -> None:
     assert house.variants() == []
 
 
-def test_a_held_family_without_a_policy_is_held_still() -> None:
+def test_a_held_family_without_a_policy_stays_held() -> None:
     house = FamilyController().family().happens(facts.Held(**J))
     house.offer(("a", "b", "c"), None, None)
     assert head(house.get()).role == "regular"

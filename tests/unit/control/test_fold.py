@@ -373,7 +373,7 @@ def test_a_deletion_is_remembered_so_that_nothing_revives() -> None:
     assert fold(successor, [submitted, deleted], NOON).puts == []
 
 
-def test_a_barrier_is_echoed_after_what_came_before_it() -> None:
+def test_a_barrier_is_echoed_after_earlier_messages() -> None:
     bench = Bench()
     before = bench.submitted()
     assert bench.fold(before, a_barrier(bench)).echoes == [Echo("queue-cq", 1)]

@@ -54,7 +54,8 @@ def a_check(parameters: str, **spec: object) -> bytes:
 
 
 def test_a_check_event_shows_whether_its_parameters_reference_changed() -> None:
-    """Unknown counts as changed: then checks are requested once more than needed."""
+    """An unknown change counts as a change; the only cost is a superfluous request to the
+    checks."""
     controller = Controller(b"secret")
     seen = []
     for revision, value in enumerate(

@@ -155,7 +155,7 @@ def test_a_machine_that_pods_should_avoid_comes_last() -> None:
         pytest.param(Demands(folder="/home/ada/x"), "", id="folder_of_an_unknown_host"),
     ],
 )
-def test_a_job_goes_only_to_a_runner_that_offers_what_it_asks_for(
+def test_a_job_goes_only_to_a_runner_with_its_requested_values(
     demands: Demands, machine: str
 ) -> None:
     machines = Machines(

@@ -357,7 +357,7 @@ def test_the_resources_of_an_instance() -> None:
 # Settings. ---------------------------------------------------------------------------------
 
 
-def test_settings_have_defaults_and_an_argument_wins() -> None:
+def test_settings_have_defaults_and_arguments_take_precedence() -> None:
     assert AwsSettings.from_env({}) == AwsSettings()
     env = {"ADMIT_AWS_CLASS": "eu.example.com", "ADMIT_AWS_POLL_SECONDS": "2"}
     assert AwsSettings.from_env(env).provisioning_class == "eu.example.com"

@@ -96,7 +96,7 @@ class FamilyHouse(House):
                 self.say(self.chance.choice((*kinds, facts.Activated))(**common))
 
     def _decide(self) -> None:
-        """Something that a scheduler might decide about a variant."""
+        """A random decision that a scheduler might make about a variant."""
         variants = sorted(
             (key, workload)
             for key, workload in self.core.workloads.items()

@@ -57,7 +57,7 @@ def is_accepted(template: Any) -> bool:
 
 
 def no_start(plan: RunPlan) -> str:
-    """Why no process could start by the plan; empty if nothing speaks against it."""
+    """Why no process could be started from the plan; "" if one could."""
     for pods in plan.sets:
         for process in (*pods.init, *pods.main):
             words = [*process.argv, process.cwd, *(word for pair in process.env for word in pair)]

@@ -417,7 +417,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(bench: Bench) 
 CHECKPOINTS = "trap 'echo saved; exit 0' TERM; echo on; while :; do sleep 0.02; done"
 
 
-def test_a_job_that_exits_0_because_it_is_stopped_has_not_succeeded(bench: Bench) -> None:
+def test_a_stopped_job_that_exits_with_0_has_not_succeeded(bench: Bench) -> None:
     """The job saved its state to continue later; as a success it would never run again."""
     run = bench.start(sh(CHECKPOINTS))
     assert bench.stopped(run) == ("stopped", "stopped")

@@ -26,7 +26,7 @@ BUDGET = {
 def loaded(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Any]:
-    """Imports a module of one sample, fresh, as its program does."""
+    """Imports the module of a sample anew, as its program does."""
     before = set(sys.modules)
     monkeypatch.setenv("ADMIT_DATA_DIR", str(tmp_path))
 

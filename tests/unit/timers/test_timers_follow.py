@@ -229,7 +229,7 @@ def test_a_clock_set_back_does_not_delay_orders() -> None:
 # Comparison. ----------------------------------------------------------------------------
 
 
-def test_nothing_is_ordered_before_the_stream_was_read() -> None:
+def test_no_timer_is_ordered_before_the_stream_was_read() -> None:
     table = SteppedTimers(begun=False).has(delayed(3)).later(9)
     assert table.orders() == []
     assert table.timers.next_order_at() is None

@@ -174,7 +174,7 @@ def test_a_workload_on_hold_stays_in_its_queue_with_events() -> None:
 
 
 def built(*given: Fact | tuple[str, Fact]) -> list[Span]:
-    """The spans of facts, one a second; with a subject if it is not the fact's own."""
+    """The spans of facts, one each second; a fact may have another subject than its own."""
     builder = TraceBuilder()
     spans: list[Span] = []
     for number, published in enumerate(given):

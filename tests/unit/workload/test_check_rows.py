@@ -15,7 +15,7 @@ def row(tracked: TrackedWorkload, name: str) -> bytes:
 
 
 @pytest.mark.scenario("A17")
-def test_an_edit_during_the_wait_changes_no_other_row() -> None:
+def test_an_edit_during_the_wait_keeps_the_other_rows() -> None:
     tracked = TrackedWorkload(Around(["c1", "c2"])).assigned().verdict("c1", "Ready")
     tracked.verdict("c2", "Retry", 60, message="full").later(10)
     before = row(tracked, "c2")

@@ -178,7 +178,7 @@ BACKOFF = RetryStrategy(strategy="backoff", base_delay="30s", max_delay="100s")
         pytest.param(RetryStrategy(base_delay="1m", max_delay="45s"), [45] * 4, id="limited"),
     ],
 )  # fmt: skip
-def test_the_delay_of_each_retry(strategy: RetryStrategy, want: list[int]) -> None:
+def test_each_retry_has_the_delay_of_the_strategy(strategy: RetryStrategy, want: list[int]) -> None:
     around = Around(["c"], rules=[CheckRules("c", "ctl-c", retry=strategy)])
     tracked = TrackedWorkload(around)
     delays = []

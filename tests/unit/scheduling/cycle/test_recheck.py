@@ -1,4 +1,4 @@
-"""A reservation that has passed its checks is looked at once more before it is admitted."""
+"""The scheduler rechecks a reservation after its checks and before its admission."""
 
 from __future__ import annotations
 

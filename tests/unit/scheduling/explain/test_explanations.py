@@ -127,7 +127,7 @@ def not_enough(scheduler: SteppedScheduler) -> None:
 
 
 def not_enough_to_borrow(scheduler: SteppedScheduler) -> None:
-    """Of both workloads that borrow, one may be preempted for workload w. With fair sharing the
+    """Two workloads borrow, and one of them may be preempted for workload w. With fair sharing the
     share of its queue would forbid that."""
     policy = {**ANY, "borrowWithinCohort": {"policy": "LowerPriority"}}
     scheduler.queue("cq", "co", resourceGroups=groups(default="2"), preemption=policy)

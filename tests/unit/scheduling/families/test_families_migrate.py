@@ -1,4 +1,4 @@
-"""A better variant takes over: with quota that is promised to it until the job has stopped."""
+"""Migration to a better variant, with quota that is reserved for it until the job has stopped."""
 
 from __future__ import annotations
 

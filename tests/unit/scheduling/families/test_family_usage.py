@@ -239,7 +239,7 @@ def test_a_quota_cut_that_evicts_takes_the_whole_family() -> None:
 
 @pytest.fixture
 def fair() -> FamilyScheduler:
-    """Queue ``q`` has nothing of its own, and borrows what ``lender`` has."""
+    """Queue ``q`` has no own quota, and borrows the quota of ``lender``."""
     scheduler = FamilyScheduler(Config(fair_sharing=CohortFairSharing()))
     for flavor in ("best", "worst"):
         scheduler.flavor(flavor)
