@@ -20,7 +20,7 @@ class BadWarning(ValueError):
 
 
 class WarningSignal(NamedTuple):
-    """``signal``: its name without SIG. ``seconds``: how long before the end of the time."""
+    """``signal``: its name without SIG. ``seconds``: how long before the end it is sent."""
 
     signal: str
     seconds: int

@@ -421,7 +421,7 @@ class Client:
     async def apply(
         self, manifests: Manifests, *, namespace: str | None = None
     ) -> Sequence[Applied]:
-        """Creates or changes objects. Of a Workload or Job a new workload is submitted, after all
+        """Creates or changes objects. For a Workload or Job, a new workload is submitted, after all
         other objects.
 
         Returns an outcome for each object: created, changed or unchanged. Raises BadInput with all

@@ -128,7 +128,7 @@ def replica_findings(infos: StreamInfos, replies: Iterable[HealthReply]) -> list
 
 def fewer_replicas(asked: tuple[int, str], replicas: Mapping[str, int]) -> list[Finding]:
     """The finding about streams with fewer replicas; empty if there are none. ``asked``: the wanted
-    number, and the service that asks for it; ``found``: the replicas of each stream."""
+    number, and the service that asks for it; ``replicas``: the replicas of each stream."""
     number, service = asked
     fewer = [f"{name} has {count}" for name, count in replicas.items() if count < number]
     if not fewer:

@@ -141,7 +141,7 @@ def queue_gauges(state: SchedulerState) -> Found:
 
 
 def _add_queue(gauges: Found, state: SchedulerState, queue: Queue) -> int:
-    """Adds the gauges of the ClusterQueue to ``found``; returns how many workloads are admitted in
+    """Adds the gauges of the ClusterQueue to ``gauges``; returns how many workloads are admitted in
     the ClusterQueue."""
     status = status_of(state, queue)
     name = queue.name
@@ -206,8 +206,8 @@ def _add_local_queue(gauges: Found, status: QueueStatus) -> None:
 def _add_cohort(
     gauges: Found, state: SchedulerState, node: Node, root: str, admitted: Mapping[str, int]
 ) -> tuple[int, dict[FlavorResource, int]]:
-    """Adds the gauges of the cohort and of all cohorts below it to ``found``; returns the number of
-    admitted workloads and the reserved quota in the cohort's subtree."""
+    """Adds the gauges of the cohort and of all cohorts below it to ``gauges``; returns the number
+    of admitted workloads and the reserved quota in the cohort's subtree."""
     name = node.name
     running = 0
     reserved: dict[FlavorResource, int] = {}

@@ -183,7 +183,7 @@ def _rows(
     move: Move,
     *moves: tuple[str, tuple[Phase | None, ...]],
 ) -> dict[Any, Legal]:
-    """Returns rows of the table, one for each phase. ``found``: transition ids with their target
+    """Returns rows of the table, one for each phase. ``moves``: transition ids with their target
     phases; without target phases the workload stays in its phase."""
     return {
         (where, fact): Legal(

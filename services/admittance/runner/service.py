@@ -103,7 +103,7 @@ async def run(
     may report this runner's jobs as lost; None: as the settings say. ``ready``: an event that is
     set once the runner handles facts. ``machine``: the machine where jobs run; None means this
     machine.
-    ``name``: the runner's name, of which permissions prescribe the consumer; by default the user
+    ``name``: the runner's name; permissions prescribe the consumer of a name. By default the user
     that the credentials file names, else the id of the data folder.
     ``rules``: which jobs the runner may start. ``given``: what options say about the machine.
     Raises SetupError.

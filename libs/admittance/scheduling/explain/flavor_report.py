@@ -183,9 +183,9 @@ def report_flavors(
     *,
     closed: str,
 ) -> FlavorReport:
-    """Reports for each flavor whether it fits the workload. ``found``: the assignment that a scan
-    of flavors found for the whole workload, or for its fewest pods; ``closed``: why the workload
-    cannot start in any flavor, whatever quota is free; "": no such reason."""
+    """Reports for each flavor whether it fits the workload. ``assignment``: the assignment that a
+    scan of flavors found for the whole workload, or for its fewest pods; ``closed``: why the
+    workload cannot start in any flavor, whatever quota is free; "": no such reason."""
     plan, shape = queue.plan, workload.shape
     assert plan is not None and shape is not None
     if assignment.fewest is not None:

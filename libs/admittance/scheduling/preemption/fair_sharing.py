@@ -248,7 +248,7 @@ class _Search:
 
 def almost_common(mine: Node, other: Node) -> tuple[Node, Node]:
     """Returns two children of the lowest cohort above both queues: the child that is or contains
-    the queue ``one``, and the child that is or contains the queue ``other``."""
+    the queue ``mine``, and the child that is or contains the queue ``other``."""
     ways: dict[Node, Node] = {}
     here = mine
     while here.parent is not None:

@@ -24,8 +24,8 @@ class NamespaceOutput:
         self, open_runs: Mapping[str, RunFiles], closed: Mapping[str, RunFiles]
     ) -> list[str]:
         """The keys of the closed runs with output that must be removed, the oldest first. If the
-        open runs of a namespace alone have too much output, each keeps an equal share of it, the
-        newest."""
+        open runs of a namespace alone have too much output, each keeps its
+        newest output, up to an equal share."""
         if not self._limit:
             return []
         for key in self._closed.keys() - closed.keys():
