@@ -108,14 +108,19 @@ class MachineReports:
             await asyncio.sleep(min(TAKE_SECONDS_MAX, self.ttl / 6))
 
     async def announce(self, inventory: RunnerInventory) -> None:
-        """Writes the inventory. Raises BusUnavailable or BusRefused."""
-        if self.allowed:
+        """Writes the inventory, unless another runner has the name. A login without the permission
+        is tried again: its permissions may have been renewed. Raises BusUnavailable or
+        BusRefused."""
+        if not self.allowed:
+            self.allowed = True
+            await self.take_name()
+        if self._held is not None:
             await self._put(INVENTORIES, inventory, KNOWN_SECONDS)
 
     async def report(self, runs: Iterable[OpenRun]) -> None:
-        """Writes the list of all runs that may have processes. Raises BusUnavailable or
-        BusRefused."""
-        if self.allowed:
+        """Writes the list of all runs that may have processes, unless another runner has the name.
+        Raises BusUnavailable or BusRefused."""
+        if self._held is not None:
             said = OpenRuns(id=self._alive.id, runs=tuple(runs))
             await self._put(OPEN_RUNS, said, KNOWN_SECONDS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -26,6 +26,7 @@ from admittance.events.subjects import CLAIMS
 from admittance.runner.machine_reports import MachineReports
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import AccessDenied
 from integration.runner.harness import NOON, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus
@@ -93,8 +94,11 @@ async def test_a_second_runner_with_the_name_waits_until_the_first_has_left(bus:
     )
     assert await first.take_name()
     assert await first.take_name(), "its own name is renewed"
+    await first.announce(RunnerInventory(id="a", name="gpu.1"))
     assert not await second.take_name()
     assert not second.has_name
+    await second.announce(RunnerInventory(id="b", name="gpu.1"))
+    assert (await said(bus, INVENTORIES, "gpu.1", RunnerInventory)).id == "a"
     refused = await said(bus, REFUSED_RUNNERS, "gpu.1", RunnerRefused)
     assert (refused.id, refused.host) == ("b", "b")
     assert await again.take_name(), "a start of the same data folder"
@@ -102,3 +106,28 @@ async def test_a_second_runner_with_the_name_waits_until_the_first_has_left(bus:
     assert await second.take_name()
     assert await said(bus, REFUSED_RUNNERS, "gpu.1", RunnerRefused) is None
     assert not await first.take_name(), "the first process knows only its own revision"
+
+
+class ForbiddingBus:
+    """The bus of a login whose permissions are those of an earlier version."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def publish(self, *_: object) -> int:
+        self.asked += 1
+        raise AccessDenied("this login may not publish there")
+
+
+async def test_a_runner_that_may_not_announce_its_machine_works_as_before() -> None:
+    bus = ForbiddingBus()
+    inventory = RunnerInventory(id="a", name="gpu")
+    reports = MachineReports(cast(Any, bus), inventory, 60.0)
+    assert await reports.take_name()
+    assert (reports.has_name, reports.allowed) == (True, False)
+    await reports.report(())
+    await reports.leave()
+    assert bus.asked == 1
+    await reports.announce(inventory)
+    assert bus.asked == 2, "its permissions may have been renewed"
+    assert not reports.allowed

@@ -1,0 +1,54 @@
+"""Runners as clients get them: with what placement knows and does not store."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from admittance.client.errors import RequestFailed
+from admittance.client.kinds import FLAVOR, RUNNER
+from admittance.client.requests.machines import with_states
+from admittance.client.requests.objects import BucketObject
+from admittance.events.machines import Machines, MachinesReply, MachineState
+
+STORED = [
+    BucketObject(f"runner.{name}", json.dumps({"kind": "Runner", "status": {}}).encode(), 1)
+    for name in ("a", "b", "c")
+]
+
+
+class Placement:
+    """A link to a placement that answers one machine per page; ``error``: it does not answer."""
+
+    def __init__(self, *, error: str = "") -> None:
+        self._error = error
+
+    async def ask(self, _what: str, asked: Machines, _reply: object) -> MachinesReply:
+        if self._error:
+            raise RequestFailed(self._error)
+        if asked.after:
+            return MachinesReply(machines=(MachineState(runner="b"),))
+        first = MachineState(runner="a", ready=True, in_use={"cpu": 1500})
+        return MachinesReply(machines=(first,), more=True)
+
+
+def shown(runners: list[BucketObject]) -> list[tuple[str, Any]]:
+    statuses = [runner.plain()["status"] for runner in runners]
+    return [(status["conditions"][0]["status"], status.get("inUse")) for status in statuses]
+
+
+async def test_runners_have_their_use_and_whether_they_are_alive() -> None:
+    known = await with_states(cast(Any, Placement()), RUNNER, STORED)
+    assert shown(known.runners) == [("True", {"cpu": "1500m"}), ("False", None), ("False", None)]
+    assert (known.why, set(known.states)) == ("", {"a", "b"})
+
+
+async def test_without_placement_it_is_unknown_whether_runners_are_alive() -> None:
+    known = await with_states(cast(Any, Placement(error="no placement answers")), RUNNER, STORED)
+    assert shown(known.runners) == [("Unknown", None)] * 3
+    assert known.why == "no placement answers"
+
+
+async def test_objects_of_other_kinds_stay_as_they_are() -> None:
+    known = await with_states(cast(Any, None), FLAVOR, STORED)
+    assert known.runners == STORED
