@@ -139,8 +139,8 @@ class ChaosPlan(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """The state after a storm of faults. ``flow``: the jobs; ``broken``: what the processes and the
-    sums of usage broke."""
+    """The state after a storm of faults. ``log``: the facts about the jobs; ``broken``: what the
+    processes and the sums of usage broke."""
 
     jobs: int
     seconds: float

@@ -92,7 +92,7 @@ def manifest_of(value: Mapping[str, Any]) -> Any:
 
 
 class Played:
-    """A played case. ``records``: by name; ``told``: verdicts by check; ``asked``: requests."""
+    """A played case. ``records``: by name; ``verdicts``: by check; ``asked``: requests."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.core = ProvisioningCore(None)

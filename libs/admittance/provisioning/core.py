@@ -110,8 +110,7 @@ class AnswerIntake:
         return None
 
     def has_foreign_id(self, fact: ProvisioningStatus) -> bool:
-        """Whether the answer's request id has a form in which no version of this service makes
-        ids."""
+        """Whether no version of this service can have made the answer's request id."""
         work = self._observed.workloads.get((fact.namespace, fact.name))
         uid = fact.id.partition("/")[0]
         if fact.uid and fact.uid != uid:

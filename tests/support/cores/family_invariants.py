@@ -94,7 +94,7 @@ class FamilyWatch:
                 yield f"the queue knows no families, and there are {sorted(left)}"
             return
         yield from _as_wanted(parent, variants, rules, now)
-        yield from _as_told(parent, variants)
+        yield from _row_faults(parent, variants)
 
 
 def _as_wanted(
@@ -138,20 +138,20 @@ def _as_wanted(
             yield f"{name} may have {allowed_flavors(variant)}"
 
 
-def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> Iterator[str]:
+def _row_faults(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> Iterator[str]:
     """Compares the rows of the parent with its variants."""
     rows = {row.name: row for row in parent.status.variants}
     if set(rows) != set(variants):
-        yield f"it tells of {sorted(rows)}, and there are {sorted(variants)}"
+        yield f"it has rows of {sorted(rows)}, and the variants are {sorted(variants)}"
         return
     places = [head(variants[name]).sibling_index or 0 for name in rows]
     if places != sorted(places):
-        yield f"it tells of its variants in the order {list(rows)}"
+        yield f"it has the rows of its variants in the order {list(rows)}"
     for name, row in rows.items():
         spec = head(variants[name])
         if (row.variant, row.active) != (spec.variant, spec.active):
-            yield f"it tells of {name} as {row.variant}, active {row.active}"
-        told = {
+            yield f"its row of {name} has the variant {row.variant}, active {row.active}"
+        shown = {
             condition.type: (condition.status, condition.reason) for condition in row.conditions
         }
         has = {
@@ -159,5 +159,5 @@ def _as_told(parent: StoredWorkload, variants: Mapping[str, StoredWorkload]) -> 
             for kind in MIRRORED
             if (state := find(variants[name], kind)) is not None
         }
-        if told != has:
-            yield f"it tells {told} of {name}, which is {has}"
+        if shown != has:
+            yield f"its row of {name} has {shown}, and the variant has {has}"

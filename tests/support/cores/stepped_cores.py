@@ -30,8 +30,8 @@ from support.cores.configured_system import NS, ConfiguredSystem
 
 
 class SteppedCores(ConfiguredSystem):
-    """A system in memory without the timers' core. Jobs start when admitted and stop as soon as
-    they are told to, unless ``slow_jobs`` names them.
+    """A system in memory without the timers' core. Jobs start when admitted and stop when
+    evicted, unless ``slow_jobs`` names them.
 
     ``announces_objects``: the workload-controller reads at once that an object changed.
     ``decided``: every decision so far. ``published``: every fact of the controller about a
@@ -118,7 +118,7 @@ class SteppedCores(ConfiguredSystem):
         )
 
     def fold(self, batch: list[LogMessage]) -> dict[int, SettledReply]:
-        """Applies messages, then stops the jobs that were told to stop."""
+        """Applies messages, then stops the evicted jobs."""
         outcomes = super().fold(batch)
         to_stop, self._to_stop = self._to_stop, []
         for name in to_stop:

@@ -35,7 +35,7 @@ GPU = "nvidia.com/gpu"
 
 class Story:
     """The core with a bucket, a log and a workload beside it. ``said``: the facts to the provider,
-    ``told``: the verdicts to the workload, in order."""
+    ``verdicts``: the verdicts to the workload, in order."""
 
     def __init__(self, *, limit: int = 1, patience: float | None = None, **config: Any) -> None:
         self.now: datetime = NOON

@@ -48,7 +48,7 @@ PREFIX = len("workload.")
 class House:
     """A running workload-controller: it folds facts in batches, writes commits and records them.
 
-    ``history``: every write of a key, by revision. ``fallen``: the leader ended before it recorded
+    ``history``: every write of a key, by revision. ``lost``: the leader ended before it recorded
     these commits, so the next leader finds them.
     """
 
