@@ -75,7 +75,8 @@ class RunnerInventory(SystemMessage, frozen=True, kw_only=True):
 class OpenRun(SystemMessage, frozen=True, kw_only=True):
     """A run that may have processes on the machine. ``revision``: that of its admission.
     ``requests``: what its pods ask for together, in accounting units. ``devices``: the ids of the
-    devices that it was given, by resource."""
+    devices that it was given, by resource. A run without a name stands for all further runs of a
+    runner with very many."""
 
     namespace: str
     name: str

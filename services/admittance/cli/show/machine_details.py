@@ -104,9 +104,9 @@ def _runs(runs: Sequence[OpenRun]) -> Table:
         columns_of("NAMESPACE", "WORKLOAD", "#REVISION", "ASKED FOR"),
         [
             (
-                run.namespace,
-                run.name,
-                str(run.revision),
+                run.namespace or NOTHING,
+                run.name or "all others",
+                str(run.revision) if run.name else NOTHING,
                 listed({name: render(name, run.requests[name]) for name in sorted(run.requests)}),
             )
             for run in sorted(runs, key=lambda run: (run.namespace, run.name, run.revision))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -12,6 +13,9 @@ from admittance.events.machines import OpenRun
 from admittance.events.shapes import PodSetToRun
 from admittance.runner.jobs.devices import parts_here
 from admittance.runner.machine import RunFiles
+
+RUNS_MAX: Final = 1_500
+"""The most runs that are listed by name: the server refuses a message above 1 MiB."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -38,9 +42,10 @@ def _count(pod_set: PodSetToRun, runner: str) -> int:
     return sum(part.count for part in parts_here(pod_set, runner))
 
 
-def open_runs(runs: Iterable[RunFiles]) -> list[OpenRun]:
-    """The runs as messages."""
-    return [
+def open_runs(runs: Iterable[RunFiles], most: int = RUNS_MAX) -> list[OpenRun]:
+    """The runs as messages. Those above ``most`` are one nameless run with the sum of what they
+    have: all runs must fit into one message, and none of what they have may count as free."""
+    listed = [
         OpenRun(
             namespace=of.namespace,
             name=of.name,
@@ -50,6 +55,18 @@ def open_runs(runs: Iterable[RunFiles]) -> list[OpenRun]:
         )
         for of in (run.identity for run in runs)
     ]
+    return listed if len(listed) <= most else [*listed[:most], _together(listed[most:])]
+
+
+def _together(runs: Iterable[OpenRun]) -> OpenRun:
+    requests: dict[str, int] = {}
+    devices: dict[str, tuple[str, ...]] = {}
+    for run in runs:
+        for resource, amount in run.requests.items():
+            requests[resource] = requests.get(resource, 0) + amount
+        for resource, ids in run.devices.items():
+            devices[resource] = (*devices.get(resource, ()), *ids)
+    return OpenRun(namespace="", name="", revision=0, requests=requests, devices=devices)
 
 
 def _by_resource(units: Iterable[str]) -> dict[str, tuple[str, ...]]:
