@@ -25,6 +25,18 @@ def test_long_parent_and_flavor_names_give_distinct_variant_names() -> None:
     assert names == [variant_name(parent, "u1", flavor) for flavor in flavors]
 
 
+@pytest.mark.parametrize(
+    ("parent", "tag", "name"),
+    [
+        pytest.param(240, 4, f"{'p' * 240}-variant-tttt", id="just short enough"),
+        pytest.param(241, 4, f"{'p' * 234}-variant-tttt-45da4", id="the name of the parent is cut"),
+        pytest.param(250, 200, f"{'p' * 119}-variant-{'t' * 119}-49ca2", id="both names are cut"),
+    ],
+)
+def test_names_of_variants_stay_as_they_are_stored(parent: int, tag: int, name: str) -> None:
+    assert variant_name("p" * parent, "u", "t" * tag) == name
+
+
 def test_a_plain_name_that_is_used_gets_a_hash() -> None:
     name = variant_name("train", "u1", "spot", force_hash=True)
     assert name.startswith("train-variant-spot-")

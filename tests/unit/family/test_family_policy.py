@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +47,42 @@ def test_a_delete_delay_never_ends_the_admitted_variant_nor_a_race() -> None:
     admitted = FamilyState(True, NOON, admitted="reservation", first_admitted=NOON)
     assert why(admitted, SHORT, 90_000)["reservation"] == ActivityReason.ADMITTED
     assert why(FamilyState(True, NOON), SHORT, 90_000)["reservation"] == ActivityReason.RACE
+
+
+@pytest.mark.parametrize(
+    ("at", "reason", "changes"),
+    [
+        pytest.param(0, ActivityReason.UPGRADE, 110, id="before its end"),
+        pytest.param(109, ActivityReason.UPGRADE, 110, id="a second before its end"),
+        pytest.param(110, ActivityReason.DELETE_DELAY, None, id="at its end"),
+    ],
+)
+def test_a_better_variant_ends_a_delay_after_the_first_admission(
+    at: int, reason: ActivityReason, changes: int | None
+) -> None:
+    variants = (Variant("reservation", 0, delete_delay=100), Variant("on-demand", 1))
+    family = FamilyState(True, NOON, admitted="on-demand", first_admitted=after(10))
+    assert why(family, variants, at)["reservation"] == reason
+    change = next_change(family, variants, after(at))
+    assert change == (None if changes is None else after(changes))
+
+
+@pytest.mark.parametrize(("at", "changes"), [(99, 100), (100, 200), (200, None)])
+def test_the_next_change_is_the_next_end_of_a_create_delay(at: int, changes: int | None) -> None:
+    variants = tuple(Variant(name, n, create_delay=100 * n) for n, name in enumerate("abc"))
+    change = next_change(FamilyState(True, NOON), variants, after(at))
+    assert change == (None if changes is None else after(changes))
+
+
+def test_a_variant_at_the_place_of_the_admitted_one_may_run() -> None:
+    variants = (Variant("a", 0), Variant("b", 1), Variant("c", 1), Variant("d", 2))
+    reasons = why(FamilyState(True, NOON, admitted="b", first_admitted=NOON), variants)
+    assert reasons == {
+        "a": ActivityReason.UPGRADE,
+        "b": ActivityReason.ADMITTED,
+        "c": ActivityReason.UPGRADE,
+        "d": ActivityReason.LOWER_THAN_ADMITTED,
+    }
 
 
 some_variants = st.lists(
