@@ -308,9 +308,9 @@ def test_the_job_starts_with_the_updates_of_the_admitted_variant_s_checks() -> N
     for tag, check in (("on-demand", "quick"), ("reservation", "slow")):
         updates = [{"name": "main", "labels": {"from": check}}]
         cores.report(f"j-variant-{tag}", check, "Ready", pod_set_updates=updates)
-    told = [fact for fact in cores.published if isinstance(fact, facts.Admitted)]
-    assert [fact.name for fact in told] == ["j", "j"]
-    first, second = (fact.pod_sets[0] for fact in told)
+    admissions = [fact for fact in cores.published if isinstance(fact, facts.Admitted)]
+    assert [fact.name for fact in admissions] == ["j", "j"]
+    first, second = (fact.pod_sets[0] for fact in admissions)
     assert (first.labels, first.node_selector) == ({"from": "quick"}, {"kind": "on-demand"})
     assert (second.labels, second.node_selector) == ({"from": "slow"}, {})
 

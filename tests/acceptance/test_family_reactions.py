@@ -420,8 +420,8 @@ def test_a_migration_does_not_reset_the_execution_time() -> None:
     cores.at(60)
     cores.done("r1")
     assert cores.on() == "reservation"
-    told = [fact for fact in cores.published if isinstance(fact, facts.Admitted)]
-    of_job = [(fact.restarts, fact.ends_at) for fact in told if fact.name == "j"]
+    admissions = [fact for fact in cores.published if isinstance(fact, facts.Admitted)]
+    of_job = [(fact.restarts, fact.ends_at) for fact in admissions if fact.name == "j"]
     assert of_job == [(count, NOON + timedelta(seconds=100)) for count in (0, 1)]
     cores.at(99)
     assert cores.phase("j") == "Admitted"

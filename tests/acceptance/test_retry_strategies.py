@@ -215,8 +215,8 @@ def test_a_check_can_compute_its_delay_from_the_retry_count() -> None:
     cores.go()
     waits = []
     for _ in range(4):
-        told = cores.requests("c1", "w")[-1].retry_count
-        delay = 30 * 2**told
+        count = cores.requests("c1", "w")[-1].retry_count
+        delay = 30 * 2**count
         # Whatever else it sends: the count is not the controller's to write.
         cores.report("w", "c1", "Retry", after=delay)
         before = cores.seconds()

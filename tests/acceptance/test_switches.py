@@ -208,11 +208,11 @@ def test_no_quota_is_reserved_while_admitted_pods_are_not_ready(
     cores.advance(10)
     assert cores.phases("a", "b") == ["Admitted", "Pending"]
     assert cores.reason("b", "QuotaReserved") == "False: WaitingForPodsReady"
-    told = cores.scheduler.explain("ns", "b", now=cores.now)
-    assert (told.reason, told.outlook and told.outlook.outcome) == (
+    explained = cores.scheduler.explain("ns", "b", now=cores.now)
+    assert (explained.reason, explained.outlook and explained.outlook.outcome) == (
         "WaitingForPodsReady", "Hindered",
     )  # fmt: skip
-    assert any("pods of all admitted" in remedy for remedy in told.unblocked_by)
+    assert any("pods of all admitted" in remedy for remedy in explained.unblocked_by)
     end(cores)
     cores.go()
     assert cores.phase("b") == "Admitted"

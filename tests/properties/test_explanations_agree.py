@@ -63,21 +63,23 @@ def flavors(why: ExplainReply) -> list[dict[str, str]]:
 
 
 def check(
-    scheduler: SteppedScheduler, told: dict[str, ExplainReply], looked_at: list[WorkloadInfo]
+    scheduler: SteppedScheduler,
+    explanations: dict[str, ExplainReply],
+    looked_at: list[WorkloadInfo],
 ) -> None:
     """Checks that the last cycle decided as the explanations predicted."""
     for decision in scheduler.decided:
-        outlook = told[decision.name].outlook
+        outlook = explanations[decision.name].outlook
         assert outlook is not None
         assert outlook.outcome in ("Fits", "Preempts")
         got = [dict(place.flavors) for place in decision.admission.pod_set_assignments]
-        assert got == flavors(told[decision.name])
+        assert got == flavors(explanations[decision.name])
         assert outlook.level == decision.level
     if len(looked_at) != 1:
         return
     # It was the first of the cycle, so the result is that of the explanation.
     (head,) = looked_at
-    outlook = told[head.key[1]].outlook
+    outlook = explanations[head.key[1]].outlook
     assert outlook is not None
     assigned = [decision.name for decision in scheduler.decided]
     going = {preemption.name for preemption in scheduler.preempted}
@@ -94,11 +96,11 @@ def check(
 
 def says_who_is_in_the_way(why: ExplainReply) -> None:
     """If quota is short and no workload is preempted, a rule and a quota holder are named."""
-    told = {(bar.flavor, bar.resource) for flavor in why.flavors for bar in flavor.barriers}
+    named = {(bar.flavor, bar.resource) for flavor in why.flavors for bar in flavor.barriers}
     for flavor in why.flavors:
         short = [room for room in flavor.rooms if room.reason == "WaitingForQuota"]
         if short and flavor.outcome in ("NoCandidates", "NoFit"):
-            assert all((flavor.flavor, room.resource) in told for room in short)
+            assert all((flavor.flavor, room.resource) in named for room in short)
             assert why.held_by
     assert why.unblocked_by or why.outlook is None or why.outlook.outcome == "Fits"
 
@@ -115,14 +117,14 @@ def test_the_next_cycle_decides_as_explained(
             if not scheduler.core.has_work():
                 break
             before = trace(scheduler)
-            told = {name: scheduler.why(name) for name in scheduler.stored}
+            explanations = {name: scheduler.why(name) for name in scheduler.stored}
             assert trace(scheduler) == before
-            for why in told.values():
+            for why in explanations.values():
                 says_who_is_in_the_way(why)
             looked_at = heads(scheduler)
             scheduler.cycle(confirm=False)
             if looked_at:
-                check(scheduler, told, looked_at)
+                check(scheduler, explanations, looked_at)
             for decision in scheduler.decided:
                 scheduler.confirm(decision)
             for victim in scheduler.preempted:

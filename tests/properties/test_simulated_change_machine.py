@@ -97,10 +97,10 @@ def test_a_simulated_change_gives_the_real_result(
 
 def assert_complete(reply: SimulateReply, total: int) -> None:
     counts = reply.counts
-    told = {start.name for start in reply.starts} | {wait.name for wait in reply.waits}
-    told |= {eviction.name for eviction in reply.evictions}
+    named = {start.name for start in reply.starts} | {wait.name for wait in reply.waits}
+    named |= {eviction.name for eviction in reply.evictions}
     others = counts.run + counts.reserved + counts.pending + counts.off
-    assert len(told) + others == total
+    assert len(named) + others == total
     assert counts.starts == len(reply.starts)
     assert counts.waits == len(reply.waits)
     assert counts.evictions == len(reply.evictions)

@@ -80,8 +80,8 @@ class Slow:
                 assert all(name != decision.name for _, name, _, _ in self.going), "told twice"
                 due, by = gone_in(decision.name, self.world.cycle), decision.by.rpartition("/")[2]
                 self.going.append((due, decision.name, decision.reason, by))
-                told = {"Evicted": (True, "Preempted"), "Preempted": (True, decision.reason)}
-                self.world.change(decision.name, told)
+                conditions = {"Evicted": (True, "Preempted"), "Preempted": (True, decision.reason)}
+                self.world.change(decision.name, conditions)
         return bool(decided)
 
 

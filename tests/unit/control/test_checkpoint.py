@@ -146,5 +146,5 @@ def test_at_most_14_checkpoints_are_kept_with_one_of_each_week() -> None:
 def test_revisions_are_encoded_as_runs(revisions: list[int], runs: tuple[int, ...]) -> None:
     assert runs_of(revisions) == runs
     keys = tuple(f"ns.w{n}" for n in range(len(revisions)))
-    told = Committed(through=1, now=NOON, keys=keys, runs=runs)
-    assert list(told.written()) == list(zip(keys, revisions, strict=True))
+    commit = Committed(through=1, now=NOON, keys=keys, runs=runs)
+    assert list(commit.written()) == list(zip(keys, revisions, strict=True))

@@ -107,7 +107,7 @@ def test_a_check_listed_after_admission_is_requested_for_variants() -> None:
     before = len(cores.check_facts)
     cores.offer({"reservation": 4, "spot": 4}, checks={"reservation": ["c"], "spot": ["c"]})
     cores.go()
-    told = cores.check_facts[before:]
-    assert [(type(fact), fact.name) for fact in told] == [(CheckRequested, name)]
+    requests = cores.check_facts[before:]
+    assert [(type(fact), fact.name) for fact in requests] == [(CheckRequested, name)]
     cores.verdict(name, "c", "Rejected", controller="ctl-c")
     assert cores.phase(name) in ("Evicting", "Rejected")

@@ -168,8 +168,8 @@ def test_log_names_the_user_that_marked_a_manifest_for_deletion() -> None:
     controller.keep_object(going.key, going.object, going.value or b"", 2)
     kept = controller.objects.get(write.key)
     assert kept is not None
-    told = msgspec.json.decode(message_about(controller, kept, deleted=True).data)
-    assert told["user"] == "eve"
+    message = msgspec.json.decode(message_about(controller, kept, deleted=True).data)
+    assert message["user"] == "eve"
 
 
 def priority(**named: Any) -> Fact:

@@ -154,11 +154,11 @@ def test_a_finished_variant_may_be_deleted_when_it_is_read_again() -> None:
 
 def test_an_eviction_of_the_variant_is_published_for_the_parent() -> None:
     house = running("c").preempt("c")
-    told = [fact for fact in house.facts if isinstance(fact, facts.Evicted)]
-    assert [(fact.name, fact.reason, fact.underlying_cause) for fact in told] == [
+    evictions = [fact for fact in house.facts if isinstance(fact, facts.Evicted)]
+    assert [(fact.name, fact.reason, fact.underlying_cause) for fact in evictions] == [
         ("j", "VariantEvicted", "Preempted")
     ]
-    assert told[0].preempted_by is not None
+    assert evictions[0].preempted_by is not None
 
 
 def test_a_parent_that_is_turned_off_takes_all_its_variants_with_it() -> None:

@@ -47,8 +47,8 @@ def test_a_parent_lists_its_variants_and_why_it_waits() -> None:
     refusal = Refusal(reason="WaitingForQuota", message="4 cpu short in b")
     house.happens(facts.Refused(**house.decided(B), refusal=refusal), facts.Aggregated(**J))
     assert house.condition("QuotaReserved") == "False: WaitingForQuota"
-    told = next(c.message for c in house.get().status.conditions if c.type == "QuotaReserved")
-    assert told == "a: reserved, waits for slow; b: 4 cpu short in b; c: PendingEvaluation"
+    reason = next(c.message for c in house.get().status.conditions if c.type == "QuotaReserved")
+    assert reason == "a: reserved, waits for slow; b: 4 cpu short in b; c: PendingEvaluation"
     house.assign("c")
     assert [row.why for row in house.get().status.variants] == ["upgrade", "upgrade", "admitted"]
 
@@ -143,11 +143,11 @@ def test_a_repeated_aggregation_does_not_write_the_parent() -> None:
 def test_a_second_submission_under_a_parents_name_is_answered() -> None:
     cores = cores_with_families({"a": 4, "b": 4})
     cores.job()
-    for uid, told in (("other", "Rejected"), ("", "Noted")):
+    for uid, outcome in (("other", "Rejected"), ("", "Noted")):
         manifest = a_manifest("j", "ns", requests={"gpu": "1"}, count=4, queue="cq")
         raw = msgspec.Raw(msgspec.json.encode(manifest))
         cores.publish(facts.Submitted, "j", uid=uid, workload=raw)
-        assert (type(cores.published[-1]).__name__, cores.published[-1].uid) == (told, uid)
+        assert (type(cores.published[-1]).__name__, cores.published[-1].uid) == (outcome, uid)
 
 
 @pytest.mark.parametrize(

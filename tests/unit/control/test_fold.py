@@ -535,7 +535,7 @@ SAID = {"Nats-Msg-Id": "one"}
 
 
 @pytest.mark.parametrize(
-    ("again", "told"),
+    ("again", "expected"),
     [
         pytest.param({"headers": SAID}, [], id="said again under its message id"),
         pytest.param({"headers": {"Nats-Msg-Id": "two"}}, ["noted"], id="by another publisher"),
@@ -546,7 +546,7 @@ SAID = {"Nats-Msg-Id": "one"}
     ],
 )
 def test_a_second_submission_under_a_taken_name_is_answered(
-    again: dict[str, Any], told: list[str]
+    again: dict[str, Any], expected: list[str]
 ) -> None:
     bench = Bench()
 
@@ -558,5 +558,5 @@ def test_a_second_submission_under_a_taken_name_is_answered(
 
     bench.perform(submit(uid="u1", headers=SAID))
     commit = bench.fold(submit(**again))
-    assert kinds(commit.notes) == told
+    assert kinds(commit.notes) == subjects
     assert commit.puts == []

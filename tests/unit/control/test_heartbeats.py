@@ -31,10 +31,10 @@ class Listening:
 
     def observe(self, now: float, beat: CheckAlive | None = None) -> bool:
         """Whether the heartbeat changed something; the resulting condition is written."""
-        told = self.beats.record(CONTROLLER, beat or CheckAlive(), now)
-        if told:
+        changed = self.beats.record(CONTROLLER, beat or CheckAlive(), now)
+        if changed:
             self.look(now)
-        return told
+        return changed
 
     def look(self, now: float) -> tuple[str, str] | None:
         """Status and reason of the condition, once it is as it should be."""

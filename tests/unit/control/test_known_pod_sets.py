@@ -99,9 +99,9 @@ def test_what_is_beside_known_pod_sets_is_validated(
     place[path[-1]] = value
     if path[0] == "spec" and path[-1] != "priority":
         wrong["spec"].pop("priority", None)
-    told = answer(reader, wrong)
-    assert problem in told
-    assert told == answer(WorkloadReader(), wrong)
+    reply = answer(reader, wrong)
+    assert problem in reply
+    assert reply == answer(WorkloadReader(), wrong)
     assert len(reader) == 1
 
 

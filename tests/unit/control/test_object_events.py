@@ -32,8 +32,13 @@ def test_a_deletion_is_published_from_its_marker_alone() -> None:
     controller.load(KEY, None, 9, {})
     ((revision, said),) = messages_about_all(controller)
     assert (revision, said.subject) == (9, "admit.object.deleted.localqueue.ns.lq")
-    told = msgspec.json.decode(said.data, type=ObjectApplied)
-    assert (told.kind, told.namespace, told.name, told.revision) == ("LocalQueue", "ns", "lq", 9)
+    applied = msgspec.json.decode(said.data, type=ObjectApplied)
+    assert (applied.kind, applied.namespace, applied.name, applied.revision) == (
+        "LocalQueue",
+        "ns",
+        "lq",
+        9,
+    )
 
 
 def test_only_the_first_64_bytes_of_the_secret_make_message_ids() -> None:

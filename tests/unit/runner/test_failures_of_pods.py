@@ -50,13 +50,13 @@ def test_only_the_first_pods_that_wait_are_named() -> None:
 
 
 def test_failures_are_published_soon_and_then_less_and_less_often() -> None:
-    reports, told = FailureReports(), []
+    reports, reported = FailureReports(), []
     for second in range(0, 86_400, 2):
         if reports.take("run", second // 2 + 1, second):
-            told.append(second)
-    assert told[:5] == [0, 30, 90, 210, 450]
-    assert len(told) < 32
-    assert told[-1] - told[-2] == REPORT_SECONDS_MAX
+            reported.append(second)
+    assert reported[:5] == [0, 30, 90, 210, 450]
+    assert len(reported) < 32
+    assert reported[-1] - reported[-2] == REPORT_SECONDS_MAX
     assert not reports.take("run", 10, 10**6), "nothing new has failed"
     reports.keep(())
     assert reports.take("run", 1, 10**6)

@@ -83,13 +83,13 @@ def test_a_handover_is_one_group_with_the_givers_first() -> None:
 def test_givers_are_evicted_and_requeued_and_the_receiver_is_reserved() -> None:
     stage = Stage()
     said = stage.perform(stage.logged(stage.decided("taker", "giver")))
-    told = [
+    published = [
         (kind, message.subject.rsplit(".", 1)[1])
         for kind, message in zip(kinds(said), said, strict=True)
     ]
-    assert ("evicted", "giver") in told and ("requeued", "giver") in told
-    assert ("withdrawn", "giver") in told
-    assert told.index(("evicted", "giver")) < told.index(("quota_reserved", "taker"))
+    assert ("evicted", "giver") in published and ("requeued", "giver") in published
+    assert ("withdrawn", "giver") in published
+    assert published.index(("evicted", "giver")) < published.index(("quota_reserved", "taker"))
     giver, taker = stage.stored(GIVER), stage.stored(TAKER)
     assert giver.status.admission is None
     preempted = find(giver, Type.PREEMPTED)

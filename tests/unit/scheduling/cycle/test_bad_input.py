@@ -257,9 +257,11 @@ def about_to_preempt() -> tuple[SteppedCores, facts.Decision]:
     cores = configured_cores(admissionChecks=[])
     admitted(cores, "low", cpu="8", priority=-1)
     cores.submit("high", "cq", "8", priority=1)
-    told = cores.cycle(apply=False)
-    (decision,) = [preemption for preemption in told if isinstance(preemption, facts.Preempted)]
-    for other in told:
+    decisions = cores.cycle(apply=False)
+    (decision,) = [
+        preemption for preemption in decisions if isinstance(preemption, facts.Preempted)
+    ]
+    for other in decisions:
         if other is not decision:
             cores.apply(other)
     return cores, decision

@@ -452,10 +452,10 @@ def test_the_largest_holders_come_first_with_their_protection() -> None:
     scheduler = a_scheduler()
     not_lower(scheduler)
     why = scheduler.why("w")
-    told = [
+    holders = [
         (holder.name, holder.amount, holder.priority, holder.spared_by) for holder in why.held_by
     ]
-    assert told == [("mid", 4000, 3, "PriorityNotLower"), ("low", 2000, 0, "")]
+    assert holders == [("mid", 4000, 3, "PriorityNotLower"), ("low", 2000, 0, "")]
     assert why.holders == ("ns/mid", "ns/low")
 
 
@@ -661,10 +661,10 @@ def test_a_workload_with_min_count_waits_for_room_for_its_fewest_pods(
     )
     assert [room.requested for flavor in why.flavors for room in flavor.rooms] == [least * 1000]
     assert remedy in why.unblocked_by
-    told = [refusal.refusal for refusal in scheduler.waiting if refusal.name == "w"]
-    assert [(refusal.reason, len(refusal.shortfalls)) for refusal in told] == [(reason, 1)] * len(
-        told
-    )
+    refusals = [refusal.refusal for refusal in scheduler.waiting if refusal.name == "w"]
+    assert [(refusal.reason, len(refusal.shortfalls)) for refusal in refusals] == [
+        (reason, 1)
+    ] * len(refusals)
 
 
 def test_a_reservation_names_its_open_checks() -> None:

@@ -470,11 +470,11 @@ def test_a_decision_records_the_usage_of_its_local_queue() -> None:
     had_used(scheduler, "a", "2")
     scheduler.submit("a1", "a", "1")
     scheduler.submit("z1", "zero", "1")
-    told = []
+    usages = []
     for _ in range(2):
         scheduler.cycle()
-        told += [decision.local_usage for decision in scheduler.decided]
-    assert told == [2.0, None]
+        usages += [decision.local_usage for decision in scheduler.decided]
+    assert usages == [2.0, None]
 
 
 def test_a_preemption_is_reproduced_from_its_recorded_usages(

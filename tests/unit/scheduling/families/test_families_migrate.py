@@ -36,11 +36,11 @@ def test_both_variants_of_a_migration_are_in_flight_together() -> None:
     scheduler = runs_on_mid()
     scheduler.finish("r-best")
     assert scheduler.cycle(confirm=False) == ["a-best"]
-    (told,) = scheduler.decided
+    (decision,) = scheduler.decided
     assert member(scheduler, "a-mid").in_flight is InFlight.MIGRATED
     assert member(scheduler, "a-mid").is_leaving
     assert scheduler.cycle() == []
-    scheduler.core.forget("ns", "a-best", told.revision)
+    scheduler.core.forget("ns", "a-best", decision.revision)
     assert member(scheduler, "a-mid").in_flight is InFlight.NOTHING
     assert member(scheduler, "a-best").charge is None
     assert scheduler.cycle() == ["a-best"], "decided anew"

@@ -190,16 +190,16 @@ def test_while_the_victims_of_a_reservation_stop_no_worse_one_is_tried() -> None
     assert scheduler.admitted("a") == "mid", "from now on they race"
 
 
-@pytest.mark.parametrize("told", [{"migrating_to": "a-worst"}, {}])
+@pytest.mark.parametrize("gates", [{"migrating_to": "a-worst"}, {}])
 def test_the_state_of_the_parent_counts_before_its_variant_follows(
-    told: dict[str, str],
+    gates: dict[str, str],
 ) -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue()
     full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
-    evicted = {} if told else {"Evicted": (True, "PodsReadyTimeout")}
-    scheduler.change("a", conditions=evicted, **told)
+    evicted = {} if gates else {"Evicted": (True, "PodsReadyTimeout")}
+    scheduler.change("a", conditions=evicted, **gates)
     scheduler.finish("r-best")
     assert scheduler.settle() == []

@@ -81,11 +81,11 @@ def test_a_decision_lists_quota_beyond_what_the_family_holds() -> None:
     runs_on_demand(scheduler)
     scheduler.gone("r1")
     scheduler.cycle()
-    (told,) = scheduler.decided
-    assert [(quantity.flavor, quantity.resource, quantity.amount) for quantity in told.taken] == [
-        ("reservation", "gpu", 8)
-    ]
-    booked = [assignment.resource_usage for assignment in told.admission.pod_set_assignments]
+    (decision,) = scheduler.decided
+    assert [
+        (quantity.flavor, quantity.resource, quantity.amount) for quantity in decision.taken
+    ] == [("reservation", "gpu", 8)]
+    booked = [assignment.resource_usage for assignment in decision.admission.pod_set_assignments]
     assert booked == [{"cpu": "4"}, {"cpu": "16", "gpu": "8"}], "and is booked as a whole"
 
 

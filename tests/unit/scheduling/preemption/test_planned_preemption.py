@@ -363,10 +363,10 @@ def test_of_planner_and_victims_the_larger_amount_counts() -> None:
 def test_a_new_leader_continues_a_planned_preemption() -> None:
     cores = two_victims(c=DEFERS)
     cores.verdict("j", "c", "Ready")
-    told = cores.cycle(apply=False)
-    assert {type(decision) for decision in told} == {facts.Planned, facts.Preempted}
+    decisions = cores.cycle(apply=False)
+    assert {type(decision) for decision in decisions} == {facts.Planned, facts.Preempted}
     # Only the first of them reached the log.
-    cores.apply(told[0])
+    cores.apply(decisions[0])
     cores.restart_scheduler()
     assert used(cores) == 10
     cores.settle()

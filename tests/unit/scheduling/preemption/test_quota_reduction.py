@@ -174,12 +174,12 @@ def test_a_preemptor_counts_on_quota_that_is_being_revoked() -> None:
     cores.settle()
     cores.queue("cq", resourceGroups=groups(default="7"), **more)
     cores.submit("high", "cq", "3", priority=5)
-    told = cores.cycle(apply=False)
-    assert [decision.name for decision in told if isinstance(decision, facts.Revoked)] == [
+    decisions = cores.cycle(apply=False)
+    assert [decision.name for decision in decisions if isinstance(decision, facts.Revoked)] == [
         "reserved"
     ]
-    assert not [decision for decision in told if isinstance(decision, facts.Preempted)]
-    for decision in told:
+    assert not [decision for decision in decisions if isinstance(decision, facts.Preempted)]
+    for decision in decisions:
         cores.apply(decision)
     cores.settle()
     assert cores.phase("high") == "QuotaReserved"
