@@ -48,9 +48,9 @@ def differences(case: dict[str, Any]) -> dict[str, Any]:
         for tag in {*ours, *theirs}
         if ours.get(tag) != theirs.get(tag)
     }
-    told = Counter(event["reason"] for event in case["want"].get("events", ()))
-    if played.variant_events() != told:
-        differences["events"] = (played.variant_events(), told)
+    events = Counter(event["reason"] for event in case["want"].get("events", ()))
+    if played.variant_events() != events:
+        differences["events"] = (played.variant_events(), events)
     return differences
 
 

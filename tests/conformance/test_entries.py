@@ -145,19 +145,19 @@ def test_an_evicted_workload_is_not_preempted_again(case: dict[str, Any]) -> Non
     incoming = {**table["incoming"], "spec": {**table["incoming"]["spec"], "queueName": "lq"}}
     given = Given(table, Config(as_kueue=True, preemption=True))
     given.workload(incoming)
-    told = []
+    preemptions = []
     for _ in range(2):
-        told.append(
+        preemptions.append(
             [
                 decision
                 for decision in given.core.cycle(now=given.now)
                 if isinstance(decision, Preempted)
             ]
         )
-    assert [(f"/{preemption.name}", preemption.reason) for preemption in told[0]] == [
+    assert [(f"/{preemption.name}", preemption.reason) for preemption in preemptions[0]] == [
         (target["workload"], target["reason"]) for target in case["want"]["observedTargets"]
     ]
-    assert len(told[1]) == case["want"]["statusPatchesSecondCall"]
+    assert len(preemptions[1]) == case["want"]["statusPatchesSecondCall"]
 
 
 @needs_data

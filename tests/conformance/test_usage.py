@@ -169,7 +169,7 @@ def test_an_admission_costs_a_penalty_where_it_does_in_kueue(case: dict[str, Any
     if "admissionMode" in given:
         spec["admissionScope"] = {"admissionMode": given["admissionMode"]}
     api = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
-    told = {
+    shown = {
         "now": given["now"],
         "resourceFlavors": [{**api, "kind": "ResourceFlavor", "metadata": {"name": "default"}}],
         "clusterQueues": [
@@ -185,7 +185,7 @@ def test_an_admission_costs_a_penalty_where_it_does_in_kueue(case: dict[str, Any
         ],
         "workloads": [given["wl"]],
     }
-    world = by_usage(told, Config(admission_fair_sharing=sharing(given.get("afsConfig"))))
+    world = by_usage(shown, Config(admission_fair_sharing=sharing(given.get("afsConfig"))))
 
     def pending() -> Nanos:
         accounts = world.world.accounts
@@ -207,7 +207,7 @@ def test_victims_of_the_local_queue_that_used_more_come_first() -> None:
     api = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
     own = case["given"]["preemptorClusterQueue"]
     scope = {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}
-    told: dict[str, Any] = {
+    replied: dict[str, Any] = {
         "now": case["given"]["now"],
         "clusterQueues": [
             {**api, "kind": "ClusterQueue", "metadata": {"name": own}, "spec": scope}
@@ -234,7 +234,7 @@ def test_victims_of_the_local_queue_that_used_more_come_first() -> None:
         ],
     }
     config = Config(preemption=True, admission_fair_sharing=UsageFairSharing())
-    world = by_usage(told, config)
+    world = by_usage(replied, config)
     queue = world.queue(own)
     assert queue.lanes is not None
     ordered = queue.lanes.used_most_first(queue.candidates)

@@ -126,10 +126,10 @@ class Pack:
 
 def _libraries(loadable: Iterable[Path]) -> set[Path]:
     """Every shared library that these files load, and the loader."""
-    told = subprocess.run(
+    output = subprocess.run(
         ["ldd", *map(str, loadable)], capture_output=True, text=True, check=False
     ).stdout
-    libraries = {Path(path) for path in re.findall(r"(/\S+) \(0x", told)}
+    libraries = {Path(path) for path in re.findall(r"(/\S+) \(0x", output)}
     # Loaded by name at run time, and the stubs of glibc that wheels for older systems ask for.
     stubs = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libm.so.6")
     by_name = ("libnss_files.so.2", "libnss_dns.so.2", "libresolv.so.2", "libgcc_s.so.1")

@@ -40,9 +40,9 @@ def engine() -> str:
     """Why no container engine can be used; "" when one answers."""
     if shutil.which("docker") is None:
         return "there is no docker command"
-    told = subprocess.run(["docker", "version"], capture_output=True, text=True, check=False)
-    if told.returncode:
-        return f"no container engine answers: {told.stderr.strip().splitlines()[-1]}"
+    version = subprocess.run(["docker", "version"], capture_output=True, text=True, check=False)
+    if version.returncode:
+        return f"no container engine answers: {version.stderr.strip().splitlines()[-1]}"
     if compose_command() is None:
         return "neither `docker compose` nor docker-compose is there"
     return ""
@@ -169,9 +169,9 @@ class Deployment:
 
     def compose(self, *arguments: str) -> str:
         """The output of docker compose for this project; fails with its error."""
-        told = self.try_compose(*arguments)
-        assert told.returncode == 0, f"{' '.join(arguments)}: {told.stderr}{told.stdout}"
-        return told.stdout
+        done = self.try_compose(*arguments)
+        assert done.returncode == 0, f"{' '.join(arguments)}: {done.stderr}{done.stdout}"
+        return done.stdout
 
     def try_compose(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs docker compose for this project, whatever its exit status."""
@@ -231,9 +231,9 @@ class Deployment:
 
     def admit(self, *arguments: str, text: str | None = None) -> str:
         """The output of `admit`; fails with its error."""
-        told = self.run(*arguments, text=text)
-        assert told.returncode == 0, f"admit {' '.join(arguments)}: {told.stderr}{told.stdout}"
-        return told.stdout
+        done = self.run(*arguments, text=text)
+        assert done.returncode == 0, f"admit {' '.join(arguments)}: {done.stderr}{done.stdout}"
+        return done.stdout
 
     def run(
         self, *arguments: str, user: str = "admin", text: str | None = None
@@ -249,9 +249,9 @@ class Deployment:
         )
 
 
-def eventually(told: Callable[[], str], word: str) -> str:
+def eventually(output_of: Callable[[], str], word: str) -> str:
     """Calls until the text has the word, and returns the text; fails with the last text."""
-    return answer_with(told, lambda text: word in text, HEALTHY_SECONDS, 0.5)
+    return answer_with(output_of, lambda text: word in text, HEALTHY_SECONDS, 0.5)
 
 
 @contextmanager
@@ -306,11 +306,11 @@ def services(*profiles: str) -> dict[str, dict[str, Any]]:
 
 def docker(*arguments: str) -> str:
     """The output of the engine, with its standard error."""
-    told = subprocess.run(
+    done = subprocess.run(
         ["docker", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    return told.stdout
+    return done.stdout

@@ -110,9 +110,9 @@ def test_no_service_but_the_runner_is_root(deployment: Deployment) -> None:
     names = deployment.containers()
     assert len(names) == len(containers.services(*PROFILES))
     for name in names:
-        told = docker("exec", name, "cat", "/proc/1/status")
+        status = docker("exec", name, "cat", "/proc/1/status")
         uid = 0 if "runner" in name else 65532
-        assert f"Uid:\t{uid}\t{uid}\t{uid}" in told, name
+        assert f"Uid:\t{uid}\t{uid}\t{uid}" in status, name
 
 
 def test_containers_write_nowhere_and_have_limits_and_short_logs(deployment: Deployment) -> None:
@@ -121,9 +121,9 @@ def test_containers_write_nowhere_and_have_limits_and_short_logs(deployment: Dep
         "{{.HostConfig.PidsLimit}} {{.HostConfig.Memory}}"
     )
     for name in deployment.containers():
-        told = docker("inspect", "--format", shown, name).strip()
+        shown_value = docker("inspect", "--format", shown, name).strip()
         pids, memory = ("32768", "0") if "runner" in name else ("512", str(2 << 30))
-        assert told == f"true [ALL] map[max-file:3 max-size:10m] {pids} {memory}", name
+        assert shown_value == f"true [ALL] map[max-file:3 max-size:10m] {pids} {memory}", name
 
 
 @pytest.mark.parametrize("image", ["admittance", "admittance-nats"])
@@ -145,15 +145,15 @@ def test_the_image_adds_less_than_75_megabytes_to_its_base(base: str) -> None:
 
 
 def test_server_demands_credentials(deployment: Deployment) -> None:
-    told = subprocess.run(
+    done = subprocess.run(
         [str(containers.ADMIT), "--nats", deployment.url, "get", "clusterqueues"],
         env={"XDG_CONFIG_HOME": str(deployment.auth / "none"), "PATH": "/usr/bin"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.returncode == 1
-    assert "demands signed credentials" in told.stderr
+    assert done.returncode == 1
+    assert "demands signed credentials" in done.stderr
 
 
 def test_each_container_has_its_own_credentials_only(deployment: Deployment) -> None:
@@ -204,21 +204,21 @@ def test_a_job_cannot_read_what_the_runner_has_and_jobs_of_namespaces_differ(
         path.write_text(yaml.safe_dump(job))
         admit("submit", "-f", str(path))
         admit("-n", namespace, "wait", "workload", "spy", "--for", "Finished", "--timeout", "60")
-        told = admit("-n", namespace, "logs", "workload", "spy")
-        assert "SEED" not in told
-        assert "ADMIT_" not in told
-        assert told.count("Permission denied") == 3, told
-        assert "Operation not permitted" in told, told
-        uids.append(int(next(word for word in told.split() if word.isdecimal())))
+        output = admit("-n", namespace, "logs", "workload", "spy")
+        assert "SEED" not in output
+        assert "ADMIT_" not in output
+        assert output.count("Permission denied") == 3, output
+        assert "Operation not permitted" in output, output
+        uids.append(int(next(word for word in output.split() if word.isdecimal())))
     assert len({*uids, 0, 65532}) == 4
     assert min(uids) >= 1_000_000_000
 
 
 def test_every_role_does_its_part_of_a_job(deployment: Deployment) -> None:
     def does(name: str, *words: str) -> str:
-        told = deployment.run("-n", "team-a", *words, user=name)
-        assert told.returncode == 0, f"{name} {words}: {told.stderr}{told.stdout}"
-        return told.stdout
+        done = deployment.run("-n", "team-a", *words, user=name)
+        assert done.returncode == 0, f"{name} {words}: {done.stderr}{done.stdout}"
+        return done.stdout
 
     deployment.admit("apply", "-f", "-", text=QUEUES)
     does("ada", "submit", "-q", "racked", "--name", "wanted", "--", "sh", "-c", "echo for $USER")
@@ -248,9 +248,9 @@ def test_revoked_user_is_refused_at_once(deployment: Deployment) -> None:
     deployment.compose("run", "--rm", "auth", "add", "viewer", "gus", "-o", f"{AUTH}/gus.creds")
     assert deployment.run("get", "workloads", user="gus").returncode == 0
     deployment.compose("run", "--rm", "auth", "revoke", "gus")
-    told = deployment.run("get", "workloads", user="gus")
-    assert told.returncode == 1
-    assert "the server does not know them, or they were revoked" in told.stderr
+    done = deployment.run("get", "workloads", user="gus")
+    assert done.returncode == 1
+    assert "the server does not know them, or they were revoked" in done.stderr
 
 
 def test_user_is_refused_when_its_time_is_over(deployment: Deployment) -> None:

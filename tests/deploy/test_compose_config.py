@@ -54,8 +54,8 @@ def test_compose_accepts_its_files_without_and_with_all_profiles(files: tuple[st
     composed = profiles(files)
     assert "observability" in composed
     for chosen in ([], composed):
-        told = config(files, *chosen)
-        assert told.returncode == 0, told.stderr
+        written = config(files, *chosen)
+        assert written.returncode == 0, written.stderr
 
 
 @EACH

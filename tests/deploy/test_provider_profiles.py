@@ -100,10 +100,10 @@ def test_a_provider_is_not_root_and_writes_nowhere(deployment: Deployment, profi
     status = docker("exec", name, "cat", "/proc/1/status")
     assert "Uid:\t" in status
     assert "Uid:\t0" not in status
-    told = docker(
+    output = docker(
         "inspect", "--format", "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}}", name
     )
-    assert told.strip() == "true [ALL]"
+    assert output.strip() == "true [ALL]"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -114,13 +114,13 @@ async def test_a_running_provider_is_healthy(deployment: Deployment, profile: st
 def ill(deployment: Deployment, service: str) -> str:
     """The output of the health check in its container."""
     check = containers.services(service.removeprefix("provider-"))[service]["healthcheck"]["test"]
-    told = subprocess.run(
+    done = subprocess.run(
         ["docker", "exec", deployment.container(service), *check[1:]],
         capture_output=True,
         text=True,
         check=False,
     )
-    return told.stderr.strip()
+    return done.stderr.strip()
 
 
 async def test_a_pool_books_its_machines_and_their_loss_stops_the_job(
@@ -138,8 +138,10 @@ async def test_a_pool_books_its_machines_and_their_loss_stops_the_job(
     await until(lambda: "capacity failed" in admit("events", "--workload", "burst"))
     admit("stop", "workload", "other-on-spot")
     runs(deployment, "burst")
-    told = admit("events", "--workload", "burst")
-    assert told.index("capacity failed") < told.index("capacity there") < told.index("admitted")
+    output = admit("events", "--workload", "burst")
+    assert (
+        output.index("capacity failed") < output.index("capacity there") < output.index("admitted")
+    )
     admit("apply", "-f", str(story / "gone" / "machines.yaml"))
     assert "machines of pool spot-rack were taken away" in stops(deployment, "burst")
 

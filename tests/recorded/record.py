@@ -106,8 +106,8 @@ async def _as_it_stands(player: Player) -> dict[str, Any]:
         what = event["subject"].split(".")[2]
         if what in ("assigned", "preempted", "refused", "revoked", "planned"):
             sequence = event["sequence"]
-            told = await player.admit("replay", "--from-log", str(sequence), "-o", "json")
-            same = json.loads(told)["same"]
+            output = await player.admit("replay", "--from-log", str(sequence), "-o", "json")
+            same = json.loads(output)["same"]
             decisions.append({"sequence": sequence, "kind": what, "same": same})
     items = listed["items"] if isinstance(listed, dict) else listed
     return {"workloads": {w["metadata"]["name"]: w for w in items}, "decisions": decisions}

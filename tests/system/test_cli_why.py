@@ -111,8 +111,8 @@ def test_an_explanation_names_missing_quota_its_holders_and_their_protection(adm
 def test_the_page_shows_the_output_of_the_command(admit: Up) -> None:
     page = (Path(__file__).parents[2] / "docs" / "why.md").read_text()
     (shown,) = re.findall(r"```console\n\$ admit explain workload waits\n(.*?)```", page, re.S)
-    told = admit.ok("explain", "workload", "waits").out
-    assert re.sub(r"waiting for \w+", "waiting for 3s", told) == shown
+    output = admit.ok("explain", "workload", "waits").out
+    assert re.sub(r"waiting for \w+", "waiting for 3s", output) == shown
 
 
 def test_pending_workloads_are_listed_with_numbers_flavors_and_a_limit(admit: Up) -> None:
@@ -141,11 +141,11 @@ def test_pending_workloads_are_listed_with_numbers_flavors_and_a_limit(admit: Up
 
 
 def test_the_tree_of_a_cohort_shows_quota_usage_and_borrowing(admit: Up) -> None:
-    told = [" ".join(line.split()) for line in admit.ok("describe", "cohort", "research").lines]
-    assert "Object: none: other objects name it" in told
-    assert "ClusterQueues below: team-a, team-b" in told
-    assert "cohort research * ondemand cpu 0 4 0 0 0 4 -" in told
-    assert "cq team-b spot cpu 4 4 4 0 4 0 -" in told
+    lines = [" ".join(line.split()) for line in admit.ok("describe", "cohort", "research").lines]
+    assert "Object: none: other objects name it" in lines
+    assert "ClusterQueues below: team-a, team-b" in lines
+    assert "cohort research * ondemand cpu 0 4 0 0 0 4 -" in lines
+    assert "cq team-b spot cpu 4 4 4 0 4 0 -" in lines
     missing = admit("describe", "cohort", "nowhere")
     assert (missing.status, missing.out) == (1, "")
 

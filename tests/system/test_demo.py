@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_demo_ends_with_all_workloads_finished() -> None:
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "tools.demo", "deploy/samples"],
         cwd=ROOT,
         capture_output=True,
@@ -23,29 +23,29 @@ def test_the_demo_ends_with_all_workloads_finished() -> None:
         timeout=280,
         check=False,
     )
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "18 of 18 workloads finished" in told.stdout
-    assert "made room and ran again: step-" in told.stdout
-    assert "had to wait for quota" in told.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "18 of 18 workloads finished" in done.stdout
+    assert "made room and ran again: step-" in done.stdout
+    assert "had to wait for quota" in done.stdout
     held = re.search(
-        r"held +(sweep-\d) +by sweep-budget: the budget .*held until [0-9:]+Z", told.stdout
+        r"held +(sweep-\d) +by sweep-budget: the budget .*held until [0-9:]+Z", done.stdout
     )
-    assert held is not None, told.stdout
-    after = told.stdout[held.end() :]
+    assert held is not None, done.stdout
+    after = done.stdout[held.end() :]
     assert f"admitted  {held.group(1)}" in after  # and let go
     assert re.search(rf"was held by a check, and let go [\d.]+ s later: {held.group(1)}", after)
     moved = re.search(
         r"1 started where there was room, spot, after \d+ ms, and moved up: "
         r"(?:on-demand [\d.]+ s later, )?reservation [\d.]+ s later: train-1",
-        told.stdout,
+        done.stdout,
     )
-    assert moved is not None, told.stdout
-    assert re.search(r"evicted +train-1 +from (spot|on-demand), to move up", told.stdout)
-    assert "step 13 on nvidia.com/gpu=reservation" in told.stdout  # it went on where it was
-    assert "step 1 on nvidia.com/gpu" not in told.stdout
-    assert "admitted  train-1-variant" not in told.stdout
+    assert moved is not None, done.stdout
+    assert re.search(r"evicted +train-1 +from (spot|on-demand), to move up", done.stdout)
+    assert "step 13 on nvidia.com/gpu=reservation" in done.stdout  # it went on where it was
+    assert "step 1 on nvidia.com/gpu" not in done.stdout
+    assert "admitted  train-1-variant" not in done.stdout
     story = [r"asked +burst +attempt 1 of check spot-machines"]
-    if re.search(r"held +burst", told.stdout):
+    if re.search(r"held +burst", done.stdout):
         story += [
             r"held +burst +by spot-machines: .*: pool spot-rack has no room",
             r"asked +burst +attempt 2 of check spot-machines",
@@ -62,10 +62,10 @@ def test_the_demo_ends_with_all_workloads_finished() -> None:
         r"there +burst +booked in pool spot-rack|admitted +burst +in bursting",
         r"finished +burst",
     ]
-    rest = told.stdout
+    rest = done.stdout
     for step in story:
         match = re.search(step, rest)
-        assert match is not None, f"{step}\n{told.stdout}"
+        assert match is not None, f"{step}\n{done.stdout}"
         rest = rest[match.end() :]
-    assert "1 lost its machines, and ran again on others: burst" in told.stdout
-    assert "\033[" not in told.stdout  # no terminal: plain text
+    assert "1 lost its machines, and ran again on others: burst" in done.stdout
+    assert "\033[" not in done.stdout  # no terminal: plain text

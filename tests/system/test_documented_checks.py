@@ -262,10 +262,10 @@ SECONDS = {"a week": 7 * 86_400.0, "four hours": 4 * 3600.0}
 def test_every_setting_has_its_line_and_default() -> None:
     source = (ROOT / "libs/admittance/runtime/process/settings.py").read_text()
     lines = re.findall(r"^\| `(ADMIT_\w+)` \| ([^|]*)\|", (DOCS / "settings.md").read_text(), re.M)
-    told = {name: default.strip(" `") for name, default in lines}
-    assert set(re.findall(r'"(ADMIT_[A-Z_]+)"', source)) <= set(told)
+    defaults = {name: default.strip(" `") for name, default in lines}
+    assert set(re.findall(r'"(ADMIT_[A-Z_]+)"', source)) <= set(defaults)
     settings = Settings.from_env("x", env={}, instance="x")
-    for name, default in told.items():
+    for name, default in defaults.items():
         field = name.removeprefix("ADMIT_").lower()
         if field.endswith("_seconds"):
             assert SECONDS.get(default) or float(default) == getattr(settings, field), name

@@ -94,7 +94,7 @@ def test_usage_is_shown_as_on_its_page(shell: Shell) -> None:
     shell.run("admit submit --wait -q research --name used-2 -- false")
     shell.run("admit delete workload used-1 used-2")
     [block] = blocks_of("usage.md")
-    shell.until("admit usage", lambda told: " 2 " in told)
+    shell.until("admit usage", lambda output: " 2 " in output)
     days, _, _ = shell.run("admit usage").partition(" (UTC)")
     shell.plays(block._replace(text=block.text.replace("2026-11-01 to 2026-11-26", days)))
 
@@ -107,11 +107,12 @@ def test_a_family_is_shown_as_on_its_page(shell: Shell) -> None:
     text = text.replace('"5"', '"600"').replace('"10"', '"600"').replace("/tmp}", f"{notes}}}")
     shell.run("admit apply -f -", stdin=text)
     shell.run("admit wait workload train-1 --for Running")
-    shell.until("admit get workloads", lambda told: told.count("WaitingForQuota") == 2)
+    shell.until("admit get workloads", lambda output: output.count("WaitingForQuota") == 2)
     shell.plays(listed)
     shell.run("admit finish workload other-1-on-demand")
     shell.until(
-        "admit describe workload train-1", lambda told: "Migrations:" in told and "Running" in told
+        "admit describe workload train-1",
+        lambda output: "Migrations:" in output and "Running" in output,
     )
     shell.plays(described)
     shell.plays(events, gaps=True)
@@ -128,10 +129,10 @@ def test_obtained_capacity_has_the_story_of_its_page(shell: Shell) -> None:
     shell.run("admit apply -f -", stdin=story)
     shell.run("admit wait workload other-on-spot --for Running")
     shell.run(f"admit apply -f {folder}/burst.yaml")
-    shell.until("admit events --workload burst", lambda told: "Retrying after failure" in told)
+    shell.until("admit events --workload burst", lambda output: "Retrying after failure" in output)
     shell.run("admit finish workload other-on-spot")
     shell.run("admit wait workload burst --for Finished --timeout 100")
-    shell.until("admit events --workload burst", lambda told: "capacity let go" in told)
+    shell.until("admit events --workload burst", lambda output: "capacity let go" in output)
     shell.plays(events, gaps=True)
 
 
@@ -218,11 +219,11 @@ def test_a_workload_with_quota_is_explained_as_on_its_page(shell: Shell) -> None
     shell.run(f"{job} --name train --priority 10 -- sleep 600")
     shell.run("admit wait workload train --for QuotaReserved")
     shell.run("admit approve workload train --check approval")
-    shell.until("admit explain workload train", lambda told: "approved by" in told)
+    shell.until("admit explain workload train", lambda output: "approved by" in output)
     shell.plays(holding)
     verdict = "{check: licenses, state: Retry, requeueAfterSeconds: 600, message: all in use}"
     report(shell, "example.com/licenses", "train", yaml.safe_load(verdict))
-    shell.until("admit explain workload train", lambda told: "Backoff" in told)
+    shell.until("admit explain workload train", lambda output: "Backoff" in output)
     shell.plays(backoff)
     shell.run("admit delete workload train batch")
 
@@ -271,7 +272,7 @@ def test_a_workload_with_variants_is_explained_as_on_its_page(shell: Shell) -> N
     shell.run(f"{job} --name train -- sleep 600")
     shell.until(
         "admit explain workload train",
-        lambda told: "reserved, waits for person" in told and "2 short" in told,
+        lambda output: "reserved, waits for person" in output and "2 short" in output,
     )
     shell.plays(family)
 

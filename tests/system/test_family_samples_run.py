@@ -33,13 +33,13 @@ class Command:
     async def finished(self, name: str) -> set[str]:
         """The flavors that its pods printed in their last run, once it has finished."""
         await self("wait", "workload", name, "--for", "Finished", "--timeout", "100")
-        told = await self("logs", "workload", name)
-        return {line.rpartition(GPU)[2] for line in told.splitlines() if GPU in line}
+        output = await self("logs", "workload", name)
+        return {line.rpartition(GPU)[2] for line in output.splitlines() if GPU in line}
 
     async def moves(self, name: str) -> int:
         """How often the job was stopped for a better variant."""
-        told = await self("events", "--workload", name)
-        return sum(" evicted " in line and "Migrating to" in line for line in told.splitlines())
+        output = await self("events", "--workload", name)
+        return sum(" evicted " in line and "Migrating to" in line for line in output.splitlines())
 
 
 def _with_time_to_move(folder: Path, number: int) -> str:
@@ -60,8 +60,8 @@ async def test_every_sample_is_accepted_and_the_short_ones_run_as_described(
     async with embedded("--insecure") as system:
         admit = Command(system.url)
         for number in range(1, 8):
-            told = await admit("apply", "-f", _with_time_to_move(tmp_path, number))
-            assert f"train-{number} created" in told
+            output = await admit("apply", "-f", _with_time_to_move(tmp_path, number))
+            assert f"train-{number} created" in output
         for zone in "abc":
             name = f"train-3-variant-zone-{zone}"
             await admit("wait", "workload", name, "--for", "QuotaReserved", "--timeout", "20")

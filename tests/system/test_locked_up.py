@@ -537,5 +537,5 @@ async def test_deletion_of_a_capacity_request_names_its_user(folder: Folder) -> 
     ):
         status, _, err = await folder.admit(*words)
         assert status == 0, err
-    told = (await folder.admit("events", "--workload", "other-on-spot"))[1]
-    assert "the request was deleted by admin" in told
+    output = (await folder.admit("events", "--workload", "other-on-spot"))[1]
+    assert "the request was deleted by admin" in output

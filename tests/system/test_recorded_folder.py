@@ -55,8 +55,8 @@ async def test_recorded_objects_and_decisions_read_as_they_were(
         for decision in EXPECTED["decisions"]:
             capsys.readouterr()
             await replay_decision(call, decision["sequence"])
-            told = json.loads(capsys.readouterr().out)
-            assert told["same"] == decision["same"], told
+            reply = json.loads(capsys.readouterr().out)
+            assert reply["same"] == decision["same"], reply
     finally:
         await server.stop()
 

@@ -190,12 +190,12 @@ async def test_only_listed_subjects_reach_clients_outside(locked: Locked, role: 
             for rule in permissions.subscribe
         )
         # JetStream would answer requests, and another test sees what crosses for them.
-        told = [subject for subject in locked.subjects if not subject.startswith("$JS.")]
-        await observer.publish(told, mark="told")
+        subjects = [subject for subject in locked.subjects if not subject.startswith("$JS.")]
+        await observer.publish(subjects, mark="told")
         await listener.listen()
         assert {subject for subject, mark in listener.received if mark == "told"} == {
             message
-            for message in told
+            for message in subjects
             if answer_for(permissions, message, subscribe=True).allowed
             and any(covers(crossing.subject, message) for crossing in (*OUTWARDS, *ASKED_OUTSIDE))
         }

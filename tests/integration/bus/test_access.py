@@ -191,22 +191,22 @@ async def test_a_connection_refused_later_recovers_when_permitted_again(
     guarded: ConfiguredServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = await Bus.connect(guarded.url(f"admit:{ENCODED}"), name="test")
-    told: list[str] = []
+    lines: list[str] = []
 
     class Log:
         def warning(self, event: str, **fields: object) -> None:
-            told.append(f"{event} {fields}")
+            lines.append(f"{event} {fields}")
 
         info = warning
 
     # The module's own logger is configured by whichever test comes first.
     monkeypatch.setattr("admittance.runtime.bus.bus.log", Log())
     guarded.reload(f'"{SECRET}"', '"changed"')
-    await until(lambda: any(line.startswith("bus_error") for line in told))
+    await until(lambda: any(line.startswith("bus_error") for line in lines))
     guarded.reload('"changed"', f'"{SECRET}"')
-    await until(lambda: any(line.startswith("bus_reconnected") for line in told))
+    await until(lambda: any(line.startswith("bus_reconnected") for line in lines))
     assert await within(bus.api("INFO"))
-    assert len(told) == len(set(told))
+    assert len(lines) == len(set(lines))
     await bus.close()
 
 

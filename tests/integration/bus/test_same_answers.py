@@ -252,7 +252,7 @@ async def _expiring(script: Script) -> None:
 
 
 async def _routing(script: Script) -> None:
-    bus, told = script.bus, script.results
+    bus, results = script.bus, script.results
     received: list[bytes] = []
     subscription = await bus.nc.subscribe("core.>", max_msgs=0)
     await bus.nc.listen("core.*.x", lambda subject, *_: received.append(subject))
@@ -262,9 +262,9 @@ async def _routing(script: Script) -> None:
     await subscription.unsubscribe()
     await bus.nc.publish("core.b.x", b"2")
     await bus.nc.flush()
-    told.append(received)
+    results.append(received)
     unanswered = await script.receive("nothing.listens", b"", 1)
-    told.append([(subject[:7], status(raw)) for subject, _, _, raw in unanswered])
+    results.append([(subject[:7], status(raw)) for subject, _, _, raw in unanswered])
 
 
 def _named(headers: Mapping[str, str]) -> dict[str, str]:
@@ -315,6 +315,6 @@ def _simulated() -> list[object]:
         return await play(bus)
 
     with server.installed():
-        told: list[object] = loop.run_until_complete(main())
+        results: list[object] = loop.run_until_complete(main())
     loop.close()
-    return told
+    return results

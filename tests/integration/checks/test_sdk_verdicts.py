@@ -186,9 +186,9 @@ async def test_wrong_parameters_are_reported_until_they_are_corrected(
         await until(lambda: requester.states() == ["Pending"])
         assert "limit" in requester.verdicts[0].message
         await until(lambda: any(beat.checks for beat in beats))
-        told = next(beat for beat in beats if beat.checks).checks["budget"]
-        assert (told.active, told.reason) == (False, "BadParametersRef")
-        assert "limit" in told.message
+        activity = next(beat for beat in beats if beat.checks).checks["budget"]
+        assert (activity.active, activity.reason) == (False, "BadParametersRef")
+        assert "limit" in activity.message
         await requester.until_acknowledged()
         await requester.ask(requested("other", parameters={"limit": 7}))
         await until(lambda: requester.states() == ["Pending", "Ready"])

@@ -104,8 +104,8 @@ class Admit:
 
     async def workload(self, name: str, namespace: str = "default") -> dict[str, Any]:
         """The workload as it is stored."""
-        told = await self("-n", namespace, "get", "workload", name, "-o", "json")
-        reply: dict[str, Any] = json.loads(told)
+        output = await self("-n", namespace, "get", "workload", name, "-o", "json")
+        reply: dict[str, Any] = json.loads(output)
         return reply
 
     async def row(self, name: str, namespace: str = "default") -> dict[str, Any]:

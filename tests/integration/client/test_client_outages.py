@@ -100,8 +100,8 @@ async def test_a_program_ends_with_an_open_sync_client(bus: Bus, nats_server: Te
         check=False,
         env={**os.environ, "PYTHONWARNINGS": "error"},
     )
-    told = done.stdout.splitlines()
-    assert told[:2] == ["child: the client was connected by process ", "parent: not found"]
-    assert "late: Python ends, and its clients are closed" in told
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["child: the client was connected by process ", "parent: not found"]
+    assert "late: Python ends, and its clients are closed" in lines
     assert done.stderr == ""
     assert done.returncode == 0

@@ -43,10 +43,10 @@ def use(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
 
 def printed_by(text: str, names: dict[str, Any]) -> str:
     """The output of the program."""
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         exec(compile(text, "page", "exec"), names)
-    return told.getvalue()
+    return output.getvalue()
 
 
 async def test_the_python_of_the_page_prints_what_it_shows(
@@ -57,8 +57,8 @@ async def test_the_python_of_the_page_prints_what_it_shows(
     try:
         for block in python_blocks(ROOT / "docs" / "python.md"):
             assert block.test == ME
-            told = await asyncio.to_thread(printed_by, block.text, names)
-            different = differences(block.shown, told)
+            output = await asyncio.to_thread(printed_by, block.text, names)
+            different = differences(block.shown, output)
             assert not different, f"{block.page.name}, line {block.line}:\n{different}"
     finally:
         if "client" in names:
@@ -75,8 +75,8 @@ async def test_the_notebook_runs_to_its_end(
         await asyncio.to_thread(in_a_kernel)
         return
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    told = await asyncio.to_thread(printed_by, "\n".join(cells), {"__name__": "notebook"})
-    assert "3 of 4 jobs succeeded" in told
+    output = await asyncio.to_thread(printed_by, "\n".join(cells), {"__name__": "notebook"})
+    assert "3 of 4 jobs succeeded" in output
 
 
 def in_a_kernel() -> None:
@@ -86,5 +86,5 @@ def in_a_kernel() -> None:
 
     notebook = nbformat.read(TARGET, as_version=4)
     NotebookClient(notebook, timeout=120).execute()
-    told = json.dumps(notebook)
-    assert "3 of 4 jobs succeeded" in told
+    text = json.dumps(notebook)
+    assert "3 of 4 jobs succeeded" in text

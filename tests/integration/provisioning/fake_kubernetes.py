@@ -233,8 +233,8 @@ class Kubernetes:
                 raise Refusal(404, "NotFound", f'namespaces "{namespace}" not found')
             key = (kind, namespace, manifest["metadata"]["name"])
             if key in self.objects:
-                told = f'{kind} "{key[2]}" already exists'
-                raise Refusal(409, "AlreadyExists", told)
+                message = f'{kind} "{key[2]}" already exists'
+                raise Refusal(409, "AlreadyExists", message)
             manifest["metadata"]["uid"] = f"uid-{self._version + 1}"
             made = self._store("ADDED", key, manifest)
         if kind == "provisioningrequests" and self.on_create is not None:
@@ -475,8 +475,8 @@ def validate(kind: str, namespace: str, manifest: Manifest) -> None:
     else:
         problems += _spec_problems(manifest.get("spec", {}))
     if problems:
-        told = f'{NAMES[kind]} "{name}" is invalid: {", ".join(problems)}'
-        raise Refusal(422, "Invalid", told)
+        message = f'{NAMES[kind]} "{name}" is invalid: {", ".join(problems)}'
+        raise Refusal(422, "Invalid", message)
 
 
 def _spec_problems(spec: Manifest) -> list[str]:

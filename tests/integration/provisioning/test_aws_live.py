@@ -81,9 +81,9 @@ async def test_instances_are_reserved_and_their_loss_stops_the_job(
     assert (made["type"], made["zone"], made["total"]) == ("m5.large", ZONE, 2)
     assert made["tags"]["admittance.dev/workload"] == "w"
     assert made["token"] == token_of(made["tags"]["admittance.dev/request-id"])
-    told = await row(bus)
-    assert made["id"] in told.message
-    assert told.pod_set_updates[0]["nodeSelector"] == {zone: ZONE}
+    shown = await row(bus)
+    assert made["id"] in shown.message
+    assert shown.pod_set_updates[0]["nodeSelector"] == {zone: ZONE}
 
     await submit(bus, [a_manifest("v", queue="lq-cq")])
     await until_phase(bus, Phase.ADMITTED, "v")
@@ -134,6 +134,6 @@ async def test_provider_aws_passes_the_conformance_kit(
     kit = await asyncio.create_subprocess_exec(
         *command, *options, *provider, env=env, stdout=PIPE, stderr=STDOUT
     )
-    told, _ = await within(kit.communicate(), 2 * LIMIT)
-    assert kit.returncode == 0, told.decode()
+    output, _ = await within(kit.communicate(), 2 * LIMIT)
+    assert kit.returncode == 0, output.decode()
     assert ec2.alive() == []

@@ -129,7 +129,7 @@ async def test_wrong_answers_are_shown_below_the_check(
     await until_phase(bus, Phase.ADMITTED)
     assert (await row(bus)).message == "here"
 
-    told = await admit(nats_server, "describe", "workload", "w")
+    output = await admit(nats_server, "describe", "workload", "w")
     for part in (
         *("w-capacity-1", "zone=a", "row=7", asked.id),
         "no request foreign/capacity/1/1 of ns/w is open",
@@ -138,10 +138,10 @@ async def test_wrong_answers_are_shown_below_the_check(
         "an answer of class class cannot be decoded: "
         "the payload is not a valid Provisioned: Expected `str`, got `int`",
     ):
-        assert part in told, told
+        assert part in output, output
     listed = await admit(nats_server, "get", "pr")
     assert "w-capacity-1" in listed
-    assert "no provider answers for this class" not in told
+    assert "no provider answers for this class" not in output
     letters = await read_messages(bus, ["admit.deadletter.provisioning-check"])
     assert len(letters) == 2
     assert "2 of provisioning-check: see `admit events -A`" in await admit(nats_server, "doctor")

@@ -53,7 +53,7 @@ class Core(ProvisioningCore):
         raise AssertionError(step)
 
 
-class Told:
+class Reports:
     """The requests and withdrawals that the check received."""
 
     def __init__(self) -> None:
@@ -70,9 +70,9 @@ def tell(number: int, answer: CheckVerdict) -> Step:
 
 
 async def test_a_step_that_cannot_succeed_does_not_block_others(bus: Bus) -> None:
-    core, told = Core(), Told()
+    core, reports = Core(), Reports()
     controller = AdmissionCheckController(CONTROLLER)
-    controller.report_through(told)
+    controller.report_through(reports)
     reading = BucketWatch(bus, core.observed, lambda: None, lambda: None)
     performing = StepPerformer(bus, core, controller, reading)
     records = [a_record(number) for number in range(4)]
@@ -101,7 +101,7 @@ async def test_a_step_that_cannot_succeed_does_not_block_others(bus: Bus) -> Non
     assert not failed
     assert core.well == well
     assert core.never == never
-    assert told.names == ["w0006"]
+    assert reports.names == ["w0006"]
     assert await bucket.get(bus, object_key(CAPACITY, "ns", good.metadata.name)) is not None
 
 

@@ -196,12 +196,12 @@ async def test_only_our_orphans_are_swept(
         assert "others" in names(kubernetes)
 
     # A person has to know whether that installation is still at work.
-    told = ""
+    output = ""
     async with running():
-        while "objects_of_others" not in told:
+        while "objects_of_others" not in output:
             await asyncio.sleep(0.02)
-            told += capsys.readouterr().out
-    assert "{'another': 1}" in told
+            output += capsys.readouterr().out
+    assert "{'another': 1}" in output
 
 
 async def test_a_request_deleted_by_hand_is_made_again_until_it_is_provisioned(

@@ -215,11 +215,11 @@ async def test_bookings_are_shown_while_the_provider_is_down(
     await booking(bus, requester, "u/c/1/1")
 
     shown = [line.split() for line in (await admit(nats_server, "get", "mp")).splitlines()]
-    told = await admit(nats_server, "describe", "mp", "rack")
+    output = await admit(nats_server, "describe", "mp", "rack")
 
     assert shown[0] == ["NAME", "CLASS", "MACHINES", "BOOKED", "FREE", "BOOTING", "KINDS", "KEPT"]
     assert shown[1][:6] == ["rack", CLASS, "3", "1", "2", "0"]
-    assert " ".join(told.split()).find("ns w 1 m-0 cpu=500m yes - u/c/1/1") > 0
+    assert " ".join(output.split()).find("ns w 1 m-0 cpu=500m yes - u/c/1/1") > 0
 
 
 @pytest.mark.servers("real")
@@ -227,8 +227,8 @@ async def test_an_invalid_pool_shows_the_reason(bus: Bus, nats_server: TestServe
     await a_pool(bus, -1)
 
     shown = (await admit(nats_server, "get", "mp")).splitlines()
-    told = await admit(nats_server, "describe", "mp", "rack")
+    output = await admit(nats_server, "describe", "mp", "rack")
 
     why = "spec.machines[0].count must be 0 to 100000, not -1"
     assert why in shown[1]
-    assert any(line.split(maxsplit=1) == ["Wrong:", why] for line in told.splitlines())
+    assert any(line.split(maxsplit=1) == ["Wrong:", why] for line in output.splitlines())

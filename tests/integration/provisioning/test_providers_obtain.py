@@ -214,10 +214,10 @@ async def test_a_function_that_raises_is_called_again(
         await until(lambda: "Provisioned" in requester.words())
 
     assert len(pool.calls) == 3
-    told = [
+    events = [
         entry["reason"] for entry in logged.entries if entry["event"] == "capacity_not_obtained"
     ]
-    assert told == ["OSError: the API is away"] * 2
+    assert events == ["OSError: the API is away"] * 2
     # The workload's message has only the kind of the error, as its text may be confidential.
     assert [(type(status).__name__, status.message) for status in requester.said] == [
         ("Accepted", "obtaining failed (OSError), again in 0.01 s"),

@@ -35,9 +35,9 @@ async def test_a_workload_starts_when_its_capacity_is_available(
     await provider.publish_status(request, facts.Provisioned, message="here")
 
     await until_phase(bus, Phase.ADMITTED)
-    told = await row(bus)
-    assert told.message == "here"
-    (update,) = told.pod_set_updates
+    shown = await row(bus)
+    assert shown.message == "here"
+    (update,) = shown.pod_set_updates
     assert update["annotations"] == {CONSUME: "w-capacity-1", CLASS: "class"}
 
 

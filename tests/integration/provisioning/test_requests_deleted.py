@@ -39,9 +39,9 @@ async def test_deleting_a_request_prints_what_follows(
     await submit(bus, [a_manifest("w", queue="lq-cq")])
     first = await provider.until_asked()
 
-    status, told = await admit(nats_server, "delete", "pr", "w-capacity-1")
+    status, output = await admit(nats_server, "delete", "pr", "w-capacity-1")
 
-    assert (status, told) == (
+    assert (status, output) == (
         0,
         f"{NAME} deleted\nits provider frees the capacity; w still waits and makes a new request "
         "in the same attempt\n",
@@ -54,10 +54,10 @@ async def test_deleting_a_request_prints_what_follows(
     await provider.publish_status(second, facts.Provisioned)
     await until_phase(bus, Phase.ADMITTED)
 
-    status, told = await admit(nats_server, "delete", "provisioningrequest/w-capacity-1")
+    status, output = await admit(nats_server, "delete", "provisioningrequest/w-capacity-1")
 
     assert status == 0
-    assert "w runs on without it; `admit stop workload w` stops it" in told
+    assert "w runs on without it; `admit stop workload w` stops it" in output
     assert not provider.booked
     assert not await records(bus)
     await until_phase(bus, Phase.ADMITTED)
@@ -72,10 +72,10 @@ async def test_a_deletion_without_a_leader_is_finished_by_the_next_one(
     first = await provider.until_asked()
     await cluster.processes[-1].kill()
 
-    status, told = await admit(nats_server, "delete", "pr", "w-capacity-1")
+    status, output = await admit(nats_server, "delete", "pr", "w-capacity-1")
 
-    assert (status, told.splitlines()[0]) == (0, f"{NAME} deleting")
-    assert "once it runs" in told
+    assert (status, output.splitlines()[0]) == (0, f"{NAME} deleting")
+    assert "once it runs" in output
     assert "Deleting" in (await admit(nats_server, "get", "pr"))[1]
     await cluster.start("provisioning-check")
     second = await provider.until_asked(2)

@@ -166,8 +166,10 @@ async def test_a_second_live_process_under_one_instance_is_refused(
 
     await eventually(ended)
     assert second.status == 1
-    told = "another process runs as workload-controller instance me: give each its own ADMIT_INSTA"
-    assert told in second.log
+    reason = (
+        "another process runs as workload-controller instance me: give each its own ADMIT_INSTA"
+    )
+    assert reason in second.log
     assert "Traceback" not in second.log
     assert first.status is None
     assert await _leads(bus, "me", service_domain("workload-controller"))

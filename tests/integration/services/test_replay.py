@@ -153,23 +153,23 @@ async def replayed(
     """The output of the command about the decision; the exit status must agree with it."""
     call = Call(url=server.url, url_from=UrlFrom.OPTION, output=Output.JSON)
     status = await replay_decision(call, sequence)
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert status == (0 if told["same"] else 1)
-    return told
+    reply: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert status == (0 if reply["same"] else 1)
+    return reply
 
 
 async def same(
     server: TestServer, sequences: list[int], capsys: pytest.CaptureFixture[str]
 ) -> list[dict[str, Any]]:
     """All decisions have the same outcome in the replay."""
-    told = [await replayed(server, sequence, capsys) for sequence in sequences]
+    replies = [await replayed(server, sequence, capsys) for sequence in sequences]
     wrong = [
         (decision["sequence"], decision["kind"], decision["differences"])
-        for decision in told
+        for decision in replies
         if not decision["same"]
     ]
     assert not wrong
-    return told
+    return replies
 
 
 async def busy(bus: Bus, jobs: Jobs, seed: int, workloads: int = 24) -> None:
@@ -210,10 +210,10 @@ async def test_every_decision_of_a_run_is_repeated_equally(
     await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
     await busy(bus, jobs, seed=1)
-    told = await same(nats_server, await decisions(bus), capsys)
-    kinds = {decision["kind"] for decision in told}
+    replies = await same(nats_server, await decisions(bus), capsys)
+    kinds = {decision["kind"] for decision in replies}
     assert kinds == {"assigned", "preempted", "refused"}
-    assert any(decision["from"]["decisionsOnTheirWay"] for decision in told)
+    assert any(decision["from"]["decisionsOnTheirWay"] for decision in replies)
 
 
 async def test_decisions_across_crashes_and_quota_edits_are_repeated_equally(
@@ -239,8 +239,8 @@ async def test_decisions_across_crashes_and_quota_edits_are_repeated_equally(
     await controller.kill()
     await cluster.start("workload-controller")
     await busy(bus, jobs, seed=6, workloads=5)
-    told = await same(nats_server, await decisions(bus), capsys)
-    assert len({decision["epoch"] for decision in told}) == 2
+    replies = await same(nats_server, await decisions(bus), capsys)
+    assert len({decision["epoch"] for decision in replies}) == 2
 
 
 async def _at_least(bus: Bus, many: int) -> bool:
@@ -306,8 +306,8 @@ async def test_a_different_decision_is_shown_field_by_field(
     await eventually(lambda: _at_least(bus, 1))
     (assigned,) = await decisions(bus)
     (message,) = await read_messages(bus, ["admit.workload.assigned.>"])
-    told = await replayed(nats_server, assigned, capsys)
-    assert (told["same"], told["from"]["turns"]) == (True, ["ns/w"])
+    reply = await replayed(nats_server, assigned, capsys)
+    assert (reply["same"], reply["from"]["turns"]) == (True, ["ns/w"])
 
     # A leader publishes a decision that no scheduler would have made.
     decided = msgspec.json.decode(message.data, type=facts.Assigned)
@@ -321,9 +321,9 @@ async def test_a_different_decision_is_shown_field_by_field(
     )
     fence = {name: value for name, value in message.headers.items() if "Expected" in name}
     other = await bus.publish(Outgoing(subject_of(forged), encode(forged), fence))
-    told = await replayed(nats_server, other, capsys)
-    assert not told["same"]
-    assert [line.split(":")[0] for line in told["differences"]] == ["admission"]
+    reply = await replayed(nats_server, other, capsys)
+    assert not reply["same"]
+    assert [line.split(":")[0] for line in reply["differences"]] == ["admission"]
 
     call = Call(url=nats_server.url, url_from=UrlFrom.OPTION)
     assert await replay_decision(call, other) == 1
@@ -357,10 +357,10 @@ async def test_a_log_without_recorded_commits_gets_a_checkpoint_at_once(
     await submit(bus, [a_manifest("after", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 2))
     before, after = await decisions(bus)
-    told = await replayed(nats_server, after, capsys)
-    assert told["same"]
-    assert told["from"]["workloads"] == 2
-    assert told["from"]["checkpoint"]
+    reply = await replayed(nats_server, after, capsys)
+    assert reply["same"]
+    assert reply["from"]["workloads"] == 2
+    assert reply["from"]["checkpoint"]
     with pytest.raises(BadInput, match=f"decision {before} cannot be repeated"):
         await replayed(nats_server, before, capsys)
 
@@ -387,8 +387,8 @@ async def test_decisions_are_repeated_with_the_time_settings_of_the_leader(
     await apply(bus, *flavors(), *a_queue("a", 4))
     await submit(bus, [a_manifest("never-ready", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 2))
-    told = await same(nats_server, (await decisions(bus))[:2], capsys)
-    assert [decision["kind"] for decision in told] == ["assigned", "assigned"]
+    replies = await same(nats_server, (await decisions(bus))[:2], capsys)
+    assert [decision["kind"] for decision in replies] == ["assigned", "assigned"]
 
 
 async def _said(bus: Bus, what: str, many: int) -> bool:
@@ -435,6 +435,6 @@ async def test_plans_and_rechecks_are_repeated_equally(
     await asyncio.sleep(1.5)  # longer than a refusal waits to be said
 
     said = await read_messages(bus, [f"admit.workload.{what}.>" for what in sorted(FENCED)])
-    told = await same(nats_server, [message.sequence for message in said], capsys)
-    kinds = {decision["kind"] for decision in told}
+    replies = await same(nats_server, [message.sequence for message in said], capsys)
+    kinds = {decision["kind"] for decision in replies}
     assert kinds >= {"assigned", "planned", "preempted", "confirmed", "revoked"}

@@ -111,9 +111,9 @@ async def test_services_start_and_take_over_on_junk_and_doctor_names_it(
         assert process.status is None, process.log[-2000:]
         assert "Traceback" not in process.log
 
-    told = await _admit(nats_server.url, tmp_path, "-o", "json", "doctor")
-    assert [place for place in NAMED if place not in told] == []
-    await _repair(nats_server.url, tmp_path, told)
+    output = await _admit(nats_server.url, tmp_path, "-o", "json", "doctor")
+    assert [place for place in NAMED if place not in output] == []
+    await _repair(nats_server.url, tmp_path, output)
     listed = await _admit(nats_server.url, tmp_path, "-n", "ns", "get", "workloads")
     assert "first" in listed
     assert "second" in listed
@@ -166,10 +166,10 @@ async def _works(bus: Bus, name: str) -> None:
     await eventually(finished, LONG)
 
 
-async def _repair(url: str, home: Path, told: str) -> None:
+async def _repair(url: str, home: Path, output: str) -> None:
     """Deletes each key of the bucket as `admit doctor` says: with the workload-controller, which
     answers here."""
-    keys = sorted(set(re.findall(r"`admit delete --stored (\S+)`", told)))
+    keys = sorted(set(re.findall(r"`admit delete --stored (\S+)`", output)))
     assert {key for key in NAMED if key.startswith(("workload.", "clusterqueue."))} <= {*keys}
     options = [word for key in keys for word in ("--stored", key)]
     call = ("--nats", url, "delete", *options)

@@ -43,9 +43,9 @@ async def test_a_deployment_with_one_replica_gets_three_and_keeps_its_data(tmp_p
         assert await replicas(bus) == {3}
         with capture_logs() as logged:
             await streams.ensure(bus, replicas=5)
-        told = [line for line in logged if line["event"] == "replicas_not_added"]
-        assert [line["stream"] for line in told] == NAMES
-        assert "5 servers (ADMIT_REPLICAS)" in told[0]["reason"]
+        lines = [line for line in logged if line["event"] == "replicas_not_added"]
+        assert [line["stream"] for line in lines] == NAMES
+        assert "5 servers (ADMIT_REPLICAS)" in lines[0]["reason"]
         leader = await servers.stream_leader(bus, "KV_admittance")
         assert leader is not None
         await bus.close()
@@ -72,6 +72,6 @@ async def test_a_server_without_a_cluster_refuses_three_replicas_in_one_line(
     await streams.ensure(bare_bus)
     with capture_logs() as logged:
         await streams.ensure(bare_bus, replicas=3)
-    told = [line for line in logged if line["event"] == "replicas_not_added"]
-    assert [line["stream"] for line in told] == NAMES
-    assert "not part of a cluster" in told[0]["reason"]
+    lines = [line for line in logged if line["event"] == "replicas_not_added"]
+    assert [line["stream"] for line in lines] == NAMES
+    assert "not part of a cluster" in lines[0]["reason"]

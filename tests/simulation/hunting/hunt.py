@@ -175,9 +175,9 @@ def check(part: Part) -> None:
         last = play_apart(part)[-1]
     if last.broken:
         story = run(last.seed, plot=PLOTS[part.plot], keep=True).story
-        told = "\n".join(story[-40:])
+        story_text = "\n".join(story[-40:])
         raise AssertionError(
-            f"{told}\nseed {last.seed} of {part.plot}: {last.broken}\n"
+            f"{story_text}\nseed {last.seed} of {part.plot}: {last.broken}\n"
             f"play it again: python -m simulation --plot {part.plot} --seed {last.seed} -v"
         )
 

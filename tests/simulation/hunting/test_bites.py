@@ -41,8 +41,8 @@ def test_the_stories_of_providers_are_about_capacity() -> None:
     missing = {(provider, fact) for provider in ("pool-a ", "m-a ") for fact in about}
     missing.add(("m-a ", "dies between booking and answering"))
     for seed in (*PROVIDED, *range(LIMIT)):
-        told = "\n".join(run(seed, plot=provided, keep=True).story)
-        missing = {words for words in missing if not all(word in told for word in words)}
+        story_text = "\n".join(run(seed, plot=provided, keep=True).story)
+        missing = {words for words in missing if not all(word in story_text for word in words)}
         if not missing:
             return
     raise AssertionError(f"no story tells of {sorted(missing)}")

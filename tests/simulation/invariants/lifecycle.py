@@ -173,11 +173,11 @@ class AdmittedSeconds:
             assert admitted.last_transition_time is not None
             self._ended += _seconds(self._since, admitted.last_transition_time)
             self._since = None
-        told = workload.status.accumulated_past_execution_time_seconds or 0
+        counted = workload.status.accumulated_past_execution_time_seconds or 0
         if not head(workload).active:
             self._ended = 0  # Turned off, it starts over (6).
-        if told != self._ended:
-            return [f"it was admitted for {self._ended} s and says {told} (vi)"]
+        if counted != self._ended:
+            return [f"it was admitted for {self._ended} s and says {counted} (vi)"]
         return []
 
 

@@ -303,8 +303,8 @@ class Server:
             return False
         sequence = int(parts[5])
         if consumer.on_ack(sequence, data):
-            for told in self.on_acked:
-                told(consumer.name, sequence)
+            for callback in self.on_acked:
+                callback(consumer.name, sequence)
         if reply:
             self.deliver(reply, reply, "", b"", b"")
         return True

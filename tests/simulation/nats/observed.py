@@ -79,8 +79,8 @@ class Stream:
         self.messages.append(stored)
         if not subject.startswith("_"):
             self.last[subject] = stored
-            for told in self.on_stored:
-                told(stored)
+            for callback in self.on_stored:
+                callback(stored)
 
     def _on_removed(self, message: Message) -> None:
         subject = message.subject[len(self._prefix) :]
@@ -136,8 +136,8 @@ class Server:
 
     def _acked(self, name: str, sequence: int) -> None:
         if name.startswith(ACKNOWLEDGING):
-            for told in self.on_acknowledged:
-                told(sequence)
+            for callback in self.on_acknowledged:
+                callback(sequence)
 
     def publish(self, message: Outgoing) -> int | PublishRefused:
         """Publishes messages in order; a message that the server does not accept is sent again

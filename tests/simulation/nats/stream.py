@@ -274,8 +274,8 @@ class Stream:
         return Answer(stream=self.name, seq=sequence, batch=identity, count=len(held))
 
     def _tell_whole(self) -> None:
-        for told in self.on_whole:
-            told()
+        for callback in self.on_whole:
+            callback()
 
     def store(self, subject: str, data: bytes, raw: bytes, headers: Mapping[str, str]) -> int:
         """Stores a message whatever it expects; its sequence."""
@@ -299,8 +299,8 @@ class Stream:
                 self._expire_at(subject, now + _seconds(headers[TTL]))
             if SCHEDULE in headers:
                 self._schedule(message)
-        for told in self.on_stored:
-            told(message)
+        for callback in self.on_stored:
+            callback(message)
         for consumer in self._readers_of(subject):
             consumer.on_stored(message)
         for matches, target in self.copies:
@@ -327,8 +327,8 @@ class Stream:
             del self.last[message.subject]
         for consumer in self._readers_of(message.subject):
             consumer.on_removed(message.sequence)
-        for told in self.on_removed:
-            told(message)
+        for callback in self.on_removed:
+            callback(message)
 
     def purge(self, *, subject: str, below: int, keep: int) -> int:
         """Takes messages away; how many."""

@@ -127,8 +127,8 @@ class Process:
         # dead process while another one is running.
         self._loop.kept.append(self.held)
         self._loop.kept.extend(task for task in self._loop.tasks() if task.process is self)
-        for told in self.on_kill:
-            told()
+        for callback in self.on_kill:
+            callback()
 
     def pause(self) -> None:
         """Stops the process as SIGSTOP does: its timers and messages wait."""

@@ -20,30 +20,30 @@ def loop() -> Iterator[VirtualLoop]:
     made.close()
 
 
-def ticking(loop: VirtualLoop, told: list[float]) -> Callable[[], Any]:
+def ticking(loop: VirtualLoop, ticks: list[float]) -> Callable[[], Any]:
     async def tick() -> None:
         try:
             while True:
-                told.append(round(loop.now))
+                ticks.append(round(loop.now))
                 await asyncio.sleep(1)
         finally:
-            told.append(-1)
+            ticks.append(-1)
 
     return tick
 
 
 async def waits(loop: VirtualLoop) -> list[object]:
     """The ways of asyncio to wait."""
-    told: list[object] = []
+    events: list[object] = []
     async with asyncio.timeout(5):
         await asyncio.sleep(1)
-    told.append(round(loop.now, 2))
+    events.append(round(loop.now, 2))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await asyncio.sleep(9)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.Event().wait(), 2)
-    told.append(round(loop.now, 2))
+    events.append(round(loop.now, 2))
     queue: asyncio.Queue[int] = asyncio.Queue(2)
 
     async def put() -> None:
@@ -51,20 +51,20 @@ async def waits(loop: VirtualLoop) -> list[object]:
             await queue.put(number)
 
     putting = asyncio.create_task(put())
-    told.append([await queue.get() for _ in range(5)])
+    events.append([await queue.get() for _ in range(5)])
     await putting
-    told.append(await asyncio.gather(*(asyncio.sleep(n / 10, n) for n in range(3))))
-    told.append(await asyncio.to_thread(lambda: 42))
+    events.append(await asyncio.gather(*(asyncio.sleep(n / 10, n) for n in range(3))))
+    events.append(await asyncio.to_thread(lambda: 42))
     async with asyncio.Semaphore(1), asyncio.Lock():
         await asyncio.sleep(0.5)
     done, _ = await asyncio.wait([asyncio.create_task(asyncio.sleep(0, n)) for n in range(5)])
-    told.append([task.result() for task in done])
-    return told
+    events.append([task.result() for task in done])
+    return events
 
 
 def test_waits_of_asyncio_take_virtual_time(loop: VirtualLoop) -> None:
-    told = loop.run_until_complete(waits(loop))
-    assert told == [1.0, 4.0, [0, 1, 2, 3, 4], [0, 1, 2], 42, [0, 1, 2, 3, 4]]
+    events = loop.run_until_complete(waits(loop))
+    assert events == [1.0, 4.0, [0, 1, 2, 3, 4], [0, 1, 2], 42, [0, 1, 2, 3, 4]]
 
 
 async def cancelled_in_order() -> list[int]:
@@ -100,38 +100,38 @@ def test_a_group_cancels_its_tasks_in_the_same_order_in_every_run() -> None:
 
 
 def test_a_killed_process_does_nothing_more_not_even_in_finally(loop: VirtualLoop) -> None:
-    told: list[float] = []
+    ticks: list[float] = []
     process = Process(loop, "p")
-    process.start(ticking(loop, told)())
+    process.start(ticking(loop, ticks)())
     loop.at(2.5, process.kill)
     loop.play(10.0)
-    assert told == [0, 1, 2]
+    assert ticks == [0, 1, 2]
 
 
 def test_a_process_can_be_killed_after_any_callback() -> None:
     seen = set()
     for step in range(1, 12):
         loop = VirtualLoop()
-        told: list[float] = []
+        ticks: list[float] = []
         process = Process(loop, "p")
-        process.start(ticking(loop, told)())
+        process.start(ticking(loop, ticks)())
         loop.at_step(step, process.kill)
         loop.play(20.0)
-        seen.add(tuple(told))
+        seen.add(tuple(ticks))
         loop.close()
     assert {(), (0,), (0, 1), (0, 1, 2)} <= seen
 
 
 def test_timers_and_messages_of_a_paused_process_wait(loop: VirtualLoop) -> None:
-    told: list[float] = []
+    ticks: list[float] = []
     process = Process(loop, "p")
-    process.start(ticking(loop, told)())
+    process.start(ticking(loop, ticks)())
     loop.at(1.5, process.pause)
-    loop.at(4.2, lambda: loop.post(process, told.append, -2))
+    loop.at(4.2, lambda: loop.post(process, ticks.append, -2))
     loop.at(5.5, lambda: process.resume(Random(1)))
     loop.play(7.0)
-    assert told[:2] == [0, 1]
-    assert sorted(told[2:4]) == [-2, 6]
+    assert ticks[:2] == [0, 1]
+    assert sorted(ticks[2:4]) == [-2, 6]
 
 
 def test_a_skewed_process_reads_its_own_wall_clock(loop: VirtualLoop) -> None:

@@ -42,27 +42,27 @@ async def ignores_cancellation() -> str:
     return "never"
 
 
-async def waits_for(told: list[Any]) -> None:
+async def waits_for(results: list[Any]) -> None:
     ends: list[str] = []
-    told.append(await asyncio.wait_for(value(), None))
-    told.append(await asyncio.wait_for(value(), 2))
+    results.append(await asyncio.wait_for(value(), None))
+    results.append(await asyncio.wait_for(value(), 2))
     for timeout in (1, 0):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(value(9, ends=ends), timeout)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(failing(9), timeout)
-    told.append(len(ends))
+    results.append(len(ends))
     with pytest.raises(ValueError, match="after 1"):
         await asyncio.wait_for(failing(), 2)
     task = asyncio.ensure_future(value(0))
     await asyncio.sleep(1)
-    told.append(await asyncio.wait_for(task, 0))
+    results.append(await asyncio.wait_for(task, 0))
     waiting = asyncio.ensure_future(asyncio.wait_for(value(9, ends=ends), 20))
     await asyncio.sleep(1)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    told.append(len(ends))
+    results.append(len(ends))
 
 
 async def gathers(told: list[Any]) -> None:
@@ -93,11 +93,11 @@ async def gathers(told: list[Any]) -> None:
 def test_a_wait_ends_as_that_of_asyncio(
     loop: VirtualLoop, work: Callable[[list[Any]], Any]
 ) -> None:
-    told: tuple[list[Any], list[Any]] = ([], [])
-    loop.run_until_complete(work(told[0]))
+    both: tuple[list[Any], list[Any]] = ([], [])
+    loop.run_until_complete(work(both[0]))
     with same_in_every_version():
-        loop.run_until_complete(work(told[1]))
-    assert told[0] == told[1] != []
+        loop.run_until_complete(work(both[1]))
+    assert both[0] == both[1] != []
     assert not loop.complaints
 
 

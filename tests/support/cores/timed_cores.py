@@ -323,17 +323,17 @@ class TimedCores(SteppedCores):
 
     def check_usage(self) -> None:
         """Checks that every reservation is counted exactly once."""
-        told = {}
+        counted = {}
         for status in self.scheduler.queues(Queues(local_queues=False)).cluster_queues:
             usage = {(usage.flavor, usage.resource): usage.reserved for usage in status.usage}
-            told[status.name] = {cell: much for cell, much in usage.items() if much}
-        told = {queue: usage for queue, usage in told.items() if usage}
+            counted[status.name] = {cell: much for cell, much in usage.items() if much}
+        counted = {queue: usage for queue, usage in counted.items() if usage}
         known = {
             queue: {cell: much for cell, much in usage.items() if much}
             for queue, usage in charged(self.workloads()).items()
         }
         held = {queue: usage for queue, usage in known.items() if usage}
-        assert told == held, f"counted {told}, reserved {held}"
+        assert counted == held, f"counted {counted}, reserved {held}"
 
 
 def cores_with_queue(

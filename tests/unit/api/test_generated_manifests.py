@@ -38,10 +38,10 @@ def test_every_field_of_a_generated_manifest_has_the_effect_of_the_table() -> No
     assert refused > 0
 
 
-def _is_same_field(told: str, path: str) -> bool:
+def _is_same_field(warned: str, path: str) -> bool:
     """Whether a warning about one place of a field also counts for another place: it names the
     first one."""
-    return _without_index(told) == _without_index(path)
+    return _without_index(warned) == _without_index(path)
 
 
 def _without_index(path: str) -> str:

@@ -188,7 +188,7 @@ def test_a_number_without_quotes_is_accepted(written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reason"),
     [
         pytest.param("9" * 21, "does not fit 64 bits", id="more digits than any has"),
         pytest.param("-" + "9" * 21, "does not fit 64 bits", id="as many below 0"),
@@ -197,10 +197,10 @@ def test_a_number_without_quotes_is_accepted(written: str) -> None:
         pytest.param("0" * 30 + "7", "without leading zeros", id="many leading zeros"),
     ],
 )
-def test_a_refused_number_has_a_reason(written: str, told: str) -> None:
+def test_a_refused_number_has_a_reason(written: str, reason: str) -> None:
     text = json.dumps(an_object("Workload", {"podSets": [{"count": 0}]}))
     line = complaint("# yaml\n" + text.replace('"count": 0', f'"count": {written}'))
-    assert told in line
+    assert reason in line
     assert len(line) < 300
 
 

@@ -37,7 +37,7 @@ def test_every_known_manifest_gets_the_same_answer_from_both() -> None:
     known = {shape(value): (name, value) for name, value in corpus()}
     assert len(known) > 500
     differences = {
-        f"{name}: {told}" for name, value in known.values() if (told := difference(value))
+        f"{name}: {differing}" for name, value in known.values() if (differing := difference(value))
     }
     assert not differences, "\n".join(sorted(differences)[:20])
 

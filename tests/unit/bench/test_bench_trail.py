@@ -50,7 +50,7 @@ def test_read_trail(lines: list[str], want: Trail) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "over"),
+    ("log", "over"),
     [
         pytest.param([reserved("a"), reserved("b")], 0, id="up to the quota"),
         pytest.param([reserved("a"), reserved("b"), reserved("c")], 1, id="one beyond it"),
@@ -64,8 +64,8 @@ def test_read_trail(lines: list[str], want: Trail) -> None:
         ),
     ],
 )
-def test_replay_finds_usage_over_quota(told: list[Fact], over: int) -> None:
-    assert len(replay(told, {"cq": 2000}).over) == over
+def test_replay_finds_usage_over_quota(log: list[Fact], over: int) -> None:
+    assert len(replay(log, {"cq": 2000}).over) == over
 
 
 @pytest.mark.parametrize(

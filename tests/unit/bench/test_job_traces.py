@@ -22,7 +22,7 @@ def test_steps_that_nothing_had_saved_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trace", "runs", "told", "sentence"),
+    ("trace", "runs", "job", "sentence"),
     [
         (TRACE[:3], RUNS, TOLD, "j: succeeded at 1 of 2"),
         (TRACE, RUNS, TOLD._replace(succeeded=False), "j: has not succeeded in the end"),
@@ -37,9 +37,9 @@ def test_steps_that_nothing_had_saved_are_counted() -> None:
     ],
 )
 def test_a_broken_guarantee_is_reported_as_a_sentence(
-    trace: list[str], runs: list[JobRun], told: JobFacts, sentence: str
+    trace: list[str], runs: list[JobRun], job: JobFacts, sentence: str
 ) -> None:
-    assert verdict_on("j", 2, trace, runs, told).broken == (sentence,)
+    assert verdict_on("j", 2, trace, runs, job).broken == (sentence,)
 
 
 def test_a_rerun_that_never_began_breaks_nothing() -> None:

@@ -77,18 +77,18 @@ def test_an_unreadable_request_has_a_row_with_all_columns() -> None:
 def test_a_described_workload_shows_its_request_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     record = a_record(message="soon", details={"rack": "r7"})
     capacity_requests.show(with_note(record, "Provisioned does not count: why", NOON), NOON)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for part in (
         *("train-spot-2", "rack", "2 (cycle 1)", "u/spot/1/2", "Requested", "soon", "rack=r7"),
         *("zone=a", "in 1m", "nvidia.com/gpu=8", "Provisioned does not count: why"),
     ):
-        assert part in told
+        assert part in output
 
 
 def test_a_request_shows_a_silent_provider_and_no_deadline_once_cancelled() -> None:
     record = a_record()
-    told = dict(capacity_requests.facts_of(record, NOON, {"rack"}))
-    assert "is one running?" in told["Provider"]
+    shown_facts = dict(capacity_requests.facts_of(record, NOON, {"rack"}))
+    assert "is one running?" in shown_facts["Provider"]
     assert not dict(capacity_requests.facts_of(record, NOON))["Provider"]
     ended = dict(capacity_requests.facts_of(a_record(cancelled="Preempted"), NOON))
     assert (ended["State"], ended["Deadline"]) == ("Cancelled (Preempted)", "")
@@ -205,10 +205,10 @@ DOCTOR_CASES: dict[str, tuple[dict[str, Any] | None, list[str], list[Record], bo
 
 @pytest.mark.parametrize("case", DOCTOR_CASES)
 def test_the_doctor_checks_a_provisioning_class(case: str) -> None:
-    durable, configs, records, answers, fine, told = DOCTOR_CASES[case]
+    durable, configs, records, answers, fine, expected = DOCTOR_CASES[case]
     finding = class_finding("rack", durable, configs, records, answers, NOON)
     assert (finding.state == OK) is fine
-    assert told in finding.found
+    assert expected in finding.found
 
 
 POOL = {

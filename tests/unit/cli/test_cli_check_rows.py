@@ -49,8 +49,8 @@ def put_off() -> StoredWorkload:
 
 @pytest.mark.scenario("L15")
 def test_a_delay_shows_its_end_the_rest_and_the_deciding_check(put_off: StoredWorkload) -> None:
-    told = next_attempt(put_off, LATER)
-    assert told == '2026-01-02T00:10:00Z (in 13h40m, set by "budget-check")'
+    attempt = next_attempt(put_off, LATER)
+    assert attempt == '2026-01-02T00:10:00Z (in 13h40m, set by "budget-check")'
 
 
 @pytest.mark.scenario("L15")

@@ -82,7 +82,7 @@ COMMANDS_CASES: dict[str, tuple[str, str, str]] = {
 def test_commands_use_the_current_server_while_it_runs(
     case: str, machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story, used, told = COMMANDS_CASES[case]
+    story, used, expected = COMMANDS_CASES[case]
     for step in story.split(", "):
         what, name = step.split()
         match what:
@@ -97,10 +97,10 @@ def test_commands_use_the_current_server_while_it_runs(
     capsys.readouterr()
     assert machine.used() == used
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == (1 if told else 0)
+    assert len(lines) == (1 if expected else 0)
     for line in lines:
         assert f"data folder {machine.folder / used}" in line
-        assert told in line
+        assert expected in line
 
 
 def test_a_second_server_says_which_one_commands_use(

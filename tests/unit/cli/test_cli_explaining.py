@@ -77,15 +77,15 @@ WORKLOAD_CASES: dict[str, tuple[StoredWorkload, str, str, tuple[str, ...]]] = {
 @pytest.mark.parametrize("case", WORKLOAD_CASES)
 def test_a_workload_out_of_the_queue_is_unblocked_by_a_user_only(case: str) -> None:
     workload, phase, reason, remedies = WORKLOAD_CASES[case]
-    told = corrected(workload, OF_THE_SCHEDULER, NOON)
-    assert (told.phase, told.reason, told.unblocked_by) == (phase, reason, remedies)
-    assert (told.position, told.holders) == (0, ())
+    shown = corrected(workload, OF_THE_SCHEDULER, NOON)
+    assert (shown.phase, shown.reason, shown.unblocked_by) == (phase, reason, remedies)
+    assert (shown.position, shown.holders) == (0, ())
 
 
 def test_a_held_workload_in_a_stopped_queue_needs_both_ended() -> None:
     held = a_workload(("QuotaReserved", "False", "OnHold"))
-    told = corrected(held, replace(OF_THE_SCHEDULER, unblocked_by=(STOPPED_QUEUE,)), NOON)
-    assert told.unblocked_by == (f"`admit release workload w`, and {STOPPED_QUEUE}",)
+    shown = corrected(held, replace(OF_THE_SCHEDULER, unblocked_by=(STOPPED_QUEUE,)), NOON)
+    assert shown.unblocked_by == (f"`admit release workload w`, and {STOPPED_QUEUE}",)
 
 
 @pytest.mark.parametrize(

@@ -195,9 +195,9 @@ def test_variants_of_a_finished_job_have_no_reason() -> None:
     parent["status"]["conditions"].append({"type": "Finished", "status": "True"})
     family = a_family(parent, QUEUE, states)
     assert column(variants.variant_table(family, NOON), "WHY") == ["-", "-", "-"]
-    told = dict(variants.parent_facts(family, NOON))
-    assert told["Ran as"] == "spot (train-variant-spot)"
-    assert "Racing since" not in told
+    shown = dict(variants.parent_facts(family, NOON))
+    assert shown["Ran as"] == "spot (train-variant-spot)"
+    assert "Racing since" not in shown
 
 
 # An explanation. ----------------------------------------------------------------------------
@@ -257,15 +257,15 @@ def test_a_parent_shows_its_variant_migrations_and_open_gate() -> None:
             "since": (NOON - timedelta(seconds=30)).isoformat(),
         },
     )
-    told = dict(variants.parent_facts(a_family(parent, QUEUE, STATES), NOON))
-    assert told["Admitted as"] == "spot (train-variant-spot), for 0s"
-    assert told["Migrations"] == "2"
-    assert told["Preemption gate"].startswith("opened for reservation (train-variant-reservation)")
-    assert told["Preemption gate"].endswith("(30s)")
-    assert told["First admitted"].endswith("(5m)")
-    assert told["Racing since"].endswith("(10m)")
-    assert told["Next change"] == ""
-    assert told["Family"].startswith("UpgradeOnly: 3 variants are tried")
+    shown = dict(variants.parent_facts(a_family(parent, QUEUE, STATES), NOON))
+    assert shown["Admitted as"] == "spot (train-variant-spot), for 0s"
+    assert shown["Migrations"] == "2"
+    assert shown["Preemption gate"].startswith("opened for reservation (train-variant-reservation)")
+    assert shown["Preemption gate"].endswith("(30s)")
+    assert shown["First admitted"].endswith("(5m)")
+    assert shown["Racing since"].endswith("(10m)")
+    assert shown["Next change"] == ""
+    assert shown["Family"].startswith("UpgradeOnly: 3 variants are tried")
 
 
 def test_a_migrating_parent_shows_its_target() -> None:
@@ -273,9 +273,9 @@ def test_a_migrating_parent_shows_its_target() -> None:
     parent["status"]["conditions"].append(
         {"type": "Evicted", "status": "True", "reason": "VariantEvicted"}
     )
-    told = dict(variants.parent_facts(a_family(parent, QUEUE, STATES), NOON))
-    assert told["Admitted as"] == "spot (train-variant-spot), its job is being stopped"
-    assert told["Moves to"] == "reservation (train-variant-reservation), once its job has stopped"
+    shown = dict(variants.parent_facts(a_family(parent, QUEUE, STATES), NOON))
+    assert shown["Admitted as"] == "spot (train-variant-spot), its job is being stopped"
+    assert shown["Moves to"] == "reservation (train-variant-reservation), once its job has stopped"
 
 
 PARENT_CASES: dict[str, tuple[dict[str, int], dict[str, Any], str]] = {
@@ -330,8 +330,8 @@ def test_a_variant_shows_the_end_of_its_delete_delay() -> None:
         "train", ADMITTED, admittedVariant="train-variant-rest", firstAdmittedAt=NOON.isoformat()
     )
     family = a_family(parent, queue)
-    told = dict(variants.parent_facts(family, NOON))
-    assert told["Next change"] == (
+    shown = dict(variants.parent_facts(family, NOON))
+    assert shown["Next change"] == (
         "2026-01-01T13:00:00Z (in 1h): best becomes inactive (deleteDelay)"
     )
     assert column(variants.variant_table(family, NOON), "WHY")[0].endswith(
@@ -346,23 +346,23 @@ def test_a_variant_shows_the_end_of_its_delete_delay() -> None:
 
 def test_a_parent_shows_that_its_queue_lost_its_policy() -> None:
     family = a_family(running_on_spot(), QUEUE)._replace(rules=None)
-    told = dict(variants.parent_facts(family, NOON))
-    assert told["Family"] == "variants: 3; its queue has no policy for families any more"
+    shown = dict(variants.parent_facts(family, NOON))
+    assert shown["Family"] == "variants: 3; its queue has no policy for families any more"
 
 
 def test_a_variant_names_its_parent_and_its_place() -> None:
     family = a_family(running_on_spot(), QUEUE, STATES)
-    told = dict(variants.variant_facts(family.variants[0].workload, family, NOON))
-    assert told["Variant"] == "reservation of workload train"
-    assert told["Place"] == "1 of 3, 1 is the best"
-    assert told["Why"] == "upgrade: it is better than the admitted variant"
-    assert "admit describe workload train" in told["Job"]
+    shown = dict(variants.variant_facts(family.variants[0].workload, family, NOON))
+    assert shown["Variant"] == "reservation of workload train"
+    assert shown["Place"] == "1 of 3, 1 is the best"
+    assert shown["Why"] == "upgrade: it is better than the admitted variant"
+    assert "admit describe workload train" in shown["Job"]
 
 
 def test_a_variant_without_its_parent_will_be_deleted() -> None:
     family = a_family(running_on_spot(), QUEUE, STATES)
-    told = dict(variants.variant_facts(family.variants[0].workload, None, NOON))
-    assert told["Parent"] == "train, which does not exist: the variant will be deleted"
+    shown = dict(variants.variant_facts(family.variants[0].workload, None, NOON))
+    assert shown["Parent"] == "train, which does not exist: the variant will be deleted"
 
 
 # Policy. ------------------------------------------------------------------------------------

@@ -65,10 +65,10 @@ def test_answers_are_written_to_the_chosen_folder(tmp_path: Path, admit: Admit) 
     out = tmp_path / "deep" / "out"
     (tmp_path / "again").mkdir()
     files = [put(tmp_path, "a"), put(tmp_path / "again", "a")]
-    told = admit("replay", *files, "--out", str(out))
-    assert told.status == 2
-    assert told.out == ""
-    assert "is a scenario a, too" in told.err
+    outcome = admit("replay", *files, "--out", str(out))
+    assert outcome.status == 2
+    assert outcome.out == ""
+    assert "is a scenario a, too" in outcome.err
     assert json.loads((out / "a.json").read_text()) == {"name": "a", "expected": [NOTHING]}
 
 

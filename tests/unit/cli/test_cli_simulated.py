@@ -133,8 +133,8 @@ def test_wrong_input_is_refused_before_any_request(
     typed = [str(bad) if word == "BAD" else word for word in arguments]
     # No server listens there: a request would fail with another status.
     assert invoke(["--nats", "nats://127.0.0.1:1", "simulate", *typed]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert said in told.err
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
     if "BAD" in arguments:
-        assert f"{bad}: document 1 (ClusterQueue cq): spec.resourceGroups[0]" in told.err
+        assert f"{bad}: document 1 (ClusterQueue cq): spec.resourceGroups[0]" in printed.err

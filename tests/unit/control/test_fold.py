@@ -558,5 +558,5 @@ def test_a_second_submission_under_a_taken_name_is_answered(
 
     bench.perform(submit(uid="u1", headers=SAID))
     commit = bench.fold(submit(**again))
-    assert kinds(commit.notes) == subjects
+    assert kinds(commit.notes) == expected
     assert commit.puts == []

@@ -31,22 +31,22 @@ def lines_of(mark: str) -> list[Any]:
 
 
 def test_every_reason_shown_is_documented() -> None:
-    told = {
+    documented = {
         word for row in marked_table(PAGE, "why")[1:] for word in re.findall(r"`(\w+)`", row[2])
     }
-    assert told == {str(why) for why in ActivityReason}
+    assert documented == {str(why) for why in ActivityReason}
 
 
 def test_every_field_is_documented() -> None:
     text = PAGE.read_text().partition("## Fields")[2].partition("## ")[0]
-    told = {
+    documented = {
         word.rpartition(".")[2]
         for cell in re.findall(r"^\| ((?:`[\w.\[\]]+`(?:, )?)+) \|", text, re.MULTILINE)
         for word in re.findall(r"`([^`]+?)(?:\[\])?`", cell)
     }
     structs = (ConcurrentAdmission, ExplicitVariant, MigrationConstraints)
     fields = {name for struct in structs for name in struct.__struct_encode_fields__}
-    assert told == fields - {"migrationConstraints"}
+    assert documented == fields - {"migrationConstraints"}
 
 
 def queue_with(**spec: Any) -> str:

@@ -230,10 +230,10 @@ def test_the_rules_pass_their_tests_and_prometheus_takes_its_configuration() -> 
         ("check", "rules", "alerts.yaml"),
         ("check", "config", "--syntax-only", "prometheus.yml"),
     ):
-        told = subprocess.run(
+        done = subprocess.run(
             ["promtool", *arguments], cwd=OBSERVABILITY, capture_output=True, text=True, check=False
         )
-        assert told.returncode == 0, told.stdout + told.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 # What compose starts. ---------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_the_doctor_is_red_for_what_a_critical_alert_reports(alert: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("reply", "rows", "state", "told"),
+    ("reply", "rows", "state", "text"),
     [
         pytest.param(
             a_queue(reason="FlavorNotFound"), [], NOTE, "inactive, 0 pending", id="nothing waits"
@@ -128,7 +128,7 @@ def test_the_doctor_is_red_for_what_a_critical_alert_reports(alert: str) -> None
     ],
 )
 def test_a_queue_is_red_if_workloads_wait_for_its_correction(
-    reply: QueuesReply, rows: list[tuple[str, str]], state: str, told: str
+    reply: QueuesReply, rows: list[tuple[str, str]], state: str, text: str
 ) -> None:
     pending = [
         PendingRow(
@@ -138,7 +138,7 @@ def test_a_queue_is_red_if_workloads_wait_for_its_correction(
         for at, (queue, cluster_queue) in enumerate(rows)
     ]  # fmt: skip
     [finding] = inactive_queues(reply, pending)
-    assert (finding.state, told in finding.found) == (state, True), finding
+    assert (finding.state, text in finding.found) == (state, True), finding
 
 
 def test_requests_that_no_program_reads_are_red_if_a_check_needs_them() -> None:

@@ -33,7 +33,7 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
 
 
 @pytest.mark.parametrize(
-    ("durable", "check", "fine", "told"),
+    ("durable", "check", "fine", "text"),
     [
         pytest.param(
             {"num_pending": 0}, a_check("True", "Active"), True, "budget: active", id="all is well"
@@ -74,11 +74,11 @@ def a_check(status: str = "", reason: str = "", message: str = "") -> AdmissionC
     ],
 )
 def test_the_doctor_checks_a_check_controller(
-    durable: dict[str, Any] | None, check: AdmissionCheck, fine: bool, told: str
+    durable: dict[str, Any] | None, check: AdmissionCheck, fine: bool, text: str
 ) -> None:
     finding = controller_finding("ctl", durable, [check])
     assert (finding.state == OK) is fine
-    assert told in finding.found
+    assert text in finding.found
 
 
 def test_a_durable_without_an_admission_check_is_a_note() -> None:

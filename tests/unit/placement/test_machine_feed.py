@@ -55,18 +55,18 @@ def announce(runners: KnownRunners, name: str, runner: str, *, alive: bool = Tru
 
 
 def test_only_what_changed_is_passed_on_and_a_lost_runner_keeps_its_time() -> None:
-    runners, told = KnownRunners(), Told()
+    runners, published = KnownRunners(), Told()
     announce(runners, "r1", "one")
     announce(runners, "r2", "two", alive=False)
-    feed = MachineFeed(runners, told)
+    feed = MachineFeed(runners, published)
     feed.pass_on(NOON)
-    assert told.taken() == [("machine", "one", True, None), ("machine", "two", False, NOON)]
+    assert published.taken() == [("machine", "one", True, None), ("machine", "two", False, NOON)]
     later = NOON + timedelta(seconds=9)
     feed.touched.add("r2")
     feed.pass_on(later)
-    assert told.taken() == [("machine", "two", False, NOON)]
+    assert published.taken() == [("machine", "two", False, NOON)]
     feed.pass_on(later)
-    assert told.taken() == []
+    assert published.taken() == []
     run = OpenRun(namespace="ns", name="w", revision=3)
     for runner in ("two", "other"):
         runners.said(OPEN_RUNS, "r2", msgspec.json.encode(OpenRuns(id=runner, runs=(run,))))
@@ -74,27 +74,27 @@ def test_only_what_changed_is_passed_on_and_a_lost_runner_keeps_its_time() -> No
         feed.touched.add("r2")
     feed.pass_on(later)
     # The open runs of another data folder are not those of this machine.
-    assert told.taken() == [("machine", "two", True, None)]
+    assert published.taken() == [("machine", "two", True, None)]
     runners.said(OPEN_RUNS, "r2", msgspec.json.encode(OpenRuns(id="two", runs=(run,))))
     feed.touched.add("r2")
     feed.pass_on(later)
-    assert told.taken()[1:] == [("runs", "two", ["w"])]
+    assert published.taken()[1:] == [("runs", "two", ["w"])]
 
 
 def test_a_machine_with_a_new_data_folder_replaces_the_old_one() -> None:
-    runners, told = KnownRunners(), Told()
+    runners, published = KnownRunners(), Told()
     announce(runners, "r1", "one")
-    feed = MachineFeed(runners, told)
+    feed = MachineFeed(runners, published)
     feed.pass_on(NOON)
-    told.taken()
+    published.taken()
     announce(runners, "r1", "new")
     feed.touched.add("r1")
     feed.pass_on(NOON)
-    assert told.taken() == [("forget", "one"), ("machine", "new", True, None)]
+    assert published.taken() == [("forget", "one"), ("machine", "new", True, None)]
     runners.objects["r1"] = StoredRunner(None, 9)
     feed.touched.add("r1")
     feed.pass_on(NOON)
-    assert told.taken() == [("forget", "new")]
+    assert published.taken() == [("forget", "new")]
 
 
 def test_runners_that_do_not_say_that_they_honour_placements_are_older() -> None:

@@ -39,9 +39,9 @@ def test_the_provider_starts_without_credentials(monkeypatch: pytest.MonkeyPatch
     """Credentials may come later, for instance with a role or a mounted file."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     ec2 = Ec2.connect("class")
-    with pytest.raises(Ec2Error) as told:
+    with pytest.raises(Ec2Error) as caught:
         ec2.ours()
-    assert told.value.fault is ErrorCause.CREDENTIALS
+    assert caught.value.fault is ErrorCause.CREDENTIALS
 
 
 def test_an_unreachable_endpoint_is_not_the_fault_of_the_request(
@@ -53,6 +53,6 @@ def test_an_unreachable_endpoint_is_not_the_fault_of_the_request(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     ec2 = Ec2.connect("class")
-    with pytest.raises(Ec2Error) as told:
+    with pytest.raises(Ec2Error) as caught:
         ec2.ours()
-    assert told.value.fault is ErrorCause.LATER
+    assert caught.value.fault is ErrorCause.LATER

@@ -198,8 +198,8 @@ WRONG_CASES: dict[str, tuple[dict[str, str], str]] = {
 
 @pytest.mark.parametrize("case", WRONG_CASES)
 def test_wrong_parameters_are_named(case: str) -> None:
-    given, told = WRONG_CASES[case]
-    with pytest.raises(msgspec.ValidationError, match=told):
+    given, message = WRONG_CASES[case]
+    with pytest.raises(msgspec.ValidationError, match=message):
         read(**given)
 
 
@@ -292,7 +292,7 @@ def test_the_number_of_instances_for_the_pods(wanted: list[Pods], count: int) ->
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "message"),
     [
         pytest.param(
             pods(1, cpu=8001),
@@ -306,8 +306,8 @@ def test_the_number_of_instances_for_the_pods(wanted: list[Pods], count: int) ->
         ),
     ],
 )
-def test_a_pod_that_is_larger_than_an_instance_is_named(wanted: Pods, told: str) -> None:
-    assert instances([wanted], MACHINE, "m5.large") == TooLarge(told)
+def test_a_pod_that_is_larger_than_an_instance_is_named(wanted: Pods, message: str) -> None:
+    assert instances([wanted], MACHINE, "m5.large") == TooLarge(message)
 
 
 @given(

@@ -124,9 +124,9 @@ def test_workers_that_ended_or_were_removed_are_lost() -> None:
     missing = missing_containers(details_of(ROOM, booked), there)
 
     assert missing == tuple(worker.name for worker in booked[1:])
-    told = lost_message(missing, there, "host-1")
-    assert "(exited)" in told
-    assert "(gone)" in told
+    message = lost_message(missing, there, "host-1")
+    assert "(exited)" in message
+    assert "(gone)" in message
 
 
 def test_no_worker_is_lost_without_booked_containers() -> None:

@@ -102,11 +102,11 @@ def test_an_unusable_kubeconfig_is_named_with_the_reason(case: str, tmp_path: Pa
     if text is not None:
         path.write_bytes(text.encode() if isinstance(text, str) else text)
 
-    with pytest.raises(SetupError) as told:
+    with pytest.raises(SetupError) as caught:
         connect(KubeSettings(kubeconfig=str(path)))
 
-    assert str(told.value).startswith(f"the kubeconfig {path} cannot be used: {why}")
-    assert "\n" not in str(told.value)
+    assert str(caught.value).startswith(f"the kubeconfig {path} cannot be used: {why}")
+    assert "\n" not in str(caught.value)
 
 
 async def test_only_the_selected_context_has_to_be_valid(tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from admittance.provisioning.steps import CLASS, CONSUME
 
 
 def an_object(*conditions: tuple[str, str, str], **status: Any) -> dict[str, Any]:
-    told = [{"type": kind, "status": value, "message": text} for kind, value, text in conditions]
+    conditions_shown = [
+        {"type": kind, "status": value, "message": text} for kind, value, text in conditions
+    ]
     return {
         "metadata": {
             "name": "train-1",
@@ -31,7 +33,7 @@ def an_object(*conditions: tuple[str, str, str], **status: Any) -> dict[str, Any
             "annotations": {"admittance.dev/request": "u/c/1/1"},
         },
         "spec": {"provisioningClassName": "class"},
-        "status": {"conditions": told, **status},
+        "status": {"conditions": conditions_shown, **status},
     }
 
 

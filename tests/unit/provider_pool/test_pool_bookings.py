@@ -216,7 +216,7 @@ def test_the_oldest_booking_keeps_a_machine_that_shrinks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "problem"),
     [
         ({"machines": []}, "provisioningClassName"),
         ({"provisioningClassName": "c", "machines": [gpus(-1)]}, "count must be 0"),
@@ -228,8 +228,8 @@ def test_the_oldest_booking_keeps_a_machine_that_shrinks() -> None:
         (None, "spec"),
     ],
 )
-def test_an_invalid_manifest_names_the_field(spec: Any, told: str) -> None:
-    with pytest.raises(BadPool, match=told):
+def test_an_invalid_manifest_names_the_field(spec: Any, problem: str) -> None:
+    with pytest.raises(BadPool, match=problem):
         pool_of("rack", spec)
 
 

@@ -317,8 +317,8 @@ async def test_a_step_that_raises_for_one_request_is_its_fault_alone(
     await case(monkeypatch, reports)()
 
     assert reports.made == [GOOD]
-    ((_, told, about, reason),) = faults.take()
-    assert (told, reason) == (step, "ZeroDivisionError: a bug")
+    ((_, error_kind, about, reason),) = faults.take()
+    assert (error_kind, reason) == (step, "ZeroDivisionError: a bug")
     assert BAD in about
 
 

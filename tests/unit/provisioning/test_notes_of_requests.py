@@ -14,8 +14,8 @@ from unit.provisioning.test_requests_follow import Story, notes
 
 
 def foreign(story: Story, **fields: Any) -> bool:
-    told: dict[str, Any] = {"provisioning_class": "class", "id": story.asked[-1].id, **fields}
-    return story.core.has_foreign_id(facts.Provisioned(namespace="ns", name="train", **told))
+    answered: dict[str, Any] = {"provisioning_class": "class", "id": story.asked[-1].id, **fields}
+    return story.core.has_foreign_id(facts.Provisioned(namespace="ns", name="train", **answered))
 
 
 def test_an_answer_with_another_uid_does_not_count() -> None:

@@ -660,7 +660,7 @@ def test_a_request_that_is_too_large_rejects_the_workload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotations", "told"),
+    ("annotations", "sentence"),
     [
         pytest.param({"zone": "x" * 256}, "zone has more than 255", id="a value too long"),
         pytest.param({f"p{i}": "" for i in range(101)}, "101 parameters", id="too many"),
@@ -668,7 +668,7 @@ def test_a_request_that_is_too_large_rejects_the_workload() -> None:
     ],
 )
 def test_annotations_beyond_the_limits_reject_the_workload(
-    annotations: dict[str, str], told: str
+    annotations: dict[str, str], sentence: str
 ) -> None:
     story = Story()
     story.reserved()
@@ -681,4 +681,4 @@ def test_annotations_beyond_the_limits_reject_the_workload(
     assert not story.asked
     state, message, _ = story.last
     assert state == "Rejected"
-    assert told in message
+    assert sentence in message

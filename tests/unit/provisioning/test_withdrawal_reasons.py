@@ -69,7 +69,7 @@ def _loses_its_config(story: Story) -> None:
 
 
 @pytest.mark.parametrize(
-    ("happens", "told"),
+    ("happens", "reason"),
     [
         pytest.param(_finishes, "the workload has finished", id="finished"),
         pytest.param(_is_deleted, "the workload was deleted", id="deleted"),
@@ -94,7 +94,7 @@ def _loses_its_config(story: Story) -> None:
 )
 @pytest.mark.parametrize("restarted", [False, True], ids=["at once", "by the next leader"])
 def test_a_cancellation_has_the_reason(
-    happens: Callable[[Story], None], told: str, restarted: bool
+    happens: Callable[[Story], None], reason: str, restarted: bool
 ) -> None:
     story = Story()
     story.reserved()
@@ -111,7 +111,7 @@ def test_a_cancellation_has_the_reason(
 
     ended = [fact for fact in story.said if isinstance(fact, facts.ProvisioningCancelled)]
     assert [(cancellation.id, cancellation.reason) for cancellation in ended][:1] == [
-        ("u/capacity/1/1", told)
+        ("u/capacity/1/1", reason)
     ]
 
 

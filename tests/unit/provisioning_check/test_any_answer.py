@@ -118,9 +118,9 @@ def said(fields: dict[str, Any]) -> bytes:
 def test_no_answer_of_a_provider_ends_the_check(
     story: list[tuple[str, str, dict[str, Any]]],
 ) -> None:
-    told = Told()
+    messages = Told()
     for word, provisioning_class, fields in story:
-        told.receive(word, provisioning_class, said(fields))
+        messages.receive(word, provisioning_class, said(fields))
 
 
 def nested(levels: int, **more: Any) -> bytes:
@@ -131,8 +131,8 @@ def nested(levels: int, **more: Any) -> bytes:
 
 def test_the_deepest_answer_that_can_be_decoded_is_applied() -> None:
     """Encoding needs more levels of recursion than decoding."""
-    told = Told()
-    read = [told.receive("provisioned", "class", nested(levels)) for levels in range(1000)]
+    messages = Told()
+    read = [messages.receive("provisioned", "class", nested(levels)) for levels in range(1000)]
     assert read[DEEP_MAX - 6]
     assert not any(read[DEEP_MAX:])
 

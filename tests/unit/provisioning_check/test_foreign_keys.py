@@ -27,7 +27,9 @@ def test_a_key_of_a_wrong_form_is_set_aside_and_not_reported_as_a_bug(
     key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded: list[object] = []
-    monkeypatch.setattr(object_faults.faults, "record", lambda *told: recorded.append(told))
+    monkeypatch.setattr(
+        object_faults.faults, "record", lambda *recorded_fault: recorded.append(recorded_fault)
+    )
     observed = ObservedState()
     watch = BucketWatch(cast(Any, None), observed, lambda: None, lambda: None)
     watch._read_batch([Entry(key, b"{}", 1)])

@@ -364,14 +364,14 @@ def test_a_namespace_without_labels_is_known_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "sentence"),
     [(["f"], "ResourceFlavor f doesn't exist"), (["f", "g"], "ResourceFlavor f, g don't exist")],
 )
-def test_missing_flavors_are_named_in_one_sentence(names: list[str], told: str) -> None:
+def test_missing_flavors_are_named_in_one_sentence(names: list[str], sentence: str) -> None:
     catalog = a_queue([], {name: [] for name in names})
     [warning] = [
         warning
         for warning in reference_warnings(catalog.cluster_queues["q"], catalog)
-        if told in warning
+        if sentence in warning
     ]
-    assert warning.startswith(told)
+    assert warning.startswith(sentence)

@@ -356,8 +356,8 @@ def test_time_settings_of_the_leader_are_used_in_a_rebuild() -> None:
     house.now += timedelta(seconds=6)
     happens(facts.TimerDue(**me, kind="pods-ready"))
 
-    told = limits_from(msgspec.json.decode(msgspec.json.encode(changed_limits(limits))))
-    past = rebuilt(house, house.revision, limits=told)
+    limits_read = limits_from(msgspec.json.decode(msgspec.json.encode(changed_limits(limits))))
+    past = rebuilt(house, house.revision, limits=limits_read)
     assert not past.unknown
     assert living(past.entries()) == living(list(house.at(house.revision).values()))
     assert rebuilt(house, house.revision).unknown == {"workload.ns.w"}

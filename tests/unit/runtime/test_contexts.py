@@ -152,9 +152,9 @@ def test_a_server_that_is_gone_is_reported_with_its_context(
     monkeypatch.delenv("ADMIT_NATS_URL", raising=False)
     contexts.write(os.environ, Context(name="gone", url="nats://127.0.0.1:1"))
     assert invoke(["get", "workloads"]) == 1
-    told = capsys.readouterr().err
-    assert "the server of the context gone: `admit context list` shows others" in told
-    assert told.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert "the server of the context gone: `admit context list` shows others" in printed
+    assert printed.count("\n") == 1
 
 
 def test_damaged_context_of_another_server_stops_no_command_with_a_url(

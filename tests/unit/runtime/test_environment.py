@@ -38,9 +38,9 @@ def test_a_number(env: dict[str, str], want: float) -> None:
     ],
 )
 def test_a_wrong_number_is_reported_with_its_variable(text: str, why: str) -> None:
-    with pytest.raises(SetupError) as told:
+    with pytest.raises(SetupError) as caught:
         number({"N": text}, "N", 5.0, least=0.5)
-    assert str(told.value) == why
+    assert str(caught.value) == why
 
 
 def test_a_fraction_is_not_a_whole_number() -> None:

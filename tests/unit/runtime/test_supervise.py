@@ -62,8 +62,8 @@ async def test_a_connection_lost_inside_the_client_does_not_count_as_a_crash(
 
     with capture_logs() as logged:
         await within(supervise.supervise([supervise.ServiceTask("one", run)], stop))
-    told = [line["event"] for line in logged if line["event"].startswith("service_")]
-    assert told == ["service_interrupted", "service_crashed"]
+    events = [line["event"] for line in logged if line["event"].startswith("service_")]
+    assert events == ["service_interrupted", "service_crashed"]
 
 
 async def test_a_crashed_service_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:

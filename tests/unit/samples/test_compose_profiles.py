@@ -129,8 +129,8 @@ def test_every_knob_is_in_the_example_of_settings_with_its_default() -> None:
 @pytest.mark.parametrize("name", ["aws", "kubernetes", "docker"])
 def test_a_container_gets_every_variable_of_its_providers_page(name: str) -> None:
     page = (ROOT / "deploy" / "samples" / "providers" / name / "README.md").read_text()
-    told = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `ADMIT_")]
-    wanted = {variable for cell in told for variable in re.findall(r"ADMIT_[A-Z_]+", cell)}
+    documented = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `ADMIT_")]
+    wanted = {variable for cell in documented for variable in re.findall(r"ADMIT_[A-Z_]+", cell)}
     assert wanted
     assert wanted <= set(SERVICES[f"provider-{name}"]["environment"])
 

@@ -109,7 +109,8 @@ def test_a_heartbeat_accepts_any_message(message: str) -> None:
     controller = AdmissionCheckController("a")
     controller.inactive(message, check="c")
     controller.activity.bad_parameters("d", message)
-    told = controller.activity.beat("i", "p").checks
+    activities = controller.activity.beat("i", "p").checks
     assert {
-        len(heartbeat.message.encode()) <= 4 * HEARTBEAT_MESSAGE_MAX for heartbeat in told.values()
+        len(heartbeat.message.encode()) <= 4 * HEARTBEAT_MESSAGE_MAX
+        for heartbeat in activities.values()
     } == {True}

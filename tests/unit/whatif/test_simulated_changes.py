@@ -287,9 +287,9 @@ def test_deleting_a_local_queue_leaves_its_workloads_waiting_for_it() -> None:
 def test_an_object_in_use_would_be_deleted_later() -> None:
     reply = a_town().simulate(deletes=(Delete(kind="ResourceFlavor", name="spot"),))
     assert reply.error == ""
-    [told] = reply.results
-    assert told.outcome == "terminating"
-    assert told.warnings == ("it is deleted once nothing uses it: ClusterQueue cq",)
+    [result] = reply.results
+    assert result.outcome == "terminating"
+    assert result.warnings == ("it is deleted once nothing uses it: ClusterQueue cq",)
 
 
 def test_a_terminating_queue_admits_no_workload() -> None:
