@@ -25,8 +25,8 @@ from admittance.placement.machine_feed import MachineFeed, older_runners
 from support.builders import NOON
 
 
-class Told:
-    """Everything that a listener was told."""
+class RecordedCalls:
+    """The calls that a listener got."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -55,18 +55,18 @@ def announce(runners: KnownRunners, name: str, runner: str, *, alive: bool = Tru
 
 
 def test_only_what_changed_is_passed_on_and_a_lost_runner_keeps_its_time() -> None:
-    runners, published = KnownRunners(), Told()
+    runners, listener = KnownRunners(), RecordedCalls()
     announce(runners, "r1", "one")
     announce(runners, "r2", "two", alive=False)
-    feed = MachineFeed(runners, published)
+    feed = MachineFeed(runners, listener)
     feed.pass_on(NOON)
-    assert published.taken() == [("machine", "one", True, None), ("machine", "two", False, NOON)]
+    assert listener.taken() == [("machine", "one", True, None), ("machine", "two", False, NOON)]
     later = NOON + timedelta(seconds=9)
     feed.touched.add("r2")
     feed.pass_on(later)
-    assert published.taken() == [("machine", "two", False, NOON)]
+    assert listener.taken() == [("machine", "two", False, NOON)]
     feed.pass_on(later)
-    assert published.taken() == []
+    assert listener.taken() == []
     run = OpenRun(namespace="ns", name="w", revision=3)
     for runner in ("two", "other"):
         runners.said(OPEN_RUNS, "r2", msgspec.json.encode(OpenRuns(id=runner, runs=(run,))))
@@ -74,27 +74,27 @@ def test_only_what_changed_is_passed_on_and_a_lost_runner_keeps_its_time() -> No
         feed.touched.add("r2")
     feed.pass_on(later)
     # The open runs of another data folder are not those of this machine.
-    assert published.taken() == [("machine", "two", True, None)]
+    assert listener.taken() == [("machine", "two", True, None)]
     runners.said(OPEN_RUNS, "r2", msgspec.json.encode(OpenRuns(id="two", runs=(run,))))
     feed.touched.add("r2")
     feed.pass_on(later)
-    assert published.taken()[1:] == [("runs", "two", ["w"])]
+    assert listener.taken()[1:] == [("runs", "two", ["w"])]
 
 
 def test_a_machine_with_a_new_data_folder_replaces_the_old_one() -> None:
-    runners, published = KnownRunners(), Told()
+    runners, listener = KnownRunners(), RecordedCalls()
     announce(runners, "r1", "one")
-    feed = MachineFeed(runners, published)
+    feed = MachineFeed(runners, listener)
     feed.pass_on(NOON)
-    published.taken()
+    listener.taken()
     announce(runners, "r1", "new")
     feed.touched.add("r1")
     feed.pass_on(NOON)
-    assert published.taken() == [("forget", "one"), ("machine", "new", True, None)]
+    assert listener.taken() == [("forget", "one"), ("machine", "new", True, None)]
     runners.objects["r1"] = StoredRunner(None, 9)
     feed.touched.add("r1")
     feed.pass_on(NOON)
-    assert published.taken() == [("forget", "new")]
+    assert listener.taken() == [("forget", "new")]
 
 
 def test_runners_that_do_not_say_that_they_honour_placements_are_older() -> None:

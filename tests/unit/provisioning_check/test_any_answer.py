@@ -67,7 +67,7 @@ STATUSES = st.fixed_dictionaries(
 CLASSES = st.one_of(st.just("class"), st.just("class"), TEXTS.filter(bool))
 
 
-class Told(Story):
+class EncodedStory(Story):
     """A story that also encodes the messages of its steps."""
 
     def __init__(self) -> None:
@@ -116,11 +116,11 @@ def said(fields: dict[str, Any]) -> bytes:
 
 @given(st.lists(st.tuples(st.sampled_from(WORDS), CLASSES, STATUSES), max_size=4))
 def test_no_answer_of_a_provider_ends_the_check(
-    story: list[tuple[str, str, dict[str, Any]]],
+    answers: list[tuple[str, str, dict[str, Any]]],
 ) -> None:
-    messages = Told()
-    for word, provisioning_class, fields in story:
-        messages.receive(word, provisioning_class, said(fields))
+    story = EncodedStory()
+    for word, provisioning_class, fields in answers:
+        story.receive(word, provisioning_class, said(fields))
 
 
 def nested(levels: int, **more: Any) -> bytes:
@@ -131,8 +131,8 @@ def nested(levels: int, **more: Any) -> bytes:
 
 def test_the_deepest_answer_that_can_be_decoded_is_applied() -> None:
     """Encoding needs more levels of recursion than decoding."""
-    messages = Told()
-    read = [messages.receive("provisioned", "class", nested(levels)) for levels in range(1000)]
+    story = EncodedStory()
+    read = [story.receive("provisioned", "class", nested(levels)) for levels in range(1000)]
     assert read[DEEP_MAX - 6]
     assert not any(read[DEEP_MAX:])
 
@@ -146,7 +146,7 @@ def test_a_message_that_is_nested_too_deep_is_undecodable(subject: str) -> None:
 @pytest.mark.parametrize("name", ODD_TEXTS[2:4])
 def test_a_class_that_is_not_text_is_undecodable(name: str) -> None:
     """A subject may have characters that JSON cannot have."""
-    assert not Told().receive("provisioned", name, said({"id": "u/capacity/1/1"}))
+    assert not EncodedStory().receive("provisioned", name, said({"id": "u/capacity/1/1"}))
 
 
 @pytest.mark.parametrize("place", range(3))
