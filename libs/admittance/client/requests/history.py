@@ -20,14 +20,14 @@ from admittance.client.requests.families import (
     tags_of,
 )
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import find, lookup, not_found
+from admittance.client.requests.objects import BucketObject, find, lookup, not_found
 from admittance.client.times import stamp
 from admittance.events import codec, reasons
 from admittance.events.names import plain, token
 from admittance.events.requests import Events, EventsReply, LogEntry, Logs, LogsReply
 from admittance.events.subjects import USER_FACTS
 from admittance.runtime import clock
-from admittance.workload.conditions import Type
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 
@@ -281,12 +281,18 @@ async def output_of(
     Raises NotFound if the workload, pod, run or output does not exist.
     """
     space = namespace or link.namespace
-    refuse_variant(await find(link, kinds.WORKLOAD, name, space), instead)
+    stored = await find(link, kinds.WORKLOAD, name, space)
+    refuse_variant(stored, instead)
     asked = Logs(name=name, pod=pod, tail=tail, before=await _before(link, name, space, previous))
+    newest = 0 if previous else _last_admission(stored)
     offsets: dict[str, int] = {}
     ended = False
     while True:
-        reply = await _ask_all_parts(link, space, asked)
+        # Every runner that has had the job answers, so the newest run is asked for by name. Without
+        # it, such as before the job starts again, the output of an earlier run is shown.
+        reply = await _ask_all_parts(link, space, replace(asked, revision=newest))
+        if reply.error and newest:
+            reply = await _ask_all_parts(link, space, asked)
         if reply.error and not (follow and not ended):
             if offsets:
                 return
@@ -303,9 +309,10 @@ async def output_of(
             break
         # After the end of the workload the output is read once more, so that the last lines are not
         # missed.
-        ended = await _has_ended(link, name, space) and not any(
-            pod_log.running for pod_log in reply.pods
-        )
+        seen = await _seen(link, name, space)
+        ended = _has_ended(seen) and not any(pod_log.running for pod_log in reply.pods)
+        if seen is not None and not previous:
+            newest = _last_admission(seen)
         await asyncio.sleep(NOT_YET_SECONDS if reply.error else 0 if ended else POLL_SECONDS)
     if pod is not None and not offsets:
         raise NotFound(f'workload "{name}" has no output of a pod "{pod}"')
@@ -351,12 +358,26 @@ async def _ask_all_parts(link: Link, namespace: str, asked: Logs) -> LogsReply:
     )
 
 
-async def _has_ended(link: Link, name: str, namespace: str) -> bool:
+async def _seen(link: Link, name: str, namespace: str) -> BucketObject | None:
+    """The workload as it is stored now; None: it cannot be read, or is gone."""
     try:
-        stored = await find(link, kinds.WORKLOAD, name, namespace)
+        return await find(link, kinds.WORKLOAD, name, namespace)
     except (RequestFailed, BadInput):
-        return True
-    return phase(stored.workload(), clock.now()) in ENDS
+        return None
+
+
+def _has_ended(stored: BucketObject | None) -> bool:
+    return stored is None or phase(stored.workload(), clock.now()) in ENDS
+
+
+def _last_admission(stored: BucketObject) -> int:
+    """The revision of the workload's last admission, by which its run is known; 0: it had none."""
+    workload = stored.workload()
+    status = workload.status
+    if is_true(workload, Type.ADMITTED):
+        # The write that admits cannot know its own revision.
+        return status.admitted_revision or stored.revision
+    return status.released_revision
 
 
 def why_no_output(workload: StoredWorkload) -> str:
