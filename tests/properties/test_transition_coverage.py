@@ -19,6 +19,7 @@ from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules, FlavorParts
 from admittance.workload.transitions import MOVES
 from support.builders import Around
+from support.cores.placed_job import PlacedJob
 from support.cores.tracked_workload import HOLD, ME, STOP, TrackedWorkload
 from support.examples import examples
 
@@ -128,6 +129,37 @@ def step(tracked: Walk, chance: Random) -> None:
                 tracked.happens(pick([facts.Finished, *[facts.Deleted] * 5])(**ME))
 
 
+class PlacedWalk(PlacedJob, Walk):
+    """The life of a job with parts on two machines."""
+
+
+def live_in_parts(chance: Random) -> None:
+    """Random reports about the parts of a job, from its admission on."""
+    job = PlacedWalk()
+    for _ in range(12):
+        if job.workload is None or job.phase is Phase.FINISHED:
+            return
+        part = chance.choice([1, 2])
+        match chance.randrange(12):
+            case 0 | 1 | 2:
+                ready, lost = facts.PodsReady, facts.PodsNotReady
+                kinds: list[type[facts.JobFact]] = [ready, ready, lost]
+                job.says(chance.choice(kinds), part)
+            case 3 | 4:
+                job.says(facts.Finished, part, succeeded=chance.random() < 0.7)
+            case 5:
+                job.part_lost(part)
+            case 6 | 7 | 8:
+                job.part_stopped(part)
+            case 9:
+                job.preempted()
+            case 10:
+                retry = chance.choice(["Retry", "Rejected"])
+                job.verdict("machines", retry, 40, controller="admittance.dev/machines")
+            case 11:
+                job.off()
+
+
 def rare() -> None:
     """Transitions that chance hardly ever reaches."""
     fact = Walk(Around(["a", "b", "c"])).assigned()
@@ -152,6 +184,8 @@ def rare() -> None:
 @pytest.mark.scenario("A24")
 def test_random_lives_use_exactly_the_transitions_of_the_table() -> None:
     rare()
+    for seed in range(1500):
+        live_in_parts(Random(seed))
     for seed in range(LIVES):
         if seed >= examples(LIVES) and not untaken():
             break

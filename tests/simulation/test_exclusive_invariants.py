@@ -80,7 +80,7 @@ def the_worse_variant_is_reserved_while_victims_stop(world: World) -> None:
 
 
 BREACHES = [
-    (a_variant_preempts_behind_a_closed_gate, "gate is closed"),
+    (a_variant_preempts_behind_a_closed_gate, "has a closed gate"),
     (two_siblings_have_victims, "others have gone for"),
     (a_plan_is_made_behind_a_closed_gate, "gate is closed"),
     (the_worse_variant_is_reserved_before_the_better, "had no chance"),

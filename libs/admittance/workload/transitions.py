@@ -252,7 +252,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     # The report about one of several parts of a job is only noted, until it is the last one.
     **_rows(_A, facts.PodsReady, requests.pods_ready, ("T25", _R), ("T25", _STAYS)),
     **_rows(_R, facts.PodsReady, requests.pods_ready, ("T25", _STAYS)),
-    **_rows(_R, facts.PodsNotReady, requests.pods_not_ready, ("T25", _A), ("T25", _STAYS)),
+    **_rows(_R, facts.PodsNotReady, requests.pods_not_ready, ("T25", _A)),
     **_rows(_A, facts.PodsNotReady, requests.pods_not_ready, ("T25", _STAYS)),
     **_rows((*_WAITING, *_QR), facts.Finished, requests.finish, ("T26", _F)),
     **_rows(
@@ -260,7 +260,6 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
         facts.Finished,
         requests.finish,
         ("T26", _F),
-        ("T17b", _P),
         ("T17c", _E),
         ("T25", _R),
         ("T25", _STAYS),
@@ -302,7 +301,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
         ("T26", _F),
         ("T25", _STAYS),
     ),
-    **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P), ("T17c", _E), ("T26", _F)),
+    **_rows(_JOB, facts.Stopped, _lost, ("T17b", _P), ("T17c", _E)),
     # Rows for facts that users publish to change a workload.
     **_rows(_LIVING, facts.Deactivated, activation.turn_off, ("T16", _D)),
     **_rows(_OFF, facts.Deactivated, activation.turn_off),
