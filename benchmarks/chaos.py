@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from admittance.bench import generator
 from admittance.bench.connection import connected
 from admittance.bench.generator import BenchPlan, PlannedQueue
+from admittance.client.requests.link import Link
 from admittance.events.facts import Admitted
 from admittance.events.requests import LogEntry
 from admittance.runtime import clock
@@ -229,13 +230,22 @@ async def _observed(fleet: Fleet, trail: Path, plan: ChaosPlan) -> Observed:
             seconds=RECOVERY_SECONDS + flow.jobs / 4,
         )
         seconds = clock.monotonic() - began
-        log = await harness_jobs.read_log(link)
-        wrong = await harness_jobs.wrong_sums(link, log)
+        # The facts about the quota of the last jobs may follow some time after the jobs have ended.
+        read = await until_right(
+            lambda: _log_and_sums(link), lambda seen: not seen[1], seconds=RECOVERY_SECONDS
+        )
+        log, wrong = read or ([], ["the log and its sums were never read"])
     for reason, often in fleet.begun_anew().items():
         tell(f"began anew {often} times: {reason}")
     unfinished = ["none of them was ever read"] if left is None else left
     broken = [*fleet.ended(), *fleet.crashed(), *wrong]
     return Observed(flow.jobs, seconds, struck, unfinished, log, broken)
+
+
+async def _log_and_sums(link: Link) -> tuple[list[LogEntry], list[str]]:
+    """All messages of the log, and how the sums of usage differ from them."""
+    log = await harness_jobs.read_log(link)
+    return log, await harness_jobs.wrong_sums(link, log)
 
 
 async def kill_services(fleet: Fleet, plan: ChaosPlan, calm: asyncio.Event) -> None:
