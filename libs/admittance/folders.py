@@ -102,7 +102,7 @@ def is_proven(sight: FolderSight, folder: SubmittedFrom) -> bool:
 
 
 def _is_restarted(sight: FolderSight, folder: SubmittedFrom) -> bool:
-    """Whether it is the same installation, whose machine has started again since."""
+    """Whether it is the same installation after another start of the machine."""
     here, there = sight.machine, folder.machine
     return bool(here.machine_id and here.mount_namespace) and (
         here.boot_id != there.boot_id

@@ -517,7 +517,7 @@ def test_events_are_followed_as_they_happen(admit: Up) -> None:
             if printed[-1] == "finished":
                 break
         assert printed[0] == "submitted"
-        assert len(printed) == len(set(printed)), "nothing is told twice"
+        assert len(printed) == len(set(printed)), "nothing is printed twice"
     finally:
         following.kill()
         following.wait()

@@ -1,5 +1,5 @@
 """Reads what a machine has from options and ``ADMIT_*`` variables: what the runner cannot detect,
-and what an admin wants to be different. Pure."""
+and what an admin sets differently. Pure."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from admittance.events.names import uid_of
 from admittance.events.reader import Unreadable
 
 NAME_CONFLICT: Final = "NameConflict"
-"""The condition of a Runner whose name a second runner wants."""
+"""The condition of a Runner if a second runner uses its name."""
 
 
 class StoredRunner(NamedTuple):

@@ -19,7 +19,7 @@ from admittance.placement.stored_machine import machine_of
 
 
 class Listener(Protocol):
-    """What is told of machines: `admittance.placement.decisions.PlacementDecisions`."""
+    """The receiver of changes of machines: `admittance.placement.decisions.PlacementDecisions`."""
 
     def set_machine(self, machine: Machine) -> None: ...
     def forget_machine(self, machine_id: str) -> None: ...

@@ -147,20 +147,24 @@ async def answer_eviction(
     slower runners from starting the part.
     """
     revision, runners = await _admission_before(manager, namespace, name, evicted)
-    for part in all_parts(runners):
-        of = ClaimedRun(namespace, name, revision, part)
-        if of.key in manager.runs:
-            continue
-        if revision:
-            claim = await manager.retry(lambda of=of: manager.claims.read(of.key))  # type: ignore[misc]
-            if claim.state is ClaimState.EXPIRED:
-                manager.run_in_background(report_lost_job(manager, of), of.key)
-                continue
-            if not await manager.retry(lambda of=of: manager.claims.mark_over(of.key)):  # type: ignore[misc]
-                continue
-        await manager.publish(
-            Stopped(namespace=namespace, name=name, uid=uid, revision=evicted, part=part)
-        )
+    parts = [ClaimedRun(namespace, name, revision, part) for part in all_parts(runners)]
+    await asyncio.gather(
+        *(_answer_for(manager, of, uid, evicted) for of in parts if of.key not in manager.runs)
+    )
+
+
+async def _answer_for(manager: RunManager, of: ClaimedRun, uid: str, evicted: int) -> None:
+    """Answers an eviction for one job or part, unless another runner has claimed it."""
+    if of.revision:
+        claim = await manager.retry(lambda: manager.claims.read(of.key))
+        if claim.state is ClaimState.EXPIRED:
+            manager.run_in_background(report_lost_job(manager, of), of.key)
+            return
+        if not await manager.retry(lambda: manager.claims.mark_over(of.key)):
+            return
+    await manager.publish(
+        Stopped(namespace=of.namespace, name=of.name, uid=uid, revision=evicted, part=of.part)
+    )
 
 
 async def _admission_before(

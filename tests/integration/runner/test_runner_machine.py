@@ -105,11 +105,11 @@ async def test_a_second_runner_with_the_name_waits_until_the_first_has_left(bus:
     await again.leave()
     assert await second.take_name()
     assert await said(bus, REFUSED_RUNNERS, "gpu.1", RunnerRefused) is None
-    assert not await first.take_name(), "the first process knows only its own revision"
+    assert not await first.take_name(), "the first process has only its own revision"
 
 
 class ForbiddingBus:
-    """The bus of a login whose permissions are those of an earlier version."""
+    """The bus of a login with the permissions of an earlier version."""
 
     def __init__(self) -> None:
         self.asked = 0

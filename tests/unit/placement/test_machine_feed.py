@@ -1,4 +1,4 @@
-"""What decisions of placement are told of machines: each change once, and how long one is lost."""
+"""What the decisions of placement get of machines: each change once, and how long one is lost."""
 
 from __future__ import annotations
 

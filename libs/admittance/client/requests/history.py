@@ -339,15 +339,15 @@ async def _ask_all_parts(link: Link, namespace: str, asked: Logs) -> LogsReply:
     first = await _ask(link, namespace, asked)
     if first.parts < 2:
         return first
-    replies, lost = [first], []
-    for part in range(1, first.parts + 1):
-        if part == first.part:
-            continue
-        reply = await _ask(link, namespace, replace(asked, revision=first.revision, part=part))
-        if reply.error:
-            lost.append(str(part))
-        else:
-            replies.append(reply)
+    others = [part for part in range(1, first.parts + 1) if part != first.part]
+    of_others = await asyncio.gather(
+        *(
+            _ask(link, namespace, replace(asked, revision=first.revision, part=part))
+            for part in others
+        )
+    )
+    lost = [str(part) for part, reply in zip(others, of_others, strict=True) if reply.error]
+    replies = [first, *(reply for reply in of_others if not reply.error)]
     return replace(
         first,
         pods=tuple(pod for reply in replies for pod in reply.pods),

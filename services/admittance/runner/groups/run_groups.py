@@ -102,7 +102,7 @@ class RunGroups:
 
     def oom_text(self, name: str) -> str:
         """Why a process of the pod was killed for want of memory, as a clause; "": it was not, or
-        that was told before."""
+        that was said before."""
         if name not in self._seen:
             return ""
         usage = self._groups.usage(self._run, name)

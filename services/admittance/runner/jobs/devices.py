@@ -151,7 +151,7 @@ def variables_of(slot: Sequence[Units], devices: Iterable[Device]) -> dict[str, 
 def _of_maker(resource: str, names: str, ids: str) -> dict[str, str]:
     """The variables that the libraries of the resource's maker read."""
     if resource.startswith(NVIDIA):
-        # CUDA counts by speed, unless it is told to count as everything else does.
+        # Without this variable CUDA counts by speed, and everything else by the bus.
         return {
             "CUDA_VISIBLE_DEVICES": names,
             "NVIDIA_VISIBLE_DEVICES": names,

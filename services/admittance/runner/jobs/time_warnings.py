@@ -33,7 +33,7 @@ class TimeWarnings:
         return min((at for at, _ in self._due.values()), default=NEVER)
 
     def take(self, now: float) -> dict[str, int]:
-        """The signal for each pod set whose warning is due now; each is returned once."""
+        """The signal for each pod set with a warning that is due now; each is returned once."""
         due = {name: number for name, (at, number) in self._due.items() if at <= now}
         for name in due:
             del self._due[name]
