@@ -29,7 +29,7 @@ from admittance.bench.connection import connected
 from admittance.bench.generator import BenchPlan, PlannedQueue
 from admittance.client.requests.link import Link
 from admittance.events.facts import Admitted
-from admittance.events.requests import LogEntry
+from admittance.events.requests.history import LogEntry
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError

@@ -24,7 +24,7 @@ from admittance.bench.system import Meter, ProcessUse
 from admittance.client.requests.link import Link
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported
-from admittance.events.requests import Timers, TimersReply
+from admittance.events.requests.services import Timers, TimersReply
 from admittance.events.subjects import TIMER_DUE, subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus import history

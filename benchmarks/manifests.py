@@ -31,7 +31,7 @@ from admittance.client.requests import submissions
 from admittance.client.requests.link import Link
 from admittance.control.objects import key_of
 from admittance.events import facts
-from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
+from admittance.events.requests.manifests import Apply, ApplyReply, Delete, DeleteReply
 from admittance.runtime import clock
 from admittance.runtime.tasks import until_returned
 from benchmarks.generated_manifests import expected, random_manifest, read_one

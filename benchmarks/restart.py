@@ -17,7 +17,7 @@ from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
 from admittance.client.requests import questions
 from admittance.client.requests.link import Link
 from admittance.events import subjects
-from admittance.events.requests import PendingQuery
+from admittance.events.requests.queues import PendingQuery
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError

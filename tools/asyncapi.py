@@ -15,8 +15,19 @@ import msgspec
 from tools.documents import text_of, write
 
 from admittance.access.outside_roles import USER_VERBS
-from admittance.events import facts, machines, reading_requests, requests, system, whatif
+from admittance.events import facts, system
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
+from admittance.events.requests import (
+    explanation,
+    history,
+    machines,
+    manifests,
+    queues,
+    reading,
+    services,
+    whatif,
+)
+from admittance.events.stored import checkpoints
 from admittance.events.subjects import (
     ALIVE_CHECK,
     ALIVE_INSTANCE,
@@ -66,24 +77,24 @@ class Channel(NamedTuple):
 
 
 _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], ...]] = (
-    ("apply", requests.Apply, requests.ApplyReply, "both"),
-    ("delete", requests.Delete, requests.DeleteReply, "both"),
-    ("settled", requests.Settled, requests.SettledReply, "both"),
-    ("objects", reading_requests.Objects, reading_requests.ObjectsReply, "both"),
-    ("events", requests.Events, requests.EventsReply, "both"),
-    ("usage", reading_requests.Usage, reading_requests.UsageReply, "both"),
-    ("files", reading_requests.Files, reading_requests.FilesReply, "namespace"),
-    ("runners", reading_requests.Runners, reading_requests.RunnersReply, "namespace"),
-    ("explain", requests.Explain, requests.ExplainReply, "namespace"),
+    ("apply", manifests.Apply, manifests.ApplyReply, "both"),
+    ("delete", manifests.Delete, manifests.DeleteReply, "both"),
+    ("settled", history.Settled, history.SettledReply, "both"),
+    ("objects", reading.Objects, reading.ObjectsReply, "both"),
+    ("events", history.Events, history.EventsReply, "both"),
+    ("usage", reading.Usage, reading.UsageReply, "both"),
+    ("files", reading.Files, reading.FilesReply, "namespace"),
+    ("runners", reading.Runners, reading.RunnersReply, "namespace"),
+    ("explain", explanation.Explain, explanation.ExplainReply, "namespace"),
     ("fit", whatif.Fit, whatif.FitReply, "namespace"),
-    ("pending", requests.PendingQuery, requests.PendingReply, "both"),
-    ("queues", requests.Queues, requests.QueuesReply, "both"),
+    ("pending", queues.PendingQuery, queues.PendingReply, "both"),
+    ("queues", queues.Queues, queues.QueuesReply, "both"),
     ("simulate", whatif.Simulate, whatif.SimulateReply, "both"),
-    ("logs", requests.Logs, requests.LogsReply, "namespace"),
-    ("timers", requests.Timers, requests.TimersReply, "all"),
+    ("logs", history.Logs, history.LogsReply, "namespace"),
+    ("timers", services.Timers, services.TimersReply, "all"),
     ("machines", machines.Machines, machines.MachinesReply, "all"),
-    ("families", requests.Families, requests.FamiliesReply, "all"),
-    ("health", requests.Health, requests.HealthReply, "all"),
+    ("families", services.Families, services.FamiliesReply, "all"),
+    ("health", services.Health, services.HealthReply, "all"),
 )
 """``admit.api.<what>``: over all namespaces, within one (``admit.api.<what>.<ns>``), or both."""
 
@@ -119,8 +130,8 @@ def channels() -> list[Channel]:
     described += [
         Channel(f"user.{what}", f"{USER_FACTS}{{user}}.{what}", request, "receive", reply)
         for what, request, reply in (
-            ("apply", requests.Apply, requests.ApplyReply),
-            ("delete", requests.Delete, requests.DeleteReply),
+            ("apply", manifests.Apply, manifests.ApplyReply),
+            ("delete", manifests.Delete, manifests.DeleteReply),
         )
     ]
     described += [
@@ -142,14 +153,14 @@ def channels() -> list[Channel]:
         Channel(
             "api.provider",
             "admit.api.provider.{class}",
-            requests.ProviderQuery,
+            services.ProviderQuery,
             "send",
-            requests.ProviderReply,
+            services.ProviderReply,
         ),
         Channel("lease.epoch", f"{EPOCH}{{domain}}", system.Epoch, "send"),
         Channel("lease.barrier", f"{BARRIER}{{domain}}", system.Barrier, "send"),
-        Channel("checkpoint.commits", COMMITS, system.Commits, "send"),
-        Channel("checkpoint.made", f"{CHECKPOINT_MADE}{{id}}", system.CheckpointMade, "send"),
+        Channel("checkpoint.commits", COMMITS, checkpoints.Commits, "send"),
+        Channel("checkpoint.made", f"{CHECKPOINT_MADE}{{id}}", checkpoints.CheckpointMade, "send"),
         Channel("deadletter", f"{DEADLETTER}{{service}}", system.DeadLetter, "send"),
     ]
     described += [

@@ -24,7 +24,7 @@ from admittance.cli.show import event_lines
 from admittance.cli.support import output
 from admittance.client import Client, ClientError
 from admittance.events import codec, facts
-from admittance.events.requests import LogEntry
+from admittance.events.requests.history import LogEntry
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.process.child_process import ends_with_parent

@@ -24,8 +24,8 @@ from admittance.client.requests.families import is_variant
 from admittance.client.requests.link import Link
 from admittance.events import codec, facts
 from admittance.events.base import Fact
-from admittance.events.reading_requests import UsageSum
-from admittance.events.requests import LogEntry
+from admittance.events.requests.history import LogEntry
+from admittance.events.requests.reading import UsageSum
 from admittance.events.subjects import RELEASES, subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing

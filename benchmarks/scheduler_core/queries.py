@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from admittance.events.requests import PendingQuery
+from admittance.events.requests.queues import PendingQuery
 from admittance.scheduling.state.config import CohortFairSharing, Config
 
 from .bench import MIX, START, Bench, a_workload, an_admission, condition, with_status

@@ -11,7 +11,7 @@ import pytest
 from admittance.api.configuration import Configuration
 from admittance.api.workload import PARENT_VARIANT
 from admittance.events import facts
-from admittance.events.requests import PendingQuery, Queues
+from admittance.events.requests.queues import PendingQuery, Queues
 from admittance.scheduling.state.config import config_of
 from admittance.workload.change import with_spec
 from admittance.workload.family_info import allowed_flavors

@@ -13,7 +13,7 @@ from acceptance.test_family_stories import pod_set
 from admittance.api.configuration import Configuration, RequeuingStrategy, WaitForPodsReady
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.requests import Queues
+from admittance.events.requests.queues import Queues
 from admittance.scheduling.state.config import CohortFairSharing, Config, config_of
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import head

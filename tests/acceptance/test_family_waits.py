@@ -6,7 +6,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from admittance.cli.show import sections
-from admittance.events.requests import ExplainReply, PendingQuery
+from admittance.events.requests.explanation import ExplainReply
+from admittance.events.requests.queues import PendingQuery
 from admittance.workload.phase import phase
 from admittance.workload.waiting_reason import reason_of
 from support.cores.family_cores import FamilyCores, cores_with_families

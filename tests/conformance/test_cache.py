@@ -11,7 +11,7 @@ import pytest
 
 from admittance.api.reading.manifest import decode_object
 from admittance.api.units import amount
-from admittance.events.requests import Queues, QueueStatus
+from admittance.events.requests.queues import Queues, QueueStatus
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import available, potential
 from admittance.scheduling.state.config import Config

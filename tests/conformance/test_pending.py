@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.requests import PendingQuery
+from admittance.events.requests.queues import PendingQuery
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import flush, refusal_for
 from admittance.scheduling.state.assignment import Cursor

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from admittance.events.facts import Preempted
-from admittance.events.requests import PendingQuery
+from admittance.events.requests.queues import PendingQuery
 from admittance.scheduling.state.config import CohortFairSharing, Config
 from conformance.differences import SCHEDULE
 from conformance.tables import Given, needs_data, read

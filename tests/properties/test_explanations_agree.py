@@ -7,7 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
-from admittance.events.requests import ExplainReply
+from admittance.events.requests.explanation import ExplainReply
 from admittance.scheduling.state.workload_info import WorkloadInfo
 from properties.test_preemption_machine import a_scheduler, queues, workloads
 from support.cores.stepped_scheduler import SteppedScheduler

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from admittance.events.whatif import Simulate, SimulateReply
+from admittance.events.requests.whatif import Simulate, SimulateReply
 from admittance.whatif.simulate import change_of, perform
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload

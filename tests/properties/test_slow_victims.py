@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import Assigned, Preempted
-from admittance.events.requests import PendingQuery
+from admittance.events.requests.queues import PendingQuery
 from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kueue, settle_result
 from admittance.replay.scenario import IDLE, perform_step
 

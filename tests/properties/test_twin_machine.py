@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from admittance.events.facts import Preempted
-from admittance.events.requests import PendingQuery
+from admittance.events.requests.queues import PendingQuery
 from admittance.quota.cell import available
 from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kueue, settle_result
 from admittance.replay.scenario import perform_step, settle

@@ -18,10 +18,11 @@ from admittance.api.reading.manifest import accept
 from admittance.events import facts
 from admittance.events.codec import Undecodable, decode, encode
 from admittance.events.reader import LEVELS_MAX, Unreadable, check_depth, number
-from admittance.events.requests import PendingQuery, Queues
+from admittance.events.requests.queues import PendingQuery, Queues
 from admittance.events.shapes import ConsumedUsage
-from admittance.events.stored_formats import read_commits, read_holder, read_usage
-from admittance.events.system import Alive, BarrierEcho, Commits
+from admittance.events.stored.checkpoints import Commits
+from admittance.events.stored.formats import read_commits, read_holder, read_usage
+from admittance.events.system import Alive, BarrierEcho
 from admittance.providers.status_store import StoredStatus, read_status
 from admittance.provisioning.machine_pool import key_of
 from admittance.provisioning.pool_bookings import Booking, read_booking

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from admittance.events.requests import PendingQuery
+from admittance.events.requests.queues import PendingQuery
 from admittance.scheduling.fairsharing.usage import (
     NANO,
     Account,

@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
-from admittance.events.requests import Apply, ApplyReply, Health, HealthReply, Settled, SettledReply
+from admittance.events.requests.history import Settled, SettledReply
+from admittance.events.requests.manifests import Apply, ApplyReply
+from admittance.events.requests.services import Health, HealthReply
 from admittance.runtime.bus.bucket import Entry, get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload import stored

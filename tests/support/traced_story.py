@@ -16,7 +16,7 @@ from admittance.control.commit import LogMessage, Message
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
-from admittance.events.requests import LogEntry
+from admittance.events.requests.history import LogEntry
 from admittance.events.subjects import subject_of, workload_key
 from admittance.lease import Fence
 from admittance.runtime.telemetry.tracing import follow

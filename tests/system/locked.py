@@ -17,7 +17,7 @@ from admittance.access.jwt_claims import system_user_claims
 from admittance.access.role import Account
 from admittance.access.server_config import server_config
 from admittance.access.users import User
-from admittance.events.requests import Apply
+from admittance.events.requests.manifests import Apply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.streams import problems_of, stream_infos
 from admittance.runtime.nats.connection_options import ConnectionOptions

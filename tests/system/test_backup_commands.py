@@ -18,7 +18,7 @@ from admittance.backup.taking import ATTEMPTS
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.system.backup import backup
 from admittance.client.errors import RequestFailed
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import put_message, read_all
 from admittance.runtime.bus.bus import Bus

@@ -38,8 +38,8 @@ from admittance.access.users import User
 from admittance.api.kinds import KINDS
 from admittance.events import subjects
 from admittance.events.files import FILE, FILES, PARTS
-from admittance.events.machines import ALIVE_RUNNERS, OF_RUNNERS
 from admittance.events.names import service_name, token
+from admittance.events.stored.machines import ALIVE_RUNNERS, OF_RUNNERS
 
 LOG: Final = subjects.STREAM
 RUNNER_KEYS: Final = KINDS["Runner"].prefix

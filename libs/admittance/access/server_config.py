@@ -37,7 +37,7 @@ from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User
 from admittance.events import subjects
 from admittance.events.files import FILES, PARTS
-from admittance.events.machines import ALIVE_RUNNERS, OF_RUNNERS
+from admittance.events.stored.machines import ALIVE_RUNNERS, OF_RUNNERS
 
 LOG: Final = subjects.STREAM
 WORKLOAD_ORDERS: Final = ("admitted", "evicted")

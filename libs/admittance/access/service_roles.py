@@ -32,8 +32,8 @@ from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER
 from admittance.api.kinds import KINDS
 from admittance.events import subjects
 from admittance.events.files import FILES
-from admittance.events.machines import OF_RUNNERS
 from admittance.events.names import service_name, token
+from admittance.events.stored.machines import OF_RUNNERS
 from admittance.lease import service_domain
 
 LOG: Final = subjects.STREAM

@@ -16,7 +16,7 @@ from admittance.client.errors import ClientError, TimedOut, Unavailable
 from admittance.client.opening import open_link
 from admittance.client.requests.link import Link
 from admittance.events import subjects
-from admittance.events.requests import Settled, SettledReply
+from admittance.events.requests.history import Settled, SettledReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import BusRefused

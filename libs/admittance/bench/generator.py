@@ -23,7 +23,7 @@ from admittance.bench.connection import until_answered
 from admittance.client.errors import BadInput, Refused
 from admittance.client.requests import applying, questions
 from admittance.client.requests.link import Link
-from admittance.events.requests import Queues, QueuesReply
+from admittance.events.requests.queues import Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 

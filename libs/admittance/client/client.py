@@ -35,19 +35,13 @@ from admittance.client.requests.manifests import Manifests, only_run
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.submissions import CommandOptions
 from admittance.client.working_folder import Place, named_place
-from admittance.events.reading_requests import UsageReply
-from admittance.events.requests import (
-    Applied,
-    DeleteReply,
-    ExplainReply,
-    LogEntry,
-    PendingReply,
-    Queues,
-    QueuesReply,
-    SettledReply,
-)
+from admittance.events.requests.explanation import ExplainReply
+from admittance.events.requests.history import LogEntry, SettledReply
+from admittance.events.requests.manifests import Applied, DeleteReply
+from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
+from admittance.events.requests.reading import UsageReply
+from admittance.events.requests.whatif import SimulateReply
 from admittance.events.shapes import PodLog
-from admittance.events.whatif import SimulateReply
 from admittance.runtime import clock
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.workload.phase import Phase

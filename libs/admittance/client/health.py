@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from admittance.events.reader import BROKEN
-from admittance.events.requests import Health, HealthReply
+from admittance.events.requests.services import Health, HealthReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.tasks import set_within

@@ -19,7 +19,8 @@ from admittance.client.requests.explanation import explanation
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.link import Link
 from admittance.client.requests.waits import Result, goal_named, reach, result_of
-from admittance.events.requests import ExplainReply, LogEntry, SettledReply
+from admittance.events.requests.explanation import ExplainReply
+from admittance.events.requests.history import LogEntry, SettledReply
 from admittance.events.shapes import PodLog
 from admittance.runtime import clock
 from admittance.workload.phase import Phase

@@ -12,7 +12,8 @@ from admittance.client.calls import LoopThread
 from admittance.client.job import Job
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.waits import Result
-from admittance.events.requests import ExplainReply, LogEntry, SettledReply
+from admittance.events.requests.explanation import ExplainReply
+from admittance.events.requests.history import LogEntry, SettledReply
 from admittance.events.shapes import PodLog
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload

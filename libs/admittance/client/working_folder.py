@@ -19,7 +19,7 @@ from admittance.client.errors import BadInput, Refused, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.spelling import Spelling
 from admittance.events import reasons
-from admittance.events.reading_requests import FolderView, Runners, RunnersReply
+from admittance.events.requests.reading import FolderView, Runners, RunnersReply
 from admittance.folders import OTHER_USER, MachineFacts, SubmittedFrom
 from admittance.runtime.process.this_machine import machine_facts
 

@@ -33,7 +33,7 @@ from admittance.events import reasons
 from admittance.events.base import MESSAGE_MAX, too_long
 from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningFailed, ProvisioningStatus
-from admittance.events.requests import ProviderReply
+from admittance.events.requests.services import ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, ASKED, PROVISIONING_FACTS
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import (

@@ -12,10 +12,10 @@ from admittance.control.fold import VALUE_MAX, BatchFold, NotFolded
 from admittance.control.people import fact_of
 from admittance.events.codec import Undecodable
 from admittance.events.facts import Decision
-from admittance.events.object_errors import ObjectError
 from admittance.events.reader import reason_of
 from admittance.events.subjects import workload_key
 from admittance.events.system import DeadLetterReason
+from admittance.object_errors import ObjectError
 
 STEP: Final = "apply a fact"
 

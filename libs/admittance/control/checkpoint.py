@@ -19,7 +19,7 @@ from admittance.control.controller import Controller
 from admittance.control.objects import StoredObject
 from admittance.control.workloads import VersionedWorkload
 from admittance.events.reader import BROKEN, reason_of
-from admittance.events.system import CheckpointMade, CheckpointRow, RowKind
+from admittance.events.stored.checkpoints import CheckpointMade, CheckpointRow, RowKind
 from admittance.workload import stored
 
 PART_SIZE: Final = 512 * 1024

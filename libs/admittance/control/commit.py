@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.lease import Fence
 from admittance.workload.stored import StoredWorkload
 

@@ -17,9 +17,9 @@ from admittance.control.objects import ManifestQueueView, Objects, StoredObject
 from admittance.control.submissions import VariantIntake
 from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.events.base import HEADER_TRACE
-from admittance.events.object_errors import ObjectError
 from admittance.events.reader import SEQUENCE_MAX, Unreadable, number, reason_of
 from admittance.events.subjects import CAPACITY, FENCED, RESTORED, USAGE, workload_key
+from admittance.object_errors import ObjectError
 from admittance.quota.catalog import Catalog
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload.limits import Limits

@@ -19,13 +19,13 @@ from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable
 from admittance.events.names import token
-from admittance.events.object_errors import ObjectError
 from admittance.events.reader import BROKEN, Reader, Unreadable, reason_of
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.events.span_ids import first_traceparent
 from admittance.events.subjects import BARRIER, workload_key
 from admittance.events.system import Barrier, DeadLetterReason, ObjectApplied
 from admittance.lease import Fence
+from admittance.object_errors import ObjectError
 from admittance.workload import stored
 from admittance.workload.change import Change, FactOutcome, ignored, refused, with_log
 from admittance.workload.conditions import Type, is_true

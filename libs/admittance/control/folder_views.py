@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from admittance.control.runner_rules import starts_job
-from admittance.events.reading_requests import FolderView
+from admittance.events.requests.reading import FolderView
 from admittance.events.system import RunnerAnnouncement
 from admittance.folders import SubmittedFrom, sees_folder, uid_of
 

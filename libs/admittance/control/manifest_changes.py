@@ -34,7 +34,7 @@ from admittance.control.controller import Controller
 from admittance.control.objects import Objects, StoredObject, key_of, users_of
 from admittance.events.names import BadToken, plain, uid_of
 from admittance.events.reader import Reader, Unreadable
-from admittance.events.requests import Applied, DeleteReply
+from admittance.events.requests.manifests import Applied, DeleteReply
 from admittance.events.subjects import applied_subject, object_key
 from admittance.events.system import ObjectApplied
 from admittance.quota.references import BOTH, Sharing, reference_warnings

@@ -11,7 +11,7 @@ from admittance.access.roles import ROLES
 from admittance.access.server_config import quoted
 from admittance.access.users import User
 from admittance.doctor.finding import Finding, wrong
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 
 PROVIDER: Final = "built-in-provider"
 

@@ -10,7 +10,7 @@ from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.doctor.finding import WRONG, Finding, note, wrong
 from admittance.events import reasons
-from admittance.events.requests import (
+from admittance.events.requests.queues import (
     PendingQuery,
     PendingReply,
     PendingRow,

@@ -11,7 +11,7 @@ from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.doctor.finding import Finding, finding
 from admittance.events import subjects
-from admittance.events.requests import Families, FamiliesReply, Timers, TimersReply
+from admittance.events.requests.services import Families, FamiliesReply, Timers, TimersReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import BusRefused, BusUnavailable

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from admittance.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
-from admittance.events.machines import OF_RUNNERS
 from admittance.events.names import plain
 from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, number, reason_of
-from admittance.events.stored_formats import (
+from admittance.events.stored.formats import (
     read_announcement,
     read_commits,
     read_holder,
     read_usage,
 )
+from admittance.events.stored.machines import OF_RUNNERS
 from admittance.events.system import Epoch, ObjectApplied
 from admittance.placement.known_runners import KnownRunners
 from admittance.providers.builtin import installation_key

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from admittance.doctor.finding import Finding, note, ok, wrong
 from admittance.events import subjects
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import NOT_PERMITTED, Bus
 from admittance.runtime.bus.streams import (

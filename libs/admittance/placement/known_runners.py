@@ -17,12 +17,14 @@ from admittance.api.meta import Condition, ObjectMeta, Taint
 from admittance.api.runners import Runner, RunnerDevice, RunnerSpec, RunnerStatus, RunnerUsers
 from admittance.api.units import render
 from admittance.events import reasons
-from admittance.events.machines import (
+from admittance.events.names import uid_of
+from admittance.events.reader import Unreadable
+from admittance.events.requests.machines import MachineState
+from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
     OPEN_RUNS,
     REFUSED_RUNNERS,
-    MachineState,
     OpenRuns,
     RunnerAlive,
     RunnerInventory,
@@ -32,8 +34,6 @@ from admittance.events.machines import (
     read_open_runs,
     read_refused_runner,
 )
-from admittance.events.names import uid_of
-from admittance.events.reader import Unreadable
 
 NAME_CONFLICT: Final = "NameConflict"
 """The condition of a Runner if a second runner uses its name."""

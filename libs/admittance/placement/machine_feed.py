@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from admittance.events.machines import OpenRun
+from admittance.events.stored.machines import OpenRun
 from admittance.events.system import RunnerAnnouncement
 from admittance.folders import FolderSight
 from admittance.placement.folder_demands import host_of

@@ -15,7 +15,7 @@ from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.provisioning import ProvisioningCancelled, ProvisioningRequested
 from admittance.events.reader import Reader
-from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.requests.services import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, provider_durable
 from admittance.events.system import ProviderAlive
 from admittance.providers.answers import (

@@ -26,8 +26,9 @@ from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Decision
 from admittance.events.reader import BucketEntry
+from admittance.events.stored.checkpoints import Adopted, CheckpointRow, Committed, RowKind
 from admittance.events.subjects import OBJECTS, workload_key
-from admittance.events.system import Adopted, CheckpointRow, Committed, ObjectApplied, RowKind
+from admittance.events.system import ObjectApplied
 from admittance.workload import stored
 from admittance.workload.bucket_reader import names_of
 from admittance.workload.change import with_status

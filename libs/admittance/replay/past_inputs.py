@@ -15,8 +15,9 @@ from admittance.control.checkpoint import BadCheckpoint, unpack
 from admittance.control.commit import LogMessage
 from admittance.events import subjects
 from admittance.events.reader import BROKEN, BucketEntry, Unreadable
-from admittance.events.stored_formats import read_commits
-from admittance.events.system import CheckpointMade, Commits, Committed, Epoch
+from admittance.events.stored.checkpoints import CheckpointMade, Commits, Committed
+from admittance.events.stored.formats import read_commits
+from admittance.events.system import Epoch
 from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart
 from admittance.replay.decision import LoggedDecision, logged_decision, revisions_needed
 from admittance.replay.log_messages import log_message

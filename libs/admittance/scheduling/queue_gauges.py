@@ -13,7 +13,7 @@ from math import inf
 from typing import Final
 
 from admittance.events import reasons
-from admittance.events.requests import QueueStatus
+from admittance.events.requests.queues import QueueStatus
 from admittance.quota.cell import UNLIMITED, FlavorResource
 from admittance.quota.tree import Node
 from admittance.scheduling.explain.queue_status import RUNS, local_status_of, status_of

@@ -14,17 +14,17 @@ from sys import intern
 from typing import Any
 
 from admittance.events.facts import Decision, Refused
-from admittance.events.object_errors import ObjectError
-from admittance.events.requests import (
-    ExplainReply,
+from admittance.events.requests.explanation import ExplainReply
+from admittance.events.requests.queues import (
     PendingQuery,
     PendingReply,
     PendingRow,
     Queues,
     QueuesReply,
 )
+from admittance.events.requests.whatif import Fit, FitReply
 from admittance.events.shapes import ConsumedUsage, Refusal
-from admittance.events.whatif import Fit, FitReply
+from admittance.object_errors import ObjectError
 from admittance.quota.catalog import Catalog
 from admittance.scheduling import configuration_updates, workload_updates
 from admittance.scheduling.cycle import recheck

@@ -27,7 +27,7 @@ from admittance.events.codec import encode
 from admittance.events.facts import Decision
 from admittance.events.names import token
 from admittance.events.reader import BROKEN, BucketEntry, Reader
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import TIMER_DUE, USAGE, subject_of, workload_key
 from admittance.lease import Fence

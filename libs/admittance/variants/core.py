@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from admittance.backoff import pause_after
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.object_errors import ObjectError
 from admittance.events.reader import BROKEN, reason_of
 from admittance.events.subjects import WorkloadName, workload_name
+from admittance.object_errors import ObjectError
 from admittance.variants.known_families import (
     NO_QUEUE,
     FamilyQueues,

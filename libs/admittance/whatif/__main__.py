@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from admittance.events.reader import BucketEntry, reason_of
-from admittance.events.whatif import SimulateReply, SimulationTask
+from admittance.events.requests.whatif import SimulateReply, SimulationTask
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader
 from admittance.runtime.bus.bus import Bus

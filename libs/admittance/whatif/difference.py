@@ -10,9 +10,15 @@ from msgspec.structs import replace
 
 from admittance.api.units import render
 from admittance.events import reasons
-from admittance.events.requests import PendingRow
+from admittance.events.requests.queues import PendingRow
+from admittance.events.requests.whatif import (
+    Counts,
+    SimulatedState,
+    WouldBeEvicted,
+    WouldStart,
+    WouldWait,
+)
 from admittance.events.shapes import Shortfall
-from admittance.events.whatif import Counts, SimulatedState, WouldBeEvicted, WouldStart, WouldWait
 from admittance.quota.catalog import Activity
 from admittance.quota.tree import Node
 from admittance.scheduling.preemption.quota_reduction import overloaded_nodes

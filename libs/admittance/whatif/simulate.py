@@ -34,9 +34,9 @@ from admittance.control.manifest_changes import (
 from admittance.control.objects import StoredObject, key_of
 from admittance.events import facts
 from admittance.events.reader import BucketEntry
-from admittance.events.requests import Applied, Delete
+from admittance.events.requests.manifests import Applied, Delete
+from admittance.events.requests.whatif import REPLY_LISTS, Simulate, SimulateReply
 from admittance.events.subjects import object_key
-from admittance.events.whatif import REPLY_LISTS, Simulate, SimulateReply
 from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.difference import Difference, baseline, new_problems, queue_problems

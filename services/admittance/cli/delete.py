@@ -92,7 +92,7 @@ async def _ask(bus: Link, subject: str, if_absent: str, **request: str) -> str:
     """Asks the workload-controller to delete something; returns ``deleted`` or ``deferred``. Raises
     RequestFailed for any other outcome. ``subject``: what is deleted. ``request``: the fields of
     the request."""
-    from admittance.events.requests import Delete, DeleteReply
+    from admittance.events.requests.manifests import Delete, DeleteReply
 
     reply = await bus.ask("delete", Delete(**request), DeleteReply)
     if reply.outcome == "absent":

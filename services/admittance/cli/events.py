@@ -18,7 +18,7 @@ from admittance.client.times import stamp
 
 if TYPE_CHECKING:
     from admittance.cli.show.event_lines import EventLine, FactEffects
-    from admittance.events.requests import LogEntry
+    from admittance.events.requests.history import LogEntry
 
 
 @command()

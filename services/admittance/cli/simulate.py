@@ -42,7 +42,7 @@ async def simulate(
     from admittance.api.reading.manifest import encode
     from admittance.cli.show import simulations
     from admittance.cli.support import files
-    from admittance.events.whatif import Simulate
+    from admittance.events.requests.whatif import Simulate
 
     targets = [kinds.object_named(word, "--delete") for word in deletes]
     if not file and not targets:
@@ -88,7 +88,7 @@ async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
     import msgspec
 
     from admittance.api.reading.manifest import encode
-    from admittance.events.reading_requests import Runners, RunnersReply
+    from admittance.events.requests.reading import Runners, RunnersReply
 
     if not bus.user:
         return []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from admittance.client.requests.link import Link
     from admittance.client.requests.submissions import CommandOptions
     from admittance.events.base import Fact
-    from admittance.events.requests import SettledReply
+    from admittance.events.requests.history import SettledReply
     from admittance.workload.phase import Phase
     from admittance.workload.stored import StoredWorkload
 

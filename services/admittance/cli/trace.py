@@ -16,7 +16,7 @@ from admittance.client.times import stamp
 
 if TYPE_CHECKING:
     from admittance.cli.show.span_tree import Placed
-    from admittance.events.requests import LogEntry
+    from admittance.events.requests.history import LogEntry
     from admittance.traces.spans import Span
 
 BAR_WIDTHS: Final = (12, 40)

@@ -16,7 +16,7 @@ from admittance.client import requests
 from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
-    from admittance.events.reading_requests import UsageReply
+    from admittance.events.requests.reading import UsageReply
 
 SHAPES: Final = ("table", "wide", "json", "yaml", "csv")
 

@@ -26,7 +26,7 @@ from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported
 from admittance.events.names import token
-from admittance.events.stored_formats import read_announcement
+from admittance.events.stored.formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, BARRIER, CLAIMS, subject_of
 from admittance.events.system import Barrier, RunnerAnnouncement
 from admittance.folders import FolderSight

@@ -13,8 +13,9 @@ import structlog
 from admittance.api.kinds import KINDS
 from admittance.api.reading.objects import encode
 from admittance.api.runners import Runner
-from admittance.events.machines import OF_RUNNERS, Machines, MachinesReply
 from admittance.events.names import plain
+from admittance.events.requests.machines import Machines, MachinesReply
+from admittance.events.stored.machines import OF_RUNNERS
 from admittance.events.subjects import CLAIMS, object_key
 from admittance.lease import service_domain
 from admittance.placement.known_runners import NOT_STORED, KnownRunners, RunnerWrite, StoredRunner

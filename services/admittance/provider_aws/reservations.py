@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from admittance.events.object_errors import ObjectError
+from admittance.object_errors import ObjectError
 from admittance.provider_aws.parameters import token_of
 from admittance.providers import CapacityRevoked, Failed, Provisioned, Status
 from admittance.providers.builtin import REQUEST

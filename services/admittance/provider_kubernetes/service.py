@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.provider_kubernetes import objects
 from admittance.provider_kubernetes.cluster import STEPS, Cluster, connect
 from admittance.provider_kubernetes.object_maker import ClusterRights, ObjectMaker

@@ -17,7 +17,7 @@ from admittance.events.codec import Undecodable, encode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.reader import Reader, Unreadable
-from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.requests.services import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, PROVISIONING_FACTS
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.core import ProvisioningCore

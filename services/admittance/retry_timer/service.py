@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from admittance.api.checks import AdmissionCheck
 from admittance.events.names import plain
 from admittance.events.reader import Reader, Unreadable
-from admittance.events.requests import Settled, SettledReply, TimersReply
+from admittance.events.requests.history import Settled, SettledReply
+from admittance.events.requests.services import TimersReply
 from admittance.events.subjects import TIMER_DUE
 from admittance.lease import service_domain
 from admittance.runtime import chance, clock

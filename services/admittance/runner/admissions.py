@@ -16,13 +16,14 @@ from admittance.events.facts import Admitted
 from admittance.events.names import token
 from admittance.events.placement import runners_of
 from admittance.events.reader import SetAside, Unreadable
-from admittance.events.reading_requests import (
+from admittance.events.requests.base import Reply, Request
+from admittance.events.requests.history import Events, EventsReply
+from admittance.events.requests.reading import (
     ConsumerReply,
     Objects,
     ObjectsReply,
     RunnerConsumer,
 )
-from admittance.events.requests import Events, EventsReply, Reply, Request
 from admittance.events.subjects import BUCKET, runner_consumer, workload_key
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.bus import Bus

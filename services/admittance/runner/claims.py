@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.events.reader import SetAside, Unreadable
-from admittance.events.stored_formats import HeldClaim, read_holder
+from admittance.events.stored.formats import HeldClaim, read_holder
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus

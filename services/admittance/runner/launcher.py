@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from admittance.events.facts import Admitted
-from admittance.events.machines import RunnerInventory
+from admittance.events.stored.machines import RunnerInventory
 from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
 from admittance.job_rules.limits import NO_GROUPS

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from admittance.events.facts import Admitted
-from admittance.events.machines import RunnerInventory
 from admittance.events.names import token
 from admittance.events.reader import BROKEN, one_line
 from admittance.events.shapes import PodRetries, PodRetry
+from admittance.events.stored.machines import RunnerInventory
 from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine

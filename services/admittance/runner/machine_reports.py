@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from admittance.events.machines import (
+from admittance.events.reader import Unreadable
+from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
     OPEN_RUNS,
@@ -27,7 +28,6 @@ from admittance.events.machines import (
     key_of_runner,
     read_alive_runner,
 )
-from admittance.events.reader import Unreadable
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from admittance.events.reader import Unreadable
-from admittance.events.stored_formats import read_announcement
+from admittance.events.stored.formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS
 from admittance.events.system import RunnerAnnouncement, RunnerStarts
 from admittance.folders import FolderSight

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from admittance.events.machines import RunnerInventory
+from admittance.events.stored.machines import RunnerInventory
 from admittance.events.system import RunnerStarts
 from admittance.runner import decide
 from admittance.runner.cordon import Cordon

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import Admitted, Evicted
 from admittance.events.names import token
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.events.subjects import CLAIMS, runner_orders
 from admittance.job_rules.machine_options import NOTHING_GIVEN, GivenMachine
 from admittance.job_rules.rules import NO_RULES, JobRules

@@ -20,19 +20,13 @@ from admittance.api.kinds import KINDS
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.codec import encode
 from admittance.events.facts import Assigned, Decision
-from admittance.events.object_errors import ObjectError
 from admittance.events.reader import SetAside, Unreadable, reason_of
-from admittance.events.requests import (
-    Explain,
-    ExplainReply,
-    HealthReply,
-    PendingQuery,
-    PendingReply,
-    Queues,
-    QueuesReply,
-)
+from admittance.events.requests.explanation import Explain, ExplainReply
+from admittance.events.requests.queues import PendingQuery, PendingReply, Queues, QueuesReply
+from admittance.events.requests.services import HealthReply
+from admittance.events.requests.whatif import Fit, FitReply
 from admittance.events.subjects import BUCKET, USAGE, namespace_of_request, subject_of
-from admittance.events.whatif import Fit, FitReply
+from admittance.object_errors import ObjectError
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing

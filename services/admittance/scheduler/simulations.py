@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from admittance.events.names import plain
-from admittance.events.whatif import Simulate, SimulationTask
+from admittance.events.requests.whatif import Simulate, SimulationTask
 from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.nats.micro import Parts, Turns
 from admittance.runtime.process.settings import Settings

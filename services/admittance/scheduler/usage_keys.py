@@ -19,7 +19,7 @@ import structlog
 
 from admittance.events.names import token
 from admittance.events.shapes import ConsumedUsage
-from admittance.events.stored_formats import read_usage
+from admittance.events.stored.formats import read_usage
 from admittance.events.subjects import USAGE
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, delete_message, put_message

@@ -17,8 +17,9 @@ import msgspec
 import structlog
 
 from admittance.events.names import token
-from admittance.events.reading_requests import ConsumerReply, TelemetryConsumer
-from admittance.events.requests import Events, EventsReply, Reply, Request
+from admittance.events.requests.base import Reply, Request
+from admittance.events.requests.history import Events, EventsReply
+from admittance.events.requests.reading import ConsumerReply, TelemetryConsumer
 from admittance.events.subjects import (
     TELEMETRY_CONSUMER,
     TELEMETRY_DURABLE,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.puller import Delivery
 from admittance.runtime.errors import AdmittanceError, SetupError

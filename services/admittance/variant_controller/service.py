@@ -24,10 +24,10 @@ from admittance.events import facts
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
-from admittance.events.object_errors import ObjectError
-from admittance.events.requests import FamiliesReply
+from admittance.events.requests.services import FamiliesReply
 from admittance.events.subjects import WorkloadName, subject_of, workload_name
 from admittance.lease import service_domain
+from admittance.object_errors import ObjectError
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing

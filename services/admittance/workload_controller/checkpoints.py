@@ -24,7 +24,7 @@ import structlog
 
 from admittance.control.checkpoint import Packer, Snapshot, rows, superfluous
 from admittance.events import subjects
-from admittance.events.system import CheckpointMade, CheckpointRow
+from admittance.events.stored.checkpoints import CheckpointMade, CheckpointRow
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.checkpoints import checkpoints

@@ -34,7 +34,7 @@ from admittance.events.base import (
     SCHEMA_VERSION,
 )
 from admittance.events.reader import SetAside, number
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.events.subjects import BUCKET, GUARD_KEY, RELEASES
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket

@@ -29,15 +29,9 @@ from admittance.doctor.kept_values import why_kept
 from admittance.events.codec import encode
 from admittance.events.names import plain, token
 from admittance.events.reader import Unreadable
-from admittance.events.reading_requests import Runners, RunnersReply
-from admittance.events.requests import (
-    Apply,
-    ApplyReply,
-    Delete,
-    DeleteReply,
-    Settled,
-    SettledReply,
-)
+from admittance.events.requests.history import Settled, SettledReply
+from admittance.events.requests.manifests import Apply, ApplyReply, Delete, DeleteReply
+from admittance.events.requests.reading import Runners, RunnersReply
 from admittance.events.subjects import (
     CAPACITY,
     USER_REQUESTS,

@@ -13,7 +13,7 @@ import structlog
 
 from admittance.control.controller import Controller
 from admittance.events.files import FILES, workload_of
-from admittance.events.reading_requests import FilesReply
+from admittance.events.requests.reading import FilesReply
 from admittance.events.shapes import Finding
 from admittance.events.subjects import workload_key
 from admittance.runtime import clock

@@ -22,8 +22,8 @@ from admittance.control.controller import Controller
 from admittance.control.workloads import Workloads
 from admittance.events import subjects
 from admittance.events.reader import SetAside, Unreadable
-from admittance.events.stored_formats import read_commits
-from admittance.events.system import Adopted, Commits, Committed, runs_of
+from admittance.events.stored.checkpoints import Adopted, Commits, Committed, runs_of
+from admittance.events.stored.formats import read_commits
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import MESSAGE_ID, Bus, Outgoing

@@ -19,7 +19,7 @@ from admittance.control.manifest_changes import (
     unneeded_objects,
 )
 from admittance.control.objects import StoredObject
-from admittance.events.requests import Applied
+from admittance.events.requests.manifests import Applied
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import BATCH_MAX, Bus, Outgoing

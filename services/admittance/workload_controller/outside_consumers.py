@@ -16,18 +16,18 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from admittance.events.machines import OF_RUNNERS, key_of_runner
 from admittance.events.names import plain, token
 from admittance.events.reader import Unreadable
-from admittance.events.reading_requests import (
+from admittance.events.requests.manifests import DeleteReply
+from admittance.events.requests.reading import (
     AnnouncedReply,
     AnnouncedRunner,
     ConsumerReply,
     RunnerConsumer,
     TelemetryConsumer,
 )
-from admittance.events.requests import DeleteReply
-from admittance.events.stored_formats import read_announcement
+from admittance.events.stored.formats import read_announcement
+from admittance.events.stored.machines import OF_RUNNERS, key_of_runner
 from admittance.events.subjects import (
     ANNOUNCED_RUNNERS,
     CLAIMS,

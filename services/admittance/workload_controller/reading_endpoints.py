@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from admittance.events.names import plain, token
 from admittance.events.reader import BROKEN
-from admittance.events.reading_requests import ObjectEntry, Objects, ObjectsReply
-from admittance.events.requests import Events, EventsReply, LogEntry, SettledReply
+from admittance.events.requests.history import Events, EventsReply, LogEntry, SettledReply
+from admittance.events.requests.reading import ObjectEntry, Objects, ObjectsReply
 from admittance.events.subjects import (
     ALL_NAMESPACES,
     BUCKET,

@@ -19,7 +19,7 @@ from admittance.control.controller import Controller
 from admittance.control.folder_views import FolderSights
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events import subjects
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.events.shapes import Finding
 from admittance.lease import service_domain
 from admittance.quota.references import sharing_of

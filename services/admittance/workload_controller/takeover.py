@@ -18,9 +18,10 @@ from admittance.control.folder_views import FolderSights
 from admittance.control.manifest_changes import load_entry, message_about_rows, messages_about_all
 from admittance.control.runner_rules import AnnouncedRunners
 from admittance.events.reader import Reader, SetAside, Unreadable
-from admittance.events.stored_formats import read_announcement
+from admittance.events.stored.checkpoints import Adopted
+from admittance.events.stored.formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS, STREAM
-from admittance.events.system import Adopted, ObjectApplied
+from admittance.events.system import ObjectApplied
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last

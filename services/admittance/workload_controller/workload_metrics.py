@@ -19,7 +19,7 @@ from admittance.api.workload import CheckState, EvictionCount
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
 from admittance.events import reasons
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.events.system import DeadLetterReason
 from admittance.quota.catalog import is_check_active
 from admittance.runtime.telemetry.metrics import SIZES, Counter, Histogram, Metric, gauge

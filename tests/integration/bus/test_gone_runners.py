@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from admittance.events.reading_requests import RunnerConsumer
+from admittance.events.requests.reading import RunnerConsumer
 from admittance.events.subjects import CLAIMS, STREAM, runner_consumer
 from admittance.events.system import RunnerAnnouncement
 from admittance.runtime.bus.bucket import put_message

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.health import SUBJECT, trouble
 from support.servers import LIMIT, within

@@ -7,7 +7,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from admittance.events.codec import Undecodable, decode
-from admittance.events.requests import Health, HealthReply
+from admittance.events.requests.services import Health, HealthReply
 from admittance.events.subjects import ALIVE_INSTANCE
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus import messages

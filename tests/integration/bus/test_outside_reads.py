@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.events.reading_requests import Objects, ObjectsReply
-from admittance.events.requests import Events, EventsReply
+from admittance.events.requests.history import Events, EventsReply
+from admittance.events.requests.reading import Objects, ObjectsReply
 from admittance.runtime import clock
 from admittance.runtime.bus import history
 from admittance.runtime.bus.bucket import Entry, delete_message, get_directly, put_message

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from admittance.events.requests import Reply
+from admittance.events.requests.base import Reply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.nats import micro
 from support.servers import within

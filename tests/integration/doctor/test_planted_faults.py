@@ -24,7 +24,7 @@ from admittance.client.requests.link import Link
 from admittance.doctor import consumer_progress
 from admittance.doctor.finding import NOTE, OK, WRONG
 from admittance.events import subjects
-from admittance.events.requests import HealthReply, TimersReply
+from admittance.events.requests.services import HealthReply, TimersReply
 from admittance.events.shapes import Finding
 from admittance.runtime import clock
 from admittance.runtime.bus import streams

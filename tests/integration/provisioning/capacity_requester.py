@@ -15,7 +15,7 @@ from admittance.events.provisioning import (
     ProvisioningRequested,
     ProvisioningStatus,
 )
-from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.requests.services import ProviderQuery, ProviderReply
 from admittance.events.subjects import subject_of
 from admittance.providers import (
     Cancellation,

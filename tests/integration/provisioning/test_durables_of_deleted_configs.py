@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.events.requests import Delete, DeleteReply
+from admittance.events.requests.manifests import Delete, DeleteReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import provider_durables
 from admittance.workload.phase import Phase

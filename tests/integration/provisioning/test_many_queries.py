@@ -13,7 +13,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.checks import AdmissionCheckController
 from admittance.events.codec import encode
 from admittance.events.provisioning import Provisioned, ProvisioningStatus
-from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.requests.services import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.core import ProvisioningCore

@@ -15,7 +15,7 @@ from admittance.api.checks import AdmissionCheck
 from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.facts import Finished
-from admittance.events.requests import ProviderQuery, ProviderReply
+from admittance.events.requests.services import ProviderQuery, ProviderReply
 from admittance.events.subjects import ALIVE_PROVISIONING, subject_of
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.records import Record

@@ -11,7 +11,7 @@ import pytest
 from admittance.api.meta import ObjectMeta
 from admittance.api.reading.objects import encode
 from admittance.api.runners import Runner, RunnerDrain, RunnerSpec
-from admittance.events.machines import (
+from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
     OPEN_RUNS,

@@ -9,8 +9,8 @@ import pytest
 
 from admittance.client.requests.history import output_of
 from admittance.client.requests.link import Link
-from admittance.events.machines import ALIVE_RUNNERS, RunnerAlive, key_of_runner
 from admittance.events.placement import Placement, PlacementPart
+from admittance.events.stored.machines import ALIVE_RUNNERS, RunnerAlive, key_of_runner
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import get
 from integration.runner.harness import NAMESPACE, RunnerTestbed, until

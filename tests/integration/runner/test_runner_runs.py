@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from admittance.events.facts import Admitted
-from admittance.events.requests import Logs, LogsReply
+from admittance.events.requests.history import Logs, LogsReply
 from admittance.runner.claims import Claims, ClaimState
 from admittance.runner.jobs.plan import RunPlan
 from admittance.runner.launcher import LocalExecutor

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from admittance.events.facts import CheckRequested
-from admittance.events.requests import Delete, DeleteReply
+from admittance.events.requests.manifests import Delete, DeleteReply
 from admittance.events.subjects import STREAM
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages

@@ -9,7 +9,7 @@ import pytest
 from admittance.api.reading.manifest import decode_object
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.requests import Delete, DeleteReply
+from admittance.events.requests.manifests import Delete, DeleteReply
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.requests import Delete, DeleteReply
+from admittance.events.requests.manifests import Delete, DeleteReply
 from admittance.events.system import Epoch
 from admittance.lease import service_domain
 from admittance.retry_timer.service import run as run_timer

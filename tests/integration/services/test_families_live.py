@@ -10,7 +10,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.requests import Families, FamiliesReply
+from admittance.events.requests.services import Families, FamiliesReply
 from admittance.events.subjects import WorkloadName, address_of, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import last, read_messages

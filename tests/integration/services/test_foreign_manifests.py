@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admittance.api.kinds import KINDS
-from admittance.events.requests import Delete, DeleteReply
+from admittance.events.requests.manifests import Delete, DeleteReply
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from support.builders import a_manifest

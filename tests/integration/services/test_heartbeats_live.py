@@ -10,7 +10,7 @@ import pytest
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import decode_object
-from admittance.events.requests import Queues, QueuesReply
+from admittance.events.requests.queues import Queues, QueuesReply
 from admittance.events.system import CheckActive, CheckAlive
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus

@@ -15,7 +15,7 @@ from admittance.control.controller import Controller
 from admittance.control.workloads import VersionedWorkload
 from admittance.events.codec import encode
 from admittance.events.facts import Admitted
-from admittance.events.requests import Events, EventsReply
+from admittance.events.requests.history import Events, EventsReply
 from admittance.events.subjects import STREAM, subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.durables import Consumers

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from admittance.events import facts
-from admittance.events.machines import (
+from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
     Device,

@@ -9,7 +9,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.requests import Apply, ApplyReply
+from admittance.events.requests.manifests import Apply, ApplyReply
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.conditions import Type, is_true

@@ -12,9 +12,9 @@ import pytest
 
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.requests import Reply
+from admittance.events.requests.base import Reply
+from admittance.events.requests.whatif import Simulate, SimulateReply, joined_reply
 from admittance.events.subjects import subject_of
-from admittance.events.whatif import Simulate, SimulateReply, joined_reply
 from admittance.runtime.bus.bucket import get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import BusUnavailable

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.events import subjects
-from admittance.events.requests import Timers, TimersReply
+from admittance.events.requests.services import Timers, TimersReply
 from admittance.runtime import clock
 from admittance.runtime.bus import timers
 from admittance.runtime.bus.bus import Bus, Outgoing

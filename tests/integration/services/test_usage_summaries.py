@@ -13,7 +13,7 @@ import pytest
 from admittance.control.controller import Controller
 from admittance.events.codec import encode
 from admittance.events.facts import Finished, QuotaReleased
-from admittance.events.reading_requests import Usage, UsageReply
+from admittance.events.requests.reading import Usage, UsageReply
 from admittance.events.subjects import RELEASES, SUMMARIES, SUMMARY, subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing

@@ -11,7 +11,7 @@ import pytest
 from admittance.api.units import parse
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.requests import LocalUsage, Queues, QueuesReply
+from admittance.events.requests.queues import LocalUsage, Queues, QueuesReply
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get

@@ -18,7 +18,7 @@ import msgspec
 
 from admittance.events.codec import encode
 from admittance.events.facts import PodsNotReady, PodsReady
-from admittance.events.machines import RunnerInventory
+from admittance.events.stored.machines import RunnerInventory
 from admittance.events.subjects import subject_of
 from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.events import subjects
-from admittance.events.requests import Apply, ApplyReply, Delete, DeleteReply
+from admittance.events.requests.manifests import Apply, ApplyReply, Delete, DeleteReply
 from admittance.runtime.bus import streams
 from simulation.nats import core
 from simulation.nats.api import Api

@@ -16,7 +16,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import decode
 from admittance.events.names import token
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.events.shapes import Admission, HandedOn
 from admittance.events.subjects import applied_subject
 from admittance.events.system import ObjectApplied

@@ -18,7 +18,7 @@ from admittance.control.objects import StoredObject, key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import decode
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.events.subjects import object_key
 from admittance.scheduling.state.config import Config
 from admittance.workload.conditions import find

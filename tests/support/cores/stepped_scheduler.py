@@ -11,7 +11,8 @@ import msgspec
 
 from admittance.api.meta import ObjectMeta
 from admittance.events.facts import Assigned, Preempted, Refused
-from admittance.events.requests import ExplainReply, PendingQuery
+from admittance.events.requests.explanation import ExplainReply
+from admittance.events.requests.queues import PendingQuery
 from admittance.events.shapes import Admission
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config

@@ -14,7 +14,8 @@ import msgspec
 from admittance.api.workload import CheckState
 from admittance.control.commit import Message
 from admittance.events import facts
-from admittance.events.requests import Queues, SettledReply
+from admittance.events.requests.history import SettledReply
+from admittance.events.requests.queues import Queues
 from admittance.scheduling.state.config import Config
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due_times import due_times

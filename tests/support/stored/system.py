@@ -11,8 +11,8 @@ import msgspec
 
 from admittance.events.facts import CheckReported
 from admittance.events.reader import BucketEntry
-from admittance.events.requests import Delete
-from admittance.events.whatif import Simulate, SimulateReply
+from admittance.events.requests.manifests import Delete
+from admittance.events.requests.whatif import Simulate, SimulateReply
 from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, perform, simulate

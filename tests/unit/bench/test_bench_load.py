@@ -16,14 +16,9 @@ from admittance.bench.run import play
 from admittance.client.requests.link import Link
 from admittance.events import facts
 from admittance.events.codec import decode
-from admittance.events.requests import (
-    Applied,
-    Apply,
-    ApplyReply,
-    QueuesReply,
-    QueueStatus,
-    SettledReply,
-)
+from admittance.events.requests.history import SettledReply
+from admittance.events.requests.manifests import Applied, Apply, ApplyReply
+from admittance.events.requests.queues import QueuesReply, QueueStatus
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer

@@ -19,7 +19,7 @@ from admittance.doctor.controllers import class_finding
 from admittance.doctor.finding import OK
 from admittance.events import provisioning as facts
 from admittance.events.codec import encode
-from admittance.events.requests import LogEntry
+from admittance.events.requests.history import LogEntry
 from admittance.events.shapes import PodSetToProvision
 from admittance.events.subjects import subject_of
 from admittance.provisioning.pool_bookings import Booking, HeldPart

@@ -15,7 +15,7 @@ from admittance.client.requests.history import RemovedEvents, is_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode
-from admittance.events.requests import LogEntry
+from admittance.events.requests.history import LogEntry
 from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal, Taken
 from admittance.events.subjects import subject_of
 from admittance.events.system import DeadLetter

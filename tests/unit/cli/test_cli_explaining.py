@@ -20,9 +20,9 @@ from admittance.client.requests.explanation import (
     with_runners,
 )
 from admittance.client.requests.link import Link
-from admittance.events.explanation import OpenCheck
-from admittance.events.reading_requests import RunnersReply
-from admittance.events.requests import ExplainReply, LogsReply
+from admittance.events.requests.explanation import ExplainReply, OpenCheck
+from admittance.events.requests.history import LogsReply
+from admittance.events.requests.reading import RunnersReply
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.waiting_reason import reason_of
 from support.builders import a_manifest

@@ -14,7 +14,7 @@ from admittance.cli.show.sections import usage_of
 from admittance.client.errors import RequestFailed
 from admittance.client.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
 from admittance.client.requests.objects import BucketObject
-from admittance.events.requests import FlavorUsage, LocalUsage, QueueStatus
+from admittance.events.requests.queues import FlavorUsage, LocalUsage, QueueStatus
 from admittance.events.shapes import ConsumedUsage
 from support.builders import a_manifest
 

@@ -17,7 +17,7 @@ from admittance.cli.support.output import TITLE_MIN, cut, cut_middle, fitted, fi
 from admittance.client import kinds
 from admittance.client.requests.objects import BucketObject
 from admittance.client.requests.selection import Selection, select
-from admittance.events.requests import PendingRow
+from admittance.events.requests.queues import PendingRow
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

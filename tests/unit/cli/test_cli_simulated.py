@@ -10,9 +10,8 @@ import pytest
 from admittance.cli.commands.program import invoke
 from admittance.cli.show import simulations as simulate
 from admittance.cli.show.simulations import shown
-from admittance.events.requests import Applied
-from admittance.events.shapes import Admission, PodSetAssignment
-from admittance.events.whatif import (
+from admittance.events.requests.manifests import Applied
+from admittance.events.requests.whatif import (
     Counts,
     SimulatedState,
     SimulateReply,
@@ -20,6 +19,7 @@ from admittance.events.whatif import (
     WouldStart,
     WouldWait,
 )
+from admittance.events.shapes import Admission, PodSetAssignment
 
 
 def on(*flavors: dict[str, str], queue: str = "cq") -> Admission:

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from admittance.cli.up import readiness
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.service import Service
 

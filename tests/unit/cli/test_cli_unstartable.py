@@ -14,7 +14,7 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.submissions import refusal, refuse_misfit
 from admittance.client.requests.warnings import misfits
 from admittance.client.spelling import IN_PYTHON
-from admittance.events.whatif import FitReply
+from admittance.events.requests.whatif import FitReply
 from admittance.runtime.bus.bucket import Entry
 from support.builders import a_manifest
 

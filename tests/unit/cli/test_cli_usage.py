@@ -3,7 +3,7 @@
 import pytest
 
 from admittance.cli.show.sections import usage
-from admittance.events.requests import FlavorUsage, QueueStatus
+from admittance.events.requests.queues import FlavorUsage, QueueStatus
 
 
 @pytest.mark.parametrize(

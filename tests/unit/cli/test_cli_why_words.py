@@ -9,8 +9,17 @@ import pytest
 from admittance.cli.show import explanations as explain
 from admittance.cli.show import sections
 from admittance.cli.support.output import Table, aligned
-from admittance.events.explanation import Ahead, Holder, Outlook, PreemptionVictim, Protection, Room
-from admittance.events.requests import ExplainReply, FlavorVerdict, NodeStatus, NodeUsage
+from admittance.events.requests.explanation import (
+    Ahead,
+    ExplainReply,
+    FlavorVerdict,
+    Holder,
+    Outlook,
+    PreemptionVictim,
+    Protection,
+    Room,
+)
+from admittance.events.requests.queues import NodeStatus, NodeUsage
 from admittance.events.shapes import Grounds, PreemptedBy, Shares, Taken
 from admittance.quota.cell import UNLIMITED
 

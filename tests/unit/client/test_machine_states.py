@@ -9,7 +9,7 @@ from admittance.client.errors import RequestFailed
 from admittance.client.kinds import FLAVOR, RUNNER
 from admittance.client.requests.machines import with_states
 from admittance.client.requests.objects import BucketObject
-from admittance.events.machines import Machines, MachinesReply, MachineState
+from admittance.events.requests.machines import Machines, MachinesReply, MachineState
 
 STORED = [
     BucketObject(f"runner.{name}", json.dumps({"kind": "Runner", "status": {}}).encode(), 1)

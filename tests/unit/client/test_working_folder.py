@@ -11,7 +11,7 @@ import pytest
 from admittance.client.errors import BadInput, Refused
 from admittance.client.spelling import IN_PYTHON
 from admittance.client.working_folder import Asked, Place, asked_folder, place_of
-from admittance.events.reading_requests import FolderView
+from admittance.events.requests.reading import FolderView
 from admittance.folders import MachineFacts, SubmittedFrom
 
 FOLDER = SubmittedFrom(path="/w", machine=MachineFacts(host="a"), inode=7, uid=1, umask=0o27)

@@ -19,7 +19,13 @@ from admittance.control.checkpoint import (
 )
 from admittance.control.objects import StoredObject
 from admittance.control.workloads import VersionedWorkload
-from admittance.events.system import CheckpointMade, CheckpointRow, Committed, RowKind, runs_of
+from admittance.events.stored.checkpoints import (
+    CheckpointMade,
+    CheckpointRow,
+    Committed,
+    RowKind,
+    runs_of,
+)
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

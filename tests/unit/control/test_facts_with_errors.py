@@ -13,9 +13,9 @@ from admittance.control.controller import Controller
 from admittance.control.workloads import BatchFamilies
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.object_errors import ObjectError
 from admittance.events.subjects import applied_subject, subject_of
 from admittance.events.system import ObjectApplied
+from admittance.object_errors import ObjectError
 from admittance.replay.log_messages import log_message
 from admittance.workload import stored
 from admittance.workload.change import Change, applied

@@ -19,7 +19,8 @@ from admittance.doctor.finding import NOTE, WRONG
 from admittance.doctor.queues import inactive_queues
 from admittance.events import facts
 from admittance.events.codec import encode
-from admittance.events.requests import HealthReply, PendingRow, QueuesReply, QueueStatus
+from admittance.events.requests.queues import PendingRow, QueuesReply, QueueStatus
+from admittance.events.requests.services import HealthReply
 from admittance.events.shapes import Finding
 from admittance.events.subjects import subject_of
 from admittance.events.system import EVERY_CALL_FAILS

@@ -6,7 +6,7 @@ import pytest
 
 from admittance.doctor.finding import OK
 from admittance.doctor.schedules import families_finding
-from admittance.events.requests import FamiliesReply
+from admittance.events.requests.services import FamiliesReply
 
 
 @pytest.mark.parametrize(

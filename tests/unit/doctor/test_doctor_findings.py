@@ -13,7 +13,7 @@ from admittance.doctor.clocks import Offset, clock_findings, offset
 from admittance.doctor.finding import NOTE, OK, WRONG, without_repeats
 from admittance.doctor.servers import account_findings, server_state
 from admittance.doctor.streams import fewer_replicas, offline_findings
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.events.shapes import Finding
 from admittance.runtime.telemetry.findings import (
     FREE_MIN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.doctor.permissions import login_findings, permission_findings
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 
 
 def shown(service: str, denied: str, user: str = "") -> str:

@@ -10,7 +10,7 @@ from admittance.cli.doctor.consumers import consumer_finding
 from admittance.doctor.controllers import controller_finding
 from admittance.doctor.finding import NOTE, OK, WRONG
 from admittance.doctor.queues import SHOWN_MAX, inactive_queues
-from admittance.events.requests import QueuesReply, QueueStatus
+from admittance.events.requests.queues import QueuesReply, QueueStatus
 
 
 def test_inactive_queues_are_named_with_their_reason() -> None:

@@ -6,8 +6,8 @@ from admittance.cli.doctor.consumers import consumer_finding
 from admittance.cli.doctor.runners import away_findings
 from admittance.cli.doctor.services import instance_finding
 from admittance.doctor.finding import OK, WRONG
-from admittance.events.reading_requests import AnnouncedRunner
-from admittance.events.requests import HealthReply
+from admittance.events.requests.reading import AnnouncedRunner
+from admittance.events.requests.services import HealthReply
 
 
 def test_a_standby_names_the_leader_that_it_sees() -> None:

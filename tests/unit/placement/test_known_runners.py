@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from admittance.api.reading.objects import encode
 from admittance.api.runners import Runner, RunnerDrain
-from admittance.events.machines import (
+from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
     OPEN_RUNS,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from admittance.control.runner_rules import JobRefusal
-from admittance.events.machines import (
+from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
     OPEN_RUNS,

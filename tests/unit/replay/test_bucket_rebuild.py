@@ -21,15 +21,9 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.names import token
 from admittance.events.reader import BucketEntry
+from admittance.events.stored.checkpoints import Adopted, CheckpointRow, Commits, Committed, runs_of
 from admittance.events.subjects import EPOCH, subject_of
-from admittance.events.system import (
-    Adopted,
-    CheckpointRow,
-    Commits,
-    Committed,
-    ObjectApplied,
-    runs_of,
-)
+from admittance.events.system import ObjectApplied
 from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart, manifest_of
 from admittance.replay.log_messages import log_message
 from admittance.runtime.bus.bus import EXPECTED, FENCE

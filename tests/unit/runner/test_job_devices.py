@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from admittance.events.facts import Admitted
-from admittance.events.machines import Device
 from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PodSetToRun
+from admittance.events.stored.machines import Device
 from admittance.runner.jobs.devices import (
     NO_DEVICES,
     MachineDevices,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.events.requests import Logs, LogsReply
+from admittance.events.requests.history import Logs, LogsReply
 from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
 from admittance.runner.decide import Ended
 from admittance.runner.disk.trash import TrashRemover, trash_of

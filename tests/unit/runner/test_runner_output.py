@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from admittance.events.requests import Logs, LogsReply
+from admittance.events.requests.history import Logs, LogsReply
 from admittance.runner import folder
 from admittance.runner.folder import RunFolder
 from admittance.runner.machine import RunFiles, RunIdentity, run_key

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.requests import Logs
+from admittance.events.requests.history import Logs
 from admittance.runner.decide import Ended
 from admittance.runner.folder import DataFolder, RunFolder
 from admittance.runner.jobs.inputs.volumes import VolumePlan

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from admittance.events import reasons
-from admittance.events.object_errors import ObjectError
+from admittance.object_errors import ObjectError
 from admittance.provider_pool.service import PoolReconciler
 from admittance.provisioning.machine_pool import POOL
 from admittance.provisioning.steps import RequestSlot

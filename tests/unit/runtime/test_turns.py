@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from admittance.events.requests import Reply
+from admittance.events.requests.base import Reply
 from admittance.runtime.nats.micro import Turns, in_turns
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from admittance.events.facts import Finished
 from admittance.events.reader import BucketEntry
-from admittance.events.requests import Delete
+from admittance.events.requests.manifests import Delete
+from admittance.events.requests.whatif import Simulate, SimulateReply, WouldWait, joined_reply
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.subjects import USAGE
-from admittance.events.whatif import Simulate, SimulateReply, WouldWait, joined_reply
 from admittance.scheduling.state.config import Config, UsageFairSharing
 from admittance.whatif import bucket_copy as copies
 from admittance.whatif import simulate as whole

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.requests import Delete
+from admittance.events.requests.manifests import Delete
 from support.builders import an_object
 from support.stored.system import (
     StoredSystem,

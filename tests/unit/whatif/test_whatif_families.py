@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.events.requests import Delete
-from admittance.events.whatif import Simulate
+from admittance.events.requests.manifests import Delete
+from admittance.events.requests.whatif import Simulate
 from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import simulate
 from admittance.workload.limits import Limits

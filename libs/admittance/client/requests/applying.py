@@ -23,14 +23,8 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.manifests import Manifests, documents_of, parted
 from admittance.client.requests.objects import BucketObject, find, follow
 from admittance.events import facts
-from admittance.events.requests import (
-    Applied,
-    Apply,
-    ApplyReply,
-    Delete,
-    DeleteReply,
-)
-from admittance.events.whatif import Simulate, SimulateReply, joined_reply
+from admittance.events.requests.manifests import Applied, Apply, ApplyReply, Delete, DeleteReply
+from admittance.events.requests.whatif import Simulate, SimulateReply, joined_reply
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup_all
 from admittance.events.codec import encode
 from admittance.events.names import token
-from admittance.events.requests import ProviderQuery
+from admittance.events.requests.services import ProviderQuery
 from admittance.provisioning.records import Record, State
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import BusRefused, BusUnavailable

@@ -18,7 +18,7 @@ from admittance.client.requests.objects import BucketObject, find, lookup
 from admittance.client.spelling import IN_PYTHON
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
-from admittance.events.requests import SettledReply
+from admittance.events.requests.history import SettledReply
 from admittance.events.subjects import APPROVAL_CONTROLLER
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, holds_quota, is_stopping, phase

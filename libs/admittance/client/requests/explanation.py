@@ -24,9 +24,9 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find
 from admittance.client.times import span, stamp
 from admittance.events import reasons
-from admittance.events.explanation import STOP_POLICY_REMOVAL
-from admittance.events.reading_requests import Runners, RunnersReply
-from admittance.events.requests import Explain, ExplainReply, Logs, LogsReply
+from admittance.events.requests.explanation import STOP_POLICY_REMOVAL, Explain, ExplainReply
+from admittance.events.requests.history import Logs, LogsReply
+from admittance.events.requests.reading import Runners, RunnersReply
 from admittance.events.shapes import PodRetries
 from admittance.runtime import clock
 from admittance.workload.conditions import is_held

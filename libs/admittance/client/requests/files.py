@@ -33,7 +33,7 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.objects import find
 from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events.files import OutputFile, input_place, upload_of
-from admittance.events.reading_requests import Files, FilesReply
+from admittance.events.requests.reading import Files, FilesReply
 from admittance.runtime import chance
 from admittance.runtime.bus.files import (
     CheckedBytes,

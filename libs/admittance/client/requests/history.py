@@ -24,7 +24,7 @@ from admittance.client.requests.objects import BucketObject, find, lookup, not_f
 from admittance.client.times import stamp
 from admittance.events import codec, reasons
 from admittance.events.names import plain, token
-from admittance.events.requests import Events, EventsReply, LogEntry, Logs, LogsReply
+from admittance.events.requests.history import Events, EventsReply, LogEntry, Logs, LogsReply
 from admittance.events.subjects import USER_FACTS
 from admittance.runtime import clock
 from admittance.workload.conditions import Type, is_true

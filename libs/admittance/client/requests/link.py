@@ -29,8 +29,9 @@ from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import plain, token
-from admittance.events.reading_requests import Objects, ObjectsReply
-from admittance.events.requests import Reply, Request, Settled, SettledReply
+from admittance.events.requests.base import Reply, Request
+from admittance.events.requests.history import Settled, SettledReply
+from admittance.events.requests.reading import Objects, ObjectsReply
 from admittance.events.subjects import BUCKET, STREAM, USER_FACTS, subject_of, user_subject
 from admittance.runtime import chance, clock
 from admittance.runtime import errors as bus_errors

@@ -14,7 +14,7 @@ from admittance.client.kinds import RUNNER, ObjectKind
 from admittance.client.requests import applying
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, find
-from admittance.events.machines import Machines, MachinesReply, MachineState
+from admittance.events.requests.machines import Machines, MachinesReply, MachineState
 
 READY: Final = "Ready"
 CONDITIONS: Final = {

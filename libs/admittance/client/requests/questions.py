@@ -12,14 +12,14 @@ from admittance.client import kinds
 from admittance.client.errors import BadInput, NotFound, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, find, find_all
-from admittance.events.reading_requests import Usage, UsageReply, UsageSum
-from admittance.events.requests import (
+from admittance.events.requests.queues import (
     PendingQuery,
     PendingReply,
     PendingRow,
     Queues,
     QueuesReply,
 )
+from admittance.events.requests.reading import Usage, UsageReply, UsageSum
 
 OF_NAMESPACES: Final = frozenset({"owner", "user"})
 """The roles that may ask about pending workloads of their namespaces only."""

@@ -34,7 +34,7 @@ from admittance.client.requests.objects import BucketObject, field, lookup, look
 from admittance.client.requests.priority_classes import missing_class
 from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events import facts, reasons
-from admittance.events.whatif import Fit, FitReply
+from admittance.events.requests.whatif import Fit, FitReply
 from admittance.folders import SubmittedFrom
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import Entry

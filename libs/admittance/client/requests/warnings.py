@@ -19,7 +19,7 @@ from admittance.client.requests import submissions
 from admittance.client.requests.families import rules_for
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import field, lookup
-from admittance.events.whatif import FitReply
+from admittance.events.requests.whatif import FitReply
 
 Subjects: TypeAlias = Sequence[tuple[str, Workload]]
 

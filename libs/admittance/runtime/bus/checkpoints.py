@@ -7,7 +7,7 @@ from typing import Final
 
 from admittance.events import subjects
 from admittance.events.reader import Reader, SetAside, Unreadable
-from admittance.events.system import CheckpointMade
+from admittance.events.stored.checkpoints import CheckpointMade
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import PAGE, StoredMessage, read_messages
 from admittance.runtime.telemetry.logger import log_set_aside

@@ -20,7 +20,7 @@ import nats.errors
 
 from admittance.events import subjects
 from admittance.events.names import token
-from admittance.events.reading_requests import Objects, ObjectsReply
+from admittance.events.requests.reading import Objects, ObjectsReply
 from admittance.events.subjects import ALL_NAMESPACES
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, get_directly, read_page

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import structlog
 
 from admittance.backoff import Backoff
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import Superseded

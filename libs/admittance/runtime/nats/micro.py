@@ -21,7 +21,8 @@ from nats.micro.request import Request
 from nats.micro.service import Service
 
 from admittance.events.names import BadToken, service_name
-from admittance.events.requests import HealthReply, Reply
+from admittance.events.requests.base import Reply
+from admittance.events.requests.services import HealthReply
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, BusUnavailable
 from admittance.runtime.nats.connection import Connection

@@ -12,7 +12,7 @@ from nats.aio.client import Client
 
 from admittance.backoff import Backoff
 from admittance.events.reader import BROKEN
-from admittance.events.requests import Health, HealthReply
+from admittance.events.requests.services import Health, HealthReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.nats import micro

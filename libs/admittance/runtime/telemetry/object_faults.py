@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from admittance.events.object_errors import ObjectError
 from admittance.events.reader import reason_of
 from admittance.events.shapes import Finding
+from admittance.object_errors import ObjectError
 from admittance.runtime.telemetry.logger import logger
 from admittance.runtime.telemetry.metrics import Counter
 

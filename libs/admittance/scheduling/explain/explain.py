@@ -17,8 +17,15 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.events import reasons
-from admittance.events.explanation import Ahead, Holder, OpenCheck, Outlook, PreemptionVictim
-from admittance.events.requests import ExplainReply, FlavorVerdict
+from admittance.events.requests.explanation import (
+    Ahead,
+    ExplainReply,
+    FlavorVerdict,
+    Holder,
+    OpenCheck,
+    Outlook,
+    PreemptionVictim,
+)
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import inactive_because
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for

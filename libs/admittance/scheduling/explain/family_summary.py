@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.events import reasons
-from admittance.events.requests import ExplainReply, VariantVerdict
+from admittance.events.requests.explanation import ExplainReply, VariantVerdict
 from admittance.events.shapes import Refusal
 from admittance.family import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.scheduling import families

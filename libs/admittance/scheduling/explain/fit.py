@@ -10,7 +10,7 @@ import msgspec
 
 from admittance.api.units import BadQuantity
 from admittance.events import reasons
-from admittance.events.whatif import FitReply
+from admittance.events.requests.whatif import FitReply
 from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine
 from admittance.scheduling.cycle.refusals import obstacles_message
 from admittance.scheduling.state.assignment import Obstacle

@@ -11,8 +11,13 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.events import reasons
-from admittance.events.explanation import Holder, PreemptionVictim, Protection, Room
-from admittance.events.requests import FlavorVerdict
+from admittance.events.requests.explanation import (
+    FlavorVerdict,
+    Holder,
+    PreemptionVictim,
+    Protection,
+    Room,
+)
 from admittance.quota.cell import (
     UNLIMITED,
     Cell,

@@ -13,7 +13,7 @@ from typing import Final
 
 from admittance.api.units import INT64_MAX
 from admittance.events import reasons
-from admittance.events.requests import PendingQuery, PendingReply, PendingRow
+from admittance.events.requests.queues import PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.refusals import blocked_head_of, workload_reason

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from admittance.api.units import render
 from admittance.events import reasons
-from admittance.events.explanation import Protection
+from admittance.events.requests.explanation import Protection
 from admittance.quota.cell import Cell, borrow_level, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from admittance.events import reasons
-from admittance.events.requests import (
+from admittance.events.requests.queues import (
     FlavorUsage,
     NodeStatus,
     NodeUsage,

@@ -10,8 +10,13 @@ from typing import Final
 
 from admittance.api.units import render
 from admittance.events import reasons
-from admittance.events.explanation import STOP_POLICY_REMOVAL, Holder, Outlook, PreemptionVictim
-from admittance.events.requests import FlavorVerdict
+from admittance.events.requests.explanation import (
+    STOP_POLICY_REMOVAL,
+    FlavorVerdict,
+    Holder,
+    Outlook,
+    PreemptionVictim,
+)
 from admittance.quota.catalog import inactive_because
 from admittance.quota.cell import Cell, CellNode, FlavorResource, available, plus
 from admittance.scheduling.explain.preemption_blockers import QuotaNeed, count_with_noun

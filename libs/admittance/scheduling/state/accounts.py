@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from admittance.events.requests import LocalUsage
+from admittance.events.requests.queues import LocalUsage
 from admittance.events.shapes import ConsumedUsage
 from admittance.quota.catalog import Catalog
 from admittance.scheduling.fairsharing.usage import (

@@ -6,8 +6,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from admittance.events import reasons
-from admittance.events.object_errors import ObjectError
 from admittance.events.reader import reason_of
+from admittance.object_errors import ObjectError
 from admittance.quota.cell import Cell
 from admittance.scheduling.state.queue import park_workload
 from admittance.scheduling.state.scheduler_state import SchedulerState

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from admittance.api.workload import PreemptionCount
 from admittance.events import reasons
-from admittance.events.object_errors import ObjectError
 from admittance.events.shapes import ConsumedUsage, PreemptedBy, Refusal
+from admittance.object_errors import ObjectError
 from admittance.quota.catalog import Catalog
 from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.config import Config

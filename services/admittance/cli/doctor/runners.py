@@ -20,8 +20,9 @@ from admittance.client.requests.objects import lookup_all
 from admittance.doctor.finding import Finding, note, wrong
 from admittance.events import facts
 from admittance.events.codec import Undecodable, decode
-from admittance.events.reading_requests import Announced, AnnouncedReply, AnnouncedRunner
-from admittance.events.requests import HealthReply, Queues, QueuesReply
+from admittance.events.requests.queues import Queues, QueuesReply
+from admittance.events.requests.reading import Announced, AnnouncedReply, AnnouncedRunner
+from admittance.events.requests.services import HealthReply
 from admittance.events.subjects import subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.history import StoredMessage, last_of_each

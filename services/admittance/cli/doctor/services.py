@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from admittance.cli.doctor.consumers import LAG_MAX
 from admittance.client.health import health
 from admittance.doctor.finding import Finding, finding, note, wrong
-from admittance.events.requests import HealthReply
+from admittance.events.requests.services import HealthReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
 from admittance.runtime.process.service import WithUp

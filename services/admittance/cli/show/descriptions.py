@@ -24,7 +24,7 @@ from admittance.client.requests.history import VariantNames, history_of, is_of
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, find
 from admittance.client.times import stamp
-from admittance.events.requests import NodeStatus, QueueStatus
+from admittance.events.requests.queues import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
 from admittance.family import rules_of
 from admittance.provisioning.records import Record

@@ -29,7 +29,7 @@ from admittance.events.provisioning import (
     ProvisioningStatus,
 )
 from admittance.events.reader import BROKEN
-from admittance.events.requests import LogEntry
+from admittance.events.requests.history import LogEntry
 from admittance.events.shapes import HandedOn, PendingPreemption, Taken
 from admittance.events.subjects import user_of
 

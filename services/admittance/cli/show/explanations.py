@@ -21,14 +21,17 @@ from admittance.client.requests.families import Family, FamilyMember
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
 from admittance.client.times import stamp
-from admittance.events.explanation import (
+from admittance.events.requests.explanation import (
     Ahead,
+    Explain,
+    ExplainReply,
+    FlavorVerdict,
     Holder,
     Outlook,
     PreemptionVictim,
     Room,
+    VariantVerdict,
 )
-from admittance.events.requests import Explain, ExplainReply, FlavorVerdict, VariantVerdict
 from admittance.events.shapes import Grounds, PreemptedBy, Shares
 from admittance.runtime import clock
 from admittance.workload.phase import Phase

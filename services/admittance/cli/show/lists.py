@@ -16,7 +16,7 @@ from admittance.client.kinds import ObjectKind
 from admittance.client.requests import objects
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject
-from admittance.events.requests import PendingQuery, PendingReply, Queues, QueuesReply
+from admittance.events.requests.queues import PendingQuery, PendingReply, Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry
 from admittance.workload.phase import Phase, phase

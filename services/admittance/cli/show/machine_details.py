@@ -17,7 +17,8 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.machines import with_states
 from admittance.client.requests.objects import BucketObject, field
 from admittance.client.times import stamp
-from admittance.events.machines import MachineState, OpenRun
+from admittance.events.requests.machines import MachineState
+from admittance.events.stored.machines import OpenRun
 from admittance.runtime import clock
 
 

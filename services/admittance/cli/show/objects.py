@@ -9,7 +9,7 @@ import msgspec
 
 from admittance.client.requests.objects import BucketObject
 from admittance.events import reasons
-from admittance.events.requests import FlavorUsage, QueueStatus
+from admittance.events.requests.queues import FlavorUsage, QueueStatus
 
 CHECK_CONDITIONS: Final = {
     "Pending": ("Unknown", "Pending"),

@@ -21,7 +21,7 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup
 from admittance.client.requests.selection import Selection, select
 from admittance.events import reasons
-from admittance.events.requests import PendingQuery, PendingRow
+from admittance.events.requests.queues import PendingQuery, PendingRow
 from admittance.runtime import clock
 from admittance.workload.phase import Phase, phase
 from admittance.workload.waiting_reason import reason_of

@@ -21,7 +21,7 @@ from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import conditions_of, field
 from admittance.client.times import span, stamp
-from admittance.events.requests import (
+from admittance.events.requests.queues import (
     LocalUsage,
     NodeStatus,
     NodeUsage,

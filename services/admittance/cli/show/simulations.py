@@ -9,9 +9,8 @@ import msgspec
 
 from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
-from admittance.events.requests import Applied
-from admittance.events.shapes import Admission
-from admittance.events.whatif import (
+from admittance.events.requests.manifests import Applied
+from admittance.events.requests.whatif import (
     Counts,
     SimulatedState,
     SimulateReply,
@@ -19,6 +18,7 @@ from admittance.events.whatif import (
     WouldStart,
     WouldWait,
 )
+from admittance.events.shapes import Admission
 
 
 def shown(reply: SimulateReply) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from admittance.client.requests.objects import BucketObject, conditions_of, fiel
 from admittance.client.requests.selection import duration_seconds, started_at
 from admittance.client.times import span
 from admittance.events import reasons
-from admittance.events.requests import LocalUsage, QueueStatus
+from admittance.events.requests.queues import LocalUsage, QueueStatus
 from admittance.events.shapes import Admission
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head

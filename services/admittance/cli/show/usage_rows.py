@@ -12,7 +12,7 @@ import msgspec
 
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.client.times import span
-from admittance.events.reading_requests import UsageSum
+from admittance.events.requests.reading import UsageSum
 
 HOUR: Final = 3600
 GIB: Final = 2**30

@@ -11,7 +11,7 @@ import nats.errors
 
 from admittance.backoff import Backoff
 from admittance.client.health import health, is_of
-from admittance.events.requests import Settled
+from admittance.events.requests.history import Settled
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import PASSING, is_temporary

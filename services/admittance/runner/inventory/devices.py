@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.events.machines import Device
+from admittance.events.stored.machines import Device
 from admittance.job_rules.machine_options import GivenDevice, shown
 from admittance.runtime.errors import SetupError
 

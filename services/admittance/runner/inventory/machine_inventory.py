@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from admittance.events.machines import RunnerInventory, RunnerTaint
+from admittance.events.stored.machines import RunnerInventory, RunnerTaint
 from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine, shown

@@ -9,8 +9,8 @@ import msgspec
 
 from admittance.api.pod_requests import needs
 from admittance.events.facts import Admitted
-from admittance.events.machines import OpenRun
 from admittance.events.shapes import PodSetToRun
+from admittance.events.stored.machines import OpenRun
 from admittance.runner.jobs.devices import parts_here
 from admittance.runner.machine import RunFiles
 

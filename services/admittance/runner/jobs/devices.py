@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from admittance.events.machines import Device
 from admittance.events.placement import PlacementPart, runners_of
 from admittance.events.shapes import PodSetToRun
+from admittance.events.stored.machines import Device
 from admittance.job_rules.rules import CannotRun
 
 NVIDIA: Final = "nvidia.com/"

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.events.names import plain
-from admittance.events.requests import Logs, LogsReply
+from admittance.events.requests.history import Logs, LogsReply
 from admittance.events.shapes import PodLog, PodRetries
 from admittance.runner.machine import RunFiles
 from admittance.runner.output.parts import pods_with_output

@@ -13,7 +13,7 @@ import msgspec
 from admittance.control.controller import Controller
 from admittance.events.names import token
 from admittance.events.reader import Unreadable
-from admittance.events.reading_requests import Usage, UsageReply, UsageSum
+from admittance.events.requests.reading import Usage, UsageReply, UsageSum
 from admittance.events.subjects import SUMMARIES, SUMMARY, namespace_of_request
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from admittance.api.workload import ReclaimablePod
-from admittance.events.requests import PendingQuery, Queues
+from admittance.events.requests.queues import PendingQuery, Queues
 from admittance.scheduling.cycle.refusals import IN_FLIGHT_MAX
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from admittance.events.requests import PendingQuery
+from admittance.events.requests.queues import PendingQuery
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 

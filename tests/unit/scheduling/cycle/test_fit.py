@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from admittance.api.pod_requests import ResourceTransformation
-from admittance.events.whatif import Fit, FitReply
+from admittance.events.requests.whatif import Fit, FitReply
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 

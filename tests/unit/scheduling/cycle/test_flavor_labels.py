@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.events.whatif import Fit, FitReply
+from admittance.events.requests.whatif import Fit, FitReply
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import ReclaimablePod
-from admittance.events.requests import Queues
+from admittance.events.requests.queues import Queues
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 

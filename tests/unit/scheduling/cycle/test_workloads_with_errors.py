@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import Revoked
-from admittance.events.object_errors import ObjectError
+from admittance.object_errors import ObjectError
 from admittance.scheduling.cycle import cycle, nominate, recheck, refusals
 from admittance.scheduling.cycle.nominate import Search
 from admittance.scheduling.cycle.process import EntryProcessor

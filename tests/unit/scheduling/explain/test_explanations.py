@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import CheckState, RequeueState
-from admittance.events.requests import ExplainReply
+from admittance.events.requests.explanation import ExplainReply
 from admittance.events.shapes import PreemptedBy
 from admittance.scheduling.explain import flavor_report, preemption_blockers
 from admittance.scheduling.state.config import CohortFairSharing, Config

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from admittance.api.workload import RequeueState
-from admittance.events.requests import PendingQuery, PendingRow, Queues
+from admittance.events.requests.queues import PendingQuery, PendingRow, Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import remove_from_queue
 from support.cores.family_scheduler import FamilyScheduler, full

@@ -12,7 +12,7 @@ from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.workload import ReclaimablePod
 from admittance.events.facts import Preempted
 from admittance.events.reader import BucketEntry
-from admittance.events.requests import PendingQuery, Queues, QueueStatus
+from admittance.events.requests.queues import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
 from admittance.replay.decision import DecisionReplay, turns_of, usages_of
 from admittance.scheduling.fairsharing.usage import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.requests import Queues
+from admittance.events.requests.queues import Queues
 from admittance.scheduling.cycle.decisions import victims_text
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.fairsharing.usage import Account

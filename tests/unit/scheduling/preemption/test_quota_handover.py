@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from admittance.events.requests import Queues
+from admittance.events.requests.queues import Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.workload_info import InFlight
 from support.cores.stepped_scheduler import SteppedScheduler, groups

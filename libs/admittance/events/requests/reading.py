@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from admittance.events.requests import Reply, Request
+from admittance.events.requests.base import Reply, Request
 from admittance.folders import SubmittedFrom
 
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from admittance.events.requests import Applied, Delete, Reply, Request
+from admittance.events.requests.base import Reply, Request
+from admittance.events.requests.manifests import Applied, Delete
 from admittance.events.shapes import Admission, Grounds, Shortfall
 
 

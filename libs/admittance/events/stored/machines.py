@@ -10,7 +10,6 @@ import msgspec
 
 from admittance.events.names import token
 from admittance.events.reader import Reader
-from admittance.events.requests import Reply, Request
 from admittance.events.system import RunnerStarts, SystemMessage
 
 INVENTORIES: Final = "_runner_inventory"
@@ -120,31 +119,3 @@ read_refused_runner = Reader(RunnerRefused)
 def key_of_runner(first: str, runner: str) -> str:
     """The key of the bucket of claims that begins with the token ``first`` of `OF_RUNNERS`."""
     return f"{first}.{token(runner)}"
-
-
-class Machines(Request, frozen=True, kw_only=True):
-    """``admit.api.machines``: what runs on the machines, and whether their runners are alive.
-
-    ``runner``: only this one, with its runs; "": all, a page of at most ``limit``, by name, after
-    the name ``after``."""
-
-    runner: str = ""
-    after: str = ""
-    limit: int = 1000
-
-
-class MachineState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One machine. ``ready``: its runner is alive. ``in_use``: what its open runs have asked for,
-    in accounting units. ``runs``: the open runs, if the request names the runner."""
-
-    runner: str
-    ready: bool = False
-    in_use: dict[str, int] = msgspec.field(default_factory=dict)
-    runs: tuple[OpenRun, ...] = ()
-
-
-class MachinesReply(Reply, frozen=True, kw_only=True):
-    """``more``: there are machines after the last one of this page."""
-
-    machines: tuple[MachineState, ...] = ()
-    more: bool = False

@@ -8,7 +8,8 @@ import msgspec
 
 from admittance.events.reader import Reader, Unreadable, check_times
 from admittance.events.shapes import ConsumedUsage
-from admittance.events.system import Commits, RunnerAnnouncement
+from admittance.events.stored.checkpoints import Commits
+from admittance.events.system import RunnerAnnouncement
 
 read_commits = Reader(Commits)
 """Reads a message of the journal, in which the workload-controller records its commits."""

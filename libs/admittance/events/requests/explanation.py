@@ -1,4 +1,5 @@
-"""Parts of an explanation: available quota, its holders, victims, and workloads ahead in the queue.
+"""Why a workload waits, which the scheduler answers: available quota, its holders, victims, and
+workloads ahead in the queue.
 
 Amounts are in accounting units: cpu in thousandths, everything else in whole units.
 """
@@ -11,7 +12,8 @@ from typing import Final
 import msgspec
 
 from admittance.events.base import Shape
-from admittance.events.shapes import Shares
+from admittance.events.requests.base import Reply, Request
+from admittance.events.shapes import PreemptedBy, Shares, Shortfall
 
 STOP_POLICY_REMOVAL: Final = "removal of stopPolicy"
 """The first words of a remedy that names the stopPolicy of a queue."""
@@ -135,3 +137,89 @@ class OpenCheck(Shape, frozen=True, kw_only=True):
     name: str
     state: str = "Pending"
     inactive: str = ""
+
+
+class Explain(Request, frozen=True, kw_only=True):
+    """``admit.api.explain.<ns>``: why a workload waits."""
+
+    name: str
+
+
+class FlavorVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How one flavor suits one pod set; ``flavor`` is empty for a resource without any flavor.
+
+    ``fits``: the pod set fits in the flavor; if not, ``reason`` says why. ``outcome``: Fits,
+    Preempts, NoCandidates, NoFit, Ineligible. ``rooms``: the available and missing amounts of each
+    resource of the pod set in the flavor. ``victims``: workloads that would be preempted in this
+    flavor alone; ``barriers``: policies that protect workloads, once per flavor and resource."""
+
+    pod_set: str
+    flavor: str
+    resources: tuple[str, ...] = ()
+    fits: bool = False
+    outcome: str = ""
+    level: int = 0
+    reason: str = ""
+    message: str = ""
+    shortfalls: tuple[Shortfall, ...] = ()
+    rooms: tuple[Room, ...] = ()
+    victims: tuple[PreemptionVictim, ...] = ()
+    victims_left_out: int = 0
+    barriers: tuple[Protection, ...] = ()
+
+
+class VariantVerdict(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One variant of a parent. ``variant``: the variant's flavor, or its name if it is explicit.
+
+    ``active`` and ``why`` (an `ActivityReason`): whether the policy requires the variant to be
+    active now, and why. ``admitted``: the parent uses the variant's admission. ``gate``: Open or
+    Closed; the variant may preempt only if Open. ``set_aside``: a sentence that says why an active
+    variant is not tried: a better sibling goes first, or the family's job still stops.
+    ``explained``: the explanation of the variant as of any workload."""
+
+    name: str
+    variant: str
+    active: bool = True
+    why: str = ""
+    admitted: bool = False
+    gate: str = ""
+    set_aside: str = ""
+    explained: ExplainReply
+
+
+class ExplainReply(Reply, frozen=True, kw_only=True):
+    """``position``: the workload's place in its ClusterQueue, from 1; 0: it is not queued.
+
+    ``ahead``: the first workloads of the queue before this workload; ``waiting_since``: the time
+    that orders the workload in the queue. ``outlook``: what the next cycle would decide about the
+    workload. ``holders``: the workloads named in ``held_by``. ``waits_for``: workloads being
+    preempted for this workload. ``preempted_by``: the workload that took this workload's quota.
+    ``checks``: checks that the workload's reservation waits for. ``unblocked_by``: sentences that
+    say what would unblock the workload. ``variants``: the variants of a parent, the best first; a
+    parent has no flavors. ``parent``: the parent of a variant."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    cluster_queue: str = ""
+    local_queue: str = ""
+    cohort: str = ""
+    strategy: str = ""
+    position: int = 0
+    pending: int = 0
+    parked: bool = False
+    priority: int = 0
+    waiting_since: datetime | None = None
+    requeue_at: datetime | None = None
+    outlook: Outlook | None = None
+    ahead: tuple[Ahead, ...] = ()
+    flavors: tuple[FlavorVerdict, ...] = ()
+    holders: tuple[str, ...] = ()
+    held_by: tuple[Holder, ...] = ()
+    waits_for: tuple[PreemptionVictim, ...] = ()
+    preempted_by: PreemptedBy | None = None
+    checks: tuple[OpenCheck, ...] = ()
+    unblocked_by: tuple[str, ...] = ()
+    variants: tuple[VariantVerdict, ...] = ()
+    parent: str = ""
+    seen: int = 0

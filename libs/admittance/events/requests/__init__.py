@@ -1,0 +1,1 @@
+"""Requests and replies of the micro endpoints under ``admit.api.>``."""

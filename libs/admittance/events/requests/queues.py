@@ -1,0 +1,147 @@
+"""What the scheduler answers about queues: pending workloads in order, counters and usage."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from admittance.events.requests.base import Reply, Request
+from admittance.events.shapes import ConsumedUsage
+
+
+class PendingQuery(Request, frozen=True, kw_only=True):
+    """``admit.api.pending[.<ns>]``: pending workloads in order; at most ``limit``, after the first
+    ``skip``. ``others``: the reply about a LocalQueue of the namespace, or about a ClusterQueue
+    with such a LocalQueue, has all pending workloads of the ClusterQueue; the rows of other
+    namespaces have a name, requests, a priority and a position only."""
+
+    local_queue: str = ""
+    cluster_queue: str = ""
+    limit: int = 1000
+    skip: int = 0
+    others: bool = False
+
+
+class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A pending workload.
+
+    ``position``: place in the ClusterQueue, from 1; 0: the LocalQueue has no ClusterQueue.
+    ``waiting_since``: the time that orders the workload in the queue. ``flavors``: the flavors
+    tried for the workload. ``requests``: what all pods request, in accounting units by resource."""
+
+    namespace: str
+    name: str
+    cluster_queue: str
+    local_queue: str
+    position: int
+    priority: int = 0
+    parked: bool = False
+    reason: str = ""
+    message: str = ""
+    created: datetime | None = None
+    waiting_since: datetime | None = None
+    flavors: tuple[str, ...] = ()
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class PendingReply(Reply, frozen=True, kw_only=True):
+    rows: tuple[PendingRow, ...] = ()
+    total: int = 0
+
+
+class Queues(Request, frozen=True, kw_only=True):
+    """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues; with ``cohort``, of
+    every queue in its tree. ``local_queues`` false: the reply has only ClusterQueues."""
+
+    cluster_queue: str = ""
+    cohort: str = ""
+    local_queues: bool = True
+
+
+class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Usage of one flavor and resource. Amounts are in accounting units: cpu in thousandths,
+    everything else in whole units."""
+
+    flavor: str
+    resource: str
+    nominal: int = 0
+    reserved: int = 0
+    admitted: int = 0
+    borrowed: int = 0
+
+
+class LocalUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Usage of a LocalQueue in a ClusterQueue that orders by usage, the least first. ``value``: the
+    weighted consumption at the last sampling plus the penalties since then, divided by ``weight``;
+    None: the LocalQueue has no weight and goes last."""
+
+    consumed: ConsumedUsage
+    weight: float
+    value: float | None = None
+
+
+class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """``namespace`` is empty for a ClusterQueue. ``by_usage``: the ClusterQueue serves the
+    LocalQueue with the least usage first; ``used``: the usage of a LocalQueue in such a
+    ClusterQueue. ``weighted_share``: with fair sharing, the ClusterQueue's share of borrowed quota,
+    in thousandths."""
+
+    name: str
+    namespace: str = ""
+    cluster_queue: str = ""
+    cohort: str = ""
+    domain: str = ""
+    active: bool = True
+    reason: str = ""
+    message: str = ""
+    pending: int = 0
+    parked: int = 0
+    reserving: int = 0
+    admitted: int = 0
+    usage: tuple[FlavorUsage, ...] = ()
+    by_usage: bool = False
+    used: LocalUsage | None = None
+    weighted_share: int | None = None
+
+
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Quota and usage of one flavor and resource at one node of a cohort tree. ``nominal``: the
+    node's own quota; ``subtree``: that quota plus what all nodes below lend; ``usage``: for a
+    cohort, usage that its children do not cover with the quota that they do not lend; ``borrowed``:
+    usage beyond ``subtree``; ``lendable``: the part of ``subtree`` that the parent may use."""
+
+    flavor: str
+    resource: str
+    nominal: int = 0
+    subtree: int = 0
+    usage: int = 0
+    available: int = 0
+    borrowed: int = 0
+    lendable: int = 0
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A cohort or ClusterQueue in its tree, the root first and children after their parent.
+
+    ``depth``: the node's depth in the tree, with 0 for the root. ``share``: the node's weighted
+    share of borrowed quota, in thousandths."""
+
+    name: str
+    kind: str
+    depth: int = 0
+    parent: str = ""
+    weight: float = 1.0
+    share: int = 0
+    in_cycle: bool = False
+    pending: int = 0
+    reserving: int = 0
+    usage: tuple[NodeUsage, ...] = ()
+
+
+class QueuesReply(Reply, frozen=True, kw_only=True):
+    cluster_queues: tuple[QueueStatus, ...] = ()
+    local_queues: tuple[QueueStatus, ...] = ()
+    tree: tuple[NodeStatus, ...] = ()

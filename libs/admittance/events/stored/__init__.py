@@ -1,0 +1,1 @@
+"""Values that one program stores in a bucket or stream and others read."""
