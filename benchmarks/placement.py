@@ -27,12 +27,12 @@ from admittance.api.workload import CheckState
 from admittance.events.placement import Placement
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.placement.decisions import PlacementDecisions
-from admittance.placement.index import MachineIndex
-from admittance.placement.ledger import Ledger, shares_of
-from admittance.placement.machine import HOSTNAME, Device, Machine
-from admittance.placement.place import place
-from admittance.placement.request import NO_DEMANDS, Demands, PlacementRequest, PodGroup
-from admittance.placement.shortage import Shortage
+from admittance.placement.machines.machine import HOSTNAME, Device, Machine
+from admittance.placement.search.index import MachineIndex
+from admittance.placement.search.ledger import Ledger, shares_of
+from admittance.placement.search.place import place
+from admittance.placement.search.request import NO_DEMANDS, Demands, PlacementRequest, PodGroup
+from admittance.placement.search.shortage import Shortage
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.transition_context import CheckRules, FlavorParts

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from admittance.api.meta import Taint
 from admittance.events.placement import Placement, placement_error
-from admittance.placement.ledger import Shares, shares_of
-from admittance.placement.machine import Machine
-from admittance.placement.request import PlacementRequest
-from admittance.placement.shortage import Shortage
+from admittance.placement.machines.machine import Machine
+from admittance.placement.search.ledger import Shares, shares_of
+from admittance.placement.search.request import PlacementRequest
+from admittance.placement.search.shortage import Shortage
 from support.machines import GPU, Machines, a_group, a_machine, a_request
 
 ZONES = ("1", "2")

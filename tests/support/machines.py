@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from admittance.events.placement import Placement
-from admittance.placement.index import MachineIndex
-from admittance.placement.ledger import Ledger, shares_of
-from admittance.placement.machine import HOSTNAME, Device, Machine
-from admittance.placement.place import place
-from admittance.placement.request import NO_DEMANDS, Demands, PlacementRequest, PodGroup
-from admittance.placement.shortage import Shortage
+from admittance.placement.machines.machine import HOSTNAME, Device, Machine
+from admittance.placement.search.index import MachineIndex
+from admittance.placement.search.ledger import Ledger, shares_of
+from admittance.placement.search.place import place
+from admittance.placement.search.request import NO_DEMANDS, Demands, PlacementRequest, PodGroup
+from admittance.placement.search.shortage import Shortage
 
 GPU = "nvidia.com/gpu"
 GI = 2**30

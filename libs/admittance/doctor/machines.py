@@ -18,9 +18,9 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.objects import lookup_all
 from admittance.doctor.finding import Finding, note, wrong
 from admittance.events.reader import Unreadable
-from admittance.placement.known_runners import NAME_CONFLICT
-from admittance.placement.machine import Machine
-from admittance.placement.stored_machine import machine_of
+from admittance.placement.machines.known_runners import NAME_CONFLICT
+from admittance.placement.machines.machine import Machine
+from admittance.placement.machines.stored_machine import machine_of
 from admittance.workload.bucket_reader import read_manifest
 
 NAMED_MAX: Final = 3

@@ -27,12 +27,8 @@ from admittance.events import reasons
 from admittance.events.placement import Placement, runners_of
 from admittance.events.system import RunnerStarts
 from admittance.placement.held_back import HeldBack
-from admittance.placement.index import MachineClass, MachineIndex, class_key, suits
-from admittance.placement.ledger import Ledger, Shares, shares_of
-from admittance.placement.machine import Machine, OpenRun
+from admittance.placement.machines.machine import Machine, OpenRun
 from admittance.placement.moved_jobs import MovedJobs
-from admittance.placement.place import place
-from admittance.placement.request import PlacementRequest
 from admittance.placement.reservation import (
     Judged,
     PlacementView,
@@ -42,7 +38,11 @@ from admittance.placement.reservation import (
     judged_by,
     reservation_of,
 )
-from admittance.placement.shortage import Shortage
+from admittance.placement.search.index import MachineClass, MachineIndex, class_key, suits
+from admittance.placement.search.ledger import Ledger, Shares, shares_of
+from admittance.placement.search.place import place
+from admittance.placement.search.request import PlacementRequest
+from admittance.placement.search.shortage import Shortage
 from admittance.placement.verdicts import (
     DueTimes,
     PlacementTimes,

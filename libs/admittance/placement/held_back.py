@@ -12,13 +12,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.placement.index import MachineClass, class_key, suits
-from admittance.placement.ledger import Ledger, Share
-from admittance.placement.machine import Machine
-from admittance.placement.place import group_order
-from admittance.placement.request import PlacementRequest, PodGroup
+from admittance.placement.machines.machine import Machine
 from admittance.placement.reservation import Reservation
-from admittance.placement.room import Room, empty_room
+from admittance.placement.search.index import MachineClass, class_key, suits
+from admittance.placement.search.ledger import Ledger, Share
+from admittance.placement.search.place import group_order
+from admittance.placement.search.request import PlacementRequest, PodGroup
+from admittance.placement.search.room import Room, empty_room
 from admittance.placement.verdicts import DueTimes, PlacementTimes
 
 _PREFIX: Final = "held back for "

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Final
 
 from admittance.events.placement import Placement, runners_of
-from admittance.placement.ledger import Ledger
-from admittance.placement.machine import Machine
+from admittance.placement.machines.machine import Machine
 from admittance.placement.reservation import Judged
+from admittance.placement.search.ledger import Ledger
 from admittance.placement.verdicts import (
     DueTimes,
     PlacementTimes,

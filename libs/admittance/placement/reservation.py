@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, Protocol
 from admittance.api.checks import MACHINES_CONTROLLER, PREEMPTS_AFTER_CHECK
 from admittance.api.workload import CheckState
 from admittance.events.placement import Placement
-from admittance.placement.ledger import Shares, shares_of
-from admittance.placement.request import (
+from admittance.placement.search.ledger import Shares, shares_of
+from admittance.placement.search.request import (
     Demands,
     PlacementRequest,
     RememberedRefusal,

@@ -1,9 +1,9 @@
 """Stores the machines that runners announce, answers what runs on them, and places workloads: it is
 the controller of the check ``admittance.dev/machines``.
 
-Decides: how each Runner object looks (`admittance.placement.known_runners`); which runners start
-the pods of a workload (`admittance.placement.decisions`); which flavors are covered
-(`admittance.placement.coverage`).
+Decides: how each Runner object looks (`admittance.placement.machines.known_runners`); which runners
+start the pods of a workload (`admittance.placement.decisions`); which flavors are covered
+(`admittance.placement.machines.coverage`).
 
 Consumes: what runners say in the bucket of claims; Runner objects; once a check of its controller
 exists, also workloads, checks and flavors. Publishes: the verdicts of its checks, fenced.

@@ -13,9 +13,9 @@ from admittance.api.kinds import KINDS
 from admittance.api.queues import ClusterQueue, ResourceFlavor
 from admittance.api.reading.objects import encode
 from admittance.events.subjects import object_key
-from admittance.placement.coverage import Coverage
-from admittance.placement.known_runners import KnownRunners
-from admittance.placement.stored_machine import machine_of
+from admittance.placement.machines.coverage import Coverage
+from admittance.placement.machines.known_runners import KnownRunners
+from admittance.placement.machines.stored_machine import machine_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket, put_message
 from admittance.runtime.bus.bus import Bus

@@ -31,10 +31,10 @@ from admittance.events.subjects import ANNOUNCED_RUNNERS, BARRIER, CLAIMS, subje
 from admittance.events.system import Barrier, RunnerAnnouncement
 from admittance.folders import FolderSight
 from admittance.placement.decisions import PlacementDecisions
-from admittance.placement.folder_demands import folder_demand, submitted_folder
-from admittance.placement.known_runners import KnownRunners
-from admittance.placement.machine_feed import MachineFeed, older_runners
-from admittance.placement.request import Demands
+from admittance.placement.machines.folder_demands import folder_demand, submitted_folder
+from admittance.placement.machines.known_runners import KnownRunners
+from admittance.placement.machines.machine_feed import MachineFeed, older_runners
+from admittance.placement.search.request import Demands
 from admittance.placement.verdicts import PlacementVerdict
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket

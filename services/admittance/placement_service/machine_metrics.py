@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from admittance.api.units import amount
-from admittance.placement.known_runners import KnownRunners
+from admittance.placement.machines.known_runners import KnownRunners
 from admittance.runtime.telemetry.metrics import gauge
 
 READY: Final = gauge("runner_ready", "1 if the runner of the machine is alive, else 0", ("runner",))

@@ -18,7 +18,12 @@ from admittance.events.requests.machines import Machines, MachinesReply
 from admittance.events.stored.machines import OF_RUNNERS
 from admittance.events.subjects import CLAIMS, object_key
 from admittance.lease import service_domain
-from admittance.placement.known_runners import NOT_STORED, KnownRunners, RunnerWrite, StoredRunner
+from admittance.placement.machines.known_runners import (
+    NOT_STORED,
+    KnownRunners,
+    RunnerWrite,
+    StoredRunner,
+)
 from admittance.placement_service.coverage_keeper import CoverageKeeper
 from admittance.placement_service.judge import PlacementJudge
 from admittance.placement_service.machine_metrics import MACHINES, values_of

@@ -14,8 +14,8 @@ from admittance.control.commit import Message
 from admittance.events import facts
 from admittance.events.placement import placement_error
 from admittance.placement.decisions import PlacementDecisions
-from admittance.placement.machine import Machine
-from admittance.placement.request import NO_DEMANDS, Demands, pod_requests
+from admittance.placement.machines.machine import Machine
+from admittance.placement.search.request import NO_DEMANDS, Demands, pod_requests
 from admittance.placement.verdicts import PlacementTimes, PlacementVerdict
 from admittance.scheduling.state.config import Config
 from admittance.workload.bucket_reader import names_of

@@ -11,7 +11,7 @@ from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.meta import ObjectMeta
 from admittance.api.queues import ClusterQueue, ResourceFlavor, ResourceFlavorSpec
 from admittance.api.reading.manifest import decode_object
-from admittance.placement.coverage import Coverage
+from admittance.placement.machines.coverage import Coverage
 from support.builders import NOON, an_object, resource_groups
 from support.machines import GPU, a_machine
 

@@ -14,8 +14,8 @@ from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.system import RunnerStarts
 from admittance.placement.decisions import PlacementDecisions
-from admittance.placement.machine import Machine
-from admittance.placement.request import Demands
+from admittance.placement.machines.machine import Machine
+from admittance.placement.search.request import Demands
 from admittance.placement.verdicts import PlacementTimes
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules

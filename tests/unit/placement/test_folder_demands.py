@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from admittance.folders import FolderSight, MachineFacts, SubmittedFrom, written_folder
-from admittance.placement.folder_demands import folder_demand, host_of, submitted_folder
+from admittance.placement.machines.folder_demands import folder_demand, host_of, submitted_folder
 from admittance.workload.stored import StoredWorkload
 from support.builders import a_manifest
 from support.machines import a_machine

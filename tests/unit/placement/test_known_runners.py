@@ -21,8 +21,8 @@ from admittance.events.stored.machines import (
     RunnerTaint,
 )
 from admittance.events.system import RunnerStarts, SystemMessage
-from admittance.placement.known_runners import NAME_CONFLICT, KnownRunners, StoredRunner
-from admittance.placement.stored_machine import machine_of
+from admittance.placement.machines.known_runners import NAME_CONFLICT, KnownRunners, StoredRunner
+from admittance.placement.machines.stored_machine import machine_of
 from admittance.placement_service.machine_metrics import values_of
 from admittance.workload.bucket_reader import read_manifest
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.placement import PlacementPart
-from admittance.placement.ledger import Ledger, Share, shares_of
-from admittance.placement.shortage import Shortage
+from admittance.placement.search.ledger import Ledger, Share, shares_of
+from admittance.placement.search.shortage import Shortage
 from support.machines import GPU, Machines, Run, a_group, a_machine, a_request, placed
 
 

@@ -19,9 +19,9 @@ from admittance.events.stored.machines import (
     RunnerInventory,
 )
 from admittance.events.system import RunnerAnnouncement, RunnerStarts
-from admittance.placement.known_runners import KnownRunners, StoredRunner
-from admittance.placement.machine import Machine
-from admittance.placement.machine_feed import MachineFeed, older_runners
+from admittance.placement.machines.known_runners import KnownRunners, StoredRunner
+from admittance.placement.machines.machine import Machine
+from admittance.placement.machines.machine_feed import MachineFeed, older_runners
 from support.builders import NOON
 
 

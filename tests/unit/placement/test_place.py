@@ -9,9 +9,9 @@ import pytest
 from admittance.api.meta import Taint, Toleration
 from admittance.api.pods import NodeFieldRequirement, NodeSelectorRequirement, NodeSelectorTerm
 from admittance.events.placement import placement_error
-from admittance.placement.machine import HOSTNAME, Device
-from admittance.placement.request import Demands, PodGroup
-from admittance.placement.shortage import Shortage
+from admittance.placement.machines.machine import HOSTNAME, Device
+from admittance.placement.search.request import Demands, PodGroup
+from admittance.placement.search.shortage import Shortage
 from support.machines import GPU, Machines, a_group, a_machine, a_request, placed
 
 

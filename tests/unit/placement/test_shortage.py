@@ -9,9 +9,9 @@ import pytest
 from admittance.api.meta import Taint
 from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
 from admittance.events.system import RunnerStarts
-from admittance.placement.machine import HOSTNAME, Machine
-from admittance.placement.request import Demands, PlacementRequest, PodGroup
-from admittance.placement.shortage import SENTENCE_MAX, Shortage, Why
+from admittance.placement.machines.machine import HOSTNAME, Machine
+from admittance.placement.search.request import Demands, PlacementRequest, PodGroup
+from admittance.placement.search.shortage import SENTENCE_MAX, Shortage, Why
 from support.machines import Machines, a_group, a_machine, a_request
 
 TAINT = Taint(key="team", value="x", effect="NoSchedule")

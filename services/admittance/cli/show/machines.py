@@ -10,7 +10,7 @@ from admittance.cli.support.output import NOTHING, columns_of, pairs
 from admittance.cli.support.times import age
 from admittance.client.requests.machines import READY
 from admittance.client.requests.objects import BucketObject, conditions_of, field
-from admittance.placement.known_runners import NAME_CONFLICT
+from admittance.placement.machines.known_runners import NAME_CONFLICT
 
 COLUMNS: Final = columns_of(
     *("NAME", "READY", "#CPU", "#MEMORY", "DEVICES", "IN USE", "AGE", "VERSION"),

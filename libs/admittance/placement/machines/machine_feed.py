@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from admittance.events.stored.machines import OpenRun
 from admittance.events.system import RunnerAnnouncement
 from admittance.folders import FolderSight
-from admittance.placement.folder_demands import host_of
-from admittance.placement.known_runners import NOT_STORED, KnownRunners
-from admittance.placement.machine import Machine
-from admittance.placement.stored_machine import machine_of
+from admittance.placement.machines.folder_demands import host_of
+from admittance.placement.machines.known_runners import NOT_STORED, KnownRunners
+from admittance.placement.machines.machine import Machine
+from admittance.placement.machines.stored_machine import machine_of
 
 
 class Listener(Protocol):

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 from admittance.api.runners import Runner
 from admittance.api.units import amount
 from admittance.events.system import RunnerStarts
-from admittance.placement.machine import Device, Machine
+from admittance.placement.machines.machine import Device, Machine
 
 
 def machine_of(runner: Runner) -> Machine | None:

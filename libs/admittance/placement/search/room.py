@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from admittance.api.units import INT64_MAX
-from admittance.placement.machine import PODS, Machine, offered_units
-from admittance.placement.request import Amounts
+from admittance.placement.machines.machine import PODS, Machine, offered_units
+from admittance.placement.search.request import Amounts
 
 Bits = int
 """A set of units of one resource on one machine: bit n is the unit with the number n."""

@@ -7,16 +7,16 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from admittance.api.units import render
-from admittance.placement.index import (
+from admittance.placement.machines.machine import PODS, Machine
+from admittance.placement.search.index import (
     ClassSearch,
     MachineClass,
     MachineIndex,
     Size,
     names_match,
 )
-from admittance.placement.machine import PODS, Machine
-from admittance.placement.request import Demands, PlacementRequest, PodGroup
-from admittance.placement.room import Room
+from admittance.placement.search.request import Demands, PlacementRequest, PodGroup
+from admittance.placement.search.room import Room
 from admittance.quota.labels import missing_labels, untolerated
 
 NAMED_MAX: Final = 3

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from admittance.api.limits import is_extended
 from admittance.api.meta import Taint
 from admittance.events.system import RunnerStarts
-from admittance.placement.ledger import Ledger
-from admittance.placement.machine import HOSTNAME, PODS, Machine, is_below
-from admittance.placement.request import Demands, PodGroup
-from admittance.placement.room import Room
+from admittance.placement.machines.machine import HOSTNAME, PODS, Machine, is_below
+from admittance.placement.search.ledger import Ledger
+from admittance.placement.search.request import Demands, PodGroup
+from admittance.placement.search.room import Room
 from admittance.quota.labels import affinity_matches, missing_labels, tolerates, untolerated
 
 _ALL: Final = ""

@@ -25,7 +25,7 @@ from admittance.api.queues import ClusterQueue, ResourceFlavor, named_checks, of
 from admittance.api.units import amount
 from admittance.events.names import uid_of
 from admittance.events.subjects import PROVISIONING_CONTROLLER
-from admittance.placement.machine import Machine
+from admittance.placement.machines.machine import Machine
 
 FLAVORS_MAX: Final = 256
 """The most flavors that the check may have."""

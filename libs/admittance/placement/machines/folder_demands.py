@@ -57,7 +57,7 @@ def submitted_folder(workload: StoredWorkload) -> SubmittedFrom | None:
 
 
 def folder_demand(folder: SubmittedFrom, sights: Iterable[FolderSight]) -> tuple[str, str]:
-    """The folder and the host of `admittance.placement.request.Demands`: the machine of the
+    """The folder and the host of `admittance.placement.search.request.Demands`: the machine of the
     submitter, or the same machine after it was started again, which has another ``boot_id``."""
     by_host = [
         host_of(sight)

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from admittance.api.units import render
 from admittance.events.placement import PlacementPart
-from admittance.placement.machine import Machine, OpenRun
-from admittance.placement.request import Amounts
-from admittance.placement.room import Bits, Room, Units, capacity_of, units_of
+from admittance.placement.machines.machine import Machine, OpenRun
+from admittance.placement.search.request import Amounts
+from admittance.placement.search.room import Bits, Room, Units, capacity_of, units_of
 
 
 class Share(NamedTuple):

@@ -21,7 +21,8 @@ from admittance.events.placement import (
     Placement,
     PlacementPart,
 )
-from admittance.placement.index import (
+from admittance.placement.machines.machine import PODS
+from admittance.placement.search.index import (
     ClassSearch,
     MachineClass,
     MachineIndex,
@@ -29,10 +30,9 @@ from admittance.placement.index import (
     class_key,
     suits,
 )
-from admittance.placement.machine import PODS
-from admittance.placement.request import PlacementRequest, PodGroup
-from admittance.placement.room import Room
-from admittance.placement.shortage import Attempt, Shortage, Why, shortage_of
+from admittance.placement.search.request import PlacementRequest, PodGroup
+from admittance.placement.search.room import Room
+from admittance.placement.search.shortage import Attempt, Shortage, Why, shortage_of
 
 _SMALL: Final = 64
 """Assignments with fewer parts are not measured: they are far below the limit."""

@@ -1,0 +1,1 @@
+"""What is known of the machines of runners, and the objects that follow from it. Pure."""
