@@ -14,12 +14,12 @@ from msgspec import inspect
 
 from admittance.api.effects.field_effect import Effect, Usual
 from admittance.api.effects.walk import MANIFESTS, inner_struct
+from admittance.api.fields.problems import ManifestError, Problem
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.kinds import KINDS
 from admittance.api.manifests import STRUCTS
 from admittance.api.meta import ObjectMeta
-from admittance.api.problems import ManifestError, Problem
 from admittance.api.reading.manifest import Document, read
-from admittance.api.struct_types import struct_type
 from admittance.api.validation.field_rules import rules_at
 from admittance.api.workload import QUEUE_LABEL
 

@@ -14,10 +14,10 @@ from admittance.api.effects.annotations import KEYS
 from admittance.api.effects.configuration import CONFIGURATION
 from admittance.api.effects.field_effect import Effect, FieldEffect, Table
 from admittance.api.effects.walk import MANIFESTS, inner_struct
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.manifests import STRUCTS
 from admittance.api.meta import Condition, LabelSelector, ObjectMeta, Toleration
 from admittance.api.pods import Container, PodTemplate
-from admittance.api.struct_types import struct_type
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "manifests.md"
 BEGIN: Final = (

@@ -19,16 +19,16 @@ from tools.documents import text_of, write
 
 from admittance.api.effects.field_effect import Effect
 from admittance.api.effects.walk import MANIFESTS
-from admittance.api.kinds import KINDS, OUR_GROUPS, Kind
-from admittance.api.limits import LABEL_SCHEMA, NAME_SCHEMA
-from admittance.api.manifests import STRUCTS
-from admittance.api.names import (
+from admittance.api.fields.limits import LABEL_SCHEMA, NAME_SCHEMA
+from admittance.api.fields.names import (
     KIND_PATTERN,
     LABEL_MAX,
     LABEL_PATTERN,
     SUBDOMAIN_MAX,
     SUBDOMAIN_PATTERN,
 )
+from admittance.api.kinds import KINDS, OUR_GROUPS, Kind
+from admittance.api.manifests import STRUCTS
 from admittance.api.reading.upgrade_policy import MODES
 from admittance.api.validation.field_rules import rules_at
 from admittance.api.workload import QUEUE_LABEL

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from admittance.api.units import amount
+from admittance.api.fields.units import amount
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.shapes import Admission

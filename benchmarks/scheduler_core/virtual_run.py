@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.bench.generator import BenchPlan, PlannedWorkload, bench_plan, read
 from admittance.events.facts import Assigned, Preempted, Refused
 from admittance.scheduling.cycle.decisions import Decided

@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck
+from admittance.api.fields.units import seconds
 from admittance.api.reading.manifest import decode_object
-from admittance.api.units import seconds
 from admittance.api.workload import CheckState
 from admittance.control.controller import Controller
 from admittance.control.objects import key_of

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from admittance.api.limits import Quantity
+from admittance.api.fields.limits import Quantity
+from admittance.api.fields.problems import NOT_FOUND, NOT_SUPPORTED, REQUIRED, Problem, shown
+from admittance.api.fields.units import BadQuantity, amount
 from admittance.api.meta import Condition
-from admittance.api.problems import NOT_FOUND, NOT_SUPPORTED, REQUIRED, Problem, shown
-from admittance.api.units import BadQuantity, amount
 from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.api.workload import Kept, PodSet, ReclaimablePod, Workload
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.api.fields.units import amount
 from admittance.api.reading.manifest import decode_object
-from admittance.api.units import amount
 from admittance.events.requests.queues import Queues, QueueStatus
 from admittance.quota.catalog import Catalog
 from admittance.quota.cell import available, potential

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
+from admittance.api.fields.units import seconds
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
-from admittance.api.units import seconds
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events import facts
 from admittance.events.shapes import Admission

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.api.units import amount, seconds
+from admittance.api.fields.units import amount, seconds
 from admittance.events.facts import Assigned
 from admittance.events.shapes import ConsumedUsage
 from admittance.scheduling.fairsharing.usage import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.api.problems import Problem
+from admittance.api.fields.problems import Problem
 from admittance.api.reading.manifest import ManifestError, accept, decode_object
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload

@@ -4,7 +4,7 @@ service needs these rules; Kueue's tables have cases of them.
 
 from __future__ import annotations
 
-from admittance.api.problems import FORBIDDEN, Problem
+from admittance.api.fields.problems import FORBIDDEN, Problem
 from admittance.api.validation.meta import unchanged
 from admittance.api.workload import GATED_BY, Workload, WorkloadSpec
 

@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, given, settings
 
-from admittance.api.units import amount
+from admittance.api.fields.units import amount
 from admittance.events.facts import Preempted
 from admittance.quota.cell import available
 from admittance.scheduling.state.config import CohortFairSharing, Config

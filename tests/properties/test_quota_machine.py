@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from admittance.api.units import amount
+from admittance.api.fields.units import amount
 from admittance.events.facts import Assigned
 from admittance.events.shapes import Admission
 from admittance.quota.cell import available, potential

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from admittance.api.checks import Foreign, ProvisioningRetryStrategy
-from admittance.api.limits import PARAMETER_MAX, PARAMETERS_MAX
+from admittance.api.fields.limits import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.api.reading import manifest
 from admittance.client import kinds
 from admittance.provisioning.machine_pool import pool_of

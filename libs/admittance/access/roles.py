@@ -11,7 +11,7 @@ from admittance.access import outside_roles, service_roles
 from admittance.access.permissions import Permissions
 from admittance.access.role import Names, Role
 from admittance.access.users import User, is_public_key, name_problem, user_name_problem
-from admittance.api.names import label_error
+from admittance.api.fields.names import label_error
 from admittance.events import subjects
 
 _ROWS: Final = (*service_roles.SERVICE_ROLES, *outside_roles.OUTSIDE_ROLES)

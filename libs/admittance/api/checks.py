@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from admittance.api.limits import (
+from admittance.api.fields.limits import (
     FLAVORS_ALLOWED_MAX,
     RESOURCES_MAX,
     UPDATES_MAX,

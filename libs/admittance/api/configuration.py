@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from admittance.api.limits import (
+from admittance.api.fields.limits import (
     FLAVOR_VARIANTS_DEFAULT,
     FLAVOR_VARIANTS_MAX,
     MANIFEST_BYTES_MAX,
@@ -22,9 +22,9 @@ from admittance.api.limits import (
     field_rule,
     one_of,
 )
+from admittance.api.fields.problems import Problem
+from admittance.api.fields.units import duration_error, quantity_error
 from admittance.api.meta import Strict
-from admittance.api.problems import Problem
-from admittance.api.units import duration_error, quantity_error
 
 API_VERSIONS: Final = ("config.kueue.x-k8s.io/v1beta2", "config.kueue.x-k8s.io/v1beta1")
 FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"

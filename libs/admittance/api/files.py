@@ -12,9 +12,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from admittance.api.limits import field_rule, list_rule
+from admittance.api.fields.limits import field_rule, list_rule
+from admittance.api.fields.problems import shown
 from admittance.api.meta import Strict
-from admittance.api.problems import shown
 
 JOB_FILES: Final = "admittance.dev/files"
 """Annotation of a pod template: `JobFiles` as JSON."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.api.limits import (
+from admittance.api.fields.limits import (
     Annotations,
     Effect,
     EffectOrNone,

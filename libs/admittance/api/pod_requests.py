@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from admittance.api.configuration import Resources
-from admittance.api.limits import Quantity
+from admittance.api.fields.limits import Quantity
+from admittance.api.fields.units import INT64_MAX, parse, units, whole
 from admittance.api.meta import Toleration
 from admittance.api.pods import NodeSelectorTerm
-from admittance.api.units import INT64_MAX, parse, units, whole
 
 
 class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from admittance.api.limits import (
+from admittance.api.fields.limits import (
     Amounts,
     FieldOperator,
     FileMode,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from admittance.api.limits import (
+from admittance.api.fields.limits import (
     CHECKS_MAX,
     GROUPS_MAX,
     LEVELS_MAX,
@@ -39,6 +39,7 @@ from admittance.api.limits import (
     field_rule,
     list_rule,
 )
+from admittance.api.fields.problems import FORBIDDEN, Problem
 from admittance.api.meta import (
     LabelSelector,
     ObjectMeta,
@@ -46,7 +47,6 @@ from admittance.api.meta import (
     Taint,
     Toleration,
 )
-from admittance.api.problems import FORBIDDEN, Problem
 
 CheckNames = Annotated[tuple[Name, ...], list_rule(CHECKS_MAX, "checks")]
 

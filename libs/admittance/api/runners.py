@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from admittance.api.limits import NODE_LABELS_MAX, list_rule
+from admittance.api.fields.limits import NODE_LABELS_MAX, list_rule
+from admittance.api.fields.problems import FORBIDDEN, TOO_LONG, Problem
 from admittance.api.meta import Condition, ObjectMeta, Strict, Taint
-from admittance.api.problems import FORBIDDEN, TOO_LONG, Problem
 
 VERSION: Final = "admittance.dev/v1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from admittance.api.problems import shown
+from admittance.api.fields.problems import shown
 
 WARNING_SIGNAL: Final = "admittance.dev/warning-signal"
 """Annotation of a pod template: ``SIGNAL@SECONDS``, such as ``USR1@120``: so many seconds before

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from admittance.api.limits import (
+from admittance.api.fields.limits import (
     FLAVORS_ALLOWED_MAX,
     GATES_MAX,
     POD_SETS_MAX,

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
+from admittance.api.fields.units import BadQuantity, amount, render
 from admittance.api.reading.values import read_values
-from admittance.api.units import BadQuantity, amount, render
 from admittance.backoff import Backoff
 from admittance.bench.connection import until_answered
 from admittance.client.errors import BadInput, Refused

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.bench import generator
 from admittance.bench.connection import until_settled
 from admittance.bench.generator import RESOURCE, BenchPlan, PlannedWorkload

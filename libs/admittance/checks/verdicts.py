@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
-from admittance.api.units import seconds
+from admittance.api.fields.units import seconds
 from admittance.events.shapes import PodSetUpdate, updates_of
 
 REASON_MAX: Final = 1024

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from admittance.api.names import variable_error
+from admittance.api.fields.names import variable_error
 from admittance.client.errors import BadInput
 from admittance.client.spelling import IN_PYTHON, Spelling
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
-from admittance.api.names import label_error
+from admittance.api.fields.names import label_error
 from admittance.client.errors import BadInput, NotAllowed, Unavailable
 from admittance.client.requests.link import Link
 from admittance.runtime import errors as bus_errors

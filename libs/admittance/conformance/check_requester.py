@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.units import BadDuration, seconds
+from admittance.api.fields.units import BadDuration, seconds
 from admittance.conformance.requester import (
     Fault,
     ParsedMessage,

@@ -18,11 +18,11 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import MACHINES_CHECK, AdmissionCheck, Foreign, PriorityClass
+from admittance.api.fields.limits import FLAVOR_VARIANTS_MAX
+from admittance.api.fields.problems import FORBIDDEN, ManifestError, Problem
 from admittance.api.kinds import KINDS, OBJECT_KINDS, SUBMITTED_KINDS
-from admittance.api.limits import FLAVOR_VARIANTS_MAX
 from admittance.api.manifests import Manifest, our_kind, token_of
 from admittance.api.meta import APPLIED_BY, ObjectMeta, with_user
-from admittance.api.problems import FORBIDDEN, ManifestError, Problem
 from admittance.api.queues import ClusterQueue, Cohort, conflicts
 from admittance.api.reading.manifest import Document, accept, duplicates, encode
 from admittance.api.reading.objects import with_field_warnings

@@ -9,10 +9,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.limits import MANIFEST_BYTES_MAX, Role
+from admittance.api.fields.limits import MANIFEST_BYTES_MAX, Role
+from admittance.api.fields.problems import ManifestError
 from admittance.api.meta import ObjectMeta
 from admittance.api.pod_requests import needs, uncharged
-from admittance.api.problems import ManifestError
 from admittance.api.reading.manifest import accept
 from admittance.api.reading.workload_reader import KnownPodSets, ReadWorkload, WorkloadReader
 from admittance.api.workload import PARENT_VARIANT, Kept, Workload

@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
 from admittance.api.checks import MACHINES_CONTROLLER, AdmissionCheck
+from admittance.api.fields.units import BadQuantity, amount, render
 from admittance.api.kinds import KINDS
 from admittance.api.manifests import Manifest
 from admittance.api.queues import ClusterQueue, Cohort, ResourceFlavor
 from admittance.api.runners import Runner
-from admittance.api.units import BadQuantity, amount, render
 from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import lookup_all

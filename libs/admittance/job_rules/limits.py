@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.api import units
+from admittance.api.fields import units
 from admittance.runtime.errors import SetupError
 
 VARIABLES: Final[Mapping[str, str]] = {

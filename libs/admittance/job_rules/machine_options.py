@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from admittance.api import units
-from admittance.api.limits import is_extended
+from admittance.api.fields import units
+from admittance.api.fields.limits import is_extended
+from admittance.api.fields.names import label_key_error, label_value_error
 from admittance.api.meta import Taint
-from admittance.api.names import label_key_error, label_value_error
 from admittance.runtime.errors import SetupError
 
 VARIABLES: Final[Mapping[str, str]] = {

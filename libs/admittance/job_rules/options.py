@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from admittance.api.names import label_error
+from admittance.api.fields.names import label_error
 from admittance.job_rules.limits import LimitTexts, limits_of
 from admittance.job_rules.rules import EVERY, UNKNOWN, JobRules, UnixUser, UnixUsers
 from admittance.runtime.errors import SetupError

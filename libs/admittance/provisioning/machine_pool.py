@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.api.names import check_labels, label_key_error, name_error
-from admittance.api.units import BadQuantity, amount
+from admittance.api.fields.names import check_labels, label_key_error, name_error
+from admittance.api.fields.units import BadQuantity, amount
 from admittance.events.names import BadToken, plain, token
 
 GROUP: Final = "admittance.dev"

@@ -11,11 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
+from admittance.api.fields.limits import PARAMETER_MAX, PARAMETERS_MAX
+from admittance.api.fields.problems import shown
 from admittance.api.kinds import V1BETA2
-from admittance.api.limits import PARAMETER_MAX, PARAMETERS_MAX
 from admittance.api.meta import ObjectMeta, OwnerReference
 from admittance.api.pods import Container, PodSpec, PodTemplate
-from admittance.api.problems import shown
 from admittance.api.queues import ResourceFlavor
 from admittance.api.workload import CheckState, PodSet
 from admittance.events.provisioning import (

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.api.checks import ProvisioningRequestConfigSpec
-from admittance.api.problems import shown
+from admittance.api.fields.problems import shown
 from admittance.api.validation.workload import TypedPodSetUpdate, check_updates
 from admittance.events.base import too_long
 from admittance.events.provisioning import ProvisioningFact

@@ -17,6 +17,7 @@ from admittance.api.checks import (
     WorkloadPriorityClass,
     covered_flavors,
 )
+from admittance.api.fields.units import amount, parse
 from admittance.api.queues import (
     ClusterQueue,
     Cohort,
@@ -26,7 +27,6 @@ from admittance.api.queues import (
     ResourceGroup,
     Topology,
 )
-from admittance.api.units import amount, parse
 from admittance.events import reasons
 from admittance.events.shapes import Admission
 from admittance.quota.cell import FlavorResource, Quota

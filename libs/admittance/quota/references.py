@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from admittance.api.configuration import GATES, Configuration
+from admittance.api.fields.units import amount, parse
 from admittance.api.queues import (
     ClusterQueue,
     Cohort,
@@ -15,7 +16,6 @@ from admittance.api.queues import (
     ResourceGroup,
     named_checks,
 )
-from admittance.api.units import amount, parse
 from admittance.quota.catalog import Catalog
 
 NAMED_MAX: Final = 8

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from admittance.api.fields.units import amount
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.api.units import amount
 from admittance.api.workload import CheckState
 from admittance.events import reasons
 from admittance.events.facts import Assigned

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
 from admittance.events import reasons
 from admittance.events.facts import Assigned, Preempted
 from admittance.replay.minimal_system import (

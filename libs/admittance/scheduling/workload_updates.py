@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from admittance.api.units import BadQuantity
+from admittance.api.fields.units import BadQuantity
 from admittance.scheduling import families
 from admittance.scheduling.cycle import recheck
 from admittance.scheduling.preemption.loop_guard import LoopGuard

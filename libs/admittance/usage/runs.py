@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from admittance.api.units import amount
+from admittance.api.fields.units import amount
 from admittance.events import reasons
 from admittance.events.reader import BROKEN, YEARS, Unreadable, reason_of
 from admittance.events.shapes import Admission

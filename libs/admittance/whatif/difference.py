@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.requests.queues import PendingRow
 from admittance.events.requests.whatif import (

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.fields.problems import ManifestError
 from admittance.api.kinds import KINDS, SUBMITTED_KINDS, kind_named
-from admittance.api.problems import ManifestError
 from admittance.api.reading.from_job import with_name, workload_of
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.api.workload import Job, Workload

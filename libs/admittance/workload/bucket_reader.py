@@ -11,9 +11,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from admittance.api.fields.units import parse
 from admittance.api.kinds import KINDS
 from admittance.api.queues import ClusterQueue, Cohort
-from admittance.api.units import parse
 from admittance.events.codec import UID_MAX
 from admittance.events.names import plain, token
 from admittance.events.reader import (

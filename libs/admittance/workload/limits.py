@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.configuration import GATES, Configuration
-from admittance.api.limits import VARIANTS_MAX
+from admittance.api.fields.limits import VARIANTS_MAX
+from admittance.api.fields.problems import Problem
+from admittance.api.fields.units import seconds
 from admittance.api.pod_requests import ResourceTransformation, transformations_of
-from admittance.api.problems import Problem
-from admittance.api.units import seconds
 from admittance.api.validation.pods_ready import FIELD, WAIT_FOR_PODS_READY, timeouts_of
 
 

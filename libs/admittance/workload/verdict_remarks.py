@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from admittance.api.units import BadDuration, seconds
+from admittance.api.fields.units import BadDuration, seconds
 from admittance.api.workload import CheckState
 from admittance.events import facts, reasons
 from admittance.workload.change import check_note

@@ -258,7 +258,7 @@ def _runnable(document: Document) -> Submission:
 
 def submission_of(document: Document) -> Submission:
     """The workload of a Workload or Job manifest, with a generated name if it has none."""
-    from admittance.api.problems import ManifestError
+    from admittance.api.fields.problems import ManifestError
     from admittance.api.workload import Job, Workload
 
     manifest = document.manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from admittance.api.units import amount
+from admittance.api.fields.units import amount
 from admittance.placement.machines.known_runners import KnownRunners
 from admittance.runtime.telemetry.metrics import gauge
 

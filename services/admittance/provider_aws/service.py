@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from admittance.api.names import name_error
+from admittance.api.fields.names import name_error
 from admittance.events.names import token
 from admittance.events.subjects import PROVIDERS
 from admittance.lease import service_domain

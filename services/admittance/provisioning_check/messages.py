@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from admittance.api.problems import shown
+from admittance.api.fields.problems import shown
 from admittance.checks import Pending, Ready, Reference, Rejected, Retry, Verdict
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.units import parse
+from admittance.api.fields.units import parse
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.requests.queues import LocalUsage, Queues, QueuesReply

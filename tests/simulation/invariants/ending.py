@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from admittance.api.fields.units import amount
 from admittance.api.reading.canonical import spec_of
-from admittance.api.units import amount
 from admittance.events.codec import encode
 from admittance.events.facts import CheckReported, Deleted, Submitted
 from admittance.events.subjects import CAPACITY, subject_of, workload_key

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from admittance.api.units import amount
+from admittance.api.fields.units import amount
 from admittance.events.shapes import Admission
 
 from twin.objects import Place, Quota

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from admittance.api.units import amount
+from admittance.api.fields.units import amount
 from admittance.events import facts
 from admittance.scheduling.state.config import Config
 from admittance.workload.conditions import is_true

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from admittance.api.fields.units import amount, render
 from admittance.api.meta import OwnerReference
-from admittance.api.units import amount, render
 from admittance.api.workload import (
     FAMILY_GATE,
     GatePosition,

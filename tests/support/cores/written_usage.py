@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from admittance.api.units import amount
+from admittance.api.fields.units import amount
 from admittance.api.workload import ReclaimablePod
 from admittance.events.shapes import Admission
 from admittance.workload.stored import PARENT, StoredWorkload, head, owner_of

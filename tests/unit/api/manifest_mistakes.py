@@ -19,8 +19,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from tools.manifests_schema import manifests_schema
 
+from admittance.api.fields.problems import Problem
 from admittance.api.kinds import KINDS
-from admittance.api.problems import Problem
 from admittance.api.reading.conform import resolve
 from admittance.api.reading.manifest import ManifestError, accept, parsed
 

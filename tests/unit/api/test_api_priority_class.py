@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from admittance.api.checks import Foreign, PriorityClass
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
 from admittance.api.reading.from_job import workload_of
 from admittance.api.reading.manifest import accept, decode_object, encode
 from admittance.api.reading.priority import resolve_priority

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.api.problems import Problem
+from admittance.api.fields.problems import Problem
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, read
 from admittance.api.workload import Workload

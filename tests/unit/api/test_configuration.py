@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admittance.api.configuration import GATES
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.scheduling.state.config import Config, config_of
 

@@ -21,10 +21,10 @@ from admittance.api.effects.field_effect import (
     refused,
 )
 from admittance.api.effects.walk import MANIFESTS, inner_struct
+from admittance.api.fields.problems import ManifestError
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.manifests import STRUCTS
-from admittance.api.problems import ManifestError
 from admittance.api.reading.manifest import read
-from admittance.api.struct_types import struct_type
 from admittance.runner.jobs.inputs.environment import FIELDS
 
 

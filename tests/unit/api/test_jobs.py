@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.api.fields.problems import ManifestError
 from admittance.api.pods import Container, PodSpec, Volume, VolumeMount
-from admittance.api.problems import ManifestError
 from admittance.api.reading.conform import Plain
 from admittance.api.reading.from_job import workload_of
 from admittance.api.reading.manifest import read

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admittance.api.checks import Foreign
+from admittance.api.fields.names import name_error
+from admittance.api.fields.problems import LINE_MAX
 from admittance.api.kinds import KINDS, kind_named
-from admittance.api.names import name_error
-from admittance.api.problems import LINE_MAX
 from admittance.api.queues import ClusterQueue, Cohort
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode, read
 from admittance.api.workload import Job, Workload

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.api.units import INT64_MAX, BadQuantity, amount, parse, render, units, whole
+from admittance.api.fields.units import INT64_MAX, BadQuantity, amount, parse, render, units, whole
 
 
 @pytest.mark.parametrize(

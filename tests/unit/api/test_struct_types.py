@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import inspect
 
-from admittance.api import struct_types
+from admittance.api.fields import struct_types
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.manifests import STRUCTS
-from admittance.api.struct_types import struct_type
 
 
 @pytest.mark.parametrize("kind", STRUCTS)

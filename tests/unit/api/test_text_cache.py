@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api import names, units
+from admittance.api.fields import names, units
 from admittance.api.validation.pods_ready import timeouts_of
 from admittance.events.names import plain, token
 from admittance.scheduling.state.requests import Shapes

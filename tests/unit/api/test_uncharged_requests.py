@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admittance.api.fields.problems import ManifestError
 from admittance.api.pod_requests import ResourceTransformation, transformed, uncharged
-from admittance.api.problems import ManifestError
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.reading.manifest import accept
 

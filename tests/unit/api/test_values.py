@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
 from admittance.api.reading.values import read_values
 from admittance.bench import generator
 from admittance.cli.system.conformance import parameters_of

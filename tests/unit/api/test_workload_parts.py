@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from admittance.api.fields.units import INT64_MAX, BadDuration, amount, seconds
 from admittance.api.pod_requests import effective, needs
 from admittance.api.pods import PodTemplate
 from admittance.api.queues import (
@@ -30,7 +31,6 @@ from admittance.api.reading.from_job import (
     workload_of,
 )
 from admittance.api.reading.manifest import ManifestError, accept, decode_object, encode, read
-from admittance.api.units import INT64_MAX, BadDuration, amount, seconds
 from admittance.api.validation.workload import requests_over_limits
 from admittance.api.workload import COMPLETIONS, CheckState, Job, Workload
 from admittance.runner.jobs.pod_process import expand

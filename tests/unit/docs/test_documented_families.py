@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
 from admittance.api.queues import (
     ClusterQueue,
     ConcurrentAdmission,

@@ -12,8 +12,8 @@ import pytest
 
 from admittance.api.effects.field_effect import Effect
 from admittance.api.effects.pods import PODS
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.pods import Container, PodSpec, Volume
-from admittance.api.struct_types import struct_type
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
 from admittance.job_rules.rules import CannotRun

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
 from admittance.api.reading.objects import accept
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun

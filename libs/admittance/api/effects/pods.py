@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from admittance.api.effects.field_effect import Table, all_work, in_part, no_effect, works
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.pods import (
     Affinity,
     ConfigMapVolume,
@@ -35,7 +36,6 @@ from admittance.api.pods import (
     Volume,
     VolumeMount,
 )
-from admittance.api.struct_types import struct_type
 
 _COUNTED: Final = (
     "counted as quota; without a limit the most memory of the pod, and its share of cpu, where the "

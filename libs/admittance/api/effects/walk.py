@@ -16,8 +16,8 @@ from admittance.api.effects.metadata import METADATA
 from admittance.api.effects.pods import PODS
 from admittance.api.effects.queues import QUEUES
 from admittance.api.effects.workloads import WORKLOADS
-from admittance.api.problems import NOT_SUPPORTED, Problem
-from admittance.api.struct_types import struct_type
+from admittance.api.fields.problems import NOT_SUPPORTED, Problem
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.workload import Job, Workload
 
 MANIFESTS: Final[Table] = {**QUEUES, **WORKLOADS, **PODS, **METADATA}

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
-from admittance.api.struct_types import struct_type
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.workload import Workload, WorkloadSpec
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -15,12 +15,12 @@ from admittance.api.configuration import (
 )
 from admittance.api.effects.configuration import CONFIGURATION
 from admittance.api.effects.walk import warnings_by
-from admittance.api.names import check_unique
-from admittance.api.problems import NOT_SUPPORTED, Problem, shown
+from admittance.api.fields.names import check_unique
+from admittance.api.fields.problems import NOT_SUPPORTED, Problem, shown
+from admittance.api.fields.units import seconds
 from admittance.api.reading.manifest import parsed
 from admittance.api.reading.objects import ManifestReader
 from admittance.api.reading.quota_settings import empty_prefixes, quota_warnings
-from admittance.api.units import seconds
 from admittance.api.validation.field_rules import field_problems
 
 RETENTION_MIN: Final = 60

@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from admittance.api.fields.problems import REQUIRED, TYPE, UNKNOWN, Problem, shown
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.pods import EnvVar
-from admittance.api.problems import REQUIRED, TYPE, UNKNOWN, Problem, shown
-from admittance.api.struct_types import struct_type
 
 PROBLEMS_MAX: Final = 50
 """The most problems reported for one object."""

@@ -8,11 +8,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from admittance.api.limits import Quantity
+from admittance.api.fields.limits import Quantity
+from admittance.api.fields.problems import REQUIRED, ManifestError, Problem
 from admittance.api.manifests import with_defaults
 from admittance.api.meta import ObjectMeta
 from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, ResourceRequirements
-from admittance.api.problems import REQUIRED, ManifestError, Problem
 from admittance.api.reading.priority import class_ref
 from admittance.api.validation.jobs import EQUAL_PARALLELISM
 from admittance.api.validation.validate import validate

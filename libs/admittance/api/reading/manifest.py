@@ -14,14 +14,14 @@ import yaml
 from yaml import events
 
 from admittance.api.checks import Foreign
-from admittance.api.limits import FLAVOR_VARIANTS_DEFAULT
-from admittance.api.manifests import Manifest
-from admittance.api.problems import (
+from admittance.api.fields.limits import FLAVOR_VARIANTS_DEFAULT
+from admittance.api.fields.problems import (
     DUPLICATE,
     ManifestError,
     Problem,
     shown,
 )
+from admittance.api.manifests import Manifest
 from admittance.api.reading.conform import Plain, resolve
 from admittance.api.reading.objects import (
     ManifestReader,

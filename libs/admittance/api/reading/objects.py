@@ -9,16 +9,16 @@ import msgspec
 
 from admittance.api.checks import Foreign
 from admittance.api.effects.walk import field_warnings
-from admittance.api.kinds import KINDS, Kind, unknown_kind
-from admittance.api.limits import FLAVOR_VARIANTS_DEFAULT
-from admittance.api.manifests import STRUCTS, Manifest, with_defaults
-from admittance.api.meta import ObjectMeta
-from admittance.api.problems import (
+from admittance.api.fields.limits import FLAVOR_VARIANTS_DEFAULT
+from admittance.api.fields.problems import (
     REQUIRED,
     TYPE,
     ManifestError,
     Problem,
 )
+from admittance.api.kinds import KINDS, Kind, unknown_kind
+from admittance.api.manifests import STRUCTS, Manifest, with_defaults
+from admittance.api.meta import ObjectMeta
 from admittance.api.reading import canonical
 from admittance.api.reading.conform import conform, resolve
 from admittance.api.reading.priority import PriorityClasses, resolve_priority

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from admittance.api.limits import CLASSES
-from admittance.api.problems import NOT_FOUND, ManifestError, Problem
+from admittance.api.fields.limits import CLASSES
+from admittance.api.fields.problems import NOT_FOUND, ManifestError, Problem
 from admittance.api.workload import PRIORITY_CLASS_LABEL, PriorityClassRef, Workload
 
 DEFAULT: Final = "default"

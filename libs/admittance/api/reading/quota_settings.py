@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from admittance.api.configuration import Resources, Transformation
-from admittance.api.problems import REQUIRED, Problem
-from admittance.api.units import parse
+from admittance.api.fields.problems import REQUIRED, Problem
+from admittance.api.fields.units import parse
 
 _EXCLUDE: Final = "resources.excludeResourcePrefixes"
 _COMMON: Final = ("cpu", "memory", "ephemeral-storage", "nvidia.com/gpu")

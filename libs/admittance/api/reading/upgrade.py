@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from admittance.api.fields.problems import FORBIDDEN, NOT_SUPPORTED, Problem, shown
 from admittance.api.kinds import GROUP, V1ALPHA1, V1BETA1, V1BETA2
-from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, Problem, shown
 from admittance.api.reading.upgrade_policy import upgrade_policy, upgrade_variant
 
 _SOURCES: Final = {

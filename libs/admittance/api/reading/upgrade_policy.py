@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, TYPE, Problem, shown
+from admittance.api.fields.problems import FORBIDDEN, NOT_SUPPORTED, TYPE, Problem, shown
 from admittance.api.reading.conform import Plain, resolve
 
 MODES: Final = {"TryPreferredFlavors": "UpgradeOnly", "RetainFirstAdmission": "NoMigration"}

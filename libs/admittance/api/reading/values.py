@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from admittance.api.problems import ManifestError, Problem
+from admittance.api.fields.problems import ManifestError, Problem
 from admittance.api.reading.conform import resolve
 from admittance.api.reading.manifest import parsed
 

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.fields.problems import Problem
 from admittance.api.kinds import KINDS
 from admittance.api.manifests import with_defaults
-from admittance.api.problems import Problem
 from admittance.api.reading import canonical
 from admittance.api.reading.objects import BROKEN, OBJECT_MAX
 from admittance.api.reading.priority import PriorityClasses, resolve_priority

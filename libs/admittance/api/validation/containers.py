@@ -8,7 +8,9 @@ from typing import Final
 
 import msgspec
 
-from admittance.api.names import check_unique
+from admittance.api.fields.names import check_unique
+from admittance.api.fields.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
+from admittance.api.fields.struct_types import struct_type
 from admittance.api.pods import (
     Container,
     EnvFromSource,
@@ -18,8 +20,6 @@ from admittance.api.pods import (
     Volume,
     VolumeMount,
 )
-from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
-from admittance.api.struct_types import struct_type
 
 ENTRIES_MAX: Final = 1_000
 """The most files and folders that a pod template names in ``items`` and ``subPath``: a runner makes

@@ -1,4 +1,4 @@
-"""Checks single fields by the rules that `admittance.api.limits` states at their types.
+"""Checks single fields by the rules that `admittance.api.fields.limits` states at their types.
 
 Rules about several fields, and rules with error texts of their own, are in the other modules of
 `admittance.api.validation`.
@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 from msgspec import inspect
 
-from admittance.api.limits import Entries, Syntax
-from admittance.api.names import code_of
-from admittance.api.problems import (
+from admittance.api.fields.limits import Entries, Syntax
+from admittance.api.fields.names import code_of
+from admittance.api.fields.problems import (
     INVALID,
     NOT_SUPPORTED,
     REQUIRED,
@@ -25,7 +25,7 @@ from admittance.api.problems import (
     Problem,
     shown,
 )
-from admittance.api.struct_types import struct_type
+from admittance.api.fields.struct_types import struct_type
 
 Error: TypeAlias = tuple[str, str]
 """What is wrong with a value, and the code of that problem."""
@@ -63,7 +63,7 @@ unpacks a plain tuple several times faster than a named one.
 
 
 class TypeRules(NamedTuple):
-    """The rules at a type: keywords of JSON Schema, and rules of `admittance.api.limits`."""
+    """The rules at a type: keywords of JSON Schema, and rules of `admittance.api.fields.limits`."""
 
     schema: dict[str, Any]
     extra: dict[str, Any]

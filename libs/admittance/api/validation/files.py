@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from admittance.api.fields.problems import REQUIRED, TOO_LONG, Problem, shown
 from admittance.api.files import (
     JOB_FILES,
     OUTPUTS_MAX,
@@ -11,7 +12,6 @@ from admittance.api.files import (
     noted_files,
 )
 from admittance.api.pods import PodTemplate
-from admittance.api.problems import REQUIRED, TOO_LONG, Problem, shown
 from admittance.api.validation.field_rules import field_problems
 
 

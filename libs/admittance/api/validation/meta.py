@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from admittance.api.fields.names import code_of, label_error, name_error
+from admittance.api.fields.problems import DUPLICATE, FORBIDDEN, REQUIRED, Problem, shown
 from admittance.api.kinds import KINDS
 from admittance.api.meta import LabelSelector, ObjectMeta, Taint, Toleration
-from admittance.api.names import code_of, label_error, name_error
-from admittance.api.problems import DUPLICATE, FORBIDDEN, REQUIRED, Problem, shown
 
 
 def object_name(name: str, field: str) -> list[Problem]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.api.fields.problems import NOT_SUPPORTED, Problem
+from admittance.api.fields.units import BadQuantity, render
 from admittance.api.pods import PodSpec
-from admittance.api.problems import NOT_SUPPORTED, Problem
-from admittance.api.units import BadQuantity, render
 
 _WHAT: Final = (
     "is not a resource of a whole pod (cpu, memory and hugepages-…): name it in a container"

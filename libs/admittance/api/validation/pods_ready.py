@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from admittance.api.limits import INT32_MAX
-from admittance.api.problems import Problem
+from admittance.api.fields.limits import INT32_MAX
+from admittance.api.fields.problems import Problem
 from admittance.text_cache import text_cache
 
 WAIT_FOR_PODS_READY: Final = "kueue.x-k8s.io/wait-for-pods-ready"

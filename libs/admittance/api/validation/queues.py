@@ -10,9 +10,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from admittance.api.limits import CHECKS_MAX, FLAVOR_VARIANTS_DEFAULT, Quantity
-from admittance.api.names import check_unique
-from admittance.api.problems import (
+from admittance.api.fields.limits import CHECKS_MAX, FLAVOR_VARIANTS_DEFAULT, Quantity
+from admittance.api.fields.names import check_unique
+from admittance.api.fields.problems import (
     DUPLICATE,
     FORBIDDEN,
     NOT_SUPPORTED,
@@ -21,6 +21,7 @@ from admittance.api.problems import (
     Problem,
     shown,
 )
+from admittance.api.fields.units import BadQuantity, parse
 from admittance.api.queues import (
     ClusterQueue,
     ClusterQueueSpec,
@@ -37,7 +38,6 @@ from admittance.api.queues import (
     of_flavor,
     queue_wide,
 )
-from admittance.api.units import BadQuantity, parse
 from admittance.api.validation.meta import check_selector, unchanged
 
 LISTED_MAX: Final = 8

@@ -17,10 +17,10 @@ from admittance.api.checks import (
     ProvisioningRequestConfig,
 )
 from admittance.api.effects.walk import refusals
-from admittance.api.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
+from admittance.api.fields.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
+from admittance.api.fields.names import check_unique, code_of, kind_error, label_error, name_error
+from admittance.api.fields.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
 from admittance.api.manifests import Manifest, Typed
-from admittance.api.names import check_unique, code_of, kind_error, label_error, name_error
-from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, TOO_LONG, Problem
 from admittance.api.queues import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Topology
 from admittance.api.runners import Runner, check_runner, check_runner_update
 from admittance.api.validation.field_rules import field_problems

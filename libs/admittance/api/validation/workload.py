@@ -7,19 +7,19 @@ from typing import Final
 
 import msgspec
 
-from admittance.api.limits import CLASSES
-from admittance.api.manifests import flavors_of_annotation
-from admittance.api.meta import Toleration
-from admittance.api.names import (
+from admittance.api.fields.limits import CLASSES
+from admittance.api.fields.names import (
     check_annotations,
     check_labels,
     check_unique,
     label_key_error,
     label_value_error,
 )
+from admittance.api.fields.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
+from admittance.api.fields.units import parse
+from admittance.api.manifests import flavors_of_annotation
+from admittance.api.meta import Toleration
 from admittance.api.pods import Affinity, PodTemplate
-from admittance.api.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
-from admittance.api.units import parse
 from admittance.api.validation.containers import check_containers
 from admittance.api.validation.files import check_noted_files
 from admittance.api.validation.jobs import (

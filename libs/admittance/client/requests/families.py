@@ -131,7 +131,7 @@ async def rules_for(link: Link, namespace: str, queue: str) -> FamilyRules | Non
 
 
 async def _object(link: Link, key: str) -> object:
-    from admittance.api.problems import ManifestError
+    from admittance.api.fields.problems import ManifestError
     from admittance.api.reading.objects import decode_object
 
     stored = await lookup(link, key)

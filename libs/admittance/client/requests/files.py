@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.api.fields.problems import shown
 from admittance.api.files import (
     INPUTS_MAX,
     JOB_FILES,
@@ -25,7 +26,6 @@ from admittance.api.files import (
     path_error,
     written_files,
 )
-from admittance.api.problems import shown
 from admittance.api.workload import Workload
 from admittance.client import kinds
 from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed

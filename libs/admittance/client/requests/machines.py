@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.api.fields.units import render
 from admittance.api.runners import RunnerDrain
-from admittance.api.units import render
 from admittance.client.errors import Refused, RequestFailed
 from admittance.client.kinds import RUNNER, ObjectKind
 from admittance.client.requests import applying

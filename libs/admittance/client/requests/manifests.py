@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.limits import FLAVOR_VARIANTS_MAX
+from admittance.api.fields.limits import FLAVOR_VARIANTS_MAX
+from admittance.api.fields.problems import ManifestError
 from admittance.api.manifests import Manifest
-from admittance.api.problems import ManifestError
 from admittance.api.reading.objects import encode
 from admittance.api.workload import Job, Workload
 from admittance.client.errors import BadInput

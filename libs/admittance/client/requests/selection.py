@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from admittance.api.names import label_key_error, label_value_error
+from admittance.api.fields.names import label_key_error, label_value_error
 from admittance.client import kinds
 from admittance.client.errors import BadInput
 from admittance.client.kinds import ObjectKind

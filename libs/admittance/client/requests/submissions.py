@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from admittance.api.names import image_error
-from admittance.api.problems import ManifestError
+from admittance.api.fields.names import image_error
+from admittance.api.fields.problems import ManifestError
+from admittance.api.fields.units import parse, quantity_error
 from admittance.api.reading.from_job import GPU, from_command, with_name, workload_of
 from admittance.api.reading.objects import encode
-from admittance.api.units import parse, quantity_error
 from admittance.api.validation.validate import validate
 from admittance.api.warning_signal import BadWarning, WarningSignal, warning_in
 from admittance.api.workload import SUBMISSION_KEY, AdmissionConstraints, Job, Workload

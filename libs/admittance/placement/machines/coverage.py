@@ -20,9 +20,9 @@ from admittance.api.checks import (
     AdmissionCheck,
     AdmissionCheckSpec,
 )
+from admittance.api.fields.units import amount
 from admittance.api.meta import ObjectMeta
 from admittance.api.queues import ClusterQueue, ResourceFlavor, named_checks, of_flavor, queue_wide
-from admittance.api.units import amount
 from admittance.events.names import uid_of
 from admittance.events.subjects import PROVISIONING_CONTROLLER
 from admittance.placement.machines.machine import Machine

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import asdict, replace
 
+from admittance.api.fields.units import render
 from admittance.api.meta import Condition, ObjectMeta, Taint
 from admittance.api.runners import Runner, RunnerDevice, RunnerSpec, RunnerStatus, RunnerUsers
-from admittance.api.units import render
 from admittance.events import reasons
 from admittance.events.names import uid_of
 from admittance.events.reader import Unreadable

@@ -1,7 +1,7 @@
 """What placement knows of a machine: its runner's inventory, state and open runs.
 
 Amounts are in accounting units: cpu in thousandths, everything else whole
-(`admittance.api.units`).
+(`admittance.api.fields.units`).
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from msgspec.structs import asdict
 
+from admittance.api.fields.units import amount
 from admittance.api.runners import Runner
-from admittance.api.units import amount
 from admittance.events.system import RunnerStarts
 from admittance.placement.machines.machine import Device, Machine
 
 
 def machine_of(runner: Runner) -> Machine | None:
     """The machine of a runner, as if the runner were alive; None: it has announced none. Raises
-    `admittance.api.units.BadQuantity`."""
+    `admittance.api.fields.units.BadQuantity`."""
     status = runner.status
     if status is None or not status.id:
         return None

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from admittance.api.limits import is_extended
+from admittance.api.fields.limits import is_extended
 from admittance.api.meta import Taint
 from admittance.events.system import RunnerStarts
 from admittance.placement.machines.machine import HOSTNAME, PODS, Machine, is_below

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.events.placement import PlacementPart
 from admittance.placement.machines.machine import Machine, OpenRun
 from admittance.placement.search.request import Amounts

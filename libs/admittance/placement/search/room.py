@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from admittance.api.units import INT64_MAX
+from admittance.api.fields.units import INT64_MAX
 from admittance.placement.machines.machine import PODS, Machine, offered_units
 from admittance.placement.search.request import Amounts
 

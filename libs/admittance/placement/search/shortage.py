@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.placement.machines.machine import PODS, Machine
 from admittance.placement.search.index import (
     ClassSearch,

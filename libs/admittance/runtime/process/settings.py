@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from admittance.api.configuration import Configuration
-from admittance.api.names import name_error
-from admittance.api.problems import ManifestError
+from admittance.api.fields.names import name_error
+from admittance.api.fields.problems import ManifestError
+from admittance.api.fields.units import BadQuantity, parse, seconds
 from admittance.api.reading.configuration_file import RETENTION_MIN, read_file
-from admittance.api.units import BadQuantity, parse, seconds
 from admittance.events.names import token
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice, repeat
 from typing import Any, Final, TypeAlias
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.facts import (
     Assigned,

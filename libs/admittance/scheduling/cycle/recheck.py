@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Final
 
 from admittance.api.checks import PREEMPTS_AFTER_CHECK
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.facts import Confirmed, Planned, Preempted, Revoked
 from admittance.events.shapes import PendingPreemption, Shortfall, Taken

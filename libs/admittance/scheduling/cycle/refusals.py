@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.facts import Refused
 from admittance.events.shapes import Refusal, Scan, Shortfall

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.api.units import BadQuantity
+from admittance.api.fields.units import BadQuantity
 from admittance.events import reasons
 from admittance.events.requests.whatif import FitReply
 from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine

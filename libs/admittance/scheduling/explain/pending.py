@@ -11,7 +11,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final
 
-from admittance.api.units import INT64_MAX
+from admittance.api.fields.units import INT64_MAX
 from admittance.events import reasons
 from admittance.events.requests.queues import PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal

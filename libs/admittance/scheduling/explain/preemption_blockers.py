@@ -11,7 +11,7 @@ from heapq import nlargest
 from itertools import islice
 from typing import NamedTuple
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.requests.explanation import Protection
 from admittance.quota.cell import Cell, borrow_level, is_over

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.api.units import BadQuantity, parse
+from admittance.api.fields.units import BadQuantity, parse
 from admittance.events.shapes import ConsumedUsage
 
 Nanos = dict[str, int]

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.facts import Revoked
 from admittance.events.shapes import Shortfall

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from admittance.api.units import BadQuantity, amount, quantities_of
+from admittance.api.fields.units import BadQuantity, amount, quantities_of
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.quota.tree import Node

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from admittance.api.configuration import FINAL_SHARE, GATES, INITIAL_SHARE, Configuration
+from admittance.api.fields.units import seconds
 from admittance.api.pod_requests import ResourceTransformation, transformations_of
-from admittance.api.units import seconds
 from admittance.scheduling.fairsharing.usage import UsageFairSharing
 
 __all__ = ["FINAL_SHARE", "INITIAL_SHARE", "Config", "UsageFairSharing", "config_of"]

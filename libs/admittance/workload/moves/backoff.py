@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from admittance.api.checks import RetryStrategy
-from admittance.api.units import seconds
+from admittance.api.fields.units import seconds
 from admittance.api.workload import CheckState, ImmediateRetries, RequeueState
 from admittance.events import reasons
 from admittance.events.shapes import DELAY_MAX

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, UNKNOWN, Table, columns_of, pairs
 from admittance.cli.support.times import age

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
 from admittance.api.queues import ClusterQueue
 from admittance.cli.show import capacity_requests, lists, pools, sections, tables, variants
 from admittance.cli.show.event_lines import EventLine, FactEffects, is_bookkeeping, line_of

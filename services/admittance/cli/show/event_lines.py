@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.cli.show import variants
 from admittance.cli.show.sections import amount_text, retries_text
 from admittance.cli.show.tables import admission_text

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.cli.show import sections
 from admittance.cli.show.machines import amounts, listed, messages, ready_text, taints
 from admittance.cli.support import output

@@ -41,8 +41,8 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def shown_object(stored: BucketObject) -> dict[str, Any]:
     """The stored object with defaults filled into its spec."""
+    from admittance.api.fields.problems import ManifestError
     from admittance.api.manifests import complete
-    from admittance.api.problems import ManifestError
     from admittance.api.reading.objects import decode_object
 
     value = stored.plain()
@@ -66,7 +66,7 @@ def shown_workload(stored: BucketObject) -> dict[str, Any]:
 
 
 def _usage(counted: QueueStatus, amount_of: Callable[[FlavorUsage], int]) -> list[dict[str, Any]]:
-    from admittance.api.units import render
+    from admittance.api.fields.units import render
 
     by_flavor: dict[str, list[dict[str, str]]] = {}
     for usage in counted.usage:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import astuple, replace
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.cli.show.lists import find_all
 from admittance.cli.support import output
 from admittance.cli.support.options import Call, Output

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.api.units import render
+from admittance.api.fields.units import render
 from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of, pairs
 from admittance.client import kinds

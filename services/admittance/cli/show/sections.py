@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from admittance.api.units import parse, render
+from admittance.api.fields.units import parse, render
 from admittance.api.workload import CheckState
 from admittance.cli.show import tables
 from admittance.cli.show.objects import check_conditions

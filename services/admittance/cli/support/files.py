@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from admittance.api.checks import Foreign
-from admittance.api.limits import FLAVOR_VARIANTS_MAX
-from admittance.api.problems import NOT_SUPPORTED, Problem
+from admittance.api.fields.limits import FLAVOR_VARIANTS_MAX
+from admittance.api.fields.problems import NOT_SUPPORTED, Problem
 from admittance.api.reading.manifest import Document, ManifestError, duplicates, read
 from admittance.cli.support import output
 from admittance.client.errors import BadInput

@@ -128,7 +128,7 @@ def settle(
     if namespace == "":
         raise BadInput("-n/--namespace is empty")
     if namespace is not None:
-        from admittance.api.names import label_error
+        from admittance.api.fields.names import label_error
 
         if error := label_error(namespace):
             raise BadInput(f"-n/--namespace: {error}")

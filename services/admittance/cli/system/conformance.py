@@ -17,7 +17,7 @@ from admittance.client.errors import BadInput
 from admittance.runtime.nats.connection_options import NO_OPTIONS
 
 if TYPE_CHECKING:
-    from admittance.api.problems import Problem
+    from admittance.api.fields.problems import Problem
     from admittance.conformance.kit import KitReport
     from admittance.conformance.program import OwnServer
     from admittance.runtime.bus.bus import Bus
@@ -160,7 +160,7 @@ async def provider_test(
     The requests are for workloads in a namespace of their own, so a live deployment is not
     disturbed. The provider books real capacity; all requests are cancelled at the end.
     """
-    from admittance.api.units import BadQuantity, amount
+    from admittance.api.fields.units import BadQuantity, amount
     from admittance.api.validation.meta import object_name
     from admittance.conformance.provider_cases import TITLES, ProviderKitOptions
     from admittance.conformance.provider_kit import run_provider_kit
@@ -274,7 +274,7 @@ def parameters_of(path: Path | None) -> Any:
     """The parameters in a file: the spec of a manifest, or the whole content."""
     import msgspec
 
-    from admittance.api.problems import ManifestError
+    from admittance.api.fields.problems import ManifestError
     from admittance.api.reading.values import read_values
 
     if path is None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import structlog
 
-from admittance.api.problems import ManifestError
+from admittance.api.fields.problems import ManifestError
 from admittance.api.reading.configuration_file import read_file
 from admittance.cli.support import output
 from admittance.cli.support.link import check_url

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from admittance.api.fields.names import image_error
 from admittance.api.files import JobFiles
-from admittance.api.names import image_error
 from admittance.api.pods import Container, PodSpec, PodTemplate
 from admittance.api.reading.from_job import literal
 from admittance.api.validation.containers import check_containers

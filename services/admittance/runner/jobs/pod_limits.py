@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from admittance.api.fields.units import units, whole
 from admittance.api.pod_requests import effective, requests_of
 from admittance.api.pods import PodSpec, ResourceRequirements
-from admittance.api.units import units, whole
 
 
 class PodLimits(msgspec.Struct, frozen=True, kw_only=True):

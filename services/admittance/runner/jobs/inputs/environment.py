@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from admittance.api.fields.units import BadQuantity, parse
 from admittance.api.pods import (
     Container,
     EnvFromSource,
@@ -16,7 +17,6 @@ from admittance.api.pods import (
     ResourceFieldRef,
 )
 from admittance.api.reading.from_job import literal
-from admittance.api.units import BadQuantity, parse
 from admittance.job_rules.rules import CannotRun
 from admittance.runner.jobs.inputs.host_inputs import Inputs
 

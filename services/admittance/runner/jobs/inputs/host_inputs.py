@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Final, Protocol
 
-from admittance.api.names import name_error
+from admittance.api.fields.names import name_error
 from admittance.job_rules.rules import CannotRun, JobRules
 
 VALUE_MAX: Final = 1 << 20

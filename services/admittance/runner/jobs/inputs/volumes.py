@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from admittance.api.fields.struct_types import struct_type
+from admittance.api.fields.units import BadQuantity, parse
 from admittance.api.pods import Container, KeyToPath, Volume, VolumeMount
 from admittance.api.reading.from_job import literal
-from admittance.api.struct_types import struct_type
-from admittance.api.units import BadQuantity, parse
 from admittance.job_rules.rules import CannotRun
 from admittance.runner.jobs.inputs.host_inputs import Inputs
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
 
-from admittance.api import names, units
-from admittance.api.problems import TOO_LONG, Problem
+from admittance.api.fields import names, units
+from admittance.api.fields.problems import TOO_LONG, Problem
 from admittance.text_cache import pair_cache
 
 INT32_MAX: Final = 2**31 - 1
@@ -261,7 +261,7 @@ Quantity: TypeAlias = Annotated[
     str | int | float,
     field_rule(syntax=units.quantity_error, pattern=_whole(_AMOUNT), maxLength=128, minimum=0),
 ]
-"""A quantity as written in the manifest; `admittance.api.units` parses it."""
+"""A quantity as written in the manifest; `admittance.api.fields.units` parses it."""
 Amounts: TypeAlias = Annotated[
     dict[str, Quantity],
     field_rule(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from admittance.api.problems import DUPLICATE, INVALID, TOO_LONG, Problem, shown
+from admittance.api.fields.problems import DUPLICATE, INVALID, TOO_LONG, Problem, shown
 from admittance.text_cache import text_cache
 
 SUBDOMAIN_MAX: Final = 253
