@@ -37,6 +37,8 @@ def apply_object(
 ) -> None:
     """Applies an object of the configuration to the scheduler's state; None: the object was
     deleted."""
+    if kind == "Runner":
+        state.machines.set_runner(name, obj)
     old = state.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
     if kind in ("ClusterQueue", "Cohort"):
         charging.unshare_all_quota(state)

@@ -35,7 +35,7 @@ from admittance.control.objects import StoredObject, key_of
 from admittance.events import facts
 from admittance.events.reader import BucketEntry
 from admittance.events.requests.manifests import Applied, Delete
-from admittance.events.requests.whatif import REPLY_LISTS, Simulate, SimulateReply
+from admittance.events.requests.whatif import REPLY_LISTS, Fit, Simulate, SimulateReply
 from admittance.events.subjects import object_key
 from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
@@ -275,6 +275,8 @@ def _submit(copy: BucketCopy, submissions: list[Workload]) -> Iterator[Applied]:
             applied = replace(
                 applied, outcome="refused", warnings=(f"{reply.reason}: {reply.message}",)
             )
+        elif misfit := copy.scheduler.fit(Fit(workload=fact.workload), fact.namespace).machines:
+            applied = replace(applied, warnings=(misfit,))
         yield applied
 
 

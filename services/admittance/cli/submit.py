@@ -220,15 +220,16 @@ async def _of_command(bus: Link, wish: CommandOptions, anyway: bool) -> Workload
 
 async def refuse_misfit(bus: Link, workload: Workload, *, anyway: bool) -> None:
     """Raises RequestFailed if the queue does not exist or can never hold the workload, unless
-    ``anyway``. Warns about requests for which no quota is charged, and about an inactive queue.
+    ``anyway``. Warns about requests for which no quota is charged, about machines that are too
+    small, and about an inactive queue.
 
     Manifests are accepted with a warning instead, as in Kubernetes: their queues may be created or
     enlarged later.
     """
     reply = await requests.submissions.refuse_misfit(bus, workload, anyway=anyway)
     if reply is not None:
-        uncharged = requests.warnings.uncharged("the workload", reply)
-        for warning in (*uncharged, *requests.warnings.inactive([reply])):
+        about_fit = requests.warnings.about_fit("the workload", reply)
+        for warning in (*about_fit, *requests.warnings.inactive([reply])):
             output.warn(warning)
 
 

@@ -76,6 +76,20 @@ async def test_a_queue_that_is_inactive_now_gets_one_warning(
     assert capsys.readouterr().err == f"warning: {said}\n"
 
 
+async def test_machines_that_are_too_small_get_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class TooSmall(LinkOfUser):
+        async def ask(self, *_: Any, **__: Any) -> FitReply:
+            return FitReply(machines="no machine can hold it", seen=7)
+
+    link = cast(Link, TooSmall(requests=1))
+    await submit.refuse_misfit(link, WORKLOAD, anyway=False)
+    said = "no machine can hold it; it waits for another machine"
+    assert await misfits(link, [("w", WORKLOAD)]) == [f"w: {said}"]
+    assert capsys.readouterr().err == f"warning: the workload: {said}\n"
+
+
 def test_a_refused_command_waits_for_a_missing_clusterqueue() -> None:
     message = "ClusterQueue cq of LocalQueue default/lq does not exist"
     said = refusal(FitReply(cluster_queue="cq", reason="NoSuchQueue", message=message))

@@ -347,9 +347,7 @@ def test_a_workload_that_no_machine_can_hold_says_so_and_holds_nothing_back() ->
     cores = placed_cores(gpus("a", 4), quota=64, times=times)
     big(cores, "huge", 8)
     cores.advance(20)
-    assert cores.said("huge") == [
-        ("Pending", "8 GPUs on one machine: the largest machine has 4 GPUs")
-    ]
+    assert cores.said("huge") == [("Pending", "8 GPUs on one machine: the largest, a, has 4 GPUs")]
 
     big(cores, "j", 4)
 

@@ -76,7 +76,7 @@ def test_pods_that_draw_their_indices_are_on_one_machine() -> None:
     shortage = machines.place(a_request("n/g", a_group(4, gpus=1, together=True)))
 
     assert isinstance(shortage, Shortage)
-    assert shortage.message == "4 GPUs on one machine for 4 pods: the largest machine has 2 GPUs"
+    assert shortage.message == "4 GPUs on one machine for 4 pods: the largest, a, has 2 GPUs"
     assert placed(machines.place(a_request("n/h", a_group(2, gpus=1, together=True)))) == [("a", 2)]
 
 

@@ -111,18 +111,27 @@ def test_only_the_resources_that_are_short_are_named() -> None:
             "c has the taint team=x:NoSchedule, which the pods do not tolerate", id="taint",
         ),
         pytest.param(
-            a_group(gpus=16), Why.SIZE, "16 GPUs on one machine: the largest machine has 8 GPUs",
+            a_group(gpus=16), Why.SIZE, "16 GPUs on one machine: the largest, a, has 8 GPUs",
             id="devices",
         ),
         pytest.param(
             a_group(cpu=65, memory=300), Why.SIZE,
-            "65 cpu and 300Gi memory on one machine: the largest machine has 64 cpu and 256Gi "
-            "memory", id="cpu_and_memory",
+            "65 cpu and 300Gi memory on one machine: the largest, b, has 64 cpu and 256Gi memory",
+            id="cpu_and_memory",
+        ),
+        pytest.param(
+            a_group(gpus=2, cpu=16, memory=300), Why.SIZE,
+            "2 GPUs and 300Gi memory on one machine: the largest, a, has 8 GPUs and 256Gi memory",
+            id="memory_beside_devices",
+        ),
+        pytest.param(
+            a_group(gpus=9, cpu=64), Why.SIZE,
+            "9 GPUs on one machine: the largest, a, has 8 GPUs", id="largest_in_what_is_short",
         ),
         pytest.param(
             a_group(gpus=8, cpu=64), Why.SIZE,
-            "8 GPUs and 64 cpu on one machine: no machine has all of it, also when it is empty",
-            id="not_together",
+            "8 GPUs and 64 cpu on one machine: no machine has all of it, also when it is empty; "
+            "the nearest, a, has 8 GPUs and 16 cpu", id="not_together",
         ),
         pytest.param(
             a_group(3, gpus=8), Why.SIZE,
@@ -191,16 +200,14 @@ def test_machines_that_take_no_jobs(machines: tuple[Machine, ...], message: str)
 def test_a_cordoned_machine_does_not_hide_why_the_others_do_not_suit() -> None:
     cordoned = a_machine("a", gpus=8, unschedulable=True)
     missing = shortage(a_request("n/w", a_group(gpus=8)), cordoned, a_machine("b", gpus=4))
-    assert missing.message == "8 GPUs on one machine: the largest machine has 4 GPUs"
+    assert missing.message == "8 GPUs on one machine: the largest, b, has 4 GPUs"
 
 
 def test_a_pod_set_is_named_where_there_are_several() -> None:
     missing = shortage(
         a_request("n/w", a_group(name="driver"), a_group(gpus=1, name="workers")), a_machine("a")
     )
-    assert missing.message == (
-        "pod set workers: 1 GPU on one machine: the largest machine has 0 GPUs"
-    )
+    assert missing.message == ("pod set workers: 1 GPU on one machine: the largest, a, has 0 GPUs")
 
 
 def test_a_sentence_has_a_bounded_length() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER, PREEMPTS_AFTER_CHECK
 from admittance.events.requests.manifests import Delete
 from support.builders import an_object
 from support.stored.system import (
@@ -53,6 +54,19 @@ def test_a_manifest_that_changes_nothing_makes_no_difference() -> None:
     assert (reply.starts, reply.waits, reply.evictions) == ((), (), ())
     assert {result.outcome for result in reply.results} == {"unchanged"}
     assert (reply.counts.run, reply.counts.pending) == (2, 2)
+
+
+def test_a_workload_that_no_machine_can_start_gets_a_warning() -> None:
+    spec = {
+        "controllerName": MACHINES_CONTROLLER,
+        "preemptionPolicy": PREEMPTS_AFTER_CHECK,
+        "onFlavors": ["spot"],
+    }
+    reply = a_town().simulate(an_object("AdmissionCheck", MACHINES_CHECK, spec), a_job("j", "cq"))
+    assert [(result.name, result.warnings) for result in reply.results] == [
+        ("machines", ()),
+        ("j", ("no machine can start it: no runner has announced a machine",)),
+    ]
 
 
 def test_lowering_a_quota_stops_no_job_and_warns() -> None:

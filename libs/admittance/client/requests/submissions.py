@@ -265,7 +265,7 @@ _CONFIGURATION: Final = (kinds.CLUSTER_QUEUE, kinds.LOCAL_QUEUE, kinds.COHORT, k
 
 async def fit_of(link: Link, workload: Workload) -> FitReply | None:
     """The scheduler's answer about the workload; None if the scheduler does not answer. An answer
-    that the workload could not start counts only if it is current.
+    that the workload could not start, or not now, counts only if it is current.
     """
     namespace = workload.metadata.namespace
     request = Fit(workload=msgspec.Raw(encode(workload)))
@@ -279,7 +279,7 @@ async def fit_of(link: Link, workload: Workload) -> FitReply | None:
             return None
         if reply.error:
             return None
-        if reply.fits and not reply.inactive:
+        if reply.fits and not reply.inactive and not reply.machines:
             return reply
         if newest is None:
             newest = await _newest(link, namespace)

@@ -42,7 +42,7 @@ async def about(link: Link, workload: Workload, fit: FitReply | None = None) -> 
         if fit is None:
             sentences += await misfits(link, told)
         else:
-            sentences += (*uncharged("the workload", fit), *inactive([fit]))
+            sentences += (*about_fit("the workload", fit), *inactive([fit]))
         sentences += await engines(link, told)
     except RequestFailed as error:
         # The workload is submitted: its caller gets it all the same.
@@ -125,8 +125,9 @@ async def min_counts(link: Link, workloads: Subjects) -> list[str]:
 
 
 async def misfits(link: Link, workloads: Subjects) -> list[str]:
-    """Warnings about workloads that their queue can never hold, about requests for which no quota
-    is charged, and about inactive queues; `queues` is about missing queues."""
+    """Warnings about workloads that their queue can never hold or no machine could start, about
+    requests for which no quota is charged, and about inactive queues; `queues` is about missing
+    queues."""
     asked: dict[tuple[str, bytes], list[tuple[str, Workload]]] = {}
     for subject, workload in workloads:
         key = workload.metadata.namespace, msgspec.json.encode(workload.spec)
@@ -142,7 +143,7 @@ async def misfits(link: Link, workloads: Subjects) -> list[str]:
         why = "" if reply.fits else submissions.misfit(reply)
         if why and "does not exist" not in why:
             sentences.append(f"{subject}: {why}")
-        sentences += uncharged(subject, reply)
+        sentences += about_fit(subject, reply)
     return [*sentences, *inactive(reply for reply in answers if reply is not None)]
 
 
@@ -156,12 +157,16 @@ def inactive(replies: Iterable[FitReply]) -> list[str]:
     ]
 
 
-def uncharged(subject: str, reply: FitReply) -> list[str]:
-    """Warnings about requests for which no quota is charged."""
-    return [
+def about_fit(subject: str, reply: FitReply) -> list[str]:
+    """Warnings about requests for which no quota is charged, and about machines that are all
+    unsuited or too small."""
+    sentences = [
         f"{subject}: no quota is charged for {resource}: {why}"
         for resource, why in reply.uncharged.items()
     ]
+    if reply.machines:
+        sentences.append(f"{subject}: {reply.machines}; it waits for another machine")
+    return sentences
 
 
 async def engines(link: Link, workloads: Subjects) -> list[str]:

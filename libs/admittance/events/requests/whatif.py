@@ -43,8 +43,9 @@ class FitReply(Reply, frozen=True, kw_only=True):
     (ExceedsMaxQuota, NoMatchingFlavor, NoSuchQueue); ``message`` has the nominal quota and the
     borrowing limit. ``uncharged``: each requested resource for which no quota is charged, with the
     reason. ``inactive``: why the ClusterQueue admits no workloads now, although it is neither
-    stopped nor terminating; "": it admits some. ``seen``: the newest revision of the bucket known
-    to the scheduler."""
+    stopped nor terminating; "": it admits some. ``machines``: why no machine of its runners could
+    start a workload that fits, also if nothing else ran there; "": one could, or the workload is
+    not placed on machines. ``seen``: the newest revision of the bucket known to the scheduler."""
 
     fits: bool = True
     reason: str = ""
@@ -53,6 +54,7 @@ class FitReply(Reply, frozen=True, kw_only=True):
     cluster_queue: str = ""
     uncharged: dict[str, str] = msgspec.field(default_factory=dict)
     inactive: str = ""
+    machines: str = ""
     seen: int = 0
 
 

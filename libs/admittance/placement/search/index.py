@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from admittance.api.fields.limits import is_extended
@@ -205,6 +205,12 @@ class MachineIndex:
     def machines(self) -> int:
         """The number of machines that take pods."""
         return len(self._places)
+
+    def first_of(self, wanted: Collection[tuple[MachineClass, Size]]) -> tuple[str, Size]:
+        """The name and the capacity of the first machine with one of these classes and
+        capacities."""
+        places = self._places.values()
+        return min((p.machine.name, p.size) for p in places if (p.taken, p.size) in wanted)
 
     def refresh(self) -> None:
         """Reads the machines whose room has changed."""

@@ -81,7 +81,7 @@ def shortage_of(attempt: Attempt, index: MachineIndex) -> Shortage:
     if all(search.is_filtered for search in searches):
         shortage = _unsuited(group, demands, index)
     if shortage is None:
-        shortage = _too_large(group, searches) or _no_room(attempt, searches)
+        shortage = _too_large(group, searches, index) or _no_room(attempt, searches)
     message = shortage.message
     if len(attempt.request.pod_sets) > 1:
         message = f"pod set {group.name}: {message}"
@@ -205,7 +205,9 @@ def _head(group: PodGroup, resources: Iterable[str]) -> str:
     return f"{listed} on one machine{pods}"
 
 
-def _too_large(group: PodGroup, searches: Sequence[ClassSearch]) -> Shortage | None:
+def _too_large(
+    group: PodGroup, searches: Sequence[ClassSearch], index: MachineIndex
+) -> Shortage | None:
     """Why machines without jobs would not do; None: they would."""
     needs = _needs(group)
     sizes: dict[Size, int] = {}
@@ -224,11 +226,29 @@ def _too_large(group: PodGroup, searches: Sequence[ClassSearch]) -> Shortage | N
         short = [r for r in needs if r != PODS] or [PODS]
         return Shortage(Why.SIZE, f"{_head(group, short)}: {text}")
     short = [r for r, a in needs.items() if all(dict(size).get(r, 0) < a for size in sizes)]
-    if not short:
-        text = _head(group, [r for r in needs if r != PODS])
-        return Shortage(Why.SIZE, f"{text}: no machine has all of it, also when it is empty")
-    largest = _amounts((r, max([dict(size).get(r, 0) for size in sizes], default=0)) for r in short)
-    return Shortage(Why.SIZE, f"{_head(group, short)}: the largest machine has {largest}")
+    # Devices tell machines apart, so they are named beside what is short.
+    scarce = {resource for search in searches for resource in search.taken.key.scarce}
+    shown = [r for r in needs if r in short or r in scarce] if short else list(needs)
+    head = _head(group, [r for r in shown if r != PODS or r in short])
+    if not sizes:
+        return Shortage(Why.SIZE, f"{head}: no machine for the pods takes jobs now")
+    wanted = {r: needs[r] for r in short or needs}
+    lacks = {size: _lack(dict(size), wanted) for size in sizes}
+    least = min(lacks.values())
+    name, size = index.first_of(
+        {(s.taken, size) for s in searches for size in s.taken.sizes if lacks[size] == least}
+    )
+    has = _amounts((r, dict(size).get(r, 0)) for r in shown if r != PODS or r in short)
+    text = "" if short else "no machine has all of it, also when it is empty; "
+    word = "largest" if short else "nearest"
+    return Shortage(Why.SIZE, f"{head}: {text}the {word}, {name}, has {has}")
+
+
+def _lack(have: Mapping[str, int], needs: Mapping[str, int]) -> tuple[int, float]:
+    """How far a machine is from what is needed: the number of resources that it lacks, and the
+    largest part that is missing of one."""
+    missing = [1 - have.get(r, 0) / a for r, a in needs.items() if have.get(r, 0) < a]
+    return len(missing), max(missing, default=0.0)
 
 
 def _holds(have: Mapping[str, int], needs: Mapping[str, int]) -> bool:

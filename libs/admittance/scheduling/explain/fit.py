@@ -13,6 +13,7 @@ from admittance.events import reasons
 from admittance.events.requests.whatif import FitReply
 from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine
 from admittance.scheduling.cycle.refusals import obstacles_message
+from admittance.scheduling.explain.machine_fit import Choice, machine_misfit
 from admittance.scheduling.state.assignment import Obstacle
 from admittance.scheduling.state.flavor_plan import FlavorPlan, Option
 from admittance.scheduling.state.requests import Needs, RequestShape
@@ -36,7 +37,7 @@ def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) ->
     try:
         spec = msgspec.json.decode(manifest, type=_Manifest).spec
         needs = state.shapes.needs(spec)
-        reply = _fit(state, namespace, needs)
+        reply = _fit(state, namespace, needs, spec)
         uncharged = state.shapes.uncharged(spec, _covered(state, reply.cluster_queue))
     except (msgspec.MsgspecError, BadQuantity) as error:
         return FitReply(error=f"the workload cannot be read: {error}")
@@ -69,7 +70,7 @@ def _covered(state: SchedulerState, queue: str) -> Container[str] | None:
     return behind.plan.groups if behind is not None and behind.plan is not None else None
 
 
-def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
+def _fit(state: SchedulerState, namespace: str, needs: Needs, spec: msgspec.Raw) -> FitReply:
     local = state.catalog.local_queues.get((namespace, needs.queue))
     if local is None:
         message = f"LocalQueue {namespace}/{needs.queue} does not exist"
@@ -82,38 +83,45 @@ def _fit(state: SchedulerState, namespace: str, needs: Needs) -> FitReply:
             fits=False, reason=reasons.NO_SUCH_QUEUE, message=message, cluster_queue=name
         )
     lenient = state.config.quota_check_strategy == "IgnoreUndeclared"
-    obstacles = _obstacles(queue.plan, needs.shape.fewest(), ignore_undeclared=lenient)
+    shape = needs.shape.fewest()
+    obstacles, choices = _usable(queue.plan, shape, ignore_undeclared=lenient)
     if not obstacles:
-        return FitReply(cluster_queue=name)
+        counts = {ps.name: ps.count for ps in shape.pod_sets}
+        misfit = machine_misfit(state.catalog, state.machines, name, spec, counts, choices)
+        return FitReply(cluster_queue=name, machines=misfit)
     reason = obstacles[0].reason
     return FitReply(
         fits=False, reason=reason, message=obstacles_message(obstacles), cluster_queue=name
     )
 
 
-def _obstacles(plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool) -> list[Obstacle]:
+def _usable(
+    plan: FlavorPlan, shape: RequestShape, *, ignore_undeclared: bool
+) -> tuple[list[Obstacle], list[Choice]]:
     """Returns the obstacles of the first pod set that fits into no flavor even if all quota is
-    free; empty: each pod set fits into a flavor."""
+    free, or without obstacles the flavors into which each pod set fits."""
     for ps, totals in zip(shape.pod_sets, shape.totals, strict=True):
         for resource, amount in totals:
             if amount and resource not in plan.groups and not ignore_undeclared:
                 message = f"resource {resource} unavailable in ClusterQueue"
-                return [Obstacle(ps.name, "", resource, reasons.NO_MATCHING_FLAVOR, message)]
+                return [Obstacle(ps.name, "", resource, reasons.NO_MATCHING_FLAVOR, message)], []
     by_group: dict[tuple[str, int], list[FlavorOffer]] = {}
     for offer in examine(plan, shape):
         group = plan.groups[offer.amounts[0][0]].at
         by_group.setdefault((offer.pod_set, group), []).append(offer)
+    choices: list[Choice] = []
     usable: dict[str, list[list[Option]]] = {}
     for (pod_set, _), offers in by_group.items():
         options = [offer.option for offer in offers if not _never(offer)]
         if not options:
-            return [obstacle for offer in offers for obstacle in _never(offer)]
+            return [obstacle for offer in offers for obstacle in _never(offer)], []
         usable.setdefault(pod_set, []).append(options)
-    for pod_set, choices in usable.items():
-        if not _have_common_labels(choices, (), [COMBINATIONS_MAX]):
+        choices.append(Choice(pod_set, [resource for resource, _ in offers[0].amounts], options))
+    for pod_set, of_groups in usable.items():
+        if not _have_common_labels(of_groups, (), [COMBINATIONS_MAX]):
             message = "no flavors for all its resources have the same values of their node labels"
-            return [Obstacle(pod_set, "", "", reasons.NO_MATCHING_FLAVOR, message)]
-    return []
+            return [Obstacle(pod_set, "", "", reasons.NO_MATCHING_FLAVOR, message)], []
+    return [], choices
 
 
 def _never(offer: FlavorOffer) -> list[Obstacle]:

@@ -12,6 +12,7 @@ from admittance.api.workload import PreemptionCount
 from admittance.events import reasons
 from admittance.events.shapes import ConsumedUsage, PreemptedBy, Refusal
 from admittance.object_errors import ObjectError
+from admittance.placement.search.empty_machines import EmptyMachines
 from admittance.quota.catalog import Catalog
 from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.config import Config
@@ -96,6 +97,7 @@ class SchedulerState:
 
         # Read from the bucket.
         self.catalog = Catalog(machines=config.machines)
+        self.machines = EmptyMachines()  # for answers only: no decision is made from them
         self.shapes = Shapes(config.exclude_resource_prefixes, config.transformations)
         self.workloads: dict[Key, WorkloadInfo] = {}
         # The workloads of each LocalQueue, whether they compete or not.
