@@ -27,8 +27,8 @@ from admittance.api.workload import Job, Workload
 from admittance.backoff import Backoff
 from admittance.bench.connection import connected
 from admittance.client.errors import TimedOut, Unavailable
-from admittance.client.requests import submissions
 from admittance.client.requests.link import Link
+from admittance.client.requests.submissions.submitting import submitted, workload_of_manifest
 from admittance.control.objects import key_of
 from admittance.events import facts
 from admittance.events.requests.manifests import Apply, ApplyReply, Delete, DeleteReply
@@ -171,9 +171,9 @@ class Trial:
 
     async def _submit(self, document: Document) -> None:
         manifest: Any = document.manifest
-        workload = submissions.workload_of_manifest(manifest)
+        workload = workload_of_manifest(manifest)
         meta = workload.metadata
-        sequence = await self._link.publish(submissions.submitted(workload))
+        sequence = await self._link.publish(submitted(workload))
         reply = await self._answer(lambda: self._link.settle(sequence, meta.namespace))
         if reply.outcome == "applied":
             self.counts["submitted"] += 1

@@ -50,9 +50,9 @@ PRELOADED: Final = (
     "admittance.client.requests.applying",
     "admittance.client.requests.changes",
     "admittance.client.requests.history",
-    "admittance.client.requests.submissions",
+    "admittance.client.requests.submissions.submitting",
     "admittance.client.requests.waits",
-    "admittance.client.requests.warnings",
+    "admittance.client.requests.submissions.warnings",
     # Its children begin with it, and nats-py imports its part for JetStream late.
     "support.fork_server",
     "nats.js.client",

@@ -26,14 +26,13 @@ from admittance.client.requests import (
     objects,
     questions,
     selection,
-    submissions,
-    warnings,
 )
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.link import Link
-from admittance.client.requests.manifests import Manifests, only_run
 from admittance.client.requests.objects import BucketObject, Change
-from admittance.client.requests.submissions import CommandOptions
+from admittance.client.requests.submissions import commands, submitting, warnings
+from admittance.client.requests.submissions.commands import CommandOptions
+from admittance.client.requests.submissions.manifests import Manifests, only_run
 from admittance.client.working_folder import Place, named_place
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry, SettledReply
@@ -160,7 +159,7 @@ class Client:
             space = opening.namespace_of(namespace, link.namespace)
             at_least(1, count=count, max_seconds=max_seconds)
             if key is not None:
-                submissions.check_key(key)
+                submitting.check_key(key)
             if manifest is not None:
                 if others := not_default(Client.submit, given, but=BESIDE_A_MANIFEST):
                     raise BadInput(
@@ -178,7 +177,7 @@ class Client:
                     command=command or (),
                     queue=queue,
                     name=name,
-                    requests=submissions.requests_of(cpu, memory, gpu),
+                    requests=commands.requests_of(cpu, memory, gpu),
                     count=count,
                     priority=priority,
                     priority_class=priority_class,
@@ -189,12 +188,12 @@ class Client:
                     flavors=flavors,
                     working_dir=place.path,
                     folder=place.folder,
-                    warning=submissions.warning_of(signal),
+                    warning=commands.warning_of(signal),
                 )
-                workload, fit = await submissions.fitting_command(
+                workload, fit = await submitting.fitting_command(
                     link, options, space, key=key, anyway=anyway, files=wanted
                 )
-            created = await submissions.submit(link, workload, key or "")
+            created = await submitting.submit(link, workload, key or "")
             meta = workload.metadata
             told = (*told, *await warnings.about(link, workload, fit))
             return Job(self._calls, meta.namespace, meta.name, created=created, warnings=told)

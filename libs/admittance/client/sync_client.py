@@ -12,8 +12,8 @@ from datetime import date, datetime
 from admittance.client.calls import LoopThread
 from admittance.client.client import Client
 from admittance.client.requests.files import FetchedFile
-from admittance.client.requests.manifests import Manifests
 from admittance.client.requests.objects import BucketObject, Change
+from admittance.client.requests.submissions.manifests import Manifests
 from admittance.client.sync_job import SyncJob
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry, SettledReply

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from admittance.api.warning_signal import WarningSignal
     from admittance.api.workload import Workload
     from admittance.client.requests.link import Link
-    from admittance.client.requests.submissions import CommandOptions
+    from admittance.client.requests.submissions.commands import CommandOptions
     from admittance.events.base import Fact
     from admittance.events.requests.history import SettledReply
     from admittance.workload.phase import Phase
@@ -153,7 +153,7 @@ async def submit(
             wish, folder = await placed(bus, wish, origin, anyway=anyway, has_files=has_files)
             workload = await _of_command(bus, wish, anyway)
             if wanted is not None:
-                workload = await requests.submissions.with_stored_files(bus, workload, wanted)
+                workload = await requests.submitting.with_stored_files(bus, workload, wanted)
             submissions.append(Submission(COMMAND_LINE, workload))
         if not submissions:
             raise BadInput(NOTHING_TO_SUBMIT)
@@ -192,9 +192,9 @@ def _wish(
 
     asked = {"cpu": cpu, "memory": memory, GPU: gpu}
     for resource, spelled in (("cpu", "--cpu"), ("memory", "--memory"), (GPU, "--gpu")):
-        requests.submissions.check_whole(resource, asked[resource], spelled)
-    requests.submissions.check_container(image or "", env, spelled=IN_COMMANDS)
-    return requests.submissions.CommandOptions(
+        requests.commands.check_whole(resource, asked[resource], spelled)
+    requests.commands.check_container(image or "", env, spelled=IN_COMMANDS)
+    return requests.commands.CommandOptions(
         command=command,
         queue=queue,
         name=name,
@@ -213,7 +213,7 @@ def _wish(
 
 async def _of_command(bus: Link, wish: CommandOptions, anyway: bool) -> Workload:
     """The workload of a command."""
-    workload = await requests.submissions.workload_of_command(bus, wish)
+    workload = await requests.commands.workload_of_command(bus, wish)
     await refuse_misfit(bus, workload, anyway=anyway)
     return workload
 
@@ -226,7 +226,7 @@ async def refuse_misfit(bus: Link, workload: Workload, *, anyway: bool) -> None:
     Manifests are accepted with a warning instead, as in Kubernetes: their queues may be created or
     enlarged later.
     """
-    reply = await requests.submissions.refuse_misfit(bus, workload, anyway=anyway)
+    reply = await requests.fit.refuse_misfit(bus, workload, anyway=anyway)
     if reply is not None:
         about_fit = requests.warnings.about_fit("the workload", reply)
         for warning in (*about_fit, *requests.warnings.inactive([reply])):
@@ -266,7 +266,7 @@ def submission_of(document: Document) -> Submission:
     assert isinstance(manifest, Workload | Job), manifest.kind
     place = f"{document.source}: {document.place}"
     try:
-        return Submission(place, requests.submissions.workload_of_manifest(manifest))
+        return Submission(place, requests.submitting.workload_of_manifest(manifest))
     except ManifestError as error:
         raise BadInput(*(f"{place}: {line}" for line in error.lines())) from None
 
@@ -279,7 +279,7 @@ async def submit_all(
     A refused submission makes the exit status 1; all other submissions are made.
     """
     submissions, status = await _of_known_classes(bus, submissions)
-    submitted = [requests.submissions.submitted(submission.workload) for submission in submissions]
+    submitted = [requests.submitting.submitted(submission.workload) for submission in submissions]
     sequences = await bus.publish_all(submitted)
     accepted = []
     for number, (one, fact) in enumerate(zip(submissions, submitted, strict=True)):

@@ -27,8 +27,8 @@ from admittance.client import (
     Unavailable,
     WrongUse,
 )
-from admittance.client.requests import submissions
 from admittance.client.requests.link import Link
+from admittance.client.requests.submissions import submitting
 from support.forked_system import embedded
 from support.servers import LIMIT, within
 
@@ -148,7 +148,7 @@ async def test_a_repeated_submission_makes_no_second_job(
     names = [stored.name for stored in await client.list() if stored.name.startswith("nightly-")]
     assert sorted(names) == sorted({again.name, other.name})
     # The log recognises a submission before it has been applied.
-    monkeypatch.setattr(submissions, "lookup", absent)
+    monkeypatch.setattr(submitting, "lookup", absent)
     assert not (await client.submit(["true"], queue="research", key="nightly 8")).created
 
 

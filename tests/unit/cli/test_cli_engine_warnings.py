@@ -9,7 +9,7 @@ import pytest
 
 from admittance.api.reading.manifest import read
 from admittance.api.workload import Workload
-from admittance.client.requests.warnings import engine_warnings, wants_engine
+from admittance.client.requests.submissions.warnings import engine_warnings, wants_engine
 
 NO_ENGINE = "no runner has a container engine"
 WITHOUT = f"{NO_ENGINE}: the command runs as a local process, without image busybox"

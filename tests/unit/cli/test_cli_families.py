@@ -16,7 +16,7 @@ from admittance.client.kinds import WORKLOAD
 from admittance.client.requests.changes import variant_with_check
 from admittance.client.requests.families import names_of, refuse_variant, tags_of
 from admittance.client.requests.objects import BucketObject
-from admittance.client.requests.submissions import allowing
+from admittance.client.requests.submissions.commands import allowing
 from admittance.events.requests.explanation import ExplainReply, VariantVerdict
 from support.builders import NOON, a_manifest
 from unit.cli.stored_families import (

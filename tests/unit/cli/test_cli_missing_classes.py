@@ -11,7 +11,7 @@ from admittance.api.workload import Workload
 from admittance.client import kinds
 from admittance.client.errors import NotAllowed
 from admittance.client.requests.link import Link
-from admittance.client.requests.priority_classes import missing_class
+from admittance.client.requests.submissions.priority_classes import missing_class
 from admittance.runtime.bus.bucket import Entry
 from support.builders import a_manifest
 

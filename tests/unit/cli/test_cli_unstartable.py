@@ -11,8 +11,8 @@ from admittance.api.workload import Workload
 from admittance.cli import submit
 from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.requests.link import Link
-from admittance.client.requests.submissions import refusal, refuse_misfit
-from admittance.client.requests.warnings import misfits
+from admittance.client.requests.submissions.fit import refusal, refuse_misfit
+from admittance.client.requests.submissions.warnings import misfits
 from admittance.client.spelling import IN_PYTHON
 from admittance.events.requests.whatif import FitReply
 from admittance.runtime.bus.bucket import Entry
@@ -56,7 +56,7 @@ async def test_a_user_waits_until_the_scheduler_has_read_its_queue() -> None:
 async def test_a_queue_that_the_scheduler_does_not_know_is_refused_in_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("admittance.client.requests.submissions.CURRENT_SECONDS", 0.0)
+    monkeypatch.setattr("admittance.client.requests.submissions.fit.CURRENT_SECONDS", 0.0)
     with pytest.raises(RequestFailed, match="not submitted: there is no LocalQueue"):
         await refuse_misfit(cast(Link, LinkOfUser(requests=100)), WORKLOAD)
 

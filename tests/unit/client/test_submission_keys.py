@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from admittance.api.reading.from_job import from_command
 from admittance.api.workload import Workload
 from admittance.client import BadInput, BucketObject
-from admittance.client.requests.submissions import (
+from admittance.client.requests.submissions.names import name_of_key
+from admittance.client.requests.submissions.submitting import (
     check_key,
     is_submission,
     message_id_of,
-    name_of_key,
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from admittance.api.warning_signal import WarningSignal
 from admittance.client.errors import BadInput
-from admittance.client.requests.submissions import check_warning, warning_of
+from admittance.client.requests.submissions.commands import check_warning, warning_of
 from admittance.client.spelling import IN_PYTHON
 
 

@@ -1,11 +1,11 @@
 """What clients and commands ask of the system, as functions on a `Link`.
 
-`requests.objects.find`, `requests.changes.give_verdict`: a module is imported at its first use, so
-that a command is declared without them.
+`requests.objects.find`, `requests.changes.give_verdict`: a module, also one of `submissions`, is
+imported at its first use, so that a command is declared without them.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from admittance.client.requests import applying as applying
@@ -17,20 +17,27 @@ if TYPE_CHECKING:
     from admittance.client.requests import history as history
     from admittance.client.requests import link as link
     from admittance.client.requests import machines as machines
-    from admittance.client.requests import manifests as manifests
     from admittance.client.requests import objects as objects
-    from admittance.client.requests import priority_classes as priority_classes
     from admittance.client.requests import questions as questions
     from admittance.client.requests import selection as selection
-    from admittance.client.requests import submissions as submissions
     from admittance.client.requests import waits as waits
-    from admittance.client.requests import warnings as warnings
+    from admittance.client.requests.submissions import commands as commands
+    from admittance.client.requests.submissions import fit as fit
+    from admittance.client.requests.submissions import manifests as manifests
+    from admittance.client.requests.submissions import priority_classes as priority_classes
+    from admittance.client.requests.submissions import submitting as submitting
+    from admittance.client.requests.submissions import warnings as warnings
+
+OF_SUBMISSIONS: Final = frozenset(
+    {"commands", "fit", "manifests", "priority_classes", "submitting", "warnings"}
+)
 
 
 def __getattr__(name: str) -> object:
+    inside = f"submissions.{name}" if name in OF_SUBMISSIONS else name
     try:
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__name__}.{inside}")
     except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{name}":
+        if error.name != f"{__name__}.{inside}":
             raise
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

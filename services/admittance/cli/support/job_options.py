@@ -15,7 +15,7 @@ from admittance.client.errors import BadInput
 if TYPE_CHECKING:
     from admittance.api.warning_signal import WarningSignal
     from admittance.client.requests.link import Link
-    from admittance.client.requests.submissions import CommandOptions
+    from admittance.client.requests.submissions.commands import CommandOptions
     from admittance.client.working_folder import Asked
 
 WARNING_SECONDS: Final = 60

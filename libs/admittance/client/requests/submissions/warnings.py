@@ -15,10 +15,10 @@ from admittance.api.workload import Workload
 from admittance.client import kinds
 from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.health import health
-from admittance.client.requests import submissions
 from admittance.client.requests.families import rules_for
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import field, lookup
+from admittance.client.requests.submissions.fit import fit_of, misfit
 from admittance.events.requests.whatif import FitReply
 
 Subjects: TypeAlias = Sequence[tuple[str, Workload]]
@@ -133,14 +133,14 @@ async def misfits(link: Link, workloads: Subjects) -> list[str]:
         key = workload.metadata.namespace, msgspec.json.encode(workload.spec)
         asked.setdefault(key, []).append((subject, workload))
     groups = list(asked.values())[:ASKED_MAX]
-    answers = await asyncio.gather(*(submissions.fit_of(link, group[0][1]) for group in groups))
+    answers = await asyncio.gather(*(fit_of(link, group[0][1]) for group in groups))
     sentences = []
     for group, reply in zip(groups, answers, strict=True):
         if reply is None:
             continue
         others = f" (and {len(group) - 1} more like it)" if len(group) > 1 else ""
         subject = f"{group[0][0]}{others}"
-        why = "" if reply.fits else submissions.misfit(reply)
+        why = "" if reply.fits else misfit(reply)
         if why and "does not exist" not in why:
             sentences.append(f"{subject}: {why}")
         sentences += about_fit(subject, reply)

@@ -14,7 +14,8 @@ from admittance.api.manifests import Manifest
 from admittance.api.reading.objects import encode
 from admittance.api.workload import Job, Workload
 from admittance.client.errors import BadInput
-from admittance.client.requests import submissions
+from admittance.client.requests.submissions.names import name_of_key
+from admittance.client.requests.submissions.submitting import NAME_AND_KEY, workload_of_manifest
 
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
@@ -77,7 +78,7 @@ def parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Run]]:
 
 def _run(manifest: Workload | Job, warnings: tuple[str, ...]) -> Run:
     try:
-        return Run(submissions.workload_of_manifest(manifest), warnings)
+        return Run(workload_of_manifest(manifest), warnings)
     except ManifestError as error:
         raise BadInput(*error.lines()) from None
 
@@ -97,7 +98,7 @@ def only_run(
     if key is not None:
         meta = manifest.metadata
         if meta.name:
-            raise BadInput(submissions.NAME_AND_KEY)
-        name = submissions.name_of_key(meta.namespace, user, key)
+            raise BadInput(NAME_AND_KEY)
+        name = name_of_key(meta.namespace, user, key)
         manifest = replace(manifest, metadata=replace(meta, name=name, generate_name=""))
     return _run(manifest, document.warnings)

@@ -1,0 +1,209 @@
+"""The workload of a submitted command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as field_of
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from admittance.api.fields.names import image_error
+from admittance.api.fields.problems import ManifestError
+from admittance.api.fields.units import parse, quantity_error
+from admittance.api.reading.from_job import GPU, from_command
+from admittance.api.validation.validate import validate
+from admittance.api.warning_signal import BadWarning, WarningSignal, warning_in
+from admittance.api.workload import AdmissionConstraints, Workload
+from admittance.client import kinds
+from admittance.client.environment import check_environment
+from admittance.client.errors import BadInput, NotFound
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import field, lookup, lookup_all
+from admittance.client.requests.submissions.names import stem, suffix
+from admittance.client.spelling import IN_PYTHON, Spelling
+from admittance.folders import SubmittedFrom
+
+if TYPE_CHECKING:
+    pass
+
+
+DEFAULTS: Final = {"cpu": "1", "memory": "1Gi"}
+"""The default requests of a submitted command without requests, for resources that the queue
+covers.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """The options of a submitted command. ``requests``: quantity by resource, only the
+    given resources. ``flavors``: the allowed flavors; empty: any. ``working_dir``: where it starts;
+    "": in an empty folder. ``folder``: the folder that ``working_dir`` must be; None: the path
+    alone counts. ``warning``: before the end of its time; None: none.
+    """
+
+    command: Sequence[str]
+    queue: str | None = None
+    name: str | None = None
+    requests: Mapping[str, str] = field_of(default_factory=dict)
+    count: int = 1
+    priority: int | None = None
+    priority_class: str | None = None
+    image: str = ""
+    env: Mapping[str, str] = field_of(default_factory=dict)
+    labels: Mapping[str, str] = field_of(default_factory=dict)
+    max_seconds: int | None = None
+    flavors: Sequence[str] = ()
+    working_dir: str = ""
+    folder: SubmittedFrom | None = None
+    warning: WarningSignal | None = None
+
+
+def warning_of(text: str | None) -> WarningSignal | None:
+    """The warning of a text such as ``USR1@120``. Raises BadInput."""
+    try:
+        return None if text is None else warning_in(text)
+    except BadWarning as error:
+        raise BadInput(f"signal {error}") from None
+
+
+def check_whole(resource: str, typed: str | None, option: str) -> None:
+    """Raises BadInput for an amount that would be rounded up: cpu counts in thousandths, everything
+    else in whole numbers. An invalid quantity is left to the validation of the workload."""
+    if typed is None or quantity_error(typed):
+        return
+    exact = parse(typed) * (1000 if resource == "cpu" else 1)
+    if exact.denominator != 1:
+        least = "a thousandth of a cpu" if resource == "cpu" else "1"
+        raise BadInput(f'{option} "{typed}" is not a multiple of {least}')
+
+
+def check_container(image: str, env: Mapping[str, str], *, spelled: Spelling = IN_PYTHON) -> None:
+    """Raises BadInput for an image and names of variables that no container can have, and for
+    variables that are too large."""
+    if image and (error := image_error(image)):
+        raise BadInput(f"{spelled.image} {error}")
+    check_environment(env, spelled=spelled)
+
+
+async def workload_of_command(link: Link, options: CommandOptions, namespace: str = "") -> Workload:
+    """The workload for these options, with defaults for the queue and the requests.
+
+    Raises BadInput with all problems, one line each.
+    """
+    namespace = namespace or link.namespace
+    queue = options.queue or await _only_queue(link, namespace)
+    cluster = await _cluster_queue(link, namespace, queue)
+    asked = {**_defaults(cluster), **options.requests}
+    if options.warning is not None:
+        check_warning(options.warning, options.max_seconds, cluster, link.spelled)
+    try:
+        workload = from_command(
+            options.command,
+            name=options.name or f"{stem(options.command)}-{suffix()}",
+            namespace=namespace,
+            queue=queue,
+            cpu=asked.get("cpu", 0),
+            memory=asked.get("memory", 0),
+            gpu=asked.get(GPU, 0),
+            count=options.count,
+            priority=options.priority,
+            priority_class=options.priority_class or "",
+            env=options.env,
+            image=options.image,
+            working_dir=options.working_dir,
+            folder=options.folder,
+            warning=options.warning,
+        )
+    except ManifestError as error:
+        raise BadInput(*map(str, error.problems)) from None
+    workload = replace(
+        workload,
+        metadata=replace(workload.metadata, labels=dict(options.labels)),
+        spec=replace(
+            workload.spec,
+            maximum_execution_time_seconds=options.max_seconds,
+            admission_constraints=allowing(options.flavors),
+        ),
+    )
+    # `from_command` has checked a priority that the user typed. A priority that comes from a
+    # WorkloadPriorityClass is not known yet.
+    if problems := [problem for problem in validate(workload) if problem.field != "spec.priority"]:
+        raise BadInput(*map(str, problems))
+    return workload
+
+
+def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:
+    """Constraints that allow only these flavors; None if no flavors are given."""
+    if not flavors:
+        return None
+    return AdmissionConstraints(allowed_resource_flavors=tuple(dict.fromkeys(flavors)))
+
+
+async def _only_queue(link: Link, namespace: str) -> str:
+    """The only LocalQueue of the namespace. Raises NotFound if there is none, BadInput if there
+    are several.
+    """
+    [pattern] = kinds.LOCAL_QUEUE.patterns(namespace)
+    names = [stored.name for stored in await lookup_all(link, pattern)]
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotFound(
+            f"namespace {namespace} has no localqueue; apply one, or choose another with "
+            f"{link.spelled.namespace}"
+        )
+    raise BadInput(f"which queue? name one with {link.spelled.queue}: {', '.join(sorted(names))}")
+
+
+async def _cluster_queue(link: Link, namespace: str, queue: str) -> dict[str, Any]:
+    """The ClusterQueue of a LocalQueue; empty if one of them does not exist."""
+    local = await _plain(link, kinds.LOCAL_QUEUE.object_key(namespace, queue))
+    name = field(local, "spec", "clusterQueue", default="")
+    return await _plain(link, kinds.CLUSTER_QUEUE.object_key("", name)) if name else {}
+
+
+def check_warning(
+    warning: WarningSignal, seconds: int | None, cluster: dict[str, Any], spelled: Spelling
+) -> None:
+    """Raises BadInput for a warning that never comes. ``seconds``: the time limit of the command;
+    None: that of its ClusterQueue."""
+    if seconds is None:
+        seconds = field(cluster, "spec", "defaultMaximumExecutionTimeSeconds", default=None)
+    if seconds is None:
+        raise BadInput(
+            f"{spelled.signal} warns before the time limit of the job, which has none: give it one "
+            f"with {spelled.max_seconds}"
+        )
+    if warning.seconds >= seconds:
+        raise BadInput(
+            f"{spelled.signal} {warning}: the warning must come after the start of the job, which "
+            f"may run {seconds} s"
+        )
+
+
+def _defaults(cluster: dict[str, Any]) -> dict[str, str]:
+    """Default requests of a command, without resources that the ClusterQueue does not cover."""
+    groups = field(cluster, "spec", "resourceGroups", default=[])
+    covered = {resource for group in groups for resource in group.get("coveredResources") or []}
+    if not covered:
+        return dict(DEFAULTS)
+    return {resource: amount for resource, amount in DEFAULTS.items() if resource in covered}
+
+
+async def _plain(link: Link, key: str) -> dict[str, Any]:
+    stored = await lookup(link, key)
+    return {} if stored is None else stored.plain()
+
+
+def requests_of(
+    cpu: str | float | None, memory: str | int | None, gpu: str | int | None
+) -> dict[str, str]:
+    """The requests of a command by resource. Raises BadInput for an amount that would be rounded
+    up."""
+    named = {"cpu": cpu, "memory": memory, GPU: gpu}
+    asked = {resource: str(amount) for resource, amount in named.items() if amount is not None}
+    for resource, amount in asked.items():
+        check_whole(resource, amount, "gpu" if resource == GPU else resource)
+    return asked
