@@ -55,6 +55,7 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
     monitored = await servers.monitor_findings(options.monitors)
     log = await consumers.consumers_of_log(bus.bus)
     waiting = await runners.waiting_jobs(bus, replies, log)
+    announced = await runners.announced_runners(bus)
     lines = [
         *await servers.server_findings(
             bus.bus, options.url, [*reported, *monitored], quiet=options.tls_first
@@ -73,8 +74,8 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
         *await schedules.families_found(bus),
         *services.service_findings(replies),
         *runners.runner_findings(replies, waiting),
-        *runners.away_findings(await runners.announced_runners(bus), replies, log),
-        *await machines.machine_findings(bus),
+        *runners.away_findings(announced, replies, log),
+        *await machines.machine_findings(bus, announced),
         *await services.leader_findings(bus.bus, replies),
         *permission_findings(replies, with_jwts=bus.bus.nc.has_jwt),
         *await admin_ports.admin_findings(options.admin_ports),
