@@ -29,7 +29,7 @@ from admittance.bench.connection import connected
 from admittance.client.errors import TimedOut, Unavailable
 from admittance.client.requests.link import Link
 from admittance.client.requests.submissions.submitting import submitted, workload_of_manifest
-from admittance.control.objects import key_of
+from admittance.control.manifests.objects import key_of
 from admittance.events import facts
 from admittance.events.requests.manifests import Apply, ApplyReply, Delete, DeleteReply
 from admittance.runtime import clock

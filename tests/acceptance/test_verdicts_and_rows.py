@@ -12,7 +12,7 @@ import pytest
 
 from admittance.api.reading.manifest import ManifestError, read
 from admittance.cli.show.objects import check_conditions
-from admittance.control.manifest_changes import deletion_mark, unneeded_objects
+from admittance.control.manifests.planned_writes import deletion_mark, unneeded_objects
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload.conditions import find

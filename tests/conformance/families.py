@@ -19,7 +19,7 @@ from admittance.api.manifests import flavors_of_annotation
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.api.workload import FAMILY_GATE, AdmissionConstraints, GateHolder
-from admittance.control.objects import key_of
+from admittance.control.manifests.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.reader import BucketEntry

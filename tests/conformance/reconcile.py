@@ -18,7 +18,7 @@ from admittance.api.fields.units import seconds
 from admittance.api.reading.manifest import decode_object
 from admittance.api.workload import CheckState
 from admittance.control.controller import Controller
-from admittance.control.objects import key_of
+from admittance.control.manifests.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload import stored

@@ -9,7 +9,7 @@ from typing import Final
 from admittance.control.commit import Commit, LogMessage
 from admittance.control.controller import Controller
 from admittance.control.fold import VALUE_MAX, BatchFold, NotFolded
-from admittance.control.people import fact_of
+from admittance.control.user_requests.people import fact_of
 from admittance.events.codec import Undecodable
 from admittance.events.facts import Decision
 from admittance.events.reader import reason_of

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.control.controller import Controller
-from admittance.control.objects import StoredObject
+from admittance.control.manifests.objects import StoredObject
 from admittance.control.workloads import VersionedWorkload
 from admittance.events.reader import BROKEN, reason_of
 from admittance.events.stored.checkpoints import CheckpointMade, CheckpointRow, RowKind

@@ -12,9 +12,9 @@ from typing import Any, Final
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.api.reading.workload_reader import WorkloadReader
 from admittance.control.commit import LogMessage, Message, Put
+from admittance.control.manifests.objects import ManifestQueueView, Objects, StoredObject
 from admittance.control.messages import MessageBuilder
-from admittance.control.objects import ManifestQueueView, Objects, StoredObject
-from admittance.control.submissions import VariantIntake
+from admittance.control.user_requests.submissions import VariantIntake
 from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.events.base import HEADER_TRACE
 from admittance.events.reader import SEQUENCE_MAX, Unreadable, number, reason_of

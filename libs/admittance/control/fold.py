@@ -8,12 +8,22 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from admittance.control import decision_guard, manifest_changes, submissions
+from admittance.control import decision_guard
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
 from admittance.control.decision_guard import why_void
-from admittance.control.people import fact_of, is_of_owner, not_owned, user_behind
-from admittance.control.submissions import InvalidSubmission, claim_of, validate_submission
+from admittance.control.manifests.affected_workloads import (
+    affected_workloads,
+    checks_by_parameters,
+    read_change,
+)
+from admittance.control.user_requests import submissions
+from admittance.control.user_requests.people import fact_of, is_of_owner, not_owned, user_behind
+from admittance.control.user_requests.submissions import (
+    InvalidSubmission,
+    claim_of,
+    validate_submission,
+)
 from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
@@ -404,12 +414,12 @@ class BatchFold:
 
     def _object_changed(self, logged: LogMessage) -> bool:
         try:
-            applied = manifest_changes.read_change(logged.subject, logged.data)
+            applied = read_change(logged.subject, logged.data)
         except Unreadable as error:
             self._bury(logged, str(error))
             return True
-        asks = manifest_changes.checks_by_parameters(self._state.objects, logged.subject, applied)
-        keys = manifest_changes.affected_workloads(self._state, applied, asks)
+        asks = checks_by_parameters(self._state.objects, logged.subject, applied)
+        keys = affected_workloads(self._state, applied, asks)
         if any(self._has_machine_entry(key) or key in self._groups for key in keys):
             return False
         for key in keys:

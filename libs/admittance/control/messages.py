@@ -14,7 +14,7 @@ import msgspec
 
 from admittance.api.workload import Kept, noted_completions
 from admittance.control.commit import Message
-from admittance.control.objects import Objects, parts_of
+from admittance.control.manifests.objects import Objects, parts_of
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.codec import encode

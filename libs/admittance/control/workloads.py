@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from admittance.control.bookings import Bookings
-from admittance.control.flow_control import PendingCounts
+from admittance.control.user_requests.flow_control import PendingCounts
 from admittance.events.subjects import workload_key, workload_name
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.family_change import FamilyMembers

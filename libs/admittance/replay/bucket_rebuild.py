@@ -19,7 +19,7 @@ from admittance.api.meta import Condition, ObjectMeta
 from admittance.control.batch import fold
 from admittance.control.commit import LogMessage, Put
 from admittance.control.controller import Controller
-from admittance.control.submissions import claim_of
+from admittance.control.user_requests.submissions import claim_of
 from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts, reasons
 from admittance.events.base import Fact

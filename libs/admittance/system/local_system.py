@@ -20,7 +20,7 @@ from admittance.api.reading.manifest import decode_object
 from admittance.control.batch import fold
 from admittance.control.commit import Commit, LogMessage, Message, Put
 from admittance.control.controller import HEADER_FACT, Controller
-from admittance.control.objects import key_of
+from admittance.control.manifests.objects import key_of
 from admittance.control.workloads import VersionedWorkload, with_own_revision
 from admittance.events.base import Fact
 from admittance.events.codec import encode

@@ -20,18 +20,20 @@ from admittance.api.kinds import KINDS, SUBMITTED_KINDS, kind_named
 from admittance.api.reading.from_job import with_name, workload_of
 from admittance.api.reading.manifest import decode_object, encode
 from admittance.api.workload import Job, Workload
-from admittance.control.heartbeats import with_changed_parameters
-from admittance.control.manifest_changes import (
-    Proposal,
+from admittance.control.manifests.heartbeats import with_changed_parameters
+from admittance.control.manifests.object_messages import message_about
+from admittance.control.manifests.objects import StoredObject, key_of
+from admittance.control.manifests.planned_writes import (
     deletion_mark,
-    message_about,
     planned_writes,
+    users_of_object,
+)
+from admittance.control.manifests.proposals import (
+    Proposal,
     proposal,
     refusal_reasons,
-    users_of_object,
     warnings_about,
 )
-from admittance.control.objects import StoredObject, key_of
 from admittance.events import facts
 from admittance.events.reader import BucketEntry
 from admittance.events.requests.manifests import Applied, Delete

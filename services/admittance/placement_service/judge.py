@@ -20,7 +20,7 @@ from admittance.api.checks import MACHINES_CONTROLLER, AdmissionCheck
 from admittance.api.queues import ResourceFlavor
 from admittance.checks import AdmissionCheckController, Later, Request
 from admittance.checks.controller import CheckService
-from admittance.control.runner_rules import JobRefusal
+from admittance.control.user_requests.runner_rules import JobRefusal
 from admittance.events import reasons
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode

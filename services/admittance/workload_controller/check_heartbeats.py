@@ -16,14 +16,14 @@ import structlog
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import encode
-from admittance.control.heartbeats import (
+from admittance.control.manifests.heartbeats import (
     Heartbeats,
     active_of,
     reports_missing_parameters,
     with_new_condition,
 )
-from admittance.control.manifest_changes import PlannedWrite, planned_write
-from admittance.control.objects import Objects
+from admittance.control.manifests.objects import Objects
+from admittance.control.manifests.planned_writes import PlannedWrite, planned_write
 from admittance.events.names import token
 from admittance.events.reader import Reader, Unreadable
 from admittance.events.subjects import ALIVE_CHECK, object_key

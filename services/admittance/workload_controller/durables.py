@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import structlog
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
-from admittance.control.objects import Objects
+from admittance.control.manifests.objects import Objects
 from admittance.events.reader import Unreadable
 from admittance.events.subjects import CAPACITY
 from admittance.provisioning.records import read_record

@@ -15,16 +15,14 @@ from msgspec.structs import replace
 
 from admittance.api.kinds import KINDS, kind_named
 from admittance.api.meta import with_user
-from admittance.control.folder_views import FolderSights
-from admittance.control.manifest_changes import (
+from admittance.control.manifests.planned_writes import (
     planned_deletion,
     planned_writes,
-    proposal,
-    refusal_reasons,
     users_of_object,
-    warnings_about,
 )
-from admittance.control.runner_rules import AnnouncedRunners
+from admittance.control.manifests.proposals import proposal, refusal_reasons, warnings_about
+from admittance.control.user_requests.folder_views import FolderSights
+from admittance.control.user_requests.runner_rules import AnnouncedRunners
 from admittance.doctor.kept_values import why_kept
 from admittance.events.codec import encode
 from admittance.events.names import plain, token

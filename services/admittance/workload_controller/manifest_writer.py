@@ -12,13 +12,9 @@ import msgspec
 import structlog
 
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import (
-    PlannedWrite,
-    load_entry,
-    message_about,
-    unneeded_objects,
-)
-from admittance.control.objects import StoredObject
+from admittance.control.manifests.object_messages import load_entry, message_about
+from admittance.control.manifests.objects import StoredObject
+from admittance.control.manifests.planned_writes import PlannedWrite, unneeded_objects
 from admittance.events.requests.manifests import Applied
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket

@@ -16,8 +16,8 @@ import structlog
 
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
-from admittance.control.folder_views import FolderSights
-from admittance.control.runner_rules import AnnouncedRunners
+from admittance.control.user_requests.folder_views import FolderSights
+from admittance.control.user_requests.runner_rules import AnnouncedRunners
 from admittance.events import subjects
 from admittance.events.requests.history import SettledReply
 from admittance.events.shapes import Finding

@@ -14,9 +14,13 @@ import structlog
 from admittance.api.kinds import KINDS
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
-from admittance.control.folder_views import FolderSights
-from admittance.control.manifest_changes import load_entry, message_about_rows, messages_about_all
-from admittance.control.runner_rules import AnnouncedRunners
+from admittance.control.manifests.object_messages import (
+    load_entry,
+    message_about_rows,
+    messages_about_all,
+)
+from admittance.control.user_requests.folder_views import FolderSights
+from admittance.control.user_requests.runner_rules import AnnouncedRunners
 from admittance.events.reader import Reader, SetAside, Unreadable
 from admittance.events.stored.checkpoints import Adopted
 from admittance.events.stored.formats import read_announcement

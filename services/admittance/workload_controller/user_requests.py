@@ -23,9 +23,15 @@ from admittance.api.configuration import UserLimits
 from admittance.api.workload import Kept
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
-from admittance.control.flow_control import CONFLICT, WRONG, FlowControl, FlowRefusal, UserRequest
-from admittance.control.people import not_owned
-from admittance.control.runner_rules import AnnouncedRunners
+from admittance.control.user_requests.flow_control import (
+    CONFLICT,
+    WRONG,
+    FlowControl,
+    FlowRefusal,
+    UserRequest,
+)
+from admittance.control.user_requests.people import not_owned
+from admittance.control.user_requests.runner_rules import AnnouncedRunners
 from admittance.events import facts, reasons
 from admittance.events.base import HEADER_MSG_ID, Fact
 from admittance.events.codec import Undecodable, decode

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from admittance.control import controller
 from admittance.control.controller import Controller
-from admittance.control.objects import Objects
+from admittance.control.manifests.objects import Objects
 from admittance.control.workloads import NOTHING, VersionedWorkload, Workloads
 from admittance.events.facts import CheckReported, Deleted, Submitted, TimerDue
 from admittance.family import GateOpening, Sibling

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from admittance.api.kinds import KINDS
-from admittance.control.objects import StoredObject
+from admittance.control.manifests.objects import StoredObject
 from admittance.events.subjects import object_key
 from admittance.system.local_system import LocalSystem
 from support.builders import an_object

@@ -13,8 +13,8 @@ import msgspec
 from admittance.api.kinds import KINDS
 from admittance.api.reading.manifest import decode_object
 from admittance.control.commit import Commit, LogMessage, Message
-from admittance.control.manifest_changes import message_about
-from admittance.control.objects import StoredObject, key_of
+from admittance.control.manifests.object_messages import message_about
+from admittance.control.manifests.objects import StoredObject, key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import decode

@@ -11,7 +11,7 @@ from admittance.api.reading.manifest import accept, encode
 from admittance.control.batch import fold
 from admittance.control.commit import Message
 from admittance.control.controller import Controller
-from admittance.control.objects import key_of
+from admittance.control.manifests.objects import key_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode as encode_fact

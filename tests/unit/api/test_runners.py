@@ -10,8 +10,9 @@ from admittance.api.reading.objects import encode
 from admittance.api.runners import REASON_MAX, Runner, RunnerDrain, RunnerSpec, RunnerStatus
 from admittance.api.validation.validate import validate, validate_update
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import planned_writes, proposal, refusal_reasons
-from admittance.control.objects import key_of
+from admittance.control.manifests.objects import key_of
+from admittance.control.manifests.planned_writes import planned_writes
+from admittance.control.manifests.proposals import proposal, refusal_reasons
 from admittance.workload.limits import Limits
 from support.builders import NOON
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from admittance.checks.controller import FAILURES_MAX, CheckActivity
-from admittance.control.heartbeats import Heartbeats, active_of, with_active
+from admittance.control.manifests.heartbeats import Heartbeats, active_of, with_active
 from admittance.events.system import EVERY_CALL_FAILS, CheckActive, CheckAlive
 from admittance.sdk.program import ChangeSignal
 from support.builders import NOON

@@ -14,7 +14,7 @@ from admittance.client.requests.changes import (
     refuse_without_quota,
     user_of,
 )
-from admittance.control.people import verdict_message
+from admittance.control.user_requests.people import verdict_message
 from admittance.events.subjects import APPROVAL_CONTROLLER as APPROVAL
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from support.builders import NOON

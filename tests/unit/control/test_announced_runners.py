@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import COMPLETIONS
-from admittance.control.runner_rules import PATTERNS_MAX, AnnouncedRunners
+from admittance.control.user_requests.runner_rules import PATTERNS_MAX, AnnouncedRunners
 from admittance.events.system import RunnerStarts
 
 ADA = RunnerStarts(submitters=("ada",))

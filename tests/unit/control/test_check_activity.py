@@ -8,13 +8,13 @@ import msgspec
 
 from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.manifest import decode_object
-from admittance.control.heartbeats import (
+from admittance.control.manifests.heartbeats import (
     Heartbeats,
     active_of,
     reports_missing_parameters,
     with_new_condition,
 )
-from admittance.control.objects import Objects, StoredObject, key_of
+from admittance.control.manifests.objects import Objects, StoredObject, key_of
 from admittance.events.system import CheckAlive
 from support.builders import NOON
 

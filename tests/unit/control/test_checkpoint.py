@@ -17,7 +17,7 @@ from admittance.control.checkpoint import (
     superfluous,
     unpack,
 )
-from admittance.control.objects import StoredObject
+from admittance.control.manifests.objects import StoredObject
 from admittance.control.workloads import VersionedWorkload
 from admittance.events.stored.checkpoints import (
     CheckpointMade,

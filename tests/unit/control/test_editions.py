@@ -9,7 +9,7 @@ import pytest
 
 from admittance.api.reading.manifest import decode_object
 from admittance.control.controller import Controller
-from admittance.control.objects import key_of
+from admittance.control.manifests.objects import key_of
 from support.builders import an_object
 
 REFERENCE = {"apiGroup": "kueue.x-k8s.io", "kind": "ProvisioningRequestConfig", "name": "config"}

@@ -12,13 +12,10 @@ from admittance.api.reading.manifest import accept
 from admittance.control.batch import fold
 from admittance.control.commit import LogMessage
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import (
-    deletion_mark,
-    message_about,
-    planned_writes,
-)
-from admittance.control.objects import key_of
-from admittance.control.people import fact_of
+from admittance.control.manifests.object_messages import message_about
+from admittance.control.manifests.objects import key_of
+from admittance.control.manifests.planned_writes import deletion_mark, planned_writes
+from admittance.control.user_requests.people import fact_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable, encode

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from admittance.api.configuration import UserLimits
-from admittance.control.flow_control import (
+from admittance.control.user_requests.flow_control import (
     ALL_WAITING_BYTES_MAX,
     FACT_BYTES_MAX,
     IN_FLIGHT_BYTES,

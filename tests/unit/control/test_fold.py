@@ -12,8 +12,8 @@ from admittance.api.reading.manifest import accept
 from admittance.control.batch import fold
 from admittance.control.commit import Commit, Echo, LogMessage, Message
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import planned_writes
-from admittance.control.objects import key_of
+from admittance.control.manifests.objects import key_of
+from admittance.control.manifests.planned_writes import planned_writes
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode

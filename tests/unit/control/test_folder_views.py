@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.control.folder_views import FRESH, NO_PROCESSES, FolderSights
+from admittance.control.user_requests.folder_views import FRESH, NO_PROCESSES, FolderSights
 from admittance.events.requests.reading import FolderView
 from admittance.events.system import RunnerAnnouncement, RunnerStarts
 from admittance.folders import (

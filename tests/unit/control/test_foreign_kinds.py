@@ -11,13 +11,10 @@ import pytest
 from admittance.api.kinds import KINDS
 from admittance.api.reading.manifest import accept
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import (
-    message_about,
-    planned_writes,
-    proposal,
-    refusal_reasons,
-)
-from admittance.control.objects import StoredObject
+from admittance.control.manifests.object_messages import message_about
+from admittance.control.manifests.objects import StoredObject
+from admittance.control.manifests.planned_writes import planned_writes
+from admittance.control.manifests.proposals import proposal, refusal_reasons
 from admittance.events import facts
 from admittance.workload.bucket_reader import names_of, read_manifest
 from admittance.workload.limits import Limits

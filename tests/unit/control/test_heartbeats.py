@@ -9,7 +9,13 @@ from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec
 from admittance.api.meta import ObjectMeta
-from admittance.control.heartbeats import INSTANCES_MAX, RIVALS, Heartbeats, active_of, with_active
+from admittance.control.manifests.heartbeats import (
+    INSTANCES_MAX,
+    RIVALS,
+    Heartbeats,
+    active_of,
+    with_active,
+)
 from admittance.events import reasons
 from admittance.events.system import EVERY_CALL_FAILS, CheckActive, CheckAlive
 from support.builders import NOON

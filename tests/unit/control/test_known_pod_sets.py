@@ -11,7 +11,7 @@ from benchmarks.generated_manifests import random_manifest
 
 from admittance.api.reading.workload_reader import WorkloadReader
 from admittance.control.controller import Controller
-from admittance.control.submissions import InvalidSubmission, validate_submission
+from admittance.control.user_requests.submissions import InvalidSubmission, validate_submission
 from admittance.events import facts
 from admittance.workload.limits import Limits
 from support.builders import a_manifest

@@ -11,11 +11,9 @@ from admittance.api.checks import AdmissionCheck
 from admittance.api.reading.configuration_file import read_configuration
 from admittance.api.reading.manifest import decode_object
 from admittance.api.validation.validate import check_admission_check
-from admittance.control.manifest_changes import (
-    affected_workloads,
-    message_about_rows,
-    users_of_object,
-)
+from admittance.control.manifests.affected_workloads import affected_workloads
+from admittance.control.manifests.object_messages import message_about_rows
+from admittance.control.manifests.planned_writes import users_of_object
 from admittance.events.facts import Admitted, CheckRequested, CheckWithdrawn
 from admittance.events.placement import PlacementPart
 from admittance.events.system import ObjectApplied

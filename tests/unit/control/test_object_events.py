@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import load_entry, messages_about_all
+from admittance.control.manifests.object_messages import load_entry, messages_about_all
 from admittance.events.system import ObjectApplied
 
 KEY = "localqueue.ns.lq"

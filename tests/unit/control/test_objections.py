@@ -10,13 +10,9 @@ import pytest
 from admittance.api.configuration import AdmissionFairSharing, Configuration, FairSharingSettings
 from admittance.api.reading.manifest import encode
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import (
-    planned_writes,
-    proposal,
-    refusal_reasons,
-    warnings_about,
-)
-from admittance.control.objects import Objects, users_of
+from admittance.control.manifests.objects import Objects, users_of
+from admittance.control.manifests.planned_writes import planned_writes
+from admittance.control.manifests.proposals import proposal, refusal_reasons, warnings_about
 from admittance.quota.references import BOTH, sharing_of
 from admittance.workload.limits import Limits
 from support.builders import NOON

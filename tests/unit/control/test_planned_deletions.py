@@ -9,7 +9,7 @@ import pytest
 
 from admittance.api.reading.manifest import accept
 from admittance.control.controller import Controller
-from admittance.control.manifest_changes import (
+from admittance.control.manifests.planned_writes import (
     PlannedDeletion,
     planned_deletion,
     planned_writes,

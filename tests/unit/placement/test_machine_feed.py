@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from admittance.control.runner_rules import JobRefusal
+from admittance.control.user_requests.runner_rules import JobRefusal
 from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,

@@ -178,7 +178,7 @@ async def give_verdict(
 ) -> GivenVerdict:
     """Approves or denies a check. Raises NotFound, and Refused if no verdict is possible."""
     # `verdict_message` is imported late: its imports take time, and most programs need none.
-    from admittance.control.people import verdict_message
+    from admittance.control.user_requests.people import verdict_message
 
     spelled = link.spelled
     word, state = ("approved", "Ready") if approve else ("denied", "Rejected")

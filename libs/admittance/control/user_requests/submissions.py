@@ -17,7 +17,7 @@ from admittance.api.reading.manifest import accept
 from admittance.api.reading.workload_reader import KnownPodSets, ReadWorkload, WorkloadReader
 from admittance.api.workload import PARENT_VARIANT, Kept, Workload
 from admittance.control.commit import LogMessage
-from admittance.control.objects import Objects
+from admittance.control.manifests.objects import Objects
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.family import FamilyRules, VariantState, desired_variants

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from admittance.control.runner_rules import starts_job
+from admittance.control.user_requests.runner_rules import starts_job
 from admittance.events.requests.reading import FolderView
 from admittance.events.system import RunnerAnnouncement
 from admittance.folders import SubmittedFrom, sees_folder, uid_of

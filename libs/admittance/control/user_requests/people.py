@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from admittance.control.commit import LogMessage
-from admittance.control.submissions import claim_of
+from admittance.control.user_requests.submissions import claim_of
 from admittance.control.workloads import VersionedWorkload
 from admittance.events import facts
 from admittance.events.base import HEADER_RIGHTS, Fact

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, ObjectStatus
 from admittance.api.meta import Condition
-from admittance.control.objects import Objects, missing_parameters_text
+from admittance.control.manifests.objects import Objects, missing_parameters_text
 from admittance.events import reasons
 from admittance.events.system import EVERY_CALL_FAILS, CheckAlive
 

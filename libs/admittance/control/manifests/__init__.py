@@ -1,0 +1,1 @@
+"""Manifests as the workload-controller keeps and changes them. Pure."""

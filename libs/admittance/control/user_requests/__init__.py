@@ -1,0 +1,1 @@
+"""What people ask for: submissions, changes of workloads, and in which order. Pure."""
