@@ -20,7 +20,7 @@ from admittance.events.shapes import Admission
 from admittance.quota.required_checks import CheckLists, required_checks
 from admittance.workload import stored
 from admittance.workload.change import with_status
-from admittance.workload.check_rows import Rows, synced_rows
+from admittance.workload.checks.rows import Rows, synced_rows
 from admittance.workload.conditions import Type, find, is_held, is_true, put
 from admittance.workload.due_times import TimerKind, due_times
 from admittance.workload.limits import Limits, PodsReadyLimits

@@ -14,7 +14,7 @@ from admittance.events.reader import BROKEN
 from admittance.placement.machines.stored_machine import machine_of
 from admittance.placement.search.ledger import Ledger, shares_of
 from admittance.placement.search.request import Amounts, family_of, pod_requests, workload_key
-from admittance.workload.check_rows import placement_of
+from admittance.workload.checks.rows import placement_of
 from admittance.workload.phase import holds_quota
 from admittance.workload.stored import StoredWorkload
 

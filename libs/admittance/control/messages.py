@@ -22,9 +22,9 @@ from admittance.events.shapes import Admission, PodSetToRun
 from admittance.events.span_ids import check_span_id, run_span_id, span_id_of, with_span
 from admittance.events.subjects import subject_of
 from admittance.workload.change import with_status
+from admittance.workload.checks.pod_set_updates import merged_additions
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.due_times import execution_end
-from admittance.workload.pod_set_updates import merged_additions
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 
 

@@ -19,7 +19,7 @@ from admittance.placement.search.request import (
     request_of,
     workload_key,
 )
-from admittance.workload.check_rows import placement_of
+from admittance.workload.checks.rows import placement_of
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import PARENT, StoredWorkload, head

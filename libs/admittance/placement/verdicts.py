@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from admittance.events.placement import Placement
 from admittance.placement.reservation import Judged
-from admittance.workload.check_rows import placement_of
+from admittance.workload.checks.rows import placement_of
 
 NAMED_MAX: Final = 5
 """The most runners that a message names."""

@@ -36,9 +36,9 @@ from admittance.provisioning.steps import (
     Write,
     verdict_of_request,
 )
-from admittance.workload.check_rows import row_of
+from admittance.workload.checks.rows import row_of
 from admittance.workload.conditions import Type, find_true, is_true
-from admittance.workload.moves.check_verdicts import is_under_check
+from admittance.workload.moves.counted_verdicts import is_under_check
 from admittance.workload.stored import StoredWorkload, head
 
 

@@ -16,7 +16,8 @@ from admittance.workload.change import Change, FactOutcome, applied, ignored, wi
 from admittance.workload.moves import parts, queue_changes, requests, reservation, timeouts
 from admittance.workload.moves import requests as activation
 from admittance.workload.moves.backoff import wake_if_over
-from admittance.workload.moves.check_verdicts import apply_verdict, ignore_verdict
+from admittance.workload.moves.check_verdicts import apply_verdict
+from admittance.workload.moves.counted_verdicts import ignore_verdict
 from admittance.workload.moves.eviction import evict
 from admittance.workload.moves.requests import Arrived, arrive
 from admittance.workload.phase import Phase, is_stopping, phase

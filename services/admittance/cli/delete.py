@@ -238,7 +238,7 @@ async def _is_gone(bus: Link, stored: BucketObject, before: Record | None) -> bo
 
 
 async def _what_follows(bus: Link, record: Record) -> str:
-    from admittance.workload.check_rows import row_of
+    from admittance.workload.checks.rows import row_of
 
     spec = record.spec
     key = kinds.WORKLOAD.object_key(record.metadata.namespace, spec.workload)

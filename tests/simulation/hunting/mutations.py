@@ -40,7 +40,7 @@ from admittance.workload.change import Change, ignored, with_status
 from admittance.workload.conditions import Type, find
 from admittance.workload.families import member_transitions, reconcile
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.moves import check_verdicts
+from admittance.workload.moves import check_retries
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
@@ -356,7 +356,7 @@ MUTATIONS: Final = {
         74,
     ),
     "a check would send a workload round forever": Mutation(
-        (Patch(check_verdicts, "with_paced_retry", _unpaced),),
+        (Patch(check_retries, "with_paced_retry", _unpaced),),
         checked,
         "sends it round at once",
         29,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from admittance.events.facts import CheckRequested, TimerDue
-from admittance.workload.check_rows import row_of
+from admittance.workload.checks.rows import row_of
 from support.cores.family_cores import cores_with_families
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import CheckRequested
-from admittance.workload.check_rows import row_of
+from admittance.workload.checks.rows import row_of
 from admittance.workload.phase import Phase
 from admittance.workload.transition_context import CheckRules
 from support.builders import Around

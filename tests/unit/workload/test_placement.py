@@ -11,7 +11,7 @@ import pytest
 from admittance.events import facts
 from admittance.events.placement import PlacementPart
 from admittance.workload.change import FactOutcome
-from admittance.workload.check_rows import row_of
+from admittance.workload.checks.rows import row_of
 from admittance.workload.transition_context import CheckRules
 from support.builders import Around
 from support.cores.tracked_workload import ME, TrackedWorkload

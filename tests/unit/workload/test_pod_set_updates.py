@@ -9,8 +9,8 @@ import pytest
 from admittance.api.meta import Toleration
 from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
+from admittance.workload.checks.pod_set_updates import merged_additions
 from admittance.workload.phase import Phase
-from admittance.workload.pod_set_updates import merged_additions
 from admittance.workload.transition_context import FlavorParts
 from support.builders import Around
 from support.cores.tracked_workload import ME, TrackedWorkload

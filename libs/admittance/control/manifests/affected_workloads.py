@@ -12,7 +12,7 @@ from admittance.events.names import BadToken, plain
 from admittance.events.reader import Reader
 from admittance.events.subjects import object_key
 from admittance.events.system import ObjectApplied
-from admittance.workload.check_rows import row_of
+from admittance.workload.checks.rows import row_of
 
 _applied = Reader(ObjectApplied)
 

@@ -24,7 +24,7 @@ from admittance.events.reader import Unreadable
 from admittance.events.subjects import applied_subject, object_key
 from admittance.events.system import ObjectApplied
 from admittance.workload.bucket_reader import names_of
-from admittance.workload.check_rows import row_of
+from admittance.workload.checks.rows import row_of
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import PARENT, head
 

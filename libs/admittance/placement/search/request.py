@@ -22,7 +22,7 @@ from admittance.api.workload import (
 )
 from admittance.events.system import RunnerStarts
 from admittance.placement.machines.machine import HOSTNAME, PODS
-from admittance.workload.pod_set_updates import merged_additions
+from admittance.workload.checks.pod_set_updates import merged_additions
 from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload.transition_context import FlavorParts
 

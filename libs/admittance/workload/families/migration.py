@@ -12,7 +12,7 @@ from admittance.events import facts, reasons
 from admittance.events.shapes import Admission
 from admittance.family import ActivityReason
 from admittance.workload.change import Change, applied, ignored, with_condition, with_status
-from admittance.workload.check_rows import all_ready
+from admittance.workload.checks.rows import all_ready
 from admittance.workload.conditions import (
     Type,
     find,
@@ -28,7 +28,8 @@ from admittance.workload.conditions import (
 from admittance.workload.families.family_change import FamilyTransition, with_rejection
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.backoff import no_wait, wake_if_over
-from admittance.workload.moves.check_verdicts import contradiction, waits_for_checks
+from admittance.workload.moves.check_rejections import contradiction
+from admittance.workload.moves.counted_verdicts import waits_for_checks
 from admittance.workload.moves.eviction import (
     closed_gates,
     evict,

@@ -25,7 +25,7 @@ from admittance.api.workload import CheckState, ImmediateRetries, RequeueState
 from admittance.events import reasons
 from admittance.events.shapes import DELAY_MAX
 from admittance.workload.change import Change, applied, check_note, ignored, with_status
-from admittance.workload.check_rows import Rows, cleared_rows, required_now
+from admittance.workload.checks.rows import Rows, cleared_rows, required_now
 from admittance.workload.conditions import (
     MESSAGE_MAX,
     Type,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from admittance.api.workload import EvictionCount, GatePosition, PreemptionCount, SchedulingStats
 from admittance.events import facts, reasons
 from admittance.workload.change import Change, applied, with_condition, with_status
-from admittance.workload.check_rows import (
+from admittance.workload.checks.rows import (
     cleared_rows,
     frozen_rows,
     required_now,

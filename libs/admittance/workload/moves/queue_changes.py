@@ -6,7 +6,7 @@ from typing import Final
 
 from admittance.events import reasons
 from admittance.workload.change import Change, applied, ignored, with_status
-from admittance.workload.check_rows import (
+from admittance.workload.checks.rows import (
     check_requests,
     frozen_rows,
     required_now,
@@ -29,7 +29,7 @@ from admittance.workload.moves.backoff import (
     wake_if_over,
     with_wait_message,
 )
-from admittance.workload.moves.check_verdicts import contradiction
+from admittance.workload.moves.check_rejections import contradiction
 from admittance.workload.moves.eviction import RESTARTED, evict, withdraw
 from admittance.workload.moves.reservation import withdraw_if_not_offered
 from admittance.workload.phase import holds_quota, is_stopping

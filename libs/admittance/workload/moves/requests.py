@@ -23,7 +23,7 @@ from admittance.workload.change import (
     with_spec,
     with_status,
 )
-from admittance.workload.check_rows import synced_rows
+from admittance.workload.checks.rows import synced_rows
 from admittance.workload.conditions import (
     MESSAGE_MAX,
     Type,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from admittance.events import facts, reasons
 from admittance.events.shapes import PreemptedBy
 from admittance.workload.change import Change, applied, ignored, with_condition, with_status
-from admittance.workload.check_rows import (
+from admittance.workload.checks.rows import (
     all_ready,
     check_requests,
     placement_of,
@@ -16,7 +16,7 @@ from admittance.workload.check_rows import (
 from admittance.workload.conditions import Type, find, is_true, put, revoke
 from admittance.workload.family_info import is_used, preempts_workloads, with_use_noted
 from admittance.workload.moves.backoff import no_wait
-from admittance.workload.moves.check_verdicts import contradiction
+from admittance.workload.moves.check_rejections import contradiction
 from admittance.workload.moves.eviction import evict, release, with_preemption, withdraw
 from admittance.workload.quota_release import seconds_waited
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head

@@ -17,7 +17,7 @@ from admittance.workload.conditions import Type, find
 from admittance.workload.due_times import TimerKind, check_ends, due_times
 from admittance.workload.limits import PodsReadyLimits, pods_ready_limits
 from admittance.workload.moves.backoff import rounded_up, wake, wake_if_over
-from admittance.workload.moves.check_verdicts import apply_overdue_checks
+from admittance.workload.moves.check_retries import apply_overdue_checks
 from admittance.workload.moves.eviction import evict, release, total_seconds
 from admittance.workload.moves.requests import deactivate
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head

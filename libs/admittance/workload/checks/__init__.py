@@ -1,0 +1,1 @@
+"""What is stored of the checks of a workload: rows, remarks, additions to its pods. Pure."""
