@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from admittance.job_rules.rules import JobRules, UnixUsers
-from admittance.runner.jobs.engine_orders import probe_docker
-from admittance.runner.launcher import DockerExecutor
+from admittance.runner.host.docker_executor import DockerExecutor
+from admittance.runner.plans.engine_orders import probe_docker
 from admittance.runtime.errors import SetupError
 from integration.runner.harness import RunnerTestbed, running_testbed, until
 from support.servers import within

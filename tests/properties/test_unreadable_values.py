@@ -27,8 +27,8 @@ from admittance.providers.status_store import StoredStatus, read_status
 from admittance.provisioning.machine_pool import key_of
 from admittance.provisioning.pool_bookings import Booking, read_booking
 from admittance.provisioning.records import Record, RecordSpec, read_record
-from admittance.runner.admissions import view
-from admittance.runner.claims import read_claim
+from admittance.runner.runs.admissions import view
+from admittance.runner.runs.claims import read_claim
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.leader.barriers import read_echo
 from admittance.runtime.leader.lease_store import instance_of

@@ -11,7 +11,7 @@ import pytest
 
 from admittance.access.roles import ROLES
 from admittance.job_rules.options import EXECUTORS
-from admittance.runner.launcher import KINDS
+from admittance.runner.host.local_machine import KINDS
 from admittance.runtime.process.service import LogConsumers, Service, Streams, WithUp
 from admittance.services import SERVICES
 

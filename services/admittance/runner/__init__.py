@@ -24,13 +24,13 @@ def _load() -> Run:
 
 
 async def _check(executor: str, rules: JobRules) -> None:
-    from admittance.runner.launcher import check_executor
+    from admittance.runner.host.local_machine import check_executor
 
     await check_executor(executor, rules)
 
 
 def _metrics() -> Sequence[Definition]:
-    from admittance.runner.service import RUNNER_GAUGES
+    from admittance.runner.runner_gauges import RUNNER_GAUGES
 
     return RUNNER_GAUGES
 

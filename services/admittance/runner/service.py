@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,32 +19,39 @@ from admittance.events.requests.services import HealthReply
 from admittance.events.subjects import CLAIMS, runner_orders
 from admittance.job_rules.machine_options import NOTHING_GIVEN, GivenMachine
 from admittance.job_rules.rules import NO_RULES, JobRules
-from admittance.runner import decide
-from admittance.runner.admissions import AdmissionReader
-from admittance.runner.claims import Claims
-from admittance.runner.decide import Stage
-from admittance.runner.disk.checkpoints import CheckpointSweeper, Owner, base_folder
-from admittance.runner.disk.trash import TrashRemover, trash_of
-from admittance.runner.fact_handlers import (
+from admittance.runner.disk.checkpoints import base_folder
+from admittance.runner.groups.job_groups import Offers
+from admittance.runner.host.live_rules import LiveRules
+from admittance.runner.host.local_machine import LocalMachine
+from admittance.runner.host.port import HostMachine
+from admittance.runner.inventory.limit_messages import limit_messages
+from admittance.runner.inventory.machine_inventory import AnnouncedRunner
+from admittance.runner.logs.log_reader import LogReader
+from admittance.runner.machines.machine_reports import MachineReports
+from admittance.runner.machines.own_machine import OwnMachine
+from admittance.runner.plans.devices import MachineDevices
+from admittance.runner.runner_gauges import RUNNER_GAUGES, values_of
+from admittance.runner.runs.admissions import AdmissionReader
+from admittance.runner.runs.claims import Claims
+from admittance.runner.runs.fact_handlers import (
     admit,
-    admit_current,
     evict,
     on_claims_changed,
     recover,
     resume_runs,
-    take_left_out,
 )
-from admittance.runner.groups.job_groups import Offers
-from admittance.runner.jobs.devices import MachineDevices
-from admittance.runner.jobs.live_rules import LOOK_SECONDS, LiveRules
-from admittance.runner.launcher import LocalMachine
-from admittance.runner.machine import HostMachine, RunFiles
-from admittance.runner.machine_reports import MachineReports
-from admittance.runner.output.log_reader import LogReader
-from admittance.runner.output.namespace_limit import NamespaceOutput
-from admittance.runner.own_machine import OwnMachine
-from admittance.runner.run_checks import FailureReports, check_runs
-from admittance.runner.run_manager import RunManager
+from admittance.runner.runs.run_manager import RunManager
+from admittance.runner.runs.shutting_down import shut_down
+from admittance.runner.upkeep import (
+    announce_rules,
+    check_all_runs,
+    clean_up,
+    empty_trash,
+    follow_rules,
+    limit_output,
+    renew,
+    sweep_checkpoints,
+)
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import follow_bucket
 from admittance.runtime.bus.bus import Bus
@@ -57,8 +63,7 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import end_tasks
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.findings import disk_findings, report_findings
-from admittance.runtime.telemetry.logger import LogThrottle
-from admittance.runtime.telemetry.metrics import Gauges, gauge
+from admittance.runtime.telemetry.metrics import Gauges
 from admittance.runtime.telemetry.object_faults import faults
 
 SERVICE: Final = "runner"
@@ -66,11 +71,6 @@ BATCH: Final = 200
 """The most facts that the runner reads in one batch: many, so that their claims are requested
 together, but few enough to write their runs quickly.
 """
-CHECK_SECONDS: Final = 2.0
-CLEANUP_SECONDS: Final = 600.0
-OUTPUT_SECONDS: Final = 7 * 86_400.0
-OUTPUT_RUNS_MAX: Final = 5_000
-"""How long the output of ended jobs is kept, and of how many jobs at the most."""
 SHUTDOWN_SECONDS: Final = 60.0
 """Longest wait for the end of the jobs when the runner shuts down: the usual grace period of 30 s,
 and time to publish facts.
@@ -129,23 +129,22 @@ async def run(
         checkpoints = base_folder(rules.checkpoint_folder, folder.root)
         kind.open(folder.runner, checkpoints)
         _log_limits(kind.offers())
-        _announce_rules(manager, live.current, executor)
+        announce_rules(manager, live.current, executor)
         name = name or bus.nc.user or folder.runner
-        inventory = await asyncio.to_thread(
-            machine.inventory,
-            given,
+        announced = AnnouncedRunner(
             id=folder.runner,
             name=name,
             executor=executor,
             starts=live.current.starts(),
             messages=limit_messages(kind.offers()),
         )
+        inventory = await asyncio.to_thread(machine.inventory, given, announced)
         inventory = replace(inventory, folders=live.current.shared_folders)
         kind.machine = MachineDevices(folder.runner, inventory.devices)
         own = OwnMachine(manager, inventory, MachineReports(bus, inventory, claim_ttl))
         await manager.launcher.open()
         disk = partial(disk_findings, "disk of the runner", folder.root)
-        shown = show_metrics(settings, Gauges(RUNNER_GAUGES, partial(_gauges, manager)))
+        shown = show_metrics(settings, Gauges(RUNNER_GAUGES, partial(values_of, manager)))
         waits = manager.launcher.findings
         with report_findings(disk), report_findings(live.findings), report_findings(waits):
             async with shown:
@@ -173,50 +172,6 @@ def _log_limits(offers: Offers) -> None:
         log.info("jobs_limited", by=offers.version, limits=limited, why_not=offers.why_not or None)
     if not offers.memory:
         log.warning("memory_not_limited", reason=offers.why_not)
-
-
-def limit_messages(offers: Offers) -> tuple[str, ...]:
-    """What the groups of the machine cannot do, one sentence each, for its inventory."""
-    why = f": {offers.why_not}" if offers.why_not else ""
-    lacking = [
-        word
-        for word, offered in (
-            ("memory", offers.memory),
-            ("cpu", offers.cpu),
-            ("processes", offers.processes),
-        )
-        if not offered
-    ]
-    said = [f"cannot limit {' and '.join(lacking)} of jobs{why}"] if lacking else []
-    if not offers.devices:
-        said.append("cannot keep jobs from devices that they were not given")
-    return tuple(said)
-
-
-RUNS: Final = gauge("runner_jobs", "Jobs of the runner, by the stage of their run", ("stage",))
-START_SLOTS: Final = gauge(
-    "runner_start_slots",
-    "Slots for jobs that are being started at the same time, used and free; the number of running "
-    "jobs is limited by quota and by --pod-limit",
-    ("state",),
-)
-WAITING_JOBS: Final = gauge(
-    "runner_waiting_jobs",
-    "Jobs that wait on the runner for pods of their namespace or for disk space",
-)
-RUNNER_GAUGES: Final = (RUNS, START_SLOTS, WAITING_JOBS)
-
-
-def _gauges(manager: RunManager) -> dict[str, dict[tuple[str, ...], float]]:
-    counts: dict[tuple[str, ...], float] = {(stage.value,): 0 for stage in Stage}
-    for run in tuple(manager.runs.values()):
-        counts[(run.stage.value,)] += 1
-    used, free = manager.launcher.start_slots()
-    return {
-        RUNS.name: counts,
-        START_SLOTS.name: {("used",): used, ("free",): free},
-        WAITING_JOBS.name: {(): len(manager.launcher.waiting)},
-    }
 
 
 async def _serve(
@@ -262,7 +217,7 @@ async def _serve(
             },
         )
 
-    renewing = asyncio.create_task(_renew(manager), name="runner renews")
+    renewing = asyncio.create_task(renew(manager), name="runner renews")
     stopping = asyncio.create_task(stop.wait())
     tasks: list[asyncio.Task[Any]] = [renewing, stopping]
     try:
@@ -299,21 +254,21 @@ async def _serve(
             asyncio.create_task(following_claims, name="runner watches claims"),
         ]
         tasks += handling
-        tasks.append(asyncio.create_task(_check_runs(manager), name="runner looks after"))
+        tasks.append(asyncio.create_task(check_all_runs(manager), name="runner looks after"))
         tasks.append(asyncio.create_task(own.keep_alive(), name="runner is alive"))
         tasks.append(asyncio.create_task(own.report_runs(), name="runner reports runs"))
         tasks.append(asyncio.create_task(own.cordon.follow(), name="runner cordon"))
         tasks.append(asyncio.create_task(own.give_back_drained(), name="runner is drained"))
-        tasks.append(asyncio.create_task(_clean_up(manager, own), name="tidy"))
-        sweeping = _sweep_checkpoints(manager, checkpoints)
+        tasks.append(asyncio.create_task(clean_up(manager, own), name="tidy"))
+        sweeping = sweep_checkpoints(manager, checkpoints)
         tasks.append(asyncio.create_task(sweeping, name="runner sweeps checkpoints"))
-        limiting = _limit_output(manager, rules.current.limits.namespace_output)
+        limiting = limit_output(manager, rules.current.limits.namespace_output)
         tasks.append(asyncio.create_task(limiting, name="runner limits output"))
-        tasks.append(asyncio.create_task(_empty_trash(manager), name="runner empties trash"))
+        tasks.append(asyncio.create_task(empty_trash(manager), name="runner empties trash"))
         if rules.can_change:
             tasks.append(
                 asyncio.create_task(
-                    _follow_rules(manager, rules, executor, own), name="runner rules"
+                    follow_rules(manager, rules, executor, own), name="runner rules"
                 )
             )
         if ready is not None:
@@ -327,7 +282,7 @@ async def _serve(
             await _detach(manager)
         else:
             await own.begin_to_leave(NO_BUS_SECONDS)
-            if not await manager.shut_down(SHUTDOWN_SECONDS, NO_BUS_SECONDS):
+            if not await shut_down(manager, SHUTDOWN_SECONDS, NO_BUS_SECONDS):
                 # At its next start, the runner derives the facts that were not published from its
                 # data folder.
                 log.warning(
@@ -414,136 +369,3 @@ def _fact(delivery: Delivery) -> object:
         # forged: the runner logs it and writes no dead letter.
         log.warning("undecodable", subject=delivery.subject, reason=str(error))
         return None
-
-
-async def _renew(manager: RunManager) -> None:
-    pause = manager.ttl / 3
-    throttle = LogThrottle()
-    while True:
-        await asyncio.sleep(pause)
-        began = manager.machine.boot_seconds()
-        try:
-            lost = await manager.claims.renew()
-        except (BusUnavailable, BusRefused) as error:
-            # After a failed renewal of the claims, the lease of the data folder is not renewed
-            # either: so the shims end their jobs before the claims expire.
-            if throttle.due(clock.monotonic()):
-                log.warning("claims_not_renewed", error=str(error), claims=len(manager.claims.held))
-            pause = min(1.0, manager.ttl / 20)
-            continue
-        pause = manager.ttl / 3
-        manager.folder.touch_lease(began)
-        for key in lost:
-            log.warning("claim_lost", run=key)
-            manager.handle(key, decide.ClaimLost())
-
-
-async def _check_runs(manager: RunManager) -> None:
-    reports = FailureReports()
-    while True:
-        await asyncio.sleep(CHECK_SECONDS)
-        manager.launcher.set_problem(await manager.executor.problem())
-        await check_runs(manager, reports)
-        await manager.executor.end_leftovers(
-            lambda: {files.path.name for files in manager.folders.values()}
-        )
-        while manager.released and not manager.shutting_down:
-            await admit_current(manager, *manager.released.pop())
-        if manager.left_out and manager.may_claim(is_placed=False):
-            await take_left_out(manager)
-
-
-def _announce_rules(manager: RunManager, rules: JobRules, executor: str) -> None:
-    """Makes the next announcement say what the rules are."""
-    announced = manager.other_folders
-    announced.starts = rules.starts()
-    announced.folders = (
-        rules.sight(manager.machine.machine_facts(), os.geteuid()) if executor == "local" else None
-    )
-
-
-async def _follow_rules(
-    manager: RunManager, rules: LiveRules, executor: str, own: OwnMachine
-) -> None:
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        if await asyncio.to_thread(rules.refresh):
-            log.info("rules_changed")
-            _announce_rules(manager, rules.current, executor)
-            await manager.retry(manager.other_folders.announce)
-            await own.announce(manager.other_folders.starts)
-
-
-async def _clean_up(manager: RunManager, own: OwnMachine) -> None:
-    """Removes the output of closed runs, the oldest first, as far as they are too old or too
-    many."""
-    while True:
-        closed = {**manager.given_back, **manager.closed}
-        now = clock.now().timestamp()
-        old = await asyncio.to_thread(expired, closed, now=now)
-        await remove_output(manager, closed, old)
-        await asyncio.sleep(CLEANUP_SECONDS)
-        await manager.retry(manager.other_folders.announce)
-        await own.announce(manager.other_folders.starts)
-        manager.open_runs_changed.set()
-
-
-async def _sweep_checkpoints(manager: RunManager, base: str) -> None:
-    """Removes the checkpoint folders of workloads that are gone."""
-
-    async def is_gone(owner: Owner) -> bool:
-        return await manager.retry(lambda: manager.admissions.is_gone(*owner))
-
-    sweeper = CheckpointSweeper(base, trash_of(manager.folder.root), is_gone)
-    while True:
-        await asyncio.sleep(CLEANUP_SECONDS)
-        uids = {run.uid for run in manager.runs.values()}
-        await sweeper.look(uids, manager.admissions.namespaces)
-
-
-async def _limit_output(manager: RunManager, limit: int) -> None:
-    output = NamespaceOutput(limit)
-    while True:
-        closed = {**manager.given_back, **manager.closed}
-        old = await asyncio.to_thread(output.excess, dict(manager.folders), closed)
-        if old:
-            log.info("output_removed", runs=len(old), reason="--namespace-output-limit")
-            await remove_output(manager, closed, old)
-        await asyncio.sleep(CHECK_SECONDS)
-
-
-async def _empty_trash(manager: RunManager) -> None:
-    remover = TrashRemover(manager.folder.root)
-    while True:
-        await remover.empty()
-        await asyncio.sleep(CHECK_SECONDS)
-
-
-async def remove_output(
-    manager: RunManager, closed: Mapping[str, RunFiles], keys: Sequence[str]
-) -> None:
-    """Removes closed runs with their output."""
-    for key in keys:
-        if manager.closed.drop(key) or manager.given_back.pop(key, None):
-            await asyncio.to_thread(closed[key].remove)
-
-
-def expired(
-    closed: Mapping[str, RunFiles],
-    *,
-    now: float,
-    seconds: float = OUTPUT_SECONDS,
-    runs_max: int = OUTPUT_RUNS_MAX,
-) -> list[str]:
-    """The keys of the closed runs with output that must be removed, the oldest run first. ``now``
-    is in seconds since 1970."""
-    aged = []
-    for key, files in closed.items():
-        with suppress(FileNotFoundError):  # another task is closing the run at this moment
-            aged.append((files.closed_at(), key))
-    aged.sort()
-    return [
-        key
-        for count, (closed_at, key) in enumerate(aged)
-        if len(aged) - count > runs_max or now - closed_at > seconds
-    ]

@@ -12,8 +12,8 @@ import pytest
 
 from admittance.events.names import token
 from admittance.events.subjects import CLAIMS, RUNNER_DURABLE, STREAM
-from admittance.runner.claims import Claims, ClaimState
-from admittance.runner.machine import run_key
+from admittance.runner.host.records import run_key
+from admittance.runner.runs.claims import Claims, ClaimState
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.durables import list_consumers
 from integration.runner.harness import NAMESPACE, RunnerProcess, RunnerTestbed, until

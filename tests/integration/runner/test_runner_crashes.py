@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from admittance.events.subjects import CLAIMS
-from admittance.runner.admissions import AdmissionReader
-from admittance.runner.machine import run_key
+from admittance.runner.host.records import run_key
+from admittance.runner.runs.admissions import AdmissionReader
 from admittance.runner.service import run
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bucket import get
@@ -200,8 +200,8 @@ async def test_a_job_that_removes_its_run_folder_fails_and_others_continue(
 async def test_a_shim_that_hangs_when_its_runner_ends_is_killed(
     testbed: RunnerTestbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("admittance.runner.service.CHECK_SECONDS", 0.1)
-    monkeypatch.setattr("admittance.runner.run_checks.HUNG_SECONDS", 0.5)
+    monkeypatch.setattr("admittance.runner.upkeep.CHECK_SECONDS", 0.1)
+    monkeypatch.setattr("admittance.runner.runs.run_checks.HUNG_SECONDS", 0.5)
     async with testbed.runner():
         revision = await testbed.admit("train", "sleep 600 & echo $!; wait", grace=0)
         await testbed.wait_for_fact("started", "train")

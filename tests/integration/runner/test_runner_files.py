@@ -12,7 +12,7 @@ from admittance.api.files import JOB_FILES, InputFile, JobFiles, written_files
 from admittance.events.files import PART_BYTES, input_place, subjects_of_upload
 from admittance.job_rules.options import unix_user
 from admittance.job_rules.rules import JobRules
-from admittance.runner.files.transfer import FileTransfers
+from admittance.runner.runs.file_transfers import FileTransfers
 from admittance.runtime.bus.files import make_stream, read_file, store_file
 from admittance.runtime.errors import BusUnavailable
 from integration.runner.harness import NAMESPACE, RunnerTestbed, until

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from admittance.job_rules.limits import JobLimits
-from admittance.runner.folder import RunFolder
+from admittance.runner.host.data_folder import RunFolder
 from integration.runner.harness import OWN_RULES, running_testbed, until
 
 
@@ -40,7 +40,7 @@ async def test_jobs_start_and_stop_on_a_full_disk_without_an_end_of_the_runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = FullDisk(monkeypatch)
-    monkeypatch.setattr("admittance.runner.service.CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("admittance.runner.upkeep.CHECK_SECONDS", 0.05)
     async with running_testbed(tmp_path) as testbed, testbed.runner():
         works = await testbed.admit("works", "sleep 60")
         await testbed.wait_for_fact("started", "works")
@@ -63,7 +63,7 @@ async def test_a_job_that_is_stopped_on_a_full_disk_before_its_start_never_start
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = FullDisk(monkeypatch)
-    monkeypatch.setattr("admittance.runner.service.CHECK_SECONDS", 0.05)
+    monkeypatch.setattr("admittance.runner.upkeep.CHECK_SECONDS", 0.05)
     rules = msgspec.structs.replace(OWN_RULES, limits=JobLimits(pods=1, free_space=0))
     async with running_testbed(tmp_path) as testbed, testbed.runner(rules=rules):
         first = await testbed.admit("first", "sleep 60")

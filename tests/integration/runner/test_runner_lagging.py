@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from admittance.events.subjects import CLAIMS
-from admittance.runner import admissions
-from admittance.runner.claims import Claims, ClaimState
+from admittance.runner.runs import admissions
+from admittance.runner.runs.claims import Claims, ClaimState
 from admittance.runtime.bus import history
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus

@@ -23,7 +23,7 @@ from admittance.events.stored.machines import (
     key_of_runner,
 )
 from admittance.events.subjects import CLAIMS
-from admittance.runner.machine_reports import MachineReports
+from admittance.runner.machines.machine_reports import MachineReports
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AccessDenied

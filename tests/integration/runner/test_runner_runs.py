@@ -13,10 +13,10 @@ import pytest
 
 from admittance.events.facts import Admitted
 from admittance.events.requests.history import Logs, LogsReply
-from admittance.runner.claims import Claims, ClaimState
-from admittance.runner.jobs.plan import RunPlan
-from admittance.runner.launcher import LocalExecutor
-from admittance.runner.machine import run_key
+from admittance.runner.host.local_executor import LocalExecutor
+from admittance.runner.host.records import run_key
+from admittance.runner.plans.run_plan import RunPlan
+from admittance.runner.runs.claims import Claims, ClaimState
 from admittance.runner.service import run
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import BusUnavailable, SetupError

@@ -20,13 +20,15 @@ from admittance.events.codec import encode
 from admittance.events.facts import PodsNotReady, PodsReady
 from admittance.events.stored.machines import RunnerInventory
 from admittance.events.subjects import subject_of
-from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine
 from admittance.runner import service as runner
-from admittance.runner.launcher import LocalExecutor
-from admittance.runner.machine import OtherRun, RunFiles, RunIdentity, RunJournal, Spec, StopNote
-from admittance.runner.processes import ProcessRef
+from admittance.runner.host.local_executor import LocalExecutor
+from admittance.runner.host.port import OtherRun, RunFiles
+from admittance.runner.host.processes import ProcessRef
+from admittance.runner.host.records import RunIdentity, Spec, StopNote
+from admittance.runner.host.run_journal import RunJournal
+from admittance.runner.inventory.machine_inventory import AnnouncedRunner
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from simulation.environment.courses import Course
@@ -249,23 +251,14 @@ class VirtualMachine:
     def machine_facts(self) -> MachineFacts:
         return MachineFacts()
 
-    def inventory(
-        self,
-        _: GivenMachine,
-        *,
-        id: str,
-        name: str,
-        executor: str,
-        starts: RunnerStarts | None,
-        messages: tuple[str, ...],
-    ) -> RunnerInventory:
+    def inventory(self, _: GivenMachine, runner: AnnouncedRunner) -> RunnerInventory:
         return RunnerInventory(
-            id=id,
-            name=name,
+            id=runner.id,
+            name=runner.name,
             host=self.runner,
-            executors=(executor,),
-            starts=starts,
-            messages=messages,
+            executors=(runner.executor,),
+            starts=runner.starts,
+            messages=runner.messages,
         )
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:

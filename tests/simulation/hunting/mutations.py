@@ -23,8 +23,8 @@ from admittance.provisioning.observed_state import ObservedState
 from admittance.provisioning.records import State
 from admittance.provisioning.steps import Step, Write
 from admittance.provisioning_check.step_performer import StepPerformer
-from admittance.runner import run_checks
-from admittance.runner.claims import Claim, Claims, ClaimState
+from admittance.runner.runs import run_checks
+from admittance.runner.runs.claims import Claim, Claims, ClaimState
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import BusRefused
 from admittance.runtime.leader.leader_elector import LeaderElector

@@ -25,7 +25,7 @@ from admittance.api.fields.problems import ManifestError
 from admittance.api.fields.struct_types import struct_type
 from admittance.api.manifests import STRUCTS
 from admittance.api.reading.manifest import read
-from admittance.runner.jobs.inputs.environment import FIELDS
+from admittance.runner.plans.inputs.environment import FIELDS
 
 
 def structs_inside(roots: Iterable[type[msgspec.Struct]]) -> set[type[msgspec.Struct]]:

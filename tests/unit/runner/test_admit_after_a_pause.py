@@ -12,9 +12,9 @@ import pytest
 
 from admittance.events.facts import Admitted
 from admittance.runner import decide
-from admittance.runner.admissions import AdmissionState
-from admittance.runner.claims import Claim, ClaimState
-from admittance.runner.fact_handlers import admit
+from admittance.runner.runs.admissions import AdmissionState
+from admittance.runner.runs.claims import Claim, ClaimState
+from admittance.runner.runs.fact_handlers import admit
 
 TTL = 10.0
 OURS = Claim(ClaimState.HELD, "runner-1", 5)

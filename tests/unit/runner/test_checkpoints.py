@@ -15,7 +15,7 @@ from admittance.runner.disk.checkpoints import (
     base_folder,
     checkpoint_folder,
 )
-from admittance.runner.jobs.inputs.pod_volumes import (
+from admittance.runner.jobs.pod_volumes import (
     make_checkpoint_folder,
     remove_empty_checkpoint,
 )

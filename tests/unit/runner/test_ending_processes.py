@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from admittance.runner import decide, processes, run_checks
+from admittance.runner import decide
 from admittance.runner.decide import Run, Stage
-from admittance.runner.processes import ProcessRef, end_processes, is_alive
+from admittance.runner.host import processes
+from admittance.runner.host.processes import ProcessRef, end_processes, is_alive
+from admittance.runner.runs import run_checks
 from admittance.runtime.telemetry.object_faults import faults
 
 NO_FORK_SERVER = ProcessRef(0, 0)

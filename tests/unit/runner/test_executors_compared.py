@@ -17,8 +17,9 @@ from admittance.api.pods import Container, PodSpec, Volume
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
 from admittance.job_rules.rules import CannotRun
-from admittance.runner.jobs.inputs.host_inputs import NoInputs
-from admittance.runner.jobs.plan import plan_docker, plan_local
+from admittance.runner.plans.docker_plan import plan_docker
+from admittance.runner.plans.inputs.host_inputs import NoInputs
+from admittance.runner.plans.local_plan import plan_local
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "manifests.md"
 MAIN: Final[dict[str, Any]] = {"name": "c", "image": "i", "command": ["/bin/true"]}

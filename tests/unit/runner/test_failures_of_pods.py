@@ -8,8 +8,8 @@ from typing import Any
 
 from admittance.cli.show.sections import retry_lines
 from admittance.events.shapes import PodRetries, PodRetry
-from admittance.runner.machine import RETRIES_SHOWN, RunJournal
-from admittance.runner.run_checks import REPORT_SECONDS_MAX, FailureReports
+from admittance.runner.host.run_journal import RETRIES_SHOWN, RunJournal
+from admittance.runner.runs.run_checks import REPORT_SECONDS_MAX, FailureReports
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

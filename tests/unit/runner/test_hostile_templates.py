@@ -16,9 +16,10 @@ from admittance.api.reading.objects import accept
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
 from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules
-from admittance.runner.jobs.live_rules import LiveRules
-from admittance.runner.jobs.plan import RunPlan
-from admittance.runner.launcher import DockerExecutor, LocalExecutor
+from admittance.runner.host.docker_executor import DockerExecutor
+from admittance.runner.host.live_rules import LiveRules
+from admittance.runner.host.local_executor import LocalExecutor
+from admittance.runner.plans.run_plan import RunPlan
 from unit.runner.hostile_templates import hostile_template
 
 TEMPLATES = 400

@@ -9,7 +9,9 @@ from admittance.events.facts import Admitted
 from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PodSetToRun
 from admittance.events.stored.machines import Device
-from admittance.runner.jobs.devices import (
+from admittance.runner.jobs.job_policy import PodSetProgress
+from admittance.runner.jobs.pod import Pod
+from admittance.runner.plans.devices import (
     NO_DEVICES,
     MachineDevices,
     NotAsPlaced,
@@ -19,9 +21,8 @@ from admittance.runner.jobs.devices import (
     planned_devices,
     units_of,
 )
-from admittance.runner.jobs.job_policy import PodSetProgress
-from admittance.runner.jobs.plan import plan_docker, plan_local
-from admittance.runner.jobs.pod import Pod
+from admittance.runner.plans.docker_plan import plan_docker
+from admittance.runner.plans.local_plan import plan_local
 
 GPU = "nvidia.com/gpu"
 CARDS = tuple(Device(resource=GPU, index=index, id=f"GPU-{index}{index}") for index in range(4))

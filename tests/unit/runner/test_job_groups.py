@@ -22,8 +22,8 @@ from admittance.runner.groups.machine_groups import find_groups
 from admittance.runner.groups.mounts import V1, Mount, folder_of, mounts_in, own_groups
 from admittance.runner.groups.opened import groups_of
 from admittance.runner.groups.run_groups import oom_text
-from admittance.runner.jobs.pod_limits import GroupsPlan, PodLimits
-from admittance.runner.launcher import LocalExecutor
+from admittance.runner.host.local_executor import LocalExecutor
+from admittance.runner.plans.pod_limits import GroupsPlan, PodLimits
 from admittance.runtime.errors import SetupError
 from unit.runner.test_runner_shim import Bench, bench, sh, until  # noqa: F401  (a fixture)
 

@@ -15,12 +15,15 @@ from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
 from admittance.job_rules.options import RuleTexts, check_env_files, rules_of
 from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
-from admittance.runner.jobs.inputs.host_inputs import MachineInputs, NoInputs
-from admittance.runner.jobs.inputs.pod_volumes import make_volumes
-from admittance.runner.jobs.inputs.volumes import FilePlan, VolumePlan
-from admittance.runner.jobs.live_rules import LiveRules
-from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan, plan_docker, plan_local
-from admittance.runner.launcher import DockerExecutor, LocalExecutor
+from admittance.runner.host.docker_executor import DockerExecutor
+from admittance.runner.host.live_rules import LiveRules
+from admittance.runner.host.local_executor import LocalExecutor
+from admittance.runner.jobs.pod_volumes import make_volumes
+from admittance.runner.plans.docker_plan import plan_docker
+from admittance.runner.plans.inputs.host_inputs import MachineInputs, NoInputs
+from admittance.runner.plans.inputs.volumes import FilePlan, VolumePlan
+from admittance.runner.plans.local_plan import plan_local
+from admittance.runner.plans.run_plan import ContainerPlan, PodSetPlan
 from admittance.runtime.errors import SetupError
 from support.needs import needs_root
 

@@ -18,8 +18,8 @@ from admittance.job_rules.limits import JobLimits
 from admittance.job_rules.options import RuleTexts, check_unix_users, rules_of
 from admittance.job_rules.rules import CannotRun, JobRules, UnixUser, UnixUsers
 from admittance.job_rules.rules_file import HEAD, rule_with, with_rule, without_rule
-from admittance.runner.jobs import live_rules
-from admittance.runner.jobs.live_rules import LiveRules
+from admittance.runner.host import live_rules
+from admittance.runner.host.live_rules import LiveRules
 from admittance.runtime.errors import SetupError
 
 

@@ -13,10 +13,10 @@ from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import MachineTexts, machine_of_texts
 from admittance.runner.groups.job_groups import Offers
 from admittance.runner.inventory.devices import Detected, NoNvml, ask_nvml, detect
-from admittance.runner.inventory.machine_inventory import inventory_of
+from admittance.runner.inventory.limit_messages import limit_messages
+from admittance.runner.inventory.machine_inventory import AnnouncedRunner, inventory_of
 from admittance.runner.inventory.nvml import devices as devices_of_nvml
 from admittance.runner.inventory.processors import cpu_milli, memory_bytes
-from admittance.runner.service import limit_messages
 from admittance.runtime.errors import SetupError
 
 HOST = {
@@ -173,10 +173,7 @@ def announced(texts: MachineTexts, env: Mapping[str, str] | None = None, **of: A
     return inventory_of(
         given,
         MachineFacts(host="Node-7.", boot_id="b-1", mount_namespace="mnt:[1]"),
-        id="a1",
-        name="gpu",
-        executor="local",
-        starts=None,
+        AnnouncedRunner(id="a1", name="gpu", executor="local"),
         detect=lambda _: Detected(detected),
         **of,
     )

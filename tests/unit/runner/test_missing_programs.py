@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from admittance.runner import launcher
 from admittance.runner.disk import trash
-from admittance.runner.launcher import DockerExecutor
+from admittance.runner.host import docker_executor
+from admittance.runner.host.docker_executor import DockerExecutor
 
 
 async def test_a_client_of_the_engine_that_is_being_replaced_holds_back_jobs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "PROBLEM_SECONDS", 0.0)
+    monkeypatch.setattr(docker_executor, "PROBLEM_SECONDS", 0.0)
     client = tmp_path / "docker"
     client.write_text("#!/bin/sh\n")
     client.chmod(stat.S_IRWXU)

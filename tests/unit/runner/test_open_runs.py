@@ -10,8 +10,9 @@ import msgspec
 from admittance.events.facts import Admitted
 from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PodSetToRun
-from admittance.runner.inventory.open_runs import open_runs, requests_of
-from admittance.runner.machine import RunIdentity
+from admittance.runner.host.records import RunIdentity
+from admittance.runner.machines.open_runs import open_runs
+from admittance.runner.runs.run_starts import requests_of
 
 TEMPLATE = msgspec.Raw(
     b'{"spec":{"containers":[{"resources":{"requests":{"cpu":"250m","nvidia.com/gpu":1}}}]}}'

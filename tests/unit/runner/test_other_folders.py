@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from admittance.events.subjects import ANNOUNCED_RUNNERS
-from admittance.runner.other_folders import OtherFolders
+from admittance.runner.host.other_folders import OtherFolders
 from admittance.runtime.bus.bucket import Entry
 
 UNREADABLE = (b"", b"no JSON", b'{"root": 1}', b"\xff", b'{"root":"/r","x":' + b"[" * 100_000)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from admittance.runner.logs.pod_output import PodOutput
 from admittance.runner.output.collector import OutputCollector
 from admittance.runner.output.parts import pods_with_output
-from admittance.runner.output.pod_output import PodOutput
 
 MIB = 1 << 20
 

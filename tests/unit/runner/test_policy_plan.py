@@ -9,7 +9,7 @@ import pytest
 
 from admittance.api.pods import PodTemplate
 from admittance.job_rules.rules import CannotRun
-from admittance.runner.jobs.policy_plan import (
+from admittance.runner.plans.policy_plan import (
     FailureRulePlan,
     PolicyPlan,
     SuccessRulePlan,

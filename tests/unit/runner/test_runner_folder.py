@@ -12,21 +12,16 @@ import pytest
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.events.requests.history import Logs, LogsReply
-from admittance.runner.admissions import AdmissionState, AdmissionView, view, view_of
 from admittance.runner.decide import Ended
 from admittance.runner.disk.trash import TrashRemover, trash_of
-from admittance.runner.folder import DataFolder, RunFolder, find_run
+from admittance.runner.host.data_folder import DataFolder, RunFolder, find_run
+from admittance.runner.host.records import RunIdentity, Spec, StopNote, run_key
+from admittance.runner.host.run_journal import RunJournal
 from admittance.runner.jobs.journal import JournalWriter, read_lease
-from admittance.runner.machine import (
-    ClosedRuns,
-    RunIdentity,
-    RunJournal,
-    Spec,
-    StopNote,
-    run_key,
-)
-from admittance.runner.output.log_reader import LogReader, read_logs
-from admittance.runner.service import expired
+from admittance.runner.logs.log_reader import LogReader, read_logs
+from admittance.runner.runs.admissions import AdmissionState, AdmissionView, view, view_of
+from admittance.runner.runs.closed_runs import ClosedRuns
+from admittance.runner.upkeep import expired
 from admittance.runtime.errors import SetupError
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
@@ -99,7 +94,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
             os.dup2(make("/dev/full", os.O_WRONLY), file)
         return file
 
-    monkeypatch.setattr("admittance.runner.folder.os.open", on_a_full_disk)
+    monkeypatch.setattr("admittance.runner.host.data_folder.os.open", on_a_full_disk)
     with pytest.raises(SetupError, match=r"runner cannot be used \(No space left on device\)"):
         DataFolder.open(tmp_path)
     assert sorted(path.name for path in (tmp_path / "runner").iterdir()) == ["lock", "runs"]

@@ -11,14 +11,15 @@ import msgspec
 import pytest
 
 from admittance.events.requests.history import Logs, LogsReply
-from admittance.runner import folder
-from admittance.runner.folder import RunFolder
-from admittance.runner.machine import RunFiles, RunIdentity, run_key
-from admittance.runner.output import log_reader
-from admittance.runner.output.log_reader import LogReader, read_logs
-from admittance.runner.output.namespace_limit import NamespaceOutput
+from admittance.runner.host import data_folder
+from admittance.runner.host.data_folder import RunFolder
+from admittance.runner.host.port import RunFiles
+from admittance.runner.host.records import RunIdentity, run_key
+from admittance.runner.logs import log_reader
+from admittance.runner.logs.log_reader import LogReader, read_logs
+from admittance.runner.logs.namespace_limit import NamespaceOutput
+from admittance.runner.logs.pod_output import PodOutput, ReadBudget
 from admittance.runner.output.parts import part_name, pods_with_output
-from admittance.runner.output.pod_output import PodOutput, ReadBudget
 from admittance.runtime import clock
 
 
@@ -156,7 +157,7 @@ async def test_slow_reads_of_a_namespace_leave_threads_for_others(
 def test_a_journal_longer_than_one_read_is_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "JOURNAL_BYTES", 100)
+    monkeypatch.setattr(data_folder, "JOURNAL_BYTES", 100)
     run = a_run(tmp_path)
     lines = [f'{{"e":"end","p":"main-{index}","code":0}}\n' for index in range(20)]
     (tmp_path / "journal").write_text("".join(lines) + '{"e":"outcome"')

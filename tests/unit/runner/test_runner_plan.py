@@ -18,15 +18,11 @@ from admittance.folders import (
 )
 from admittance.job_rules.limits import JobLimits
 from admittance.job_rules.rules import CannotRun, JobRules
-from admittance.runner.jobs.plan import (
-    WarnPlan,
-    containers_at_once,
-    plan_docker,
-    plan_local,
-    with_limits,
-)
-from admittance.runner.jobs.pod_limits import PodLimits
 from admittance.runner.jobs.pod_process import program_of
+from admittance.runner.plans.docker_plan import plan_docker
+from admittance.runner.plans.local_plan import plan_local
+from admittance.runner.plans.pod_limits import PodLimits
+from admittance.runner.plans.run_plan import WarnPlan, containers_at_once, with_limits
 
 
 def admitted(*containers: dict[str, Any], count: int = 2, **spec: Any) -> Admitted:

@@ -15,11 +15,11 @@ import pytest
 
 from admittance.events.requests.history import Logs
 from admittance.runner.decide import Ended
-from admittance.runner.folder import DataFolder, RunFolder
-from admittance.runner.jobs.inputs.volumes import VolumePlan
+from admittance.runner.host.data_folder import DataFolder, RunFolder
+from admittance.runner.host.launcher import FORK_SERVER
+from admittance.runner.host.processes import end_processes, tag_of
+from admittance.runner.host.records import RunIdentity, Spec, StopNote
 from admittance.runner.jobs.journal import JOURNAL_MAX
-from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan
-from admittance.runner.jobs.pod_limits import GroupsPlan, PodLimits
 from admittance.runner.jobs.pod_process import (
     expand,
     find_program,
@@ -28,12 +28,12 @@ from admittance.runner.jobs.pod_process import (
     start_problem,
     start_process,
 )
-from admittance.runner.jobs.policy_plan import FailureRulePlan, PolicyPlan, SuccessRulePlan
 from admittance.runner.jobs.shim import boot_seconds
-from admittance.runner.launcher import FORK_SERVER
-from admittance.runner.machine import RunIdentity, Spec, StopNote
-from admittance.runner.output.log_reader import read_logs
-from admittance.runner.processes import end_processes, tag_of
+from admittance.runner.logs.log_reader import read_logs
+from admittance.runner.plans.inputs.volumes import VolumePlan
+from admittance.runner.plans.pod_limits import GroupsPlan, PodLimits
+from admittance.runner.plans.policy_plan import FailureRulePlan, PolicyPlan, SuccessRulePlan
+from admittance.runner.plans.run_plan import ContainerPlan, PodSetPlan
 from support.needs import needs_root
 from support.servers import LIMIT, answer_with
 

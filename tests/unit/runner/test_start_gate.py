@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from admittance.job_rules.limits import VARIABLES, JobLimits, LimitTexts, limits_of
-from admittance.runner.folder import RunFolder
-from admittance.runner.machine import RunFiles, RunIdentity
-from admittance.runner.start_gate import EXECUTOR, WAITS, StartGate
+from admittance.runner.host.data_folder import RunFolder
+from admittance.runner.host.port import RunFiles
+from admittance.runner.host.records import RunIdentity
+from admittance.runner.runs.start_gate import EXECUTOR, WAITS, StartGate
 from admittance.runtime.errors import SetupError
 
 

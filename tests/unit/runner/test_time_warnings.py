@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from admittance.runner.folder import DataFolder
+from admittance.runner.host.data_folder import DataFolder
+from admittance.runner.host.records import RunIdentity, Spec
 from admittance.runner.jobs import time_warnings
 from admittance.runner.jobs.fork_server import run_shim
 from admittance.runner.jobs.job_policy import NEVER
-from admittance.runner.jobs.plan import ContainerPlan, PodSetPlan, WarnPlan
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.jobs.time_warnings import EARLIEST_SECONDS, TimeWarnings
-from admittance.runner.machine import RunIdentity, Spec
+from admittance.runner.plans.run_plan import ContainerPlan, PodSetPlan, WarnPlan
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_the_product_does_not_use_wait_for() -> None:
 OWN_TASKS = {
     "libs/admittance/runtime/tasks.py": "the owner",
     "libs/admittance/runtime/nats/micro.py": "the requests that are answered, counted by subject",
-    "services/admittance/runner/run_manager.py": "the last task of each run, which the next awaits",
+    "services/admittance/runner/runs/run_manager.py": "the last task of each run",
 }
 
 

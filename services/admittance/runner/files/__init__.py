@@ -1,1 +1,1 @@
-"""The files of jobs: brings inputs to the folder of a job, and keeps its outputs."""
+"""The files of jobs: which ones a job brings and leaves, and how they reach its folder."""

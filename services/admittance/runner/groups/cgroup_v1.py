@@ -19,6 +19,7 @@ from admittance.runner.groups.job_groups import (
     limits_processes,
     make_folder,
     number,
+    offered,
     processes_in,
     read,
     remove_folders,
@@ -51,14 +52,7 @@ class CgroupV1(JobGroups):
         self._why_not = why_not
 
     def offers(self) -> Offers:
-        return Offers(
-            memory="memory" in self._folders,
-            cpu="cpu" in self._folders,
-            processes="pids" in self._folders,
-            devices="devices" in self._folders,
-            version="v1",
-            why_not=self._why_not,
-        )
+        return offered(self._folders, "v1", self._why_not)
 
     def folders(self) -> dict[str, str]:
         return dict(self._folders)

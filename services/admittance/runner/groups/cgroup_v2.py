@@ -19,6 +19,7 @@ from admittance.runner.groups.job_groups import (
     limits_processes,
     make_folder,
     number,
+    offered,
     read,
     remove_folders,
     write,
@@ -47,13 +48,7 @@ class CgroupV2(JobGroups):
         self._why_not = why_not
 
     def offers(self) -> Offers:
-        return Offers(
-            memory="memory" in self._controllers,
-            cpu="cpu" in self._controllers,
-            processes="pids" in self._controllers,
-            version="v2",
-            why_not=self._why_not,
-        )
+        return offered(self._controllers, "v2", self._why_not)
 
     def folders(self) -> dict[str, str]:
         return dict.fromkeys(self._controllers, self._folder)

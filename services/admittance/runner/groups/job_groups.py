@@ -16,7 +16,7 @@ from time import monotonic, sleep
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
 EMPTY_PAUSE = 0.002
 """The first pause between two looks whether killed processes are gone; each is longer."""
@@ -63,6 +63,18 @@ class Offers:
         self.devices = devices
         self.version = version
         self.why_not = why_not
+
+
+def offered(controllers: Container[str], version: str, why_not: str) -> Offers:
+    """What groups with these controllers can do."""
+    return Offers(
+        memory="memory" in controllers,
+        cpu="cpu" in controllers,
+        processes="pids" in controllers,
+        devices="devices" in controllers,
+        version=version,
+        why_not=why_not,
+    )
 
 
 class Usage:

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from admittance.events.stored.machines import RunnerInventory, RunnerTaint
 from admittance.events.system import RunnerStarts
@@ -20,21 +20,28 @@ ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 """Names of Kubernetes for what Linux calls an architecture."""
 
 
+class AnnouncedRunner(NamedTuple):
+    """What a runner announces of itself, beside its machine. ``id``: that of its data folder.
+    ``starts``: which jobs it starts; None: all. ``messages``: what its machine cannot do."""
+
+    id: str
+    name: str
+    executor: str
+    starts: RunnerStarts | None = None
+    messages: tuple[str, ...] = ()
+
+
 def inventory_of(
     given: GivenMachine,
     facts: MachineFacts,
+    runner: AnnouncedRunner,
     *,
-    id: str,
-    name: str,
-    executor: str,
-    starts: RunnerStarts | None,
-    messages: tuple[str, ...] = (),
     root: Path = ROOT,
     detect: Callable[[Path], Detected] = detect,
 ) -> RunnerInventory:
     """What the runner announces of its machine. It reads files and may start a child process, so it
-    blocks. ``facts``: what identifies the machine. ``id``: that of the data folder. ``messages``:
-    what the machine cannot do. Raises SetupError if an option contradicts the machine."""
+    blocks. ``facts``: what identifies the machine. Raises SetupError if an option contradicts the
+    machine."""
     detected = detect(root)
     devices = with_given(detected.devices, given.devices)
     counted: dict[str, int] = dict.fromkeys(given.devices, 0)
@@ -49,8 +56,8 @@ def inventory_of(
     capacity = {name: amount for name, amount in known.items() if amount}
     host = facts.host
     return RunnerInventory(
-        id=id,
-        name=name,
+        id=runner.id,
+        name=runner.name,
         host=host,
         version=version("admittance"),
         boot_id=facts.boot_id,
@@ -62,9 +69,9 @@ def inventory_of(
             RunnerTaint(key=taint.key, value=taint.value, effect=taint.effect)
             for taint in given.taints
         ),
-        executors=(executor,),
-        starts=starts,
-        messages=(*messages, *detected.messages),
+        executors=(runner.executor,),
+        starts=runner.starts,
+        messages=(*runner.messages, *detected.messages),
     )
 
 

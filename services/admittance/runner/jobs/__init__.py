@@ -1,2 +1,1 @@
-"""The processes of a job: which jobs a runner may start, the plan of a run, and the shim that
-carries out the plan."""
+"""The processes of a job: the shim, and what it does with the plan of a run."""

@@ -1,7 +1,17 @@
 # ruff: noqa: PTH118, PTH123
 # (pathlib and contextlib are not worth their import time here)
 """Writes the journal of a run, and reads the lease of its runner. The shim imports this module, so
-the module imports little; what the lines of a journal mean: `admittance.runner.jobs.shim`.
+the module imports little.
+
+Lines: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
+"code": …, "whole": counts as a success}``, ``{"e": "retry", "p": pod, "message": …, "failed": of
+all pods so far, "due": boot seconds, "left": further failures}`` when a pod or a container of it
+has failed and the job goes on; "due" is null if its index has failed for good; ``{"e": "up"}`` once
+the first processes run, ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop",
+"why": "stopped" | "lost", "pods": […]}`` before these pods are stopped, ``{"e": "warned", "set":
+pod set, "signal": number}`` before its pods are warned of the end of the job's time, and last
+``{"e": "outcome", "kind": "succeeded" | "failed" | "stopped" | "lost", "message": …, "code": exit
+code that failed the job, or 0, "reason": the policy that failed the job, or ""}``.
 """
 
 from __future__ import annotations

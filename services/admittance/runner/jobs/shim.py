@@ -22,15 +22,7 @@ What a shim guarantees, and how:
   An engine that was lost is no result of the job.
 - Without a renewed lease the shim ends all pods and starts none: another runner may hold the claim.
 
-Journal: ``{"e": "start", "p": pod, "pid": …, "t": start time}``, ``{"e": "end", "p": pod,
-"code": …, "whole": counts as a success}``, ``{"e": "retry", "p": pod, "message": …, "failed": of
-all pods so far, "due": boot seconds, "left": further failures}`` when a pod or a container of it
-has failed and the job goes on; "due" is null if its index has failed for good; ``{"e": "up"}`` once
-the first processes run, ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop",
-"why": "stopped" | "lost", "pods": […]}`` before these pods are stopped, ``{"e": "warned", "set":
-pod set, "signal": number}`` before its pods are warned of the end of the job's time, and last
-``{"e": "outcome", "kind": "succeeded" | "failed" | "stopped" | "lost", "message": …, "code": exit
-code that failed the job, or 0, "reason": the policy that failed the job, or ""}``.
+The lines of the journal are those of `admittance.runner.jobs.journal`.
 """
 
 from __future__ import annotations
@@ -41,21 +33,16 @@ import signal
 import time
 
 from admittance.runner.disk.scratch import ScratchDisk
-from admittance.runner.disk.walk import VOLUMES
 from admittance.runner.files.pod_files import FileCarrier
 from admittance.runner.groups.job_groups import Usage
 from admittance.runner.groups.run_groups import OOM_KILLED, RunGroups, oom_text
+from admittance.runner.jobs.container_starts import ContainerStarts
 from admittance.runner.jobs.engine_programs import (
     end_containers,
     end_text,
     ended_containers,
     lost_engine,
     run_program,
-)
-from admittance.runner.jobs.inputs.pod_volumes import (
-    make_checkpoint_folder,
-    make_volumes,
-    remove_empty_checkpoint,
 )
 from admittance.runner.jobs.job_policy import (
     DEADLINE_EXCEEDED,
@@ -68,16 +55,14 @@ from admittance.runner.jobs.journal import JournalWriter, read_lease
 from admittance.runner.jobs.pod import Pod
 from admittance.runner.jobs.pod_process import (
     FolderError,
-    enter_folder,
-    expand,
     handle_signals,
-    make_scratch,
-    program_of,
     signal_group,
     start_code,
     start_problem,
-    start_process,
     start_time,
+)
+from admittance.runner.jobs.pod_volumes import (
+    remove_empty_checkpoint,
 )
 from admittance.runner.jobs.strays import (
     end_strays,
@@ -142,6 +127,7 @@ class Shim:
             sum(each["parallel"] for each in self.spec["sets"]),
         )
         self.groups = RunGroups(self.spec.get("groups"), folder, self.output, boot_seconds)
+        self.starts = ContainerStarts(folder, self.spec, self.groups, self.files, self.output)
 
     def write(self, *, durable: bool = False, **line: object) -> None:
         self.journal.write(line, durable=durable)
@@ -282,47 +268,8 @@ class Shim:
         pod.set.end(pod.index, whole=whole)
         self.write(durable=True, e="end", p=pod.name, code=pod.code, whole=whole)
 
-    def scratch_of(self, pod: Pod) -> str:
-        return os.path.join(self.folder, "scratch", pod.scratch)
-
-    def place_of(self, container: dict[str, Any]) -> dict[str, Any]:
-        """What must be true of a folder outside of the run in which a container starts."""
-        place = {name: container.get(name) for name in ("inode", "owner", "umask")}
-        return {**place, "allowed": self.spec.get("folders") or []}
-
     def spawn(self, pod: Pod, container: dict[str, Any]) -> None:
-        user = self.spec.get("runAs")
-        scratch = make_scratch(self.scratch_of(pod), user)
-        own = {
-            **pod.variables(self.spec["mark"], container["name"]),
-            **make_volumes(scratch + VOLUMES, pod.volumes, self.spec.get("volumesOf") or user),
-        }
-        if self.spec.get("checkpoint"):
-            make_checkpoint_folder(
-                self.spec["checkpoint"],
-                self.spec.get("volumesOf") or user,
-                in_container=bool(self.spec["cleanup"]),
-            )
-        env, argv = program_of(container, self.spec["given"], own, pod.devices())
-        cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
-        limit = self.spec.get("processLimit", 0)
-        join = self.groups.enter(pod.scratch, pod.set.spec.get("limits") or {})
-        place = self.place_of(container) if cwd == container["cwd"] else None
-        self.files.bring(pod, (scratch, cwd), lambda folder: enter_folder(folder, place or {}))
-        output = self.output.pipe(pod.name)
-        try:
-            folders = scratch, cwd
-            pid = start_process(argv, env, folders, output, user, limit, join, place)
-        finally:
-            os.close(output)
-        pod.running.add(pid)
-        pod.containers[pid] = container
-        if container.get("probe"):
-            pod.probes[pid] = [expand(word, own) for word in container["probe"]]
-        if container.get("kill"):
-            pod.kills[pid] = [expand(word, own) for word in container["kill"]]
-        if container.get("oom"):
-            pod.ooms[pid] = [expand(word, own) for word in container["oom"]]
+        pid = self.starts.start(pod, container)
         self.pods[pid] = pod
         self.write(e="start", p=pod.name, pid=pid, t=start_time(pid))
 
@@ -348,7 +295,7 @@ class Shim:
         """Writes a stop to the journal before pods get SIGTERM; returns the pods to stop, without
         pods whose containers have all ended."""
         probes = [
-            (pid, pod.probes[pid], self.scratch_of(pod))
+            (pid, pod.probes[pid], self.starts.scratch_of(pod))
             for pod in pods
             for pid in pod.running & pod.probes.keys()
         ]
@@ -395,11 +342,13 @@ class Shim:
                 self.fail(pod, container, code, oom, reason=OOM_KILLED, until=boot_seconds())
             elif code:
                 if code < 0 and pid in pod.kills:  # the container has lost its client, and runs on
-                    run_program(pod.kills[pid], self.scratch_of(pod))
+                    run_program(pod.kills[pid], self.starts.scratch_of(pod))
                 said = self.output.newest(pod.name) if container.get("probe") else b""
                 lost = lost_engine(code, said)
                 # A job may use an engine itself, and end as a client that has lost one.
-                if lost and not ended_containers([(pid, pod.probes[pid], self.scratch_of(pod))]):
+                if lost and not ended_containers(
+                    [(pid, pod.probes[pid], self.starts.scratch_of(pod))]
+                ):
                     pod.told_to_stop = True
                     self.end_all("lost", lost[:MESSAGE_MAX])
                 how, reason = end_text(code, said), ""
@@ -413,7 +362,7 @@ class Shim:
         """Whether an engine says that the container of a client had too little memory."""
         if pid not in pod.ooms:
             return False
-        return run_program([*pod.ooms[pid], f"{time.time():.6f}"], self.scratch_of(pod))
+        return run_program([*pod.ooms[pid], f"{time.time():.6f}"], self.starts.scratch_of(pod))
 
     def lease_deadline(self) -> float:
         """When the shim must send SIGTERM to all pods because the lease was not renewed, in seconds
@@ -472,7 +421,7 @@ class Shim:
                 for pid in pod.running:
                     signal_group(pid, signal.SIGKILL)
                     if pid in pod.kills:
-                        run_program(pod.kills[pid], self.scratch_of(pod))
+                        run_program(pod.kills[pid], self.starts.scratch_of(pod))
 
     def warn(self, pod_set: str, number: int, now: float) -> None:
         """Sends the signal ``number`` to all processes of a pod set: the time of the job ends soon.

@@ -1,2 +1,1 @@
-"""The output of jobs: the files that keep it, the pipes that bring it, its limits, and requests for
-it."""
+"""The output of jobs: the pipes that bring it, and the files that keep it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from admittance.runner.jobs.pod_limits import PodLimits
+from admittance.runner.plans.pod_limits import PodLimits
 
 ENGINE_MEMORY_MIN: Final = 6 << 20
 """The smallest limit of memory that an engine accepts, in bytes."""

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from admittance.events.stored.machines import RunnerInventory
 from admittance.events.system import RunnerStarts
 from admittance.runner import decide
-from admittance.runner.cordon import Cordon
-from admittance.runner.inventory.open_runs import open_runs
-from admittance.runner.machine_reports import MachineReports
-from admittance.runner.run_manager import RunManager
+from admittance.runner.machines.cordon import Cordon
+from admittance.runner.machines.machine_reports import MachineReports
+from admittance.runner.machines.open_runs import open_runs
+from admittance.runner.runs.run_manager import RunManager
 from admittance.runtime import clock
 from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
 from admittance.runtime.tasks import set_within

@@ -16,7 +16,7 @@ from admittance.events.stored.formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS
 from admittance.events.system import RunnerAnnouncement, RunnerStarts
 from admittance.folders import FolderSight
-from admittance.runner.machine import HostMachine, OtherRun, RunnerFiles
+from admittance.runner.host.port import HostMachine, OtherRun, RunnerFiles
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, put_message
 from admittance.runtime.bus.bus import Bus

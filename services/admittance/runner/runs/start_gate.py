@@ -17,7 +17,7 @@ import structlog
 
 from admittance.events.shapes import Finding
 from admittance.job_rules.limits import JobLimits
-from admittance.runner.machine import RunFiles, Shims
+from admittance.runner.host.port import RunFiles, Shims
 from admittance.runtime.telemetry import findings
 from admittance.runtime.telemetry.findings import size_of
 

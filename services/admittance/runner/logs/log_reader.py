@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from admittance.events.names import plain
 from admittance.events.requests.history import Logs, LogsReply
 from admittance.events.shapes import PodLog, PodRetries
-from admittance.runner.machine import RunFiles
+from admittance.runner.host.port import RunFiles
+from admittance.runner.logs.pod_output import PodOutput, ReadBudget
 from admittance.runner.output.parts import pods_with_output
-from admittance.runner.output.pod_output import PodOutput, ReadBudget
 from admittance.runtime import clock
 from admittance.runtime.nats.micro import Turns
 

@@ -20,19 +20,20 @@ from admittance.events.facts import Admitted, Evicted, Stopped
 from admittance.events.names import BadToken, plain
 from admittance.events.reader import number
 from admittance.runner import decide
-from admittance.runner.admissions import (
+from admittance.runner.decide import Run, Stage
+from admittance.runner.host.other_folders import wait_for_shim
+from admittance.runner.host.port import OtherRun
+from admittance.runner.host.records import run_key
+from admittance.runner.plans.devices import all_parts, is_for, part_here, runners_to_run
+from admittance.runner.runs.admissions import (
     REQUESTS_MAX,
     AdmissionState,
     AdmissionView,
     view_of,
 )
-from admittance.runner.claims import ClaimState, read_claim
-from admittance.runner.decide import Run, Stage
-from admittance.runner.jobs.devices import all_parts, is_for, part_here, runners_to_run
-from admittance.runner.machine import OtherRun, run_key
-from admittance.runner.other_folders import wait_for_shim
-from admittance.runner.run_checks import check_runs
-from admittance.runner.run_manager import RunManager
+from admittance.runner.runs.claims import ClaimState, read_claim
+from admittance.runner.runs.run_checks import check_runs
+from admittance.runner.runs.run_manager import RunManager
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import LAG_PAUSE_SECONDS, LAG_SECONDS, Entry
 from admittance.runtime.errors import AdmittanceError

@@ -15,7 +15,7 @@ from admittance.api.fields.units import BadQuantity, parse
 from admittance.api.pods import Container, KeyToPath, Volume, VolumeMount
 from admittance.api.reading.from_job import literal
 from admittance.job_rules.rules import CannotRun
-from admittance.runner.jobs.inputs.host_inputs import Inputs
+from admittance.runner.plans.inputs.host_inputs import Inputs
 
 FILE_MODE: Final = 0o644
 """The rights of files of ConfigMaps and Secrets without ``defaultMode``, as in Kubernetes."""

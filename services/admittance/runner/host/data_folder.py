@@ -12,7 +12,7 @@ runner/
     stop          the stop note: the run must stop, and why
     shim          the pid of the run's shim; written before any process of the run starts
     alive         locked while the shim lives
-    journal       the events of the run; format: `admittance.runner.jobs.shim`
+    journal       the events of the run; format: `admittance.runner.jobs.journal`
     out/          the output of the run: `admittance.runner.output.parts`
     scratch/      one scratch folder per pod
     inputs/       the inputs of the run by their digests: `admittance.runner.files`
@@ -42,8 +42,10 @@ from admittance.job_rules import runner_name
 from admittance.job_rules.runner_name import replace_file
 from admittance.runner.disk.trash import throw_away, trash_of
 from admittance.runner.files.pod_files import INPUTS, OUTPUTS, STORED
-from admittance.runner.machine import OtherRun, RunIdentity, RunJournal, Spec, StopNote
-from admittance.runner.processes import ProcessRef
+from admittance.runner.host.port import OtherRun
+from admittance.runner.host.processes import ProcessRef
+from admittance.runner.host.records import RunIdentity, Spec, StopNote
+from admittance.runner.host.run_journal import RunJournal
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 from admittance.runtime.telemetry.object_faults import faults

@@ -18,60 +18,39 @@ A crash can leave these states behind, and each is repaired:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from admittance.backoff import Backoff
-from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION, Fact
-from admittance.events.codec import encode
+from admittance.events.base import Fact
 from admittance.events.facts import Admitted, Finished
 from admittance.events.reader import one_line
-from admittance.events.subjects import subject_of
 from admittance.job_rules.limits import JobLimits
 from admittance.job_rules.rules import CannotRun
 from admittance.runner import decide
-from admittance.runner.admissions import AdmissionReader
-from admittance.runner.claims import Claims
 from admittance.runner.decide import Event, Run, Stage
-from admittance.runner.files.transfer import FileTransfers, NoInput
-from admittance.runner.inventory.open_runs import requests_of
-from admittance.runner.jobs.devices import NotAsPlaced, part_here, runners_to_run, units_of
+from admittance.runner.host.other_folders import OtherFolders
+from admittance.runner.host.port import Executor, HostMachine, OtherRun, RunFiles, RunnerFiles
+from admittance.runner.host.records import StopNote, run_key
 from admittance.runner.jobs.journal import NO_ROOM
-from admittance.runner.jobs.plan import RunPlan, containers_at_once, with_file_limit
-from admittance.runner.machine import (
-    ClosedRuns,
-    Executor,
-    HostMachine,
-    OtherRun,
-    RunFiles,
-    RunIdentity,
-    RunnerFiles,
-    StopNote,
-    run_key,
-    spec_of,
-)
-from admittance.runner.other_folders import OtherFolders
-from admittance.runner.start_gate import GatedShims
+from admittance.runner.plans.devices import NotAsPlaced, part_here, runners_to_run
+from admittance.runner.plans.run_plan import with_file_limit
+from admittance.runner.runs.admissions import AdmissionReader
+from admittance.runner.runs.claims import Claims
+from admittance.runner.runs.closed_runs import ClosedRuns
+from admittance.runner.runs.file_transfers import FileTransfers, NoInput
+from admittance.runner.runs.publisher import Publisher, retry
+from admittance.runner.runs.run_starts import identity_of, spec_of, with_end
+from admittance.runner.runs.start_gate import GatedShims
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
-from admittance.runtime.bus.messages import message_id
-from admittance.runtime.clock import Clock, monotonic
-from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable, SetupError
+from admittance.runtime.clock import Clock
+from admittance.runtime.errors import BusRefused, BusUnavailable, SetupError
 from admittance.runtime.process.settings import FILE_LIMIT
-from admittance.runtime.tasks import BackgroundTasks, until_returned
-from admittance.runtime.telemetry import tracing
-from admittance.runtime.telemetry.logger import LogThrottle
+from admittance.runtime.tasks import BackgroundTasks
 from admittance.runtime.telemetry.object_faults import faults
-
-RETRY_SECONDS: Final = 0.5
-"""Seconds between two attempts of a request that the bus did not accept."""
-
-SHUTDOWN_CHECK_SECONDS: Final = 0.2
-"""Seconds between two checks for running jobs while the runner shuts down."""
 
 T = TypeVar("T")
 log = structlog.get_logger(service="runner")
@@ -100,7 +79,7 @@ class RunManager:
         self.claims = claims
         self.machine = machine
         self.folder = folder
-        self._secret = folder.secret
+        self._publisher = Publisher(admissions.bus, folder.secret, clock)
         self.executor = executor
         self.other_folders = OtherFolders(admissions.bus, machine, folder)
         self.launcher = GatedShims(
@@ -221,7 +200,7 @@ class RunManager:
                 case decide.StartRun():
                     self._start(key)
                 case decide.StopRun():
-                    self._stop(key)
+                    self.stop(key)
                 case decide.Publish(fact):
                     files = self.folders.get(key)
                     # A closed folder: another runner that can read the folder has published the
@@ -289,25 +268,14 @@ class RunManager:
         # admission is started again.
         mark = f"{self.folder.runner}.{key}.{chance.token_hex(3)}"
         try:
+            ends_in = None
+            if admitted.ends_at is not None:
+                ends_in = (admitted.ends_at - self.clock()).total_seconds()
             again = msgspec.structs.replace(admitted, restarts=admitted.restarts + restarts)
-            plan = self._ending(self.executor.run_plan(again, mark), admitted)
-            plan = with_file_limit(plan, self.files.limit)
-            identity = RunIdentity(
-                key=key,
-                namespace=run.namespace,
-                name=run.name,
-                uid=run.uid,
-                revision=run.revision,
-                mark=mark,
-                grace=plan.grace,
-                pods=containers_at_once(plan),
-                transfers=plan.transfers,
-                units=units_of(admitted.pod_sets, self.folder.runner),
-                part=run.part,
-                parts=len(runners_to_run(admitted.pod_sets)) if run.part else 0,
-                placed=any(pod_set.parts for pod_set in admitted.pod_sets),
-                requests=requests_of(admitted, self.folder.runner),
-                restarts=restarts,
+            plan = with_file_limit(self.executor.run_plan(again, mark), self.files.limit)
+            plan = with_end(plan, ends_in, self.machine.boot_seconds())
+            identity = identity_of(
+                run, admitted, plan, runner=self.folder.runner, mark=mark, restarts=restarts
             )
             files = self.folder.folder_of(identity)
             files.write(spec_of(plan, identity, self.folder, self.ttl))
@@ -344,21 +312,13 @@ class RunManager:
         log.info("job_starting", run=key, pods=identity.pods)
         self._tasks.start(self.launch(files), name=f"launch {key}")
 
-    def _ending(self, plan: RunPlan, admitted: Admitted) -> RunPlan:
-        """The plan with the end of the job's time, by the clock of this machine."""
-        if admitted.ends_at is None:
-            return plan
-        left = (admitted.ends_at - self.clock()).total_seconds()
-        # A plan without an end has 0.
-        return msgspec.structs.replace(plan, ends=max(0.001, self.machine.boot_seconds() + left))
-
     def try_again(self, key: str) -> None:
         """Starts or stops a run that could not be written, unless it has ended since."""
         run = self.runs.get(key)
         if run is not None and run.stage is Stage.STARTING:
             self._start(key)
         elif run is not None and run.stage is Stage.STOPPING:
-            self._stop(key)
+            self.stop(key)
         else:
             self.without_room.discard(key)
 
@@ -418,7 +378,8 @@ class RunManager:
         open_ones = [files for key, files in self.folders.items() if key.startswith(mine)]
         return [*open_ones, *self.closed.of(namespace, name)]
 
-    def _stop(self, key: str) -> None:
+    def stop(self, key: str) -> None:
+        """Writes the stop note of the run and tells its shim to stop the pods."""
         run, found = self.runs[key], self.folders.get(key)
         if found is None:
             if key in self.without_room:
@@ -455,7 +416,7 @@ class RunManager:
         result = decide.result_of(run, outcome)
         if outputs := await self.files.store(other.folder):
             result = msgspec.structs.replace(result, outputs=outputs)
-        await self.publish(result, start=of.mark, secret=other.secret or self._secret)
+        await self.publish(result, start=of.mark, secret=other.secret or b"")
         await asyncio.to_thread(other.folder.mark_published)
 
     async def _with_outputs(self, fact: Fact, key: str) -> Fact:
@@ -469,50 +430,27 @@ class RunManager:
     async def publish(
         self, fact: Fact, key: str = "", *, start: str = "", secret: bytes = b""
     ) -> None:
-        """Publishes the fact, repeatedly until the log has it; the server drops duplicates by the
-        message id.
+        """Publishes the fact, repeatedly until the log has it.
 
         ``start``, ``secret``: for a run of another runner, the mark of the run and the secret of
         that runner's folder.
         """
-        what = subject_of(fact).split(".")[2]
-        message = self.message(fact, key, what, start, secret)
-        await self.retry(lambda: self.admissions.bus.publish(message))
-        log.debug(
-            "fact_published", what=what, run=key, namespace=fact.namespace, workload=fact.name
-        )
+        trace = self._traces.get(key, "")
+        start = self._mark_of(key) or start
+        await self._publisher.publish(fact, key, start=start, trace=trace, secret=secret)
 
-    def message(
-        self, fact: Fact, key: str, what: str, start: str = "", secret: bytes = b""
-    ) -> Outgoing:
+    def message(self, fact: Fact, key: str, what: str) -> Outgoing:
         """The fact as a message; ``what``: distinguishes the facts of a run."""
+        trace = self._traces.get(key, "")
+        return self._publisher.message(fact, what, start=self._mark_of(key), trace=trace)
+
+    def _mark_of(self, key: str) -> str:
         files = self.folders.get(key)
-        start = files.identity.mark if files is not None else start
-        part = getattr(fact, "part", 0)
-        headers = {
-            HEADER_MSG_ID: message_id(
-                secret or self._secret,
-                fact.uid,
-                getattr(fact, "revision", 0),
-                start,
-                f"{what}-{part}" if part else what,
-            ),
-            HEADER_SCHEMA: SCHEMA_VERSION,
-        }
-        tracing.inject(headers, self._traces.get(key, ""))
-        said = msgspec.structs.replace(fact, time=self.clock())
-        return Outgoing(subject_of(fact), encode(said), headers)
+        return "" if files is None else files.identity.mark
 
     async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeats a request until the bus answers, and returns the answer."""
-        throttle = LogThrottle()
-
-        def failed(error: AdmittanceError, _: float) -> None:
-            if throttle.due(monotonic()):
-                log.warning("bus_request_repeated", error=str(error))
-
-        backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS)
-        return await until_returned(ask, backoff, failed, on=(BusUnavailable, BusRefused))
+        return await retry(ask)
 
     # Journals. -------------------------------------------------------------------------
 
@@ -538,47 +476,7 @@ class RunManager:
                 self.executor.doubt()
             self.handle(key, journal.outcome)
 
-    # Shutdown. -------------------------------------------------------------------------
-
-    async def shut_down(self, seconds: float, gone_seconds: float) -> bool:
-        """Stops all jobs and releases their claims; returns False if some runs are still open after
-        ``seconds``. While the bus is unreachable, jobs still get their grace period; then the
-        runner waits ``gone_seconds`` for the bus.
-        """
-        self.shutting_down = True
-        for key in list(self.runs):
-            self.handle(key, decide.ShutDown())
-        left = gone_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                while self.runs and left > 0:
-                    self.idle.clear()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(SHUTDOWN_CHECK_SECONDS):
-                            await self.idle.wait()
-                    if self.admissions.bus.is_up:
-                        left = gone_seconds
-                        continue
-                    self._stop_without_bus()
-                    may_run = any(map(_may_run, self.folders.values()))
-                    left = gone_seconds if may_run else left - SHUTDOWN_CHECK_SECONDS
-        except TimeoutError:
-            return False
-        return not self.runs
-
-    def _stop_without_bus(self) -> None:
-        """Stops, at once, jobs that have an earlier effect which still waits for the bus."""
-        for key, files in self.folders.items():
-            if self.runs[key].stage is Stage.STOPPING and files.stop_note() is None:
-                self._stop(key)
-
     async def close(self) -> None:
         await self._tasks.end()
         await self.launcher.close()
         self.broken.cancel()
-
-
-def _may_run(run: RunFiles) -> bool:
-    """Whether processes of the run may still run."""
-    run.read_journal()
-    return run.journal.outcome is None and run.shim_lives()

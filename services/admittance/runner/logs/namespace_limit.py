@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from admittance.runner.machine import RunFiles
+from admittance.runner.host.port import RunFiles
 from admittance.runner.output.collector import charged
 from admittance.runner.output.parts import pods_with_output
 

@@ -13,8 +13,8 @@ from admittance.backoff import pause_after
 from admittance.events.facts import PodsFailed
 from admittance.runner import decide
 from admittance.runner.decide import Stage
-from admittance.runner.machine import RunFiles
-from admittance.runner.run_manager import RunManager
+from admittance.runner.host.port import RunFiles
+from admittance.runner.runs.run_manager import RunManager
 from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.telemetry.object_faults import faults
 

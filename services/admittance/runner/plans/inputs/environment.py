@@ -18,7 +18,7 @@ from admittance.api.pods import (
 )
 from admittance.api.reading.from_job import literal
 from admittance.job_rules.rules import CannotRun
-from admittance.runner.jobs.inputs.host_inputs import Inputs
+from admittance.runner.plans.inputs.host_inputs import Inputs
 
 _INDEX: Final = "$(JOB_COMPLETION_INDEX)"
 _WORKLOAD: Final = "$(ADMITTANCE_WORKLOAD)"

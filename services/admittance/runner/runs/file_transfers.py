@@ -19,8 +19,8 @@ from admittance.events.files import OutputFile, output_place
 from admittance.job_rules.runner_name import replace_file
 from admittance.runner.files.plan import LeftFile, Transfers, WantedInput, outputs_left
 from admittance.runner.files.pod_files import INPUTS, LIST, OUTPUTS, STORED
-from admittance.runner.folder import open_plain
-from admittance.runner.machine import RunFiles
+from admittance.runner.host.data_folder import open_plain
+from admittance.runner.host.port import RunFiles
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.files import (

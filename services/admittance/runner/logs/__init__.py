@@ -1,0 +1,1 @@
+"""What people read of the output of jobs, and how much of it is kept for a namespace."""

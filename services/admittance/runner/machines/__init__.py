@@ -1,0 +1,1 @@
+"""What a runner says about its machine, and what it reads about its own and other machines."""

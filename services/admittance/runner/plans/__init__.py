@@ -1,0 +1,1 @@
+"""How an admission becomes the plan of a run."""
