@@ -60,7 +60,7 @@ def imported(*arguments: str, **environ: str) -> set[str]:
             "get workloads",
             {
                 *("admittance.api.reading.objects", "admittance.family"),
-                *("admittance.provisioning", "admittance.cli.explain"),
+                *("admittance.provisioning", "admittance.cli.workloads.explain"),
             },
             id="get",
         ),
@@ -68,7 +68,7 @@ def imported(*arguments: str, **environ: str) -> set[str]:
             "explain workload w",
             {
                 *("admittance.api.reading.objects", "admittance.family"),
-                "admittance.cli.get",
+                "admittance.cli.objects.get",
             },
             id="explain",
         ),
@@ -158,7 +158,7 @@ main()
         ("admittance.cli.commands.program", "signal"),
         ("nats", "signal"),
         ("click", "exception"),
-        ("admittance.cli.get", "exception"),
+        ("admittance.cli.objects.get", "exception"),
         ("nats", "exception"),
         ("asyncio", "exception"),
     ],

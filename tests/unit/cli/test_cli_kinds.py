@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from admittance.cli.delete import targets_of
+from admittance.cli.objects.delete import targets_of
 from admittance.cli.up.options import Options
 from admittance.cli.up.up import started_by
 from admittance.client import kinds

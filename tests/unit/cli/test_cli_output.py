@@ -6,11 +6,11 @@ import pytest
 
 from admittance.api.reading.manifest import accept
 from admittance.api.workload import Workload
-from admittance.cli.logs import Writer
-from admittance.cli.submit import Submission, show_accepted
 from admittance.cli.support import output
 from admittance.cli.support.options import Output
 from admittance.cli.support.output import Column, Table
+from admittance.cli.workloads.logs import Writer
+from admittance.cli.workloads.submit import Submission, show_accepted
 from admittance.events.shapes import PodLog
 from support.builders import a_manifest
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.cli.get import selection
+from admittance.cli.objects.get import selection
 from admittance.cli.show import tables
 from admittance.cli.show.pending import narrowed, pending_table
 from admittance.cli.support.output import TITLE_MIN, cut, cut_middle, fitted, fitted_table

@@ -8,7 +8,7 @@ import pytest
 
 from admittance.api.reading.manifest import accept
 from admittance.api.workload import Workload
-from admittance.cli import submit
+from admittance.cli.workloads import submit
 from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.submissions.fit import refusal, refuse_misfit

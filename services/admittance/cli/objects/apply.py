@@ -29,8 +29,8 @@ async def apply(call: Call, file: Sequence[str]) -> int:
     Prints one line per object: created, changed or unchanged. Workloads and Jobs are submitted.
     """
     from admittance.api.workload import Job, Workload
-    from admittance.cli.submit import submission_of, submit_all
     from admittance.cli.support import files
+    from admittance.cli.workloads.submit import submission_of, submit_all
 
     documents = files.documents(file, call.namespace)
     files.warn_about(documents)

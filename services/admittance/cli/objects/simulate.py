@@ -16,7 +16,7 @@ from admittance.client.errors import BadInput, RequestFailed
 
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
-    from admittance.cli.submit import Submission
+    from admittance.cli.workloads.submit import Submission
     from admittance.client.requests.link import Link
 
 ROWS: Final = 20
@@ -111,7 +111,7 @@ async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:
 def _parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Submission]]:
     """The manifests in the order of `apply`: workloads after all other objects."""
     from admittance.api.workload import Job, Workload
-    from admittance.cli.submit import submission_of
+    from admittance.cli.workloads.submit import submission_of
 
     runs = [document for document in documents if isinstance(document.manifest, Workload | Job)]
     objects = [

@@ -1,0 +1,1 @@
+"""Commands that submit workloads, watch them, and change what becomes of them."""
