@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.show import capacity_requests, pools, tables
 from admittance.cli.show import lists as get
+from admittance.cli.show import tables
+from admittance.cli.show.capacity import capacity_requests, pools
 from admittance.cli.show.event_lines import FactEffects, line_of, reason_of
 from admittance.client import kinds
 from admittance.client.requests.objects import BucketObject

@@ -39,7 +39,7 @@ async def describe(call: Call, kind: str, name: str | None) -> None:
         elif known is kinds.REQUEST and (record := requests.capacity.record_of(stored)) is not None:
             await descriptions.show_request(bus, record)
         elif known is kinds.RUNNER:
-            from admittance.cli.show import machine_details
+            from admittance.cli.show.capacity import machine_details
 
             await machine_details.describe(bus, stored)
         else:

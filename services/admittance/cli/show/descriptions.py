@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from admittance.api.fields.problems import ManifestError
 from admittance.api.queues import ClusterQueue
-from admittance.cli.show import capacity_requests, lists, pools, sections, tables, variants
+from admittance.cli.show import lists, sections, tables, variants
+from admittance.cli.show.capacity import capacity_requests, pools
 from admittance.cli.show.event_lines import EventLine, FactEffects, is_bookkeeping, line_of
 from admittance.cli.show.explanations import explained, preempted
 from admittance.cli.show.tables import admission_text

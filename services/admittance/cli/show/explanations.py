@@ -44,7 +44,7 @@ async def capacity_waits(bus: Link, answer: Explanation, now: datetime) -> tuple
     stored, family = answer.found, answer.family
     if family is None and not stored.workload().status.admission_checks:
         return ()
-    from admittance.cli.show.capacity_requests import waits_for
+    from admittance.cli.show.capacity.capacity_requests import waits_for
     from admittance.client.requests.capacity import of_family
 
     return tuple(waits_for(await of_family(bus, stored, family), now))

@@ -38,7 +38,7 @@ async def with_live(bus: Link, kind: ObjectKind, stored: list[BucketObject]) -> 
         return known.runners
     if kind is not kinds.MACHINE_POOL:
         return stored
-    from admittance.cli.show import pools
+    from admittance.cli.show.capacity import pools
 
     return await pools.with_bookings(bus, kind, stored, clock.now())
 
@@ -126,7 +126,7 @@ def shown(kind: ObjectKind, stored: BucketObject, counters: tables.Counters) -> 
         namespace = stored.namespace if kind.namespaced else ""
         return shown_queue(stored, counters.get((namespace, stored.name)))
     if kind is kinds.MACHINE_POOL:
-        from admittance.cli.show import pools
+        from admittance.cli.show.capacity import pools
 
         return pools.shown(stored)
     return shown_object(stored)

@@ -50,16 +50,16 @@ def table(
         stored = [line.found for line in lines]
         columns, rows = _WORKLOAD, [_workload(line, now, waits) for line in lines]
     elif kind is kinds.MACHINE_POOL:
-        from admittance.cli.show import pools
+        from admittance.cli.show.capacity import pools
 
         columns, rows = pools.COLUMNS, list(map(pools.row, stored))
     elif kind is kinds.RUNNER:
-        from admittance.cli.show import machines
+        from admittance.cli.show.capacity import machines
 
         columns = machines.COLUMNS
         rows = [machines.row(runner, now) for runner in stored]
     elif kind is kinds.REQUEST:
-        from admittance.cli.show import capacity_requests
+        from admittance.cli.show.capacity import capacity_requests
 
         columns = capacity_requests.COLUMNS
         rows = [capacity_requests.row(request, now) for request in stored]

@@ -8,7 +8,7 @@ from typing import Any
 
 from admittance.api.fields.units import render
 from admittance.cli.show import sections
-from admittance.cli.show.machines import amounts, listed, messages, ready_text, taints
+from admittance.cli.show.capacity.machines import amounts, listed, messages, ready_text, taints
 from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
 from admittance.cli.support.times import age

@@ -1,0 +1,1 @@
+"""Machines, pools of machines, and requests for capacity, as text."""
