@@ -43,6 +43,7 @@ from admittance.placement.search.ledger import Ledger, Shares, shares_of
 from admittance.placement.search.place import place
 from admittance.placement.search.request import PlacementRequest
 from admittance.placement.search.shortage import Shortage
+from admittance.placement.tally import Allocated, PlacementTally, allocated_of
 from admittance.placement.verdicts import (
     DueTimes,
     PlacementTimes,
@@ -62,7 +63,7 @@ class _Waiting:
     ``had_room``: whether anything was booked before. ``needs``: what is compared with those of
     others that lack room; None: it is tried by itself. ``short``: what is missing, since
     ``short_since``. ``published``: the last verdict, at ``published_at``. ``pause``: the time
-    until the next sentence about what is missing."""
+    until the next sentence about what is missing. ``was_ready``: whether the verdict was Ready."""
 
     __slots__ = (
         "booked",
@@ -75,6 +76,7 @@ class _Waiting:
         "reservation",
         "short",
         "short_since",
+        "was_ready",
     )
 
     def __init__(self, reservation: Reservation) -> None:
@@ -88,6 +90,7 @@ class _Waiting:
         self.published: PlacementVerdict | None = None
         self.published_at: datetime | None = None
         self.pause = timedelta(0)
+        self.was_ready = False
 
     @property
     def key(self) -> str:
@@ -138,6 +141,8 @@ class PlacementDecisions:
         self._booked_on: dict[str, set[str]] = {}
         """The waiting workloads with a booking, by the ids of machines."""
         self._rules: frozenset[RunnerStarts] = frozenset()
+        self.tally = PlacementTally()
+        """What happened since it was read last, for metrics."""
 
     # Changes. ---------------------------------------------------------------------------
 
@@ -279,6 +284,15 @@ class PlacementDecisions:
         """Of each reservation that lacks room the reason, by the key of the workload."""
         return {key: w.short for key, w in self._waiting.items() if w.short is not None}
 
+    def waiting_for_victims(self) -> int:
+        """The number of reservations for which the room of planned victims is booked."""
+        return sum(bool(waiting.coming) for waiting in self._waiting.values())
+
+    def allocated(self, machine_id: str) -> Allocated:
+        """What workloads and open runs hold of the machine; room that is held back for a waiting
+        workload is not held."""
+        return allocated_of(self.ledger, machine_id, self._held_back.keys())
+
     def _decide(
         self, waiting: _Waiting, now: datetime, this_pass: _Pass
     ) -> Iterator[PlacementVerdict]:
@@ -302,7 +316,11 @@ class PlacementDecisions:
             return
         self._held_back.forget(waiting.key)
         if reservation.others_ready:
-            yield from self._publish(waiting, _ready(waiting), now)
+            for verdict in self._publish(waiting, _ready(waiting), now):
+                if not waiting.was_ready:
+                    waiting.was_ready = True
+                    self.tally.waits.append((now - reservation.since).total_seconds())
+                yield verdict
 
     def _has_room(self, waiting: _Waiting) -> None:
         waiting.short = waiting.short_since = None
@@ -377,6 +395,8 @@ class PlacementDecisions:
     ) -> Iterator[PlacementVerdict]:
         reservation, times, key = waiting.reservation, self._times, waiting.key
         is_new = waiting.short is None or waiting.short.why is not shortage.why
+        if is_new:
+            self.tally.shortages[shortage.why] += 1
         waiting.short = shortage
         if waiting.short_since is None:
             # The time starts again if room was lost, so that victims have not stopped in vain.

@@ -29,9 +29,9 @@ def _load() -> Run:
 
 
 def _metrics() -> Sequence[Definition]:
-    from admittance.placement_service.machine_metrics import MACHINES
+    from admittance.placement_service.machine_metrics import all_definitions
 
-    return MACHINES
+    return all_definitions()
 
 
 SERVICE = Service(

@@ -36,6 +36,7 @@ from admittance.placement.machines.known_runners import KnownRunners
 from admittance.placement.machines.machine_feed import MachineFeed, older_runners
 from admittance.placement.search.request import Demands
 from admittance.placement.verdicts import PlacementVerdict
+from admittance.placement_service.machine_metrics import PlacementMetrics
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus, Outgoing
@@ -110,11 +111,21 @@ class PlacementJudge:
     No workload is read before there is a check to answer, so that a deployment without the check
     `machines` does nothing."""
 
-    def __init__(self, bus: Bus, settings: Settings, epoch: int, domain: str) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        epoch: int,
+        domain: str,
+        metrics: PlacementMetrics,
+    ) -> None:
         self._bus = bus
         self._settings = settings
         self._epoch = epoch
         self._domain = domain
+        self._metrics = metrics
+        self.placing: PlacementDecisions | None = None
+        """The decisions, once they are made."""
         self.objects = PlacementObjects()
         self.decisions = PlacementDecisions(self.objects)
         self.machines_loaded = asyncio.Event()
@@ -292,12 +303,14 @@ class PlacementJudge:
             await known.wait()
         assert self._feed is not None, "machines are known"
         log.info("placing", epoch=self._epoch, machines=len(self._feed.touched))
+        self.placing = self.decisions
         while True:
             self._changed.clear()
             now = clock.now()
             self._note_older_runners()
             self._feed.pass_on(now)
             verdicts = self.decisions.decide(now)
+            self._metrics.count(self.decisions.tally.take(), verdicts)
             if verdicts:
                 await self._publish(verdicts)
             await set_before(self._changed, self.decisions.next_due)

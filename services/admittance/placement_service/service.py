@@ -26,7 +26,11 @@ from admittance.placement.machines.known_runners import (
 )
 from admittance.placement_service.coverage_keeper import CoverageKeeper
 from admittance.placement_service.judge import PlacementJudge
-from admittance.placement_service.machine_metrics import MACHINES, values_of
+from admittance.placement_service.machine_metrics import (
+    MACHINE_GAUGES,
+    PlacementMetrics,
+    values_of,
+)
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket, put_message
@@ -54,7 +58,7 @@ log = structlog.get_logger()
 class MachineReconciler:
     """The work of placement's leader: stores each machine that a runner announces."""
 
-    def __init__(self, bus: Bus, settings: Settings, epoch: int) -> None:
+    def __init__(self, bus: Bus, settings: Settings, epoch: int, metrics: PlacementMetrics) -> None:
         self._bus = bus
         self._settings = settings
         self.runners = KnownRunners()
@@ -63,7 +67,7 @@ class MachineReconciler:
         self._changed = asyncio.Event()
         self._serving: micro.Serving | None = None
         self._throttle = LogThrottle()
-        self.judge = PlacementJudge(bus, settings, epoch, service_domain(SERVICE))
+        self.judge = PlacementJudge(bus, settings, epoch, service_domain(SERVICE), metrics)
         self.coverage = CoverageKeeper(bus, SERVICE, self.runners, self.judge.may_cover)
         self.judge.on_announced = self.coverage.changed.set
         self._serves = False
@@ -211,13 +215,16 @@ __all__ = ["SERVICE", "run"]
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Runs placement while this instance leads, until ``stop`` is set."""
 
+    metrics = PlacementMetrics()
+
     def begin(epoch: int) -> MachineReconciler:
-        return MachineReconciler(bus, settings, epoch)
+        return MachineReconciler(bus, settings, epoch, metrics)
 
     elected = LeaderElectedService(bus, settings, SERVICE, service_domain(SERVICE), begin)
 
     def gauges() -> dict[str, dict[tuple[str, ...], float]]:
-        return values_of(elected.work.runners) if elected.work is not None else {}
+        work = elected.work
+        return values_of(work.runners, work.judge.placing) if work is not None else {}
 
-    async with show_metrics(settings, Gauges(MACHINES, gauges)):
+    async with show_metrics(settings, Gauges(MACHINE_GAUGES, gauges), *metrics.metrics):
         await elected.run(stop)
