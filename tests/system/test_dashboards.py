@@ -1,6 +1,7 @@
 """Every query of the dashboards and alerts, on a real Prometheus that scrapes a deployment in the
 middle of a story: two cohorts, borrowed quota, a preemption, a check with retries, capacity from a
-pool, a family that migrates, a dead letter, and a receiver of traces that is away."""
+pool, a family that migrates, machines with devices, a dead letter, and a receiver of traces that is
+away."""
 
 from __future__ import annotations
 
@@ -19,10 +20,11 @@ from admittance.checks import AdmissionCheckController, Pending, Ready, Request,
 from admittance.events import facts
 from admittance.events.codec import encode
 from admittance.events.subjects import subject_of
+from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
 from support import promql
-from support.builders import a_manifest
+from support.builders import a_manifest, resource_groups
 from support.capacity import CHECK, a_config, until_phase
 from support.forked_system import embedded
 from support.prometheus import a_free_port, answer, ask, prometheus
@@ -35,6 +37,7 @@ pytestmark = [
 ]
 
 BUDGET = "example.com/budget"
+CARD = "example.com/card"
 VERSION = "kueue.x-k8s.io/v1beta2"
 CONFIG = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", "fairSharing": {}}
 POOL = {
@@ -68,6 +71,8 @@ def objects() -> list[dict[str, Any]]:
             }
         ],
     }
+    cards = queues("cards")[1:]
+    cards[0]["spec"]["resourceGroups"] = resource_groups({"cards": 4}, CARD)
     return [
         *(an_object("ResourceFlavor", name) for name in ("good", "poor")),
         an_object("AdmissionCheck", "budget", controllerName=BUDGET),
@@ -79,6 +84,8 @@ def objects() -> list[dict[str, Any]]:
         *queues("checked", cohort="batch", admissionChecks=["budget"])[1:],
         *queues("racked", cohort="batch", admissionChecks=["capacity"])[1:],
         *upgrade,
+        an_object("ResourceFlavor", "cards"),
+        *cards,
     ]
 
 
@@ -118,13 +125,16 @@ async def play(bus: Bus, port: int) -> None:
     see some counters with 0 first."""
     await apply(bus, *objects())
     await submit(bus, [a_job("fine", "checked")])
+    await eventually(lambda: is_covered(bus))
+    cards = [a_job(f"cards-{n}", "cards", requests={CARD: n}) for n in ("1", "2")]
+    await submit(bus, cards)
     seen = 'admittance_clamped_retry_delays_total{check="budget"} == 0'
     assert await without_series(port, [seen]) == []
     await submit(bus, [a_job(f"a-{number}", "team-a") for number in range(4)])
     await submit(bus, [a_job(name, "checked") for name in ("held", "delayed")])
     await submit(bus, [a_job("on-rack", "racked"), a_job("too-many", "racked")])
     await submit(bus, [a_job("first", "upgrade")])
-    for name in [*(f"a-{number}" for number in range(4)), "fine", "on-rack", "first"]:
+    for name in [*(f"a-{number}" for number in range(4)), "fine", "on-rack", "first", "cards-1"]:
         await until_phase(bus, Phase.RUNNING, name)
     await until_phase(bus, Phase.QUOTA_RESERVED, "held")
     await until_phase(bus, Phase.BACKOFF, "delayed")
@@ -141,6 +151,11 @@ async def play(bus: Bus, port: int) -> None:
     await bus.nc.publish("admit.workload.submitted.ns.broken", b"{")
     await bus.nc.publish("admit.check.reported.ns.held.budget", b"{")
     await bus.nc.publish("admit.api.user.ada.submitted.ns.broken", b"{")
+
+
+async def is_covered(bus: Bus) -> bool:
+    entry = await get(bus, "admissioncheck.machines")
+    return entry is not None and b'"onFlavors":["cards"]' in (entry.value or b"")
 
 
 async def has_flavor(bus: Bus, name: str, flavor: str) -> bool:
@@ -161,6 +176,11 @@ POSITIVE = (
     "admittance_families{state='admitted'}",
     "admittance_cluster_queue_resource_reservation{cluster_queue='team-a'}"
     " - admittance_cluster_queue_nominal_quota",
+    f"admittance_runner_allocated{{resource='{CARD}'}}",
+    f"admittance_runner_device_allocated{{resource='{CARD}'}}",
+    "admittance_runners{state='ready'}",
+    "admittance_placement_waiting_workloads{reason='Size'}",
+    "admittance_placement_wait_time_seconds_count",
 )
 """The metrics of the story, including the first event of each kind."""
 
@@ -205,9 +225,10 @@ async def test_every_query_of_dashboards_and_alerts_returns_series(
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(CONFIG))
     rules = promql.FOLDER / "alerts.yaml"
+    options = ("--admin", f"127.0.0.1:{admin}", "--device", f"{CARD}=0")
     async with (
         prometheus(tmp_path, admin, rules) as port,  # it begins to scrape after five seconds
-        embedded("--insecure", "--admin", f"127.0.0.1:{admin}", "--config", str(config)) as system,
+        embedded(*options, "--insecure", "--config", str(config)) as system,
         judged(system.url),
     ):
         bus = await Bus.connect(system.url, name="test")

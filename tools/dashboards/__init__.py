@@ -9,11 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from tools.dashboards import capacity, checks, queues, system, waits
+from tools.dashboards import capacity, checks, machines, queues, system, waits
 from tools.dashboards.grafana import text_of
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "observability" / "dashboards"
-DASHBOARDS: Final = tuple(module.BOARD for module in (queues, waits, checks, capacity, system))
+DASHBOARDS: Final = tuple(
+    module.BOARD for module in (queues, waits, checks, capacity, machines, system)
+)
 
 
 def files() -> dict[str, str]:
