@@ -45,7 +45,8 @@ from admittance.workload_controller.commit_writer import (
     publish_messages,
 )
 from admittance.workload_controller.durables import Durables
-from admittance.workload_controller.endpoints import Endpoints
+from admittance.workload_controller.endpoints.user_requests import UserRequests
+from admittance.workload_controller.endpoints.writing_endpoints import Endpoints
 from admittance.workload_controller.job_files import JobFilesKeeper
 from admittance.workload_controller.journal import HistoryRecorder
 from admittance.workload_controller.manifest_writer import Deletions, ManifestWriter
@@ -62,7 +63,6 @@ from admittance.workload_controller.usage.log_retention import (
     sizes_of_log,
 )
 from admittance.workload_controller.usage.summarizer import UsageSummarizer
-from admittance.workload_controller.user_requests import UserRequests
 from admittance.workload_controller.workload_metrics import (
     CHECK_ACTIVE,
     WorkloadMetrics,

@@ -13,7 +13,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.bus.pull_consumer import MadeConsumer
 from admittance.runtime.bus.puller import Puller
-from admittance.workload_controller.outside_consumers import OutsideConsumers
+from admittance.workload_controller.endpoints.outside_consumers import OutsideConsumers
 from support.requests import eventually
 from support.servers import within
 

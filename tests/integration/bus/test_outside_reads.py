@@ -27,8 +27,8 @@ from admittance.runtime.bus.outside_reads import (
 )
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.nats import micro
-from admittance.workload_controller import reading_endpoints as endpoints
-from admittance.workload_controller.reading_endpoints import reading_endpoints
+from admittance.workload_controller.endpoints import reading_endpoints as endpoints
+from admittance.workload_controller.endpoints.reading_endpoints import reading_endpoints
 from support.servers import within
 
 pytestmark = pytest.mark.bus

@@ -12,7 +12,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.nats import micro
 from admittance.telemetry import log_reader
 from admittance.telemetry.log_reader import LogReader
-from admittance.workload_controller.reading_endpoints import reading_endpoints
+from admittance.workload_controller.endpoints.reading_endpoints import reading_endpoints
 from support.requests import becomes
 from support.servers import until, within
 

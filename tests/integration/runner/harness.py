@@ -38,7 +38,7 @@ from admittance.runtime.tasks import cancel_and_wait
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import decode as decode_workload
 from admittance.workload.stored import encode as encode_workload
-from admittance.workload_controller.reading_endpoints import reading_endpoints
+from admittance.workload_controller.endpoints.reading_endpoints import reading_endpoints
 from support.fork_server import ForkedProcess
 from support.servers import LIMIT
 from support.service_process import OWN_USER

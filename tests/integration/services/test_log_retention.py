@@ -26,7 +26,7 @@ from admittance.usage import fold
 from admittance.workload.change import with_status
 from admittance.workload.conditions import Type, put
 from admittance.workload.stored import StoredWorkload
-from admittance.workload_controller.reading_endpoints import reading_endpoints
+from admittance.workload_controller.endpoints.reading_endpoints import reading_endpoints
 from admittance.workload_controller.usage import log_retention
 from admittance.workload_controller.usage.log_retention import LogRetention
 from admittance.workload_controller.usage.summarizer import UsageSummarizer

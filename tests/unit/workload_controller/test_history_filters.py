@@ -9,7 +9,7 @@ import pytest
 
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus.history import StoredMessage
-from admittance.workload_controller.reading_endpoints import filters_of, is_under
+from admittance.workload_controller.endpoints.reading_endpoints import filters_of, is_under
 
 
 def matches(subject: str, filters: list[str]) -> bool:

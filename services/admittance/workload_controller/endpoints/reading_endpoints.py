@@ -32,7 +32,7 @@ from admittance.runtime.bus.history import StoredMessage, last, read_in_order
 from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats import micro
 from admittance.runtime.telemetry.tracing import extract
-from admittance.workload_controller.outside_consumers import OutsideConsumers
+from admittance.workload_controller.endpoints.outside_consumers import OutsideConsumers
 
 LAG_SECONDS: Final = 2.0
 """Seconds that a request for a list of objects waits for a replica that lags."""

@@ -1,0 +1,1 @@
+"""Requests that the active workload-controller answers."""
