@@ -10,15 +10,9 @@ from pathlib import Path
 import pytest
 from nats.errors import NoRespondersError
 
-from admittance.runtime.bus.bus import (
-    EXPECTED,
-    FENCE,
-    MESSAGE_ID,
-    TOO_MANY_BATCHES,
-    Bus,
-    Outgoing,
-)
+from admittance.runtime.bus.bus import EXPECTED, FENCE, MESSAGE_ID, Bus, Outgoing
 from admittance.runtime.errors import Fenced
+from admittance.runtime.nats.jetstream import TOO_MANY_BATCHES
 from admittance.runtime.tasks import cancel_and_wait
 from support.servers import within
 from support.three_servers import three_servers

@@ -13,7 +13,6 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
-import msgspec
 import nats.errors
 
 from admittance.backoff import Backoff, pause_after
@@ -26,19 +25,19 @@ from admittance.runtime.errors import (
     Repeated,
     StaleRevision,
     TooBig,
-    refusal,
 )
 from admittance.runtime.nats.connection import Connection, PermissionDenied
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.runtime.nats.jetstream import BATCH_MAX as BATCH_MAX
 from admittance.runtime.nats.jetstream import EXPECTED as EXPECTED
 from admittance.runtime.nats.jetstream import FENCE as FENCE
-from admittance.runtime.nats.jetstream import MESSAGE_ID as MESSAGE_ID
 from admittance.runtime.nats.jetstream import (
+    FENCE_IN_FLIGHT,
+    NO_BATCH,
     FenceLane,
     PendingAcks,
     ask,
-    ask_jetstream,
+    ask_api,
     check_batch,
     expects_revision,
     fence_groups,
@@ -48,6 +47,7 @@ from admittance.runtime.nats.jetstream import (
     repeatable,
     repeated_places,
 )
+from admittance.runtime.nats.jetstream import MESSAGE_ID as MESSAGE_ID
 from admittance.runtime.nats.jetstream import Outgoing as Outgoing
 from admittance.runtime.nats.opening import Opening, open_connection
 from admittance.runtime.nats.protocol import frame
@@ -74,13 +74,6 @@ batches per stream from all clients together.
 """
 
 log = logger()
-_json = msgspec.json.Encoder()
-FENCE_IN_FLIGHT: Final = 10164
-"""The error code of a replicated stream while another message with the same fence is in flight."""
-TOO_MANY_BATCHES: Final = 10210
-NO_BATCH: Final = frozenset({TOO_MANY_BATCHES, 10176})
-"""Codes of a stream while 50 atomic batches are open, each for at most 10 s: the code for the first
-message of another batch, and for its last."""
 
 
 class Bus:
@@ -478,14 +471,7 @@ class Bus:
         """Calls ``$JS.API.<what>`` and returns the answer. Raises BusRefused with the server's
         code, or BusUnavailable. nats-py's own calls lack some settings and do not wait for a
         server."""
-        data = _json.encode(payload) if payload is not None else b""
-        answer = msgspec.json.decode(await ask_jetstream(self.nc, what, data, timeout))
-        error = answer.get("error")
-        if error:
-            status = error.get("code", 0)
-            code = error.get("err_code", status)
-            raise refusal(code, error.get("description", ""), status=status)
-        return dict(answer)
+        return await ask_api(self.nc, what, payload, timeout)
 
     async def close(self) -> None:
         """Closes the connection to the bus. Calls that still wait for answers raise BusUnavailable

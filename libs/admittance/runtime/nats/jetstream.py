@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import nats.errors
@@ -36,7 +36,15 @@ EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 FENCE: Final = "Nats-Expected-Last-Subject-Sequence-Subject"
 MESSAGE_ID: Final = "Nats-Msg-Id"
 
+FENCE_IN_FLIGHT: Final = 10164
+"""The error code of a replicated stream while another message with the same fence is in flight."""
+TOO_MANY_BATCHES: Final = 10210
+NO_BATCH: Final = frozenset({TOO_MANY_BATCHES, 10176})
+"""Codes of a stream while 50 atomic batches are open, each for at most 10 s: the code for the first
+message of another batch, and for its last."""
+
 T = TypeVar("T")
+_json = msgspec.json.Encoder()
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
@@ -260,14 +268,27 @@ milliseconds.
 PAUSE_SECONDS: Final = 0.02
 
 
-async def ask_jetstream(nc: Connection, what: str, data: bytes, timeout: float) -> bytes:
-    """The answer to the request ``$JS.API.<what>``. Raises BusUnavailable or AccessDenied."""
+async def ask_api(
+    nc: Connection, what: str, payload: Mapping[str, Any] | None, timeout: float
+) -> dict[str, Any]:
+    """The answer to the request ``$JS.API.<what>``. Raises BusRefused with the server's code,
+    BusUnavailable or AccessDenied."""
     subject = f"$JS.API.{what}"
+    data = _json.encode(payload) if payload is not None else b""
     every = inf if what.startswith(NOT_REPEATED) else RESEND_SECONDS
 
-    return await until_something_responds(
-        lambda: ask(nc, subject, data, timeout, every=every), seconds=min(timeout, RELOAD_SECONDS)
+    answer = msgspec.json.decode(
+        await until_something_responds(
+            lambda: ask(nc, subject, data, timeout, every=every),
+            seconds=min(timeout, RELOAD_SECONDS),
+        )
     )
+    if error := answer.get("error"):
+        status_code = error.get("code", 0)
+        raise refusal(
+            error.get("err_code", status_code), error.get("description", ""), status=status_code
+        )
+    return dict(answer)
 
 
 async def until_something_responds(
