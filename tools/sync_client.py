@@ -1,7 +1,8 @@
 """Writes `sync_client` and `sync_job` of `admittance.client`: the methods of `Client` and `Job`
 without ``await``.
 
-``python -m tools.sync_client``. Signatures and docstrings are those of `client.py` and `job.py`.
+``python -m tools.sync_client``. Signatures and docstrings are those of `job.py`, and of `client.py`
+with the classes from which `Client` inherits methods.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -130,14 +132,33 @@ def target(name: str) -> Path:
     return FOLDER / f"sync_{name.lower()}.py"
 
 
+def class_in(tree: ast.Module, name: str) -> ast.ClassDef:
+    """The class of that name in a module."""
+    return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+
+
+def module_of(tree: ast.Module, name: str) -> str:
+    """The module of `admittance.client` from which a module imports a class."""
+    return next(
+        str(node.module).rpartition(".")[2]
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]
+    )
+
+
 def written(name: str) -> str:
     """The text of the module, before it is formatted."""
     source = FOLDER / f"{name.lower()}.py"
     tree = ast.parse(source.read_text())
-    cls = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    cls = class_in(tree, name)
+    trees, classes = [tree], [cls]
+    for inherited in cls.bases:
+        base = ast.unparse(inherited)
+        trees.append(ast.parse((FOLDER / f"{module_of(tree, base)}.py").read_text()))
+        classes.append(class_in(trees[-1], base))
     imports = "".join(
         f"{ast.unparse(node)}\n"
-        for node in tree.body
+        for node in chain.from_iterable(each.body for each in trees)
         if isinstance(node, ast.Import | ast.ImportFrom) and "__future__" not in ast.unparse(node)
     )
     close = next(
@@ -156,7 +177,7 @@ def written(name: str) -> str:
     )
     return head + {"Job": JOB, "Client": CLIENT}[name].format(
         close=ast.get_docstring(close, clean=False) if close is not None else "",
-        methods="\n".join(methods(cls)),
+        methods="\n".join(chain.from_iterable(map(methods, classes))),
     )
 
 

@@ -1,6 +1,7 @@
 """`Client`: what programs may do with the system.
 
-`tools/sync_client.py` makes `SyncClient` from the signatures and docstrings of this module.
+`tools/sync_client.py` makes `SyncClient` from the signatures and docstrings of this module, and of
+`workload_changes.py`.
 """
 
 from __future__ import annotations
@@ -8,18 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Final
 
 from admittance.api.runners import RunnerDrain
 from admittance.client import opening
-from admittance.client.arguments import at_least, checked_methods, not_default, words
+from admittance.client.arguments.checked import at_least, checked_methods, not_default, words
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
 from admittance.client.kinds import WORKLOAD, kind_named
 from admittance.client.requests import (
     applying,
-    changes,
     files,
     history,
     machines,
@@ -33,9 +33,10 @@ from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.submissions import commands, submitting, warnings
 from admittance.client.requests.submissions.commands import CommandOptions
 from admittance.client.requests.submissions.manifests import Manifests, only_run
-from admittance.client.working_folder import Place, named_place
+from admittance.client.requests.submissions.working_folder import Place, named_place
+from admittance.client.workload_changes import WorkloadChanges
 from admittance.events.requests.explanation import ExplainReply
-from admittance.events.requests.history import LogEntry, SettledReply
+from admittance.events.requests.history import LogEntry
 from admittance.events.requests.manifests import Applied, DeleteReply
 from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
 from admittance.events.requests.reading import UsageReply
@@ -51,7 +52,7 @@ BESIDE_A_MANIFEST: Final = ("self", "manifest", "namespace", "queue", "key")
 
 
 @checked_methods
-class Client:
+class Client(WorkloadChanges):
     """A connection to the system. `connect` makes one; it is closed at the end of ``async with``.
 
     A call raises an error of `admittance.client.errors`. A client belongs to the process and the
@@ -268,74 +269,6 @@ class Client:
 
         return self._calls.stream(entries)
 
-    # What people do to workloads. -------------------------------------------------------
-
-    async def stop(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Stops a workload: it is evicted, and not admitted again until `activate`. The outcome is
-        ``ignored`` if it is stopped already."""
-        return await self._change(changes.STOP, "stop", name, namespace)
-
-    async def activate(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Puts a stopped or rejected workload back into its queue."""
-        return await self._change(changes.ACTIVATE, "activate", name, namespace)
-
-    async def hold(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Keeps a waiting workload out of its queue until `release`."""
-        return await self._change(changes.HOLD, "hold", name, namespace)
-
-    async def release(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Puts a held workload back into its queue."""
-        return await self._change(changes.RELEASE, "release", name, namespace)
-
-    async def set_priority(
-        self, name: str, priority: int, *, namespace: str | None = None
-    ) -> SettledReply:
-        """Changes the priority of a workload."""
-        changes.check_priority(priority)
-        return await self._change(
-            changes.SET_PRIORITY, "set_priority", name, namespace, priority=priority
-        )
-
-    async def finish(
-        self,
-        name: str,
-        *,
-        succeeded: bool = True,
-        message: str = "",
-        namespace: str | None = None,
-    ) -> SettledReply:
-        """Declares a workload finished; its quota is released at once."""
-        return await self._change(
-            changes.FINISH, "finish", name, namespace, succeeded=succeeded, message=message
-        )
-
-    async def approve(
-        self,
-        name: str,
-        *,
-        check: str | None = None,
-        message: str = "",
-        user: str | None = None,
-        namespace: str | None = None,
-    ) -> None:
-        """Approves a workload: its approval check becomes Ready. ``check``: by default the pending
-        approval check, or the only pending one. ``user``: who approves, on a server without users;
-        by default ``$ADMIT_USER``, or the login."""
-        await self._verdict(name, namespace, approve=True, check=check, message=message, user=user)
-
-    async def deny(
-        self,
-        name: str,
-        *,
-        check: str | None = None,
-        message: str = "",
-        user: str | None = None,
-        namespace: str | None = None,
-    ) -> None:
-        """Denies a workload: it is Rejected, and not admitted again until `activate`. The arguments
-        are those of `approve`."""
-        await self._verdict(name, namespace, approve=False, check=check, message=message, user=user)
-
     # Objects. ---------------------------------------------------------------------------
 
     async def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
@@ -532,23 +465,3 @@ class Client:
             questions.check_by(words(by))
             space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
             return await questions.usage(link, words(by), since, until, space)
-
-    # ------------------------------------------------------------------------------------
-
-    async def _change(
-        self,
-        kind: changes.ChangeKind,
-        spelled: str,
-        name: str,
-        namespace: str | None,
-        **fields: Any,
-    ) -> SettledReply:
-        async with self._calls.call() as link:
-            made = await changes.change(
-                link, kind, name, namespace or "", spelled=spelled, **fields
-            )
-            return made.reply
-
-    async def _verdict(self, name: str, namespace: str | None, **given: Any) -> None:
-        async with self._calls.call() as link:
-            await changes.give_verdict(link, name, namespace or "", **given)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
-from admittance.client.arguments import at_least, checked_methods
+from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls, Stream, check_timeout
 from admittance.client.errors import BadInput
 from admittance.client.kinds import WORKLOAD

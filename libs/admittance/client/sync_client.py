@@ -242,76 +242,6 @@ class SyncClient:
             )
         )
 
-    def stop(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Stops a workload: it is evicted, and not admitted again until `activate`. The outcome is
-        ``ignored`` if it is stopped already."""
-        return self._thread.run(lambda: self._inner.stop(name, namespace=namespace))
-
-    def activate(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Puts a stopped or rejected workload back into its queue."""
-        return self._thread.run(lambda: self._inner.activate(name, namespace=namespace))
-
-    def hold(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Keeps a waiting workload out of its queue until `release`."""
-        return self._thread.run(lambda: self._inner.hold(name, namespace=namespace))
-
-    def release(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Puts a held workload back into its queue."""
-        return self._thread.run(lambda: self._inner.release(name, namespace=namespace))
-
-    def set_priority(
-        self, name: str, priority: int, *, namespace: str | None = None
-    ) -> SettledReply:
-        """Changes the priority of a workload."""
-        return self._thread.run(
-            lambda: self._inner.set_priority(name, priority, namespace=namespace)
-        )
-
-    def finish(
-        self, name: str, *, succeeded: bool = True, message: str = "", namespace: str | None = None
-    ) -> SettledReply:
-        """Declares a workload finished; its quota is released at once."""
-        return self._thread.run(
-            lambda: self._inner.finish(
-                name, succeeded=succeeded, message=message, namespace=namespace
-            )
-        )
-
-    def approve(
-        self,
-        name: str,
-        *,
-        check: str | None = None,
-        message: str = "",
-        user: str | None = None,
-        namespace: str | None = None,
-    ) -> None:
-        """Approves a workload: its approval check becomes Ready. ``check``: by default the pending
-        approval check, or the only pending one. ``user``: who approves, on a server without users;
-        by default ``$ADMIT_USER``, or the login."""
-        return self._thread.run(
-            lambda: self._inner.approve(
-                name, check=check, message=message, user=user, namespace=namespace
-            )
-        )
-
-    def deny(
-        self,
-        name: str,
-        *,
-        check: str | None = None,
-        message: str = "",
-        user: str | None = None,
-        namespace: str | None = None,
-    ) -> None:
-        """Denies a workload: it is Rejected, and not admitted again until `activate`. The arguments
-        are those of `approve`."""
-        return self._thread.run(
-            lambda: self._inner.deny(
-                name, check=check, message=message, user=user, namespace=namespace
-            )
-        )
-
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
         """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
         condition Ready. Raises NotFound."""
@@ -470,5 +400,75 @@ class SyncClient:
         return self._thread.run(
             lambda: self._inner.usage(
                 by, since=since, until=until, namespace=namespace, all_namespaces=all_namespaces
+            )
+        )
+
+    def stop(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Stops a workload: it is evicted, and not admitted again until `activate`. The outcome is
+        ``ignored`` if it is stopped already."""
+        return self._thread.run(lambda: self._inner.stop(name, namespace=namespace))
+
+    def activate(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Puts a stopped or rejected workload back into its queue."""
+        return self._thread.run(lambda: self._inner.activate(name, namespace=namespace))
+
+    def hold(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Keeps a waiting workload out of its queue until `release`."""
+        return self._thread.run(lambda: self._inner.hold(name, namespace=namespace))
+
+    def release(self, name: str, *, namespace: str | None = None) -> SettledReply:
+        """Puts a held workload back into its queue."""
+        return self._thread.run(lambda: self._inner.release(name, namespace=namespace))
+
+    def set_priority(
+        self, name: str, priority: int, *, namespace: str | None = None
+    ) -> SettledReply:
+        """Changes the priority of a workload."""
+        return self._thread.run(
+            lambda: self._inner.set_priority(name, priority, namespace=namespace)
+        )
+
+    def finish(
+        self, name: str, *, succeeded: bool = True, message: str = "", namespace: str | None = None
+    ) -> SettledReply:
+        """Declares a workload finished; its quota is released at once."""
+        return self._thread.run(
+            lambda: self._inner.finish(
+                name, succeeded=succeeded, message=message, namespace=namespace
+            )
+        )
+
+    def approve(
+        self,
+        name: str,
+        *,
+        check: str | None = None,
+        message: str = "",
+        user: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Approves a workload: its approval check becomes Ready. ``check``: by default the pending
+        approval check, or the only pending one. ``user``: who approves, on a server without users;
+        by default ``$ADMIT_USER``, or the login."""
+        return self._thread.run(
+            lambda: self._inner.approve(
+                name, check=check, message=message, user=user, namespace=namespace
+            )
+        )
+
+    def deny(
+        self,
+        name: str,
+        *,
+        check: str | None = None,
+        message: str = "",
+        user: str | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        """Denies a workload: it is Rejected, and not admitted again until `activate`. The arguments
+        are those of `approve`."""
+        return self._thread.run(
+            lambda: self._inner.deny(
+                name, check=check, message=message, user=user, namespace=namespace
             )
         )

@@ -56,7 +56,7 @@ async def drain(call: Call, kind: str, name: str | None, deadline: str | None, r
 
     from admittance.api.runners import RunnerDrain
     from admittance.cli.support import times
-    from admittance.client.times import stamp
+    from admittance.client.arguments.times import stamp
     from admittance.runtime import clock
 
     runner = _runner(kind, name)

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from admittance.cli.support.times import age, day_of_text, moment_of, seconds_of
+from admittance.client.arguments.times import span
 from admittance.client.errors import BadInput
-from admittance.client.times import span
 
 NOON = datetime(2026, 2, 7, 12, tzinfo=UTC)
 

@@ -9,11 +9,11 @@ import pytest
 from admittance.api.reading.manifest import accept
 from admittance.api.workload import Workload
 from admittance.cli.workloads import submit
+from admittance.client.arguments.spelling import IN_PYTHON
 from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.submissions.fit import refusal, refuse_misfit
 from admittance.client.requests.submissions.warnings import misfits
-from admittance.client.spelling import IN_PYTHON
 from admittance.events.requests.whatif import FitReply
 from admittance.runtime.bus.bucket import Entry
 from support.builders import a_manifest

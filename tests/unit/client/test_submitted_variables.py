@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from admittance.client.environment import (
+from admittance.client.arguments.environment import (
     BYTES_MAX,
     EVERYWHERE,
     SAME_MACHINE,

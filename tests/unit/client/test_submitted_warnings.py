@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from admittance.api.warning_signal import WarningSignal
+from admittance.client.arguments.spelling import IN_PYTHON
 from admittance.client.errors import BadInput
 from admittance.client.requests.submissions.commands import check_warning, warning_of
-from admittance.client.spelling import IN_PYTHON
 
 
 @pytest.mark.parametrize(

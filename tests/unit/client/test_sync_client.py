@@ -17,8 +17,8 @@ def test_the_sync_client_is_made_from_the_client() -> None:
 
 def test_the_sync_client_has_every_method_of_the_client() -> None:
     for made_from, other in ((Client, SyncClient), (Job, SyncJob)):
-        public = {name for name in vars(made_from) if not name.startswith("_")}
-        assert public == {name for name in vars(other) if not name.startswith("_")}
+        public = {name for name in dir(made_from) if not name.startswith("_")}
+        assert public == {name for name in dir(other) if not name.startswith("_")}
         for name in public:
             assert getattr(made_from, name).__doc__ == getattr(other, name).__doc__
 

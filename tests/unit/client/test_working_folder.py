@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from admittance.client.arguments.spelling import IN_PYTHON
 from admittance.client.errors import BadInput, Refused
-from admittance.client.spelling import IN_PYTHON
-from admittance.client.working_folder import Asked, Place, asked_folder, place_of
+from admittance.client.requests.submissions.working_folder import (
+    Asked,
+    Place,
+    asked_folder,
+    place_of,
+)
 from admittance.events.requests.reading import FolderView
 from admittance.folders import MachineFacts, SubmittedFrom
 

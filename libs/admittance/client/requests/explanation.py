@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.client import kinds
+from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import NoResponder, RequestFailed
 from admittance.client.requests.families import (
     Family,
@@ -22,7 +23,6 @@ from admittance.client.requests.families import (
 )
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find
-from admittance.client.times import span, stamp
 from admittance.events import reasons
 from admittance.events.requests.explanation import STOP_POLICY_REMOVAL, Explain, ExplainReply
 from admittance.events.requests.history import Logs, LogsReply

@@ -28,10 +28,10 @@ from admittance.api.files import (
 )
 from admittance.api.workload import Workload
 from admittance.client import kinds
+from admittance.client.arguments.spelling import IN_PYTHON, Spelling
 from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import find
-from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events.files import OutputFile, input_place, upload_of
 from admittance.events.requests.reading import Files, FilesReply
 from admittance.runtime import chance

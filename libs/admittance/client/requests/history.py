@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.client import kinds
+from admittance.client.arguments.times import stamp
 from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, RequestFailed
 from admittance.client.requests.families import (
     is_parent,
@@ -21,7 +22,6 @@ from admittance.client.requests.families import (
 )
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find, lookup, not_found
-from admittance.client.times import stamp
 from admittance.events import codec, reasons
 from admittance.events.names import plain, token
 from admittance.events.requests.history import Events, EventsReply, LogEntry, Logs, LogsReply

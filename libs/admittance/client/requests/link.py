@@ -15,6 +15,7 @@ import msgspec
 
 from admittance.backoff import Backoff
 from admittance.client import kinds
+from admittance.client.arguments.spelling import IN_PYTHON, Spelling
 from admittance.client.errors import (
     BadInput,
     ClientError,
@@ -25,7 +26,6 @@ from admittance.client.errors import (
     TimedOut,
     Unavailable,
 )
-from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION, Fact
 from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import plain, token

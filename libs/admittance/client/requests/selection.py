@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from admittance.api.fields.names import label_key_error, label_value_error
 from admittance.client import kinds
+from admittance.client.arguments.spelling import IN_PYTHON, Spelling
 from admittance.client.errors import BadInput
 from admittance.client.kinds import ObjectKind
 from admittance.client.requests.objects import BucketObject, field
-from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events import reasons
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase

@@ -18,8 +18,8 @@ from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User, is_expired
 from admittance.cli.support import output
 from admittance.cli.support.options import Call, Output, UrlFrom
+from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import BadInput, RequestFailed
-from admittance.client.times import span, stamp
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, NoServer
 from admittance.runtime.nats_server.auth_store import AuthStore

@@ -15,8 +15,8 @@ from admittance.cli.show.sections import amount_text, retries_text
 from admittance.cli.show.tables import admission_text
 from admittance.cli.support import output
 from admittance.cli.support.output import sentence
+from admittance.client.arguments.times import span, stamp
 from admittance.client.requests.objects import field
-from admittance.client.times import span, stamp
 from admittance.events import codec, facts, provisioning, reasons
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain

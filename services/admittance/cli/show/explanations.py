@@ -15,12 +15,12 @@ from admittance.cli.support import output
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
 from admittance.cli.support.times import age
+from admittance.client.arguments.times import stamp
 from admittance.client.errors import RequestFailed
 from admittance.client.requests.explanation import NO_RUNNER, Explanation, corrected
 from admittance.client.requests.families import Family, FamilyMember
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
-from admittance.client.times import stamp
 from admittance.events.requests.explanation import (
     Ahead,
     Explain,

@@ -17,10 +17,10 @@ from admittance.cli.show import tables
 from admittance.cli.show.objects import check_conditions
 from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
 from admittance.cli.support.times import age
+from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import conditions_of, field
-from admittance.client.times import span, stamp
 from admittance.events.requests.queues import (
     LocalUsage,
     NodeStatus,

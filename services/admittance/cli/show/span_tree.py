@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from admittance.cli.show.variant_tree import BRANCH, LAST
 from admittance.cli.support.output import Column, Table, sentence
-from admittance.client.times import span as span_text
+from admittance.client.arguments.times import span as span_text
 from admittance.traces.spans import Attribute, Span, SpanEvent
 
 BAR: Final = "█"

@@ -11,10 +11,10 @@ from admittance.cli.show.variant_tree import Line, arranged
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
 from admittance.cli.support.times import age
 from admittance.client import kinds
+from admittance.client.arguments.times import span
 from admittance.client.kinds import ObjectKind
 from admittance.client.requests.objects import BucketObject, conditions_of, field
 from admittance.client.requests.selection import duration_seconds, started_at
-from admittance.client.times import span
 from admittance.events import reasons
 from admittance.events.requests.queues import LocalUsage, QueueStatus
 from admittance.events.shapes import Admission

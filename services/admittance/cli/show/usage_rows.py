@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from admittance.cli.support.output import NOTHING, Column, Table
-from admittance.client.times import span
+from admittance.client.arguments.times import span
 from admittance.events.requests.reading import UsageSum
 
 HOUR: Final = 3600

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from admittance.api.warning_signal import WarningSignal
     from admittance.client.requests.link import Link
     from admittance.client.requests.submissions.commands import CommandOptions
-    from admittance.client.working_folder import Asked
+    from admittance.client.requests.submissions.working_folder import Asked
 
 WARNING_SECONDS: Final = 60
 """How long before the time limit a warning comes unless the submitter says it."""
@@ -39,7 +39,7 @@ class Origin(NamedTuple):
     def variables(self, *, is_here: bool) -> dict[str, str]:
         """The variables of the job. ``is_here``: whether it starts in a folder of the submitter, as
         the submitter's Unix user. Raises BadInput."""
-        from admittance.client import environment
+        from admittance.client.arguments import environment
 
         # An image has an environment of its own.
         default = environment.SAME_MACHINE if is_here else environment.EVERYWHERE
@@ -62,7 +62,7 @@ def origin_of(
     image: str | None,
 ) -> Origin:
     """The place of this submission. Raises BadInput for a folder that cannot be meant."""
-    from admittance.client.working_folder import asked_folder
+    from admittance.client.requests.submissions.working_folder import asked_folder
     from admittance.runtime.process.this_machine import machine_facts
 
     asked = asked_folder(chdir, environ, machine_facts(), "--chdir")
@@ -75,7 +75,7 @@ async def placed(
     """The command in its folder, with the variables that go with the folder; and one line that says
     which folder that is. ``has_files``: the job starts in a folder of the run, unless another one
     was chosen. Warns of what may not be as meant. Raises BadInput and Refused."""
-    from admittance.client.working_folder import asked_place
+    from admittance.client.requests.submissions.working_folder import asked_place
 
     if has_files and not origin.asked.chosen:
         return wish, f"folder: {OF_FILES}"

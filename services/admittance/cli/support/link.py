@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from admittance.cli.support import output
 from admittance.cli.support.options import Call, UrlFrom
+from admittance.client.arguments.spelling import Spelling
 from admittance.client.errors import BadInput
-from admittance.client.spelling import Spelling
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import BadContext
 

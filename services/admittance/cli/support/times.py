@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 
+from admittance.client.arguments.times import span
 from admittance.client.errors import BadInput
-from admittance.client.times import span
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([dhms])")

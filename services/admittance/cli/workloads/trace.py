@@ -11,8 +11,8 @@ from admittance.cli.support import output
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds, requests
+from admittance.client.arguments.times import stamp
 from admittance.client.errors import RequestFailed
-from admittance.client.times import stamp
 
 if TYPE_CHECKING:
     from admittance.cli.show.span_tree import Placed

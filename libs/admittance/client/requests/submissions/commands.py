@@ -17,12 +17,12 @@ from admittance.api.validation.validate import validate
 from admittance.api.warning_signal import BadWarning, WarningSignal, warning_in
 from admittance.api.workload import AdmissionConstraints, Workload
 from admittance.client import kinds
-from admittance.client.environment import check_environment
+from admittance.client.arguments.environment import check_environment
+from admittance.client.arguments.spelling import IN_PYTHON, Spelling
 from admittance.client.errors import BadInput, NotFound
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import field, lookup, lookup_all
 from admittance.client.requests.submissions.names import stem, suffix
-from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.folders import SubmittedFrom
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from admittance.api.reading.objects import encode
 from admittance.api.workload import Workload
 from admittance.backoff import Backoff
 from admittance.client import kinds
+from admittance.client.arguments.spelling import IN_PYTHON, Spelling
 from admittance.client.errors import NotAllowed, NotFound, Refused, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import field, lookup
-from admittance.client.spelling import IN_PYTHON, Spelling
 from admittance.events import reasons
 from admittance.events.requests.whatif import Fit, FitReply
 from admittance.runtime import clock

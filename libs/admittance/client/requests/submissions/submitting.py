@@ -13,7 +13,7 @@ from admittance.api.reading.from_job import with_name, workload_of
 from admittance.api.reading.objects import encode
 from admittance.api.workload import SUBMISSION_KEY, Job, Workload
 from admittance.client import kinds
-from admittance.client.arguments import LISTS
+from admittance.client.arguments.checked import LISTS
 from admittance.client.errors import BadInput, NotFound, Refused
 from admittance.client.requests import changes
 from admittance.client.requests.link import Link

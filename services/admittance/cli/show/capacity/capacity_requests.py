@@ -12,9 +12,9 @@ from admittance.api.fields.units import render
 from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, UNKNOWN, Table, columns_of, pairs
 from admittance.cli.support.times import age
+from admittance.client.arguments.times import span, stamp
 from admittance.client.requests.capacity import record_of
 from admittance.client.requests.objects import BucketObject
-from admittance.client.times import span, stamp
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning.records import Record, State
 

@@ -13,10 +13,10 @@ from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, Table, columns_of, pairs
 from admittance.cli.support.times import age
 from admittance.client import kinds
+from admittance.client.arguments.times import stamp
 from admittance.client.requests.link import Link
 from admittance.client.requests.machines import with_states
 from admittance.client.requests.objects import BucketObject, field
-from admittance.client.times import stamp
 from admittance.events.requests.machines import MachineState
 from admittance.events.stored.machines import OpenRun
 from admittance.runtime import clock

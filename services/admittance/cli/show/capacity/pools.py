@@ -18,11 +18,11 @@ from admittance.api.fields.units import render
 from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of, pairs
 from admittance.client import kinds
+from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import RequestFailed
 from admittance.client.kinds import ObjectKind
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
-from admittance.client.times import span, stamp
 from admittance.events.reader import BROKEN
 from admittance.events.subjects import PROVIDERS
 from admittance.provisioning.machine_pool import (

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.client.arguments.spelling import Spelling
 from admittance.client.errors import BadInput, Refused, RequestFailed
 from admittance.client.requests.link import Link
-from admittance.client.spelling import Spelling
 from admittance.events import reasons
 from admittance.events.requests.reading import FolderView, Runners, RunnersReply
 from admittance.folders import OTHER_USER, MachineFacts, SubmittedFrom

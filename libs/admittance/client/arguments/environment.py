@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from admittance.api.fields.names import variable_error
+from admittance.client.arguments.spelling import IN_PYTHON, Spelling
 from admittance.client.errors import BadInput
-from admittance.client.spelling import IN_PYTHON, Spelling
 
 ALL: Final = "ALL"
 NONE: Final = "NONE"

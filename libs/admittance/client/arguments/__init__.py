@@ -1,0 +1,1 @@
+"""Arguments of calls and options of commands: how they are spelled, and what is wrong with one."""
