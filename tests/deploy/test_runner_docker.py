@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 
+from admittance.events.placement import PlacementPart
+from admittance.job_rules.machine_options import MachineTexts, machine_of_texts
 from admittance.job_rules.rules import JobRules, UnixUsers
 from admittance.runner.host.docker_executor import DockerExecutor
+from admittance.runner.inventory.device_files import is_character_device
 from admittance.runner.plans.engine_orders import probe_docker
 from admittance.runtime.errors import SetupError
 from integration.runner.harness import RunnerTestbed, running_testbed, until
@@ -125,6 +128,39 @@ async def test_a_container_over_its_memory_fails_with_its_limit(
         assert "out of memory (limit 16Mi, peak not known)" in finished.message
         await testbed.admit("killed", "", containers=a_container(image, "kill -9 $$", **limits))
         assert (await testbed.wait_for_fact("finished", "killed", 60.0)).reason == "Failed"
+
+
+@pytest.mark.skipif(
+    not all(map(is_character_device, ("/dev/fuse", "/dev/net/tun"))), reason="it lacks two devices"
+)
+async def test_a_container_has_its_own_devices_and_no_others(
+    testbed: RunnerTestbed, image: str
+) -> None:
+    resource = "example.com/port"
+    # Two slices of a device are named twice for the second pod.
+    option = f"{resource}=/dev/fusex3,/dev/net/tun"
+    given = machine_of_texts(MachineTexts(devices=(option,)), {})
+    units: tuple[str, ...] = ("/dev/fuse::0", "/dev/net/tun", "/dev/fuse::1", "/dev/fuse::2")
+    script = (
+        "for d in /dev/fuse /dev/net/tun; do (: <$d) 2>/dev/null && echo $d; done; "
+        "echo has $ADMITTANCE_DEVICES"
+    )
+    async with testbed.runner(executor="docker", user="m-1", given=given) as runner:
+        id = (runner.folder / "runner/id").read_text()
+        for name, count, devices in (("has", 2, {resource: units}), ("none", 1, {})):
+            part = PlacementPart(
+                runner="m-1", id=id, pod_set="main", first=0, count=count, devices=devices
+            )
+            containers = a_container(image, script)
+            await testbed.admit(name, "", count=count, placement=(part,), containers=containers)
+            assert (await testbed.wait_for_fact("finished", name, 60.0)).succeeded
+    logs = (testbed.tmp / "a/runner/runs").glob("*/out/*.log")
+    said = {f"{log.parts[-3].split('.')[1]} {log.stem}": log.read_text() for log in logs}
+    assert said == {
+        "has main-0": "/dev/fuse\n/dev/net/tun\nhas /dev/fuse,/dev/net/tun\n",
+        "has main-1": "/dev/fuse\nhas /dev/fuse\n",
+        "none main-0": "has\n",
+    }
 
 
 async def test_an_evicted_container_is_stopped(testbed: RunnerTestbed, image: str) -> None:

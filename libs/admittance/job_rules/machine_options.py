@@ -30,13 +30,16 @@ EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 SLICES_MAX: Final = 1024
 DEVICES_MAX: Final = 1024
 """The most devices of one resource: their ids travel with each inventory."""
-_DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}", re.ASCII)
+_DEVICE: Final = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}|(/[A-Za-z0-9_.-]{1,63}){1,8}", re.ASCII
+)
 _SLICED: Final = re.compile(r"(?P<id>.+)x(?P<slices>[0-9]+)", re.ASCII)
 _LIST: Final = re.compile(r"[\s,;]+")
 
 
 class GivenDevice(NamedTuple):
-    """A device that an option names. ``id``: its index or UUID."""
+    """A device that an option names. ``id``: its index or UUID, the path of its file, or any name
+    of a device that nothing detects."""
 
     id: str
     slices: int = 1
@@ -125,12 +128,14 @@ def _devices(texts: Iterable[str]) -> dict[str, tuple[GivenDevice, ...]]:
 
 def _device(part: str, text: str) -> GivenDevice:
     sliced = _SLICED.fullmatch(part)
-    # A UUID may have an x; only digits before it are an index.
+    # A name may have an x; only digits before it are an index.
     name, slices = part, 1
-    if sliced is not None and (sliced["id"].isdecimal() or _is_uuid(sliced["id"])):
+    if sliced is not None and (sliced["id"].isdecimal() or _may_have_slices(sliced["id"])):
         name, slices = sliced["id"], int(sliced["slices"])
     if not _DEVICE.fullmatch(name):
-        raise SetupError(f"{shown('devices')} {text}: {part!r} is no index or UUID of a device")
+        raise SetupError(
+            f"{shown('devices')} {text}: {part!r} is no index, UUID or file of a device"
+        )
     if not 1 <= slices <= SLICES_MAX:
         raise SetupError(
             f"{shown('devices')} {text}: a device has 1 to {SLICES_MAX} slices, not {slices}"
@@ -138,8 +143,8 @@ def _device(part: str, text: str) -> GivenDevice:
     return GivenDevice(name, slices)
 
 
-def _is_uuid(text: str) -> bool:
-    return text.startswith(("GPU-", "MIG-"))
+def _may_have_slices(text: str) -> bool:
+    return text.startswith(("GPU-", "MIG-", "/"))
 
 
 _FORMS: Final = {"capacity": "RESOURCE=N", "labels": "KEY=VALUE"}

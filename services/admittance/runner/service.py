@@ -27,9 +27,9 @@ from admittance.runner.host.port import HostMachine
 from admittance.runner.inventory.limit_messages import limit_messages
 from admittance.runner.inventory.machine_inventory import AnnouncedRunner
 from admittance.runner.logs.log_reader import LogReader
+from admittance.runner.machines.device_watch import DeviceWatch, with_devices
 from admittance.runner.machines.machine_reports import MachineReports
 from admittance.runner.machines.own_machine import OwnMachine
-from admittance.runner.plans.devices import MachineDevices
 from admittance.runner.runner_gauges import RUNNER_GAUGES, values_of
 from admittance.runner.runs.admissions import AdmissionReader
 from admittance.runner.runs.claims import Claims
@@ -138,10 +138,13 @@ async def run(
             starts=live.current.starts(),
             messages=limit_messages(kind.offers()),
         )
-        inventory = await asyncio.to_thread(machine.inventory, given, announced)
+        look = partial(machine.inventory, given, announced)
+        inventory = with_devices(kind, await asyncio.to_thread(look))
+        for message in inventory.messages[len(announced.messages) :]:
+            log.warning("devices_noted", message=message)
         inventory = replace(inventory, folders=live.current.shared_folders)
-        kind.machine = MachineDevices(folder.runner, inventory.devices)
         own = OwnMachine(manager, inventory, MachineReports(bus, inventory, claim_ttl))
+        watch = DeviceWatch(manager, own, look)
         await manager.launcher.open()
         disk = partial(disk_findings, "disk of the runner", folder.root)
         shown = show_metrics(settings, Gauges(RUNNER_GAUGES, partial(values_of, manager)))
@@ -157,6 +160,7 @@ async def run(
                     ready,
                     executor,
                     own,
+                    watch,
                     checkpoints,
                     detach_jobs=detach_jobs,
                 )
@@ -183,6 +187,7 @@ async def _serve(
     ready: asyncio.Event | None,
     executor: str,
     own: OwnMachine,
+    watch: DeviceWatch,
     checkpoints: str,
     *,
     detach_jobs: bool,
@@ -259,6 +264,7 @@ async def _serve(
         tasks.append(asyncio.create_task(own.report_runs(), name="runner reports runs"))
         tasks.append(asyncio.create_task(own.cordon.follow(), name="runner cordon"))
         tasks.append(asyncio.create_task(own.give_back_drained(), name="runner is drained"))
+        tasks.append(asyncio.create_task(watch.run(), name="runner watches devices"))
         tasks.append(asyncio.create_task(clean_up(manager, own), name="tidy"))
         sweeping = sweep_checkpoints(manager, checkpoints)
         tasks.append(asyncio.create_task(sweeping, name="runner sweeps checkpoints"))

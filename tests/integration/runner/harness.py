@@ -23,6 +23,7 @@ from admittance.events.names import token
 from admittance.events.placement import Placement
 from admittance.events.shapes import PodSetToRun
 from admittance.events.subjects import STREAM, subject_of, workload_key
+from admittance.job_rules.machine_options import NOTHING_GIVEN, GivenMachine
 from admittance.job_rules.options import unix_user
 from admittance.job_rules.rules import JobRules
 from admittance.runner.service import run
@@ -234,7 +235,9 @@ class Runner:
         detach_jobs: bool = False,
         rules: JobRules = OWN_RULES,
         user: str = "",
+        given: GivenMachine = NOTHING_GIVEN,
     ) -> None:
+        self.given = given
         self.rules = rules
         self.user = user
         self.testbed = testbed
@@ -266,6 +269,7 @@ class Runner:
                 detach_jobs=self.detach_jobs,
                 ready=ready,
                 rules=self.rules,
+                given=self.given,
             )
         )
         waiting = asyncio.create_task(ready.wait())

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from admittance.events.stored.machines import Device
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import MachineTexts, machine_of_texts
 from admittance.runner.groups.job_groups import Offers
+from admittance.runner.inventory.device_files import is_character_device, machine_devices
+from admittance.runner.inventory.device_list import DeviceList
 from admittance.runner.inventory.devices import Detected, NoNvml, ask_nvml, detect
-from admittance.runner.inventory.limit_messages import limit_messages
+from admittance.runner.inventory.limit_messages import (
+    advice_messages,
+    limit_messages,
+    why_not_denied,
+)
 from admittance.runner.inventory.machine_inventory import AnnouncedRunner, inventory_of
-from admittance.runner.inventory.nvml import devices as devices_of_nvml
+from admittance.runner.inventory.nvml import listed
 from admittance.runner.inventory.processors import cpu_milli, memory_bytes
 from admittance.runtime.errors import SetupError
 
@@ -78,7 +85,7 @@ def test_processors_and_memory_are_those_that_the_runner_may_use(
 
 def test_a_machine_that_says_nothing_has_no_devices_and_no_amounts(tmp_path: Path) -> None:
     assert (cpu_milli(tmp_path), memory_bytes(tmp_path)) == (0, 0)
-    assert detect(tmp_path, no_nvml) == ((), ())
+    assert detect(tmp_path, no_nvml) == ((), (), "")
 
 
 def test_cards_of_nvidia_are_found_without_nvml_in_the_order_of_the_bus(tmp_path: Path) -> None:
@@ -94,52 +101,286 @@ def test_cards_of_nvidia_are_found_without_nvml_in_the_order_of_the_bus(tmp_path
     assert inventory.messages == (
         "parts of divided cards (MIG) are not known: no module named pynvml",
     )
+    assert inventory.nvml_problem == "no module named pynvml"
 
 
-class _Nvml:
-    """Two cards, of which the second is divided into two parts."""
+LOST, DIVIDED, WITHOUT_PARTS = "lost", "divided", "divided without parts"
+
+
+class Nvml:
+    """NVML of a machine with one card for each state; "" is that of a card that works."""
 
     NVML_DEVICE_MIG_ENABLE = 1
+    NVML_ERROR_GPU_IS_LOST = 15
+    NVML_ERROR_RESET_REQUIRED = 16
 
     class NVMLError(Exception):
-        pass
+        def __init__(self, value: int) -> None:
+            super().__init__({3: "Not Supported", 6: "Not Found", 15: "GPU is lost"}[value])
+            self.value = value
 
-    def __getattr__(self, name: str) -> Any:
-        parts = {0: "part-a", 2: "part-b"}
+    def __init__(self, *states: str) -> None:
+        self._states = states
 
-        def missing(_card: str, number: int) -> str:
-            if number not in parts:
-                raise self.NVMLError("not found")
-            return parts[number]
+    def _refuse(self, value: int) -> Any:
+        raise self.NVMLError(value)
 
-        def mode(card: str) -> tuple[int, int]:
-            if card == "card-0":
-                raise self.NVMLError("not supported")
-            return (1, 1)
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self._states)
 
-        calls: dict[str, Any] = {
-            "nvmlDeviceGetCount": lambda: 2,
-            "nvmlDeviceGetHandleByIndex": lambda index: f"card-{index}",
-            "nvmlDeviceGetMinorNumber": lambda card: int(card[-1]) + 4,
-            "nvmlDeviceGetName": lambda thing: (
-                b"NVIDIA H100" if thing.startswith("card") else "NVIDIA H100 MIG 1g.10gb"
-            ),
-            "nvmlDeviceGetUUID": lambda thing: f"UUID-{thing}",
-            "nvmlDeviceGetMigMode": mode,
-            "nvmlDeviceGetMaxMigDeviceCount": lambda _: 4,
-            "nvmlDeviceGetMigDeviceHandleByIndex": missing,
-        }
-        return calls[name]
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+        return f"card-{index}"
+
+    def nvmlDeviceGetMinorNumber(self, card: str) -> int:
+        return int(card[-1]) + 4
+
+    def nvmlDeviceGetName(self, thing: str) -> bytes | str:
+        return b"NVIDIA H100" if thing.startswith("card") else f"NVIDIA H100 MIG {thing[:-2]}"
+
+    def nvmlDeviceGetUUID(self, thing: str) -> str:
+        return f"{'GPU' if thing.startswith('card') else 'MIG'}-{thing}"
+
+    def nvmlDeviceGetMigMode(self, card: str) -> tuple[int, int]:
+        divided = self._states[int(card[-1])].startswith(DIVIDED)
+        return (1, 1) if divided else self._refuse(3)
+
+    def nvmlDeviceGetMemoryInfo(self, card: str) -> None:
+        if self._states[int(card[-1])] == LOST:
+            self._refuse(15)
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, _: str) -> int:
+        return 4
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, card: str, number: int) -> str:
+        parts = {0: "1g.10gb-a", 2: "1g.10gb+me-b"}
+        if self._states[int(card[-1])] == WITHOUT_PARTS or number not in parts:
+            self._refuse(6)
+        return parts[number]
 
 
-def test_nvml_names_cards_and_the_parts_of_a_divided_card(tmp_path: Path) -> None:
+def test_nvml_names_cards_and_the_parts_of_a_divided_card_but_no_lost_card(tmp_path: Path) -> None:
     root = root_of(tmp_path, {"proc/driver/nvidia/version": "NVRM\n"})
-    inventory = detect(root, lambda: json.dumps(devices_of_nvml(_Nvml())).encode())
+    nvml = Nvml("", DIVIDED, LOST, WITHOUT_PARTS)
+    inventory = detect(root, lambda: json.dumps(listed(nvml)).encode())
     assert [(each.resource, each.index, each.id, each.minor) for each in inventory.devices] == [
-        ("nvidia.com/gpu", 0, "UUID-card-0", 4),
-        ("nvidia.com/mig-1g.10gb", 0, "UUID-part-a", 5),
-        ("nvidia.com/mig-1g.10gb", 1, "UUID-part-b", 5),
+        ("nvidia.com/gpu", 0, "GPU-card-0", 4),
+        ("nvidia.com/mig-1g.10gb", 0, "MIG-1g.10gb-a", 5),
+        ("nvidia.com/mig-1g.10gb.me", 0, "MIG-1g.10gb+me-b", 5),
     ]
+    assert inventory.messages == (
+        "the NVIDIA card 2 cannot be used: GPU is lost",
+        "the NVIDIA card 3 is to be divided (MIG) and has no parts",
+    )
+    assert inventory.nvml_problem == ""
+
+
+def cards(*ids: str, resource: str = "nvidia.com/gpu") -> tuple[Device, ...]:
+    return tuple(
+        Device(resource=resource, index=index, id=id, minor=index) for index, id in enumerate(ids)
+    )
+
+
+def a_list(*options: str, files: Container[str] = ()) -> DeviceList:
+    given = machine_of_texts(MachineTexts(devices=options), {}).devices
+    return DeviceList(given, files.__contains__)
+
+
+@pytest.mark.parametrize(
+    ("options", "looks", "expected", "lost"),
+    [
+        pytest.param(
+            (),
+            [Detected(cards("GPU-a", "GPU-b")), Detected(cards("GPU-b", "GPU-c"))],
+            [("GPU-b", 0, 1), ("GPU-c", 1, 1)],
+            ["GPU-a"],
+            id="a card vanishes and another one comes",
+        ),
+        pytest.param(
+            (),
+            [Detected(cards("GPU-a")), Detected(()), Detected(cards("GPU-a"))],
+            [("GPU-a", 0, 1)],
+            [],
+            id="a card comes back",
+        ),
+        pytest.param(
+            ("nvidia.com/gpu=1x2,0",),
+            [Detected(cards("GPU-a", "GPU-b")), Detected(cards("GPU-b", "GPU-c"))],
+            [("GPU-b", 0, 2)],
+            ["GPU-a"],
+            id="options name cards by their first index",
+        ),
+        pytest.param(
+            ("nvidia.com/gpu=0",),
+            [Detected(()), Detected(())],
+            [("0", 0, 1)],
+            [],
+            id="nothing detects a device of an option",
+        ),
+        pytest.param(
+            ("nvidia.com/gpu=",),
+            [Detected(cards("GPU-a")), Detected(())],
+            [],
+            [],
+            id="no job gets a hidden card, so none misses it",
+        ),
+    ],
+)
+def test_a_device_that_vanishes_is_no_longer_offered(
+    options: tuple[str, ...],
+    looks: list[Detected],
+    expected: list[tuple[str, int, int]],
+    lost: list[str],
+) -> None:
+    known = a_list(*options)
+    offered = [known.look(each) for each in looks][-1]
+    assert [(each.id, each.index, each.slices) for each in offered.devices] == expected
+    assert offered.messages == tuple(
+        f"the device {id} of nvidia.com/gpu is lost, so no job gets it" for id in lost
+    )
+
+
+def test_a_silent_nvml_proves_no_loss() -> None:
+    known = a_list()
+    parts = cards("MIG-a", resource="nvidia.com/mig-1g.5gb")
+    of_amd = cards("GPU-1", resource="amd.com/gpu")
+    silent = Detected((*cards("GPU-a"), *of_amd), ("parts are not known",), "it hangs")
+    assert known.look(silent) == silent, "NVML is not installed"
+    assert known.look(Detected(parts)).messages == tuple(
+        f"the device {id} is lost, so no job gets it"
+        for id in ("GPU-a of nvidia.com/gpu", "GPU-1 of amd.com/gpu")
+    )
+    offered = known.look(silent)
+    assert offered.devices == (*parts, *of_amd)
+    assert offered.messages[0] == "NVML does not answer any more: it hangs"
+
+
+def test_a_device_may_be_a_file(tmp_path: Path) -> None:
+    files = ["/dev/fpga0", "/dev/fpga1"]
+    known = a_list("example.com/fpga=/dev/fpga0,/dev/fpga1x4", files=files)
+    offered = known.look(Detected(()))
+    assert [(each.id, each.index, each.slices) for each in offered.devices] == [
+        ("/dev/fpga0", 0, 1),
+        ("/dev/fpga1", 1, 4),
+    ]
+    files.remove("/dev/fpga0")
+    offered = known.look(Detected(()))
+    assert [each.id for each in offered.devices] == ["/dev/fpga1"]
+    assert offered.messages == (
+        "the device /dev/fpga0 of example.com/fpga is lost, so no job gets it",
+    )
+    with pytest.raises(SetupError, match=r"=/dev/fpga0: this machine has no such character dev"):
+        a_list("example.com/fpga=/dev/fpga0", files=files).look(Detected(()))
+    (tmp_path / "plain").touch()
+    paths = ("/dev/null", str(tmp_path / "plain"), str(tmp_path / "missing"))
+    assert [is_character_device(path) for path in paths] == [True, False, False]
+
+
+MIG = "nvidia.com/mig-1g.5gb"
+FPGA = Device(resource="example.com/fpga", index=0, id="/dev/full")
+
+
+@pytest.mark.parametrize(
+    ("devices", "files", "denied"),
+    [
+        pytest.param(
+            cards("GPU-a", "GPU-b"),
+            [("GPU-a", "/dev/nvidia0", 195, 0), ("GPU-b", "/dev/nvidia1", 195, 1)],
+            {"nvidia.com/gpu"},
+            id="cards",
+        ),
+        pytest.param(
+            cards("GPU-a")[:1],
+            [("GPU-a", "/dev/nvidia0", 195, 0), ("not offered", "/dev/nvidia1", 195, 1)],
+            {"nvidia.com/gpu"},
+            id="one of two cards",
+        ),
+        pytest.param(
+            cards("MIG-a", resource=MIG),
+            [("MIG-a", "/dev/nvidia0", 195, 0), ("not offered", "/dev/nvidia1", 195, 1)],
+            {"nvidia.com/gpu", MIG},
+            id="a part of a card",
+        ),
+        pytest.param(
+            (Device(resource="nvidia.com/gpu", index=0, id="0"),),
+            [("not offered", "/dev/nvidia0", 195, 0), ("not offered", "/dev/nvidia1", 195, 1)],
+            set(),
+            id="a card that nothing detects",
+        ),
+        pytest.param(
+            (Device(resource="amd.com/gpu", index=0, id="GPU-1", minor=128),),
+            [
+                ("GPU-1", "/dev/dri/renderD128", 226, 128),
+                ("not offered", "/dev/nvidia0", 195, 0),
+                ("not offered", "/dev/nvidia1", 195, 1),
+            ],
+            {"nvidia.com/gpu", "amd.com/gpu"},
+            id="a card of AMD",
+        ),
+        pytest.param(
+            (Device(resource="amd.com/gpu", index=0, id="0", minor=128), FPGA),
+            [
+                ("0", "/dev/dri/renderD128", 226, 128),
+                ("/dev/full", "/dev/full", 1, 7),
+                ("not offered", "/dev/nvidia0", 195, 0),
+                ("not offered", "/dev/nvidia1", 195, 1),
+            ],
+            {"nvidia.com/gpu", "example.com/fpga"},
+            id="a card without an identity, and a file",
+        ),
+    ],
+)
+def test_a_job_can_be_kept_from_devices_with_files(
+    tmp_path: Path,
+    devices: tuple[Device, ...],
+    files: list[tuple[str, str, int, int]],
+    denied: set[str],
+) -> None:
+    root = root_of(tmp_path, {f"dev/{name}": "" for name in ("nvidia0", "nvidia1", "nvidiactl")})
+    made = machine_devices("r1", devices, can_deny=True, root=root)
+    assert [(each.id, each.path, each.major, each.minor) for each in made.files] == files
+    assert made.denied == denied
+    not_denied = machine_devices("r1", devices, can_deny=False, root=root)
+    assert (not_denied.denied, not_denied.deniable()) == (frozenset(), ())
+
+
+@pytest.mark.parametrize(
+    ("devices", "denied", "why", "expected"),
+    [
+        ((), (), "cgroup v2 does not", ()),
+        (cards("GPU-a"), ("nvidia.com/gpu",), "", ()),
+        (
+            (*cards("GPU-a"), FPGA),
+            (),
+            "cgroup v2 does not",
+            (
+                "the assignment of devices is advice for example.com/fpga, nvidia.com/gpu: a job "
+                "is not kept from those of other jobs, since cgroup v2 does not",
+            ),
+        ),
+        (
+            cards("0"),
+            (),
+            "",
+            (
+                "the assignment of devices is advice for nvidia.com/gpu: a job is not kept from "
+                "those of other jobs, since their files in /dev are not known",
+            ),
+        ),
+        (
+            cards("MIG-a", resource=MIG),
+            (MIG,),
+            "",
+            (
+                f"the assignment of devices is advice for {MIG} within one card: its parts have "
+                "the file of the card",
+            ),
+        ),
+    ],
+)
+def test_a_machine_says_which_assignments_are_advice(
+    devices: tuple[Device, ...], denied: tuple[str, ...], why: str, expected: tuple[str, ...]
+) -> None:
+    assert advice_messages(devices, frozenset(denied), why) == expected
 
 
 def test_cards_of_amd_are_the_nodes_that_are_no_processors(tmp_path: Path) -> None:
@@ -174,6 +415,7 @@ def announced(texts: MachineTexts, env: Mapping[str, str] | None = None, **of: A
         given,
         MachineFacts(host="Node-7.", boot_id="b-1", mount_namespace="mnt:[1]"),
         AnnouncedRunner(id="a1", name="gpu", executor="local"),
+        DeviceList(given.devices, lambda _: False),
         detect=lambda _: Detected(detected),
         **of,
     )
@@ -257,7 +499,8 @@ def test_options_choose_among_the_cards_of_the_machine(tmp_path: Path) -> None:
         (MachineTexts(devices=("nvidia.com/gpu",)), "it must be RESOURCE=ID"),
         (MachineTexts(devices=("nvidia.com/gpu=0,0",)), "nvidia.com/gpu 0 is given twice"),
         (MachineTexts(devices=("nvidia.com/gpu=0x0",)), "has 1 to 1024 slices, not 0"),
-        (MachineTexts(devices=("nvidia.com/gpu=a b",)), "is no index or UUID"),
+        (MachineTexts(devices=("nvidia.com/gpu=a b",)), "is no index, UUID or file"),
+        (MachineTexts(devices=("x.com/fpga=/dev//fpga",)), "is no index, UUID or file"),
         (MachineTexts(capacity=("cpu",)), "it must be RESOURCE=N"),
         (MachineTexts(capacity=("cpu=many",)), "is not a quantity"),
         (MachineTexts(capacity=("cpu=-1",)), "must not be negative"),
@@ -279,10 +522,7 @@ def test_a_wrong_option_is_one_error_that_names_it(texts: MachineTexts, why: str
     ("offers", "said"),
     [
         (Offers(memory=True, cpu=True, processes=True, devices=True, version="v1"), ()),
-        (
-            Offers(memory=True, cpu=True, processes=True, version="v2"),
-            ("cannot keep jobs from devices that they were not given",),
-        ),
+        (Offers(memory=True, cpu=True, processes=True, version="v2"), ()),
         (
             Offers(processes=True, devices=True, why_not="/sys/fs/cgroup is read-only"),
             ("cannot limit memory and cpu of jobs: /sys/fs/cgroup is read-only",),
@@ -291,3 +531,17 @@ def test_a_wrong_option_is_one_error_that_names_it(texts: MachineTexts, why: str
 )
 def test_a_machine_says_what_it_cannot_do(offers: Offers, said: tuple[str, ...]) -> None:
     assert limit_messages(offers) == said
+
+
+@pytest.mark.parametrize(
+    ("offers", "why"),
+    [
+        (Offers(devices=True, version="v1", why_not="the machine has no controller pids"), ""),
+        (Offers(memory=True, version="v2"), "cgroup v2 does that by BPF programs only"),
+        (Offers(memory=True, version="v1", why_not="no controller devices"), "no controller devi"),
+        (Offers(), "the machine has no control groups"),
+    ],
+)
+def test_a_machine_says_why_it_keeps_jobs_from_no_devices(offers: Offers, why: str) -> None:
+    assert why_not_denied(offers).startswith(why)
+    assert bool(why_not_denied(offers)) == bool(why)

@@ -253,7 +253,7 @@ def test_a_variable_of_a_container_does_not_reach_the_client(name: str) -> None:
     (process,) = plan.sets[0].main
     assert process.env == ()
     own = {"ADMITTANCE_POD": "main-0", "ADMITTANCE_ATTEMPT": "0"}
-    assert f"{name}=x" in program_of(msgspec.to_builtins(process), {}, own, {})[1]
+    assert f"{name}=x" in program_of(msgspec.to_builtins(process), {}, own, {}, [])[1]
 
 
 @pytest.mark.parametrize("engine", [False, True], ids=["local", "docker"])
@@ -272,7 +272,7 @@ def test_a_reference_means_the_variable_that_the_container_declares(engine: bool
         plan = plan_local(admitted(container), given={"PATH": "/of/the/runner"})
     (process,) = plan.sets[0].main
     own = {"ADMITTANCE_POD": "main-0", "ADMITTANCE_ATTEMPT": "0"}
-    env, words = program_of(msgspec.to_builtins(process), plan.given, own, {})
+    env, words = program_of(msgspec.to_builtins(process), plan.given, own, {}, [])
     assert words[-3:] == ["/a:main-0", "/a:main-0", "$(DOCKER_HOST)"]
     assert env["LATER"] == "/a:main-0"
     if engine:

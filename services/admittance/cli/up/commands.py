@@ -147,8 +147,9 @@ job_options = stacked(
 machine_options = stacked(
     option(
         "--device RESOURCE=IDS",
-        "Devices of this machine by index or UUID, such as nvidia.com/gpu=0,1; 0x4: four jobs may "
-        "share device 0; no IDS: none. Repeatable. Default: $ADMIT_DEVICES, or those detected",
+        "Devices of this machine by index, UUID or file, such as nvidia.com/gpu=0,1; 0x4: four "
+        "jobs may share device 0; no IDS: none. Repeatable. Default: $ADMIT_DEVICES, or those "
+        "detected",
         name="devices",
         many=True,
     ),

@@ -11,6 +11,7 @@ kills the whole pod.
 
 from __future__ import annotations
 
+import errno
 import os
 
 from admittance.runner.groups.job_groups import Limits
@@ -58,14 +59,20 @@ class RunGroups:
         self._left: list[str] = []
         """Ended pods whose groups have processes yet."""
 
-    def enter(self, name: str, limits: dict[str, int]) -> Callable[[], None] | None:
+    def enter(
+        self, name: str, limits: dict[str, int], denied: list[list[int]]
+    ) -> Callable[[], None] | None:
         """Makes the group of a pod with these `Limits` if need be; returns the function by which a
-        process of the pod joins it, or None if there are no groups. Raises OSError."""
+        process of the pod joins it, or None if there are no groups. ``denied``: the major and minor
+        numbers of the devices that the pod may not open. Raises OSError."""
         if not self._is_on:
             return None
         if name not in self._seen:
             try:
                 self._groups.make(self._run, name, Limits(**limits))
+                numbers = [(major, minor) for major, minor in denied]
+                if not self._groups.deny_devices(self._run, name, numbers):
+                    raise OSError(errno.ENOTSUP, "it keeps pods from no devices")
                 self._limits[name] = limits.get("memory", 0)
                 file, events = self._groups.watch(self._run, name)
             except OSError as error:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from admittance.events.facts import Admitted
+from admittance.events.stored.machines import Device
 from admittance.job_rules.limits import NO_GROUPS
 from admittance.runner.disk.checkpoints import checkpoint_folder
 from admittance.runner.groups.job_groups import Offers
@@ -21,7 +22,8 @@ from admittance.runner.host.inherited import other_user, owner_of, without_secre
 from admittance.runner.host.live_rules import LiveRules
 from admittance.runner.host.port import RunFiles
 from admittance.runner.host.processes import end_processes
-from admittance.runner.plans.devices import NO_MACHINE
+from admittance.runner.inventory.device_files import machine_devices
+from admittance.runner.plans.devices import DOCKER, NO_MACHINE, PODMAN
 from admittance.runner.plans.docker_plan import plan_docker
 from admittance.runner.plans.engine_orders import sweep_docker
 from admittance.runner.plans.inputs.host_inputs import MachineInputs
@@ -51,6 +53,8 @@ class DockerExecutor:
         self._rules = rules or LiveRules(local=False)
         self.machine = NO_MACHINE
         self._docker = ""
+        self._engine = DOCKER
+        """The kind of the engine: the command ``docker`` may be that of podman."""
         self._asking = asyncio.Lock()
         self._asked_at = -math.inf
         self._problem = ""
@@ -62,8 +66,14 @@ class DockerExecutor:
 
     def offers(self) -> Offers:
         if self._rules.current.limits.cgroup == NO_GROUPS:
-            return Offers(processes=True, why_not="switched off by --cgroup none")
-        return Offers(memory=True, cpu=True, processes=True, version="engine")
+            why = "switched off by --cgroup none"
+            return Offers(processes=True, devices=True, why_not=why)
+        return Offers(memory=True, cpu=True, processes=True, devices=True, version="engine")
+
+    def take_devices(self, runner: str, devices: tuple[Device, ...]) -> tuple[str, ...]:
+        """Says nothing: an engine gives a container no other devices than its own."""
+        self.machine = machine_devices(runner, devices, can_deny=False)
+        return ()
 
     async def end_leftovers(self, open_runs: Callable[[], Collection[str]]) -> None:
         """Does nothing: the engine removes the groups of its containers."""
@@ -80,6 +90,8 @@ class DockerExecutor:
                 "processes with --executor local"
             )
         self._docker = client
+        _, said = await _ask(ENGINE_SECONDS, client, "--version")
+        self._engine = PODMAN if PODMAN in said.lower() else DOCKER
         status, said = await _ask(ENGINE_SECONDS, client, *ENGINE_VERSION)
         if status:
             raise SetupError(
@@ -116,6 +128,7 @@ class DockerExecutor:
             inputs=MachineInputs(rules, admitted.namespace, exact=True),
             machine=self.machine,
             checkpoint=checkpoint_folder(self._checkpoints, owner_of(admitted)),
+            engine=self._engine,
         )
         # Without the right to give files away, the volumes stay those of the runner's Unix user.
         plan = msgspec.structs.replace(plan, volumes_of=None if os.geteuid() else user)
@@ -129,14 +142,14 @@ class DockerExecutor:
 
 
 async def _ask(seconds: float, *argv: str) -> tuple[int, str]:
-    """The exit status of a program, and the last line of its standard error. A program that takes
-    longer than so many seconds is killed, and has the status 124; one that cannot be started, such
-    as a client that is being replaced, has the status 127."""
+    """The exit status of a program, and the last line of its standard error, or, if it succeeded,
+    of its output. A program that takes longer than so many seconds is killed, and has the status
+    124; one that cannot be started, such as a client that is being replaced, has the status 127."""
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
@@ -144,12 +157,13 @@ async def _ask(seconds: float, *argv: str) -> tuple[int, str]:
         return 127, f"cannot start {argv[0]}: {error.strerror}"
     try:
         async with asyncio.timeout(seconds):
-            _, errors = await process.communicate()
+            output, errors = await process.communicate()
     except TimeoutError:
         return 124, f"no answer in {seconds:g} s"
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    lines = errors.decode(errors="replace").strip().splitlines()
+    said = errors if process.returncode else output
+    lines = said.decode(errors="replace").strip().splitlines()
     return process.returncode or 0, lines[-1] if lines else "no answer"

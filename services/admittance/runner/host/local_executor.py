@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from admittance.events.facts import Admitted
+from admittance.events.stored.machines import Device
 from admittance.folders import MachineFacts
 from admittance.job_rules.options import check_env_files, own_unix_user
 from admittance.job_rules.rules import CannotRun
@@ -21,6 +22,8 @@ from admittance.runner.host.inherited import INHERITED, other_user, owner_of
 from admittance.runner.host.live_rules import LiveRules
 from admittance.runner.host.port import RunFiles
 from admittance.runner.host.processes import GONE_SECONDS, end_processes
+from admittance.runner.inventory.device_files import machine_devices
+from admittance.runner.inventory.limit_messages import advice_messages, why_not_denied
 from admittance.runner.plans.devices import NO_MACHINE
 from admittance.runner.plans.inputs.host_inputs import MachineInputs
 from admittance.runner.plans.local_plan import plan_local
@@ -60,6 +63,11 @@ class LocalExecutor:
 
     def offers(self) -> Offers:
         return self.groups.offers()
+
+    def take_devices(self, runner: str, devices: tuple[Device, ...]) -> tuple[str, ...]:
+        offers = self.groups.offers()
+        self.machine = machine_devices(runner, devices, can_deny=offers.devices)
+        return advice_messages(devices, self.machine.denied, why_not_denied(offers))
 
     async def end_leftovers(self, open_runs: Callable[[], Collection[str]]) -> None:
         runs = self.groups.runs()

@@ -16,6 +16,8 @@ from admittance.runner.host.launcher import Launcher
 from admittance.runner.host.live_rules import LiveRules
 from admittance.runner.host.local_executor import LocalExecutor
 from admittance.runner.host.port import Executor, OtherRun, RunnerFiles, Shims
+from admittance.runner.inventory.device_files import is_character_device
+from admittance.runner.inventory.device_list import DeviceList
 from admittance.runner.inventory.machine_inventory import AnnouncedRunner, inventory_of
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runtime.errors import SetupError
@@ -49,6 +51,8 @@ class LocalMachine:
 
     def __init__(self, rules: LiveRules) -> None:
         self._rules = rules
+        self._devices: DeviceList | None = None
+        """None: before the first look."""
 
     def boot_seconds(self) -> float:
         return boot_seconds()
@@ -66,7 +70,8 @@ class LocalMachine:
         return machine_facts()
 
     def inventory(self, given: GivenMachine, runner: AnnouncedRunner) -> RunnerInventory:
-        return inventory_of(given, machine_facts(), runner)
+        self._devices = self._devices or DeviceList(given.devices, is_character_device)
+        return inventory_of(given, machine_facts(), runner, self._devices)
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         return find_run(roots, key)

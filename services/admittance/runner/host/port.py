@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from admittance.events.facts import Admitted
-from admittance.events.stored.machines import RunnerInventory
+from admittance.events.stored.machines import Device, RunnerInventory
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine
 from admittance.runner.groups.job_groups import Offers
@@ -19,7 +19,6 @@ from admittance.runner.host.processes import ProcessRef
 from admittance.runner.host.records import RunIdentity, Spec, StopNote
 from admittance.runner.host.run_journal import RunJournal
 from admittance.runner.inventory.machine_inventory import AnnouncedRunner
-from admittance.runner.plans.devices import MachineDevices
 from admittance.runner.plans.run_plan import RunPlan
 
 
@@ -125,9 +124,6 @@ class Executor(Protocol):
     identifies a run in the environment of its processes and on its containers.
     """
 
-    machine: MachineDevices
-    """The devices that this runner gives to jobs."""
-
     async def check(self) -> None:
         """Raises SetupError when no job can run on this machine."""
 
@@ -138,6 +134,10 @@ class Executor(Protocol):
 
     def offers(self) -> Offers:
         """What the machine limits for each pod."""
+
+    def take_devices(self, runner: str, devices: tuple[Device, ...]) -> tuple[str, ...]:
+        """Makes these the devices that the runner with the id ``runner`` gives to jobs; returns
+        what is not sure about them, one sentence each."""
 
     async def end_leftovers(self, open_runs: Callable[[], Collection[str]]) -> None:
         """Ends what is left of runs that are not open. ``open_runs``: a function that returns the
@@ -230,7 +230,8 @@ class HostMachine(Protocol):
 
     def inventory(self, given: GivenMachine, runner: AnnouncedRunner) -> RunnerInventory:
         """What the machine has, with what options say, as the runner announces it. The call may
-        block. Raises SetupError if an option contradicts the machine."""
+        block. A later call, with the same options, says what has changed. Raises SetupError if an
+        option contradicts the machine."""
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         """Returns the run with the key ``key`` from the data folder of another runner; None if no

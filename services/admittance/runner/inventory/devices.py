@@ -1,12 +1,12 @@
-"""Finds the devices of this machine: NVIDIA through NVML or /proc, AMD through /sys; and adds those
-that options name."""
+"""Finds the devices of this machine: NVIDIA through NVML or /proc, AMD through /sys."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,8 +14,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.events.stored.machines import Device
-from admittance.job_rules.machine_options import GivenDevice, shown
-from admittance.runtime.errors import SetupError
 
 NVIDIA: Final = "nvidia.com/gpu"
 AMD: Final = "amd.com/gpu"
@@ -27,10 +25,13 @@ KILL_SECONDS: Final = 1.0
 
 
 class Detected(NamedTuple):
-    """The devices that were found, and what is uncertain about them, one sentence each."""
+    """The devices that were found, and what is wrong or uncertain about them, one sentence each.
+    ``nvml_problem``: why NVML does not answer although there are NVIDIA cards; "": it does, or
+    there are none."""
 
     devices: tuple[Device, ...]
     messages: tuple[str, ...] = ()
+    nvml_problem: str = ""
 
 
 class _NvmlDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +42,14 @@ class _NvmlDevice(msgspec.Struct, frozen=True, kw_only=True):
     profile: str = ""
 
 
-_nvml_devices = msgspec.json.Decoder(list[_NvmlDevice])
+class _NvmlAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    devices: tuple[_NvmlDevice, ...]
+    problems: tuple[str, ...] = ()
+
+
+_nvml_answer = msgspec.json.Decoder(_NvmlAnswer)
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9.-]+", re.ASCII)
+"""What no name of a resource has, such as the sign in the profile ``1g.5gb+me``."""
 
 
 class NoNvml(Exception):
@@ -79,18 +87,19 @@ def ask_nvml(seconds: float = NVML_SECONDS) -> bytes:
 def detect(root: Path, ask: AskNvml = ask_nvml) -> Detected:
     """The devices of the machine. ``root``: the folder below which /proc and /sys lie."""
     nvidia = _nvidia(root, ask) if (root / "proc/driver/nvidia").is_dir() else Detected(())
-    return Detected((*nvidia.devices, *_amd(root)), nvidia.messages)
+    return nvidia._replace(devices=(*nvidia.devices, *_amd(root)))
 
 
 def _nvidia(root: Path, ask: AskNvml) -> Detected:
     try:
-        listed = _nvml_devices.decode(ask())
+        answer = _nvml_answer.decode(ask())
     except (NoNvml, msgspec.MsgspecError) as error:
         devices = tuple(_nvidia_of_proc(root))
         if not devices:
             return Detected(())
-        return Detected(devices, (f"parts of divided cards (MIG) are not known: {error}",))
-    return Detected(tuple(_of_nvml(listed)))
+        message = f"parts of divided cards (MIG) are not known: {error}"
+        return Detected(devices, (message,), str(error))
+    return Detected(tuple(_of_nvml(answer.devices)), answer.problems)
 
 
 def _of_nvml(listed: Iterable[_NvmlDevice]) -> Iterator[Device]:
@@ -99,7 +108,7 @@ def _of_nvml(listed: Iterable[_NvmlDevice]) -> Iterator[Device]:
         resource, index = NVIDIA, device.index
         if device.profile:
             # All parts of a card have its index, so they are numbered by their kind.
-            resource = f"nvidia.com/mig-{device.profile}"
+            resource = f"nvidia.com/mig-{_NO_NAME.sub('.', device.profile)}"
             index = parts[resource]
             parts[resource] += 1
         yield Device(
@@ -148,31 +157,3 @@ def _fields(text: str) -> dict[str, str]:
 def _words(text: str) -> dict[str, str]:
     pairs = (line.partition(" ") for line in text.splitlines())
     return {name: value.strip() for name, _, value in pairs}
-
-
-def with_given(
-    detected: Iterable[Device], given: Mapping[str, Sequence[GivenDevice]]
-) -> tuple[Device, ...]:
-    """The devices of the machine. ``given``: by resource, as `GivenMachine.devices`; it replaces
-    what was detected of the resource. Raises SetupError if it names a device that is not among
-    those that were detected."""
-    devices = list(detected)
-    for resource, named in given.items():
-        matching = [device for device in devices if device.resource == resource]
-        devices = [device for device in devices if device.resource != resource]
-        devices += (_given(resource, place, given, matching) for place, given in enumerate(named))
-    return tuple(devices)
-
-
-def _given(resource: str, place: int, given: GivenDevice, matching: Sequence[Device]) -> Device:
-    same = [device for device in matching if given.id in (device.id, str(device.index))]
-    if same:
-        return msgspec.structs.replace(same[0], slices=given.slices)
-    if matching:
-        there = ", ".join(str(device.index) for device in matching)
-        raise SetupError(
-            f"{shown('devices')} {resource}={given.id}: this machine has no such device, only "
-            f"{there}"
-        )
-    index = int(given.id) if given.id.isdecimal() else place
-    return Device(resource=resource, index=index, id=given.id, slices=given.slices)

@@ -12,7 +12,8 @@ from admittance.events.stored.machines import RunnerInventory, RunnerTaint
 from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine, shown
-from admittance.runner.inventory.devices import Detected, detect, with_given
+from admittance.runner.inventory.device_list import DeviceList
+from admittance.runner.inventory.devices import Detected, detect
 from admittance.runner.inventory.processors import ROOT, cpu_milli, memory_bytes
 from admittance.runtime.errors import SetupError
 
@@ -35,16 +36,17 @@ def inventory_of(
     given: GivenMachine,
     facts: MachineFacts,
     runner: AnnouncedRunner,
+    known: DeviceList,
     *,
     root: Path = ROOT,
     detect: Callable[[Path], Detected] = detect,
 ) -> RunnerInventory:
     """What the runner announces of its machine. It reads files and may start a child process, so it
-    blocks. ``facts``: what identifies the machine. Raises SetupError if an option contradicts the
-    machine."""
-    detected = detect(root)
-    devices = with_given(detected.devices, given.devices)
-    counted: dict[str, int] = dict.fromkeys(given.devices, 0)
+    blocks. ``facts``: what identifies the machine. ``known``: its devices, also those of earlier
+    looks. Raises SetupError if an option contradicts the machine."""
+    offered = known.look(detect(root))
+    devices = offered.devices
+    counted: dict[str, int] = dict.fromkeys((*given.devices, *known.resources()), 0)
     for device in devices:
         counted[device.resource] = counted.get(device.resource, 0) + device.slices
     for resource in given.capacity.keys() & counted.keys():
@@ -52,8 +54,8 @@ def inventory_of(
             f"{shown('capacity')} {resource}: this machine has devices of it, which "
             f"{shown('devices')} chooses"
         )
-    known = {"cpu": cpu_milli(root), "memory": memory_bytes(root)}
-    capacity = {name: amount for name, amount in known.items() if amount}
+    amounts = {"cpu": cpu_milli(root), "memory": memory_bytes(root)}
+    capacity = {name: amount for name, amount in amounts.items() if amount}
     host = facts.host
     return RunnerInventory(
         id=runner.id,
@@ -71,7 +73,7 @@ def inventory_of(
         ),
         executors=(runner.executor,),
         starts=runner.starts,
-        messages=(*runner.messages, *detected.messages),
+        messages=(*runner.messages, *offered.messages),
     )
 
 

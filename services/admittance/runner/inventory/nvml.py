@@ -12,40 +12,72 @@ import sys
 from typing import Any
 
 
-def devices(nvml: Any) -> list[dict[str, Any]]:
-    """The devices in the order of NVML, which is that of the PCI bus. A card that is divided (MIG)
-    counts as its parts, each with a resource of its own."""
+def listed(nvml: Any) -> dict[str, list[Any]]:
+    """``devices``: those that jobs can use, in the order of NVML, which is that of the PCI bus. A
+    card that is divided (MIG) counts as its parts, each with a resource of its own. ``problems``:
+    cards that no job can use, one sentence each."""
     devices: list[dict[str, Any]] = []
+    problems: list[str] = []
     for index in range(nvml.nvmlDeviceGetCount()):
-        card = nvml.nvmlDeviceGetHandleByIndex(index)
-        minor = nvml.nvmlDeviceGetMinorNumber(card)
-        parts = list(_parts(nvml, card))
-        for part in parts or [card]:
-            name = _text(nvml.nvmlDeviceGetName(part))
-            devices.append(
-                {
-                    "id": _text(nvml.nvmlDeviceGetUUID(part)),
-                    "index": index,
-                    "minor": minor,
-                    "model": name,
-                    "profile": name.rpartition("MIG ")[2] if parts else "",
-                }
-            )
-    return devices
+        try:
+            card = nvml.nvmlDeviceGetHandleByIndex(index)
+            is_divided = _is_divided(nvml, card)
+            if not is_divided:
+                _check_memory(nvml, card)
+            parts = list(_parts(nvml, card)) if is_divided else [card]
+            minor = nvml.nvmlDeviceGetMinorNumber(card)
+            devices += [_device(nvml, part, index, minor, is_divided) for part in parts]
+        except nvml.NVMLError as error:
+            problems.append(f"the NVIDIA card {index} cannot be used: {error}")
+        else:
+            if not parts:
+                # CUDA cannot use the whole of such a card.
+                problems.append(f"the NVIDIA card {index} is to be divided (MIG) and has no parts")
+    return {"devices": devices, "problems": problems}
+
+
+def _device(nvml: Any, part: Any, index: int, minor: int, is_divided: bool) -> dict[str, Any]:
+    name = _text(nvml.nvmlDeviceGetName(part))
+    return {
+        "id": _text(nvml.nvmlDeviceGetUUID(part)),
+        "index": index,
+        "minor": minor,
+        "model": name,
+        "profile": name.rpartition("MIG ")[2] if is_divided else "",
+    }
+
+
+def _is_divided(nvml: Any, card: Any) -> bool:
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(card)
+    except nvml.NVMLError as error:
+        if _is_gone(nvml, error):
+            raise
+        return False  # the card cannot be divided
+    return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _check_memory(nvml: Any, card: Any) -> None:
+    """Raises NVMLError if the card is no longer on the bus: NVML knows most else by heart."""
+    try:
+        nvml.nvmlDeviceGetMemoryInfo(card)
+    except nvml.NVMLError as error:
+        if _is_gone(nvml, error):
+            raise
+
+
+def _is_gone(nvml: Any, error: Any) -> bool:
+    return error.value in (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED)
 
 
 def _parts(nvml: Any, card: Any) -> Any:
-    try:
-        current, _ = nvml.nvmlDeviceGetMigMode(card)
-    except nvml.NVMLError:
-        return  # the card cannot be divided
-    if current != nvml.NVML_DEVICE_MIG_ENABLE:
-        return
     for number in range(nvml.nvmlDeviceGetMaxMigDeviceCount(card)):
         try:
             yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, number)
-        except nvml.NVMLError:
-            continue  # there is no part with this number
+        except nvml.NVMLError as error:
+            if _is_gone(nvml, error):
+                raise
+            # There is no part with this number.
 
 
 def _text(value: Any) -> str:
@@ -60,7 +92,7 @@ def main() -> int:
         return 3
     try:
         nvml.nvmlInit()
-        sys.stdout.write(json.dumps(devices(nvml)))
+        sys.stdout.write(json.dumps(listed(nvml)))
     except nvml.NVMLError as error:
         sys.stderr.write(f"{error}\n")
         return 3

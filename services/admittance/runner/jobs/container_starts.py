@@ -64,10 +64,11 @@ class ContainerStarts:
                 spec.get("volumesOf") or user,
                 in_container=bool(spec["cleanup"]),
             )
-        env, argv = program_of(container, spec["given"], own, pod.devices())
+        env, argv = program_of(container, spec["given"], own, pod.devices(), pod.unset)
         cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
         limit = spec.get("processLimit", 0)
-        join = self._groups.enter(pod.scratch, pod.set.spec.get("limits") or {})
+        denied = pod.denied(spec.get("deviceFiles") or [])
+        join = self._groups.enter(pod.scratch, pod.set.spec.get("limits") or {}, denied)
         place = self._place_of(container) if cwd == container["cwd"] else None
         self._files.bring(pod, (scratch, cwd), lambda folder: enter_folder(folder, place or {}))
         output = self._output.pipe(pod.name)

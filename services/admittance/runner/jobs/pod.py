@@ -68,11 +68,23 @@ class Pod:
             "ADMITTANCE_CONTAINER": container,
         }
 
+    @property
+    def unset(self) -> list[str]:
+        """Variables that no container of the pod has."""
+        return self.set.spec.get("unset") or []
+
     def devices(self) -> dict[str, str]:
         """The variables that say which devices the pod has. The job cannot replace them."""
         spec = self.set.spec
         slot: dict[str, str] = spec["slots"][self.slot] if self.slot >= 0 else {}
         return {**(spec.get("devices") or {}), **slot}
+
+    def denied(self, files: list[list[int]]) -> list[list[int]]:
+        """The device files that the pod may not open. ``files``: those from which the machine keeps
+        jobs, each by its major and minor number."""
+        own = self.set.spec.get("ownFiles") or [[]]
+        mine = own[max(self.slot, 0)]
+        return [file for file in files if file not in mine]
 
     def next_time(self) -> float:
         """When the shim must look at the pod if none of its processes ends before."""

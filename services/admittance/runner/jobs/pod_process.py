@@ -71,12 +71,19 @@ def pod_env(given: dict[str, str], wanted: list[list[str]], own: dict[str, str])
 
 
 def program_of(
-    container: dict[str, Any], given: dict[str, str], own: dict[str, str], fixed: dict[str, str]
+    container: dict[str, Any],
+    given: dict[str, str],
+    own: dict[str, str],
+    fixed: dict[str, str],
+    unset: list[str],
 ) -> tuple[dict[str, str], list[str]]:
     """The environment and the words of the process of a container's plan. ``fixed``: variables that
-    the container cannot replace. Raises ValueError if they are too long."""
+    the container cannot replace; ``unset``: those that it cannot have. Raises ValueError if they
+    are too long."""
     own = {**own, **fixed}
     env = named = {**pod_env(given, container["env"], own), **fixed}
+    for name in unset:
+        env.pop(name, None)
     if container.get("wordsEnv") is not None:
         # The process is the client of an engine: the job must not see the client's own variables.
         named = pod_env({}, container["wordsEnv"], own)

@@ -17,6 +17,7 @@ from admittance.job_rules.limits import NO_GROUPS
 from admittance.job_rules.rules import NO_RULES, CannotRun, JobRules, UnixUser
 from admittance.runner.disk.checkpoints import IN_CONTAINERS
 from admittance.runner.plans.devices import (
+    DOCKER,
     NO_MACHINE,
     MachineDevices,
     engine_words,
@@ -80,6 +81,7 @@ def plan_docker(
     inputs: Inputs = NO_INPUTS,
     machine: MachineDevices = NO_MACHINE,
     checkpoint: str = "",
+    engine: str = DOCKER,
 ) -> RunPlan:
     """The plan that runs the admission as containers, each started by a ``docker run`` in the
     foreground.
@@ -88,8 +90,8 @@ def plan_docker(
     by which the containers of this run are found. The docker client forwards SIGTERM to its
     container; the plan's cleanup removes containers that remain after a SIGKILL of the client.
     ``user``: the Unix user in the containers; None: the user that the image sets. ``checkpoint``:
-    the checkpoint folder of the workload; "": none. Raises CannotRun if this runner cannot run the
-    admission.
+    the checkpoint folder of the workload; "": none. ``engine``: the kind of the engine. Raises
+    CannotRun if this runner cannot run the admission.
     """
     if any(sign in checkpoint for sign in (",", '"', "\n")):
         raise CannotRun(f"the checkpoint folder {checkpoint} cannot be mounted: choose another one")
@@ -122,7 +124,7 @@ def plan_docker(
             is_limited = rules.limits.cgroup != NO_GROUPS
             limits = container_limits(each.resources) if is_limited else PodLimits()
             argv += limit_words(limits)
-            argv += engine_words(pod.devices)
+            argv += engine_words(pod.devices, engine)
             own_words = len(argv)
             every = pod.variables(each)
             for name, _, secret in every:
@@ -184,6 +186,7 @@ def plan_docker(
         cleanup,
         lambda _: unlimited,
         checkpoint_seen=IN_CONTAINERS if checkpoint else "",
+        engine=engine,
     )
     if plan.transfers is not None:
         raise CannotRun(

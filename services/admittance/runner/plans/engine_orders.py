@@ -36,7 +36,7 @@ def probe_docker(docker: str, id_file: str) -> tuple[str, ...]:
     script = (
         'cid=$(cat "$1" 2>/dev/null); [ -n "$cid" ] || exit 1; '
         'state=$("$0" container inspect --format "{{.State.Status}}" "$cid" 2>&1) || '
-        'case $state in *"No such"*) exit 0;; *) exit 1;; esac; '
+        'case $state in *[Nn]"o such"*) exit 0;; *) exit 1;; esac; '
         "case $state in exited|dead|removing) exit 0;; esac; exit 1"
     )
     return ("/bin/sh", "-c", script, docker, id_file)

@@ -160,10 +160,12 @@ def assemble(
     cleanup: tuple[tuple[str, ...], ...] = (),
     limits_of: Callable[[PodSpec], PodLimits] = pod_limits,
     checkpoint_seen: str = "",
+    engine: str = "",
 ) -> RunPlan:
     """The plan of a run with all pod sets of the admission. ``processes_of``: a function that
     returns the init and main processes of one pod set; ``limits_of``: one that returns what its
     pods may use. ``checkpoint_seen``: the path of the checkpoint folder for processes; "": none.
+    ``engine``: the kind of the container engine; "": none.
     """
     sets = []
     graces = [0]
@@ -189,7 +191,7 @@ def assemble(
         asked = {
             name for each in every for name in (*each.resources.requests, *each.resources.limits)
         }
-        devices = planned_devices(pod_set, asked, machine)
+        devices = planned_devices(pod_set, asked, machine, engine)
         init, main = processes_of(
             pod_set,
             PodInputs(
@@ -228,6 +230,8 @@ def assemble(
                 volumes=volumes,
                 devices=devices.every,
                 slots=devices.slots,
+                own_files=devices.own,
+                unset=devices.unset,
                 limits=limits_of(template.spec),
                 files=pod_files(noted_files),
             )
@@ -244,4 +248,6 @@ def assemble(
         cleanup=cleanup,
         deadline=min(deadlines, default=0.0),
         transfers=transfers_of(transfers, pods),
+        # An engine keeps containers from all devices that it does not give to them.
+        device_files=() if engine else machine.deniable(),
     )

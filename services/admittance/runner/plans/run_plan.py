@@ -12,6 +12,7 @@ from admittance.runner.files.plan import (
     PodFiles,
     Transfers,
 )
+from admittance.runner.plans.devices import FileNumber
 from admittance.runner.plans.inputs.volumes import (
     VolumePlan,
 )
@@ -80,7 +81,9 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``devices``: the variables about devices of every pod; ``slots``: those of each pod that runs at
     the same time, if the pods have devices. ``limits``: what the processes of a pod may use
     together. ``warn``: the warning before the end of the job's time; None: there is none.
-    ``files``: what each pod brings and leaves."""
+    ``files``: what each pod brings and leaves. ``own_files``: the numbers of the device files that
+    the pods may open, of each slot if the pods have devices. ``unset``: variables that no pod
+    has."""
 
     name: str
     parallel: int
@@ -93,6 +96,8 @@ class PodSetPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     warn: WarnPlan | None = None
     devices: dict[str, str] = msgspec.field(default_factory=dict)
     slots: tuple[dict[str, str], ...] = ()
+    own_files: tuple[tuple[FileNumber, ...], ...] = ()
+    unset: tuple[str, ...] = ()
     first: int = 0
     limits: PodLimits = PodLimits()
     files: PodFiles | None = None
@@ -114,7 +119,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ``ends``: when the job's maximum execution time is over, in seconds since boot; 0: it has none.
     The workload-controller ends the job, and the shim only warns it. ``checkpoint``: the folder of
     the workload that outlives its runs; "": there is none.
-    ``transfers``: the files that the runner brings and keeps.
+    ``transfers``: the files that the runner brings and keeps. ``device_files``: the numbers of the
+    files in /dev from which pods are kept that may not open them.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -133,6 +139,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ends: float = 0.0
     checkpoint: str = ""
     transfers: Transfers | None = None
+    device_files: tuple[FileNumber, ...] = ()
 
 
 def containers_at_once(plan: RunPlan) -> int:
