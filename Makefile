@@ -91,13 +91,13 @@ lint: $(STAMP)  ## ruff, mypy strict, import contracts, import cycles; advice ab
 
 schema: $(STAMP)  ## docs/schema, manifests.md, states.md, roles.md, reference/, dashboards, SyncClient from the code
 	$(BIN)/python -m tools.manifests_schema
-	$(BIN)/python -m tools.fields_page
+	$(BIN)/python -m tools.pages.fields
 	$(BIN)/python -m tools.asyncapi
-	$(BIN)/python -m tools.states_page
-	$(BIN)/python -m tools.metrics_page
-	$(BIN)/python -m tools.reasons_page
+	$(BIN)/python -m tools.pages.states
+	$(BIN)/python -m tools.pages.metrics
+	$(BIN)/python -m tools.pages.reasons
 	$(BIN)/python -m tools.dashboards
-	$(BIN)/python -m tools.roles_page
+	$(BIN)/python -m tools.pages.roles
 	$(BIN)/python -m tools.deploy_lists
 	$(BIN)/python -m tools.sync_client
 

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from tools.states_page import STEPS
+from tools.pages.states import STEPS
 
 from admittance.control import fold
 from admittance.events.base import Fact

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import promql_parser as promql
 import yaml
-from tools.metrics_page import by_service
+from tools.pages.metrics import by_service
 
 from admittance.runtime.telemetry.metrics import PREFIX
 

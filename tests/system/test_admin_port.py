@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tools.metrics_page import by_service
+from tools.pages.metrics import by_service
 
 from admittance.bench.system import embedded
 from admittance.runtime.bus.bus import Bus

@@ -2,7 +2,7 @@
 
 Programs compare reasons, people read the message beside them. A reason never changes its meaning,
 because stored workloads and the log keep it. ``docs/reference/reasons.md`` lists this module;
-`tools.reasons_page` makes that page.
+`tools.pages.reasons` makes that page.
 """
 
 from __future__ import annotations

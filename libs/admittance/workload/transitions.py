@@ -116,7 +116,7 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "2.6": Transition("a verdict is stored", _KEPT, "that row", _KEPT),
 }  # fmt: skip
 """The transitions, by their ids in docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only
-the row of its check. The transition that only families have (T24) is in `tools.states_page.STEPS`.
+the row of its check. The transition that only families have (T24) is in `tools.pages.states.STEPS`.
 """
 
 

@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tools.metrics_page import by_service
+from tools.pages.metrics import by_service
 
 from admittance.checks import AdmissionCheckController, Pending, Ready, Request, Verdict
 from admittance.events.codec import encode

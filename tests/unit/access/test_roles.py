@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 import pytest
-from tools.roles_page import PAGE, page
+from tools.pages.roles import PAGE, page
 
 from admittance.access.parts import ANSWERS
 from admittance.access.permissions import answer_for, covers
@@ -37,7 +37,7 @@ def allowed(role: str, *, subscribe: bool = False) -> set[str]:
 
 
 def test_page_of_roles_shows_the_table() -> None:
-    assert PAGE.read_text() == page(), "run python -m tools.roles_page"
+    assert PAGE.read_text() == page(), "run python -m tools.pages.roles"
 
 
 @pytest.mark.parametrize("role", OUTSIDE)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tools import fields_page
+from tools.pages import fields as fields_page
 
 from admittance.api.configuration import Configuration
 from admittance.api.effects.annotations import KUEUE
@@ -296,4 +296,4 @@ def test_a_part_of_a_device_is_refused(resource: str) -> None:
 
 def test_the_page_of_manifests_has_the_effects_of_the_code() -> None:
     current = fields_page.PAGE.read_text(encoding="utf-8")
-    assert current == fields_page.page(), "run: python -m tools.fields_page"
+    assert current == fields_page.page(), "run: python -m tools.pages.fields"

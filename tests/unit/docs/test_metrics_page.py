@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tools.metrics_page import NOT_COUNTED, PAGE, by_service, page
+from tools.pages.metrics import NOT_COUNTED, PAGE, by_service, page
 
 
 def test_the_page_of_metrics_is_the_code() -> None:
-    assert PAGE.read_text() == page(), "run python -m tools.metrics_page"
+    assert PAGE.read_text() == page(), "run python -m tools.pages.metrics"
 
 
 def test_each_metric_has_one_service_and_one_meaning() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tools.reasons_page import PAGE, page, sections
+from tools.pages.reasons import PAGE, page, sections
 
 from admittance.events import reasons
 from admittance.runner.jobs import job_policy
@@ -50,7 +50,7 @@ def literal_reasons(path: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def test_the_page_of_reasons_is_current() -> None:
-    assert PAGE.read_text() == page(), "run python -m tools.reasons_page"
+    assert PAGE.read_text() == page(), "run python -m tools.pages.reasons"
 
 
 def test_every_reason_has_a_meaning_and_is_listed_once() -> None:

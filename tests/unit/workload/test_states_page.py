@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tools.states_page import PAGE, edges, page
+from tools.pages.states import PAGE, edges, page
 
 from admittance.workload.phase import Phase
 from admittance.workload.transitions import MOVES, TRANSITIONS
 
 
 def test_the_page_is_current() -> None:
-    assert PAGE.read_text() == page(), "run python -m tools.states_page"
+    assert PAGE.read_text() == page(), "run python -m tools.pages.states"
 
 
 def test_every_transition_has_a_row_and_every_row_a_transition() -> None:

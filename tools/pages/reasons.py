@@ -1,5 +1,5 @@
-"""``python -m tools.reasons_page`` writes docs/reference/reasons.md: every reason with its meaning,
-from the constants of `admittance.events.reasons`."""
+"""``python -m tools.pages.reasons`` writes docs/reference/reasons.md: every reason with its
+meaning, from the constants of `admittance.events.reasons`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from admittance.events import reasons
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "reasons.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "reasons.md"
 
 HEAD: Final = """# Reasons
 
-Made by `python -m tools.reasons_page` from `libs/admittance/events/reasons.py`. Do not edit.
+Made by `python -m tools.pages.reasons` from `libs/admittance/events/reasons.py`. Do not edit.
 
 A reason is a fixed word that says why: in the conditions of a workload or a queue, in facts of the
 log, in the outcome of a fact, and in refusals. Programs compare reasons; the message beside a

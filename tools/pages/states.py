@@ -1,4 +1,4 @@
-"""``python -m tools.states_page`` writes docs/states.md: the states of a workload and its
+"""``python -m tools.pages.states`` writes docs/states.md: the states of a workload and its
 transitions, from the table of moves."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from admittance.workload.phase import Phase
 from admittance.workload.stored import PARENT, VARIANT
 from admittance.workload.transitions import MOVES, TRANSITIONS
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "states.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "states.md"
 
 HEAD: Final = """# The states of a workload
 
-Made by `python -m tools.states_page` from the table of moves
-(`libs/admittance/workload/transitions.py`) and the family steps (`tools/states_page.py`).
+Made by `python -m tools.pages.states` from the table of moves
+(`libs/admittance/workload/transitions.py`) and the family steps (`tools/pages/states.py`).
 Do not edit.
 
 The phase of a workload is derived from its conditions (`phase.py`) and never stored. Every edge in
@@ -41,7 +41,7 @@ FAMILIES: Final = """
 
 A parent and its variants take the transitions of the table above, but no check is requested for a
 parent, runners get no messages about variants, and quota is booked for variants only. Parents and
-variants also take the steps in this table (`tools/states_page.py`). Steps of several members of a
+variants also take the steps in this table (`tools/pages/states.py`). Steps of several members of a
 family can be one commit.
 
 | id | role | from → to | fact | what |

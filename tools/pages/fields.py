@@ -1,4 +1,4 @@
-"""``python -m tools.fields_page`` writes what each field does into docs/manifests.md."""
+"""``python -m tools.pages.fields`` writes what each field does into docs/manifests.md."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from admittance.api.manifests import STRUCTS
 from admittance.api.meta import Condition, LabelSelector, ObjectMeta, Toleration
 from admittance.api.pods import Container, PodTemplate
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "manifests.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "manifests.md"
 BEGIN: Final = (
-    "<!-- fields: made by `python -m tools.fields_page` from libs/admittance/api/effects -->\n"
+    "<!-- fields: made by `python -m tools.pages.fields` from libs/admittance/api/effects -->\n"
 )
 END: Final = "<!-- end of fields -->\n"
 

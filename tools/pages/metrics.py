@@ -1,4 +1,4 @@
-"""``python -m tools.metrics_page`` writes docs/reference/metrics.md: metrics of all services."""
+"""``python -m tools.pages.metrics`` writes docs/reference/metrics.md: metrics of all services."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from admittance.runtime.telemetry.object_faults import faults
 from admittance.sdk.program_metrics import ProgramMetrics
 from admittance.services import SERVICES
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reference" / "metrics.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 HEAD: Final = """\
 # Metrics
 
-This page is generated from the code: `python -m tools.metrics_page`.
+This page is generated from the code: `python -m tools.pages.metrics`.
 
 [The admin port](../observability.md#the-admin-port) of a process shows the metrics of its services
 at `/metrics`. The names of metrics begin with `admittance_`. The option `--metrics-prefix kueue_`

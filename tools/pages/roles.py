@@ -1,4 +1,5 @@
-"""``python -m tools.roles_page`` writes docs/roles.md: what each role may publish and subscribe."""
+"""``python -m tools.pages.roles`` writes docs/roles.md: what each role may publish and
+subscribe."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ from admittance.access.role import Names, Role
 from admittance.access.roles import ROLES
 from admittance.access.users import User
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "roles.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "roles.md"
 
 HEAD: Final = """# Roles
 
-Made by `python -m tools.roles_page` from the table of roles (`libs/admittance/access/roles.py`). Do
-not edit. A test tries every subject of the system as every role against a real nats-server
+Made by `python -m tools.pages.roles` from the table of roles (`libs/admittance/access/roles.py`).
+Do not edit. A test tries every subject of the system as every role against a real nats-server
 (`tests/integration/access/test_proof.py`): the server allows exactly what this page lists.
 
 Services are users of the account CORE; persons and all other programs are users of the account OUT.
