@@ -246,8 +246,28 @@ def test_the_usage_of_a_pod_is_read_from_its_files(
     (tmp_path / "run/pod").mkdir(parents=True)
     for name, text in files.items():
         (tmp_path / "run/pod" / name).write_text(text)
-    usage = make(tmp_path).usage("run", "pod")
+    groups = make(tmp_path)
+    usage = groups.usage("run", "pod")
     assert (usage.peak, usage.oom_kills, usage.of_machine) == want
+    assert groups.oom_kills("run", "pod") == want[1]
+
+
+@pytest.mark.parametrize(
+    ("has_devices", "want"),
+    [(False, ["cpu,pids/run/pod/tasks", "memory/run/pod/tasks"]),
+     (True, [f"{name}/run/pod/tasks" for name in ("cpu,pids", "memory", "devices")])],
+)  # fmt: skip
+def test_a_process_enters_each_tree_of_version_1_once_and_alone(
+    has_devices: bool, want: list[str], tmp_path: Path
+) -> None:
+    folders = {"cpu": "cpu,pids", "pids": "cpu,pids", "memory": "memory", "devices": "devices"}
+    groups = CgroupV1({name: str(tmp_path / folder) for name, folder in folders.items()})
+    groups.make("run", "pod", Limits())
+    if has_devices:
+        (tmp_path / "devices/run/pod").mkdir(parents=True)
+        (tmp_path / "devices/run/pod/tasks").touch()
+    doors = [str(Path(door).relative_to(tmp_path)) for door in groups.doors("run", "pod")]
+    assert sorted(doors) == sorted(want)
 
 
 @pytest.mark.parametrize(

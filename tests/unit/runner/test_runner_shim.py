@@ -188,6 +188,28 @@ def test_a_job_that_ends_well_has_succeeded_and_its_output_is_kept(bench: Bench)
     assert run.journal.ready
 
 
+def test_a_shim_imports_no_module_that_the_fork_server_does_not_have(bench: Bench) -> None:
+    run = bench.prepare(sh("true"))
+    code = (
+        "import sys; sys.path.extend(sys.argv[2:]); "
+        "from admittance.runner.jobs.fork_server import run_shim; before = set(sys.modules); "
+        "run_shim(sys.argv[1]); print(set(sys.modules) - before)"
+    )
+    argv = [*FORK_SERVER[: FORK_SERVER.index("-c") + 1], code, str(run.path), *FORK_SERVER[-2:]]
+    assert subprocess.check_output(argv, text=True, timeout=LIMIT) == "set()\n"
+    assert bench.outcome(run)[0] == "succeeded"
+
+
+@pytest.mark.parametrize("cwd", ["", "/"], ids=["spawned", "forked"])
+def test_a_process_begins_with_no_signal_ignored_or_blocked(cwd: str, bench: Bench) -> None:
+    script = "grep -E 'Sig(Blk|Ign)' /proc/self/status"
+    run = bench.start(ContainerPlan(name="c", argv=("/bin/sh", "-c", script), cwd=cwd))
+    assert bench.outcome(run)[0] == "succeeded"
+    _, blocked, _, ignored = bench.output(run).split()
+    ours = (1 << 31) - 1  # signals 32 and 33 are those of the C library
+    assert (int(blocked, 16) & ours, int(ignored, 16) & ours) == (0, 0)
+
+
 @pytest.mark.parametrize(
     "container",
     [

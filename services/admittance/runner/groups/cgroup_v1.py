@@ -47,7 +47,9 @@ class CgroupV1(JobGroups):
     def __init__(self, folders: dict[str, str], why_not: str = "") -> None:
         self._folders = {name: folders[name] for name in CONTROLLERS if name in folders}
         # A group for devices is made when the pod is denied one: to join a group takes time.
-        self._at_once = {name: path for name, path in self._folders.items() if name != "devices"}
+        # Controllers that are mounted together have one folder.
+        at_once = (path for name, path in self._folders.items() if name != "devices")
+        self._at_once = list(dict.fromkeys(at_once))
         self._has_freezer = "freezer" in self._folders
         self._why_not = why_not
 
@@ -61,10 +63,10 @@ class CgroupV1(JobGroups):
         return os.path.join(self._folders[controller], run, pod, *more)
 
     def _all(self, run: str, pod: str) -> list[str]:
-        return [os.path.join(folder, run, pod) for folder in self._folders.values()]
+        return [os.path.join(folder, run, pod) for folder in dict.fromkeys(self._folders.values())]
 
     def make(self, run: str, pod: str, limits: Limits) -> None:
-        for folder in self._at_once.values():
+        for folder in self._at_once:
             try:
                 make_folder(os.path.join(folder, run, pod))
             except FileNotFoundError:
@@ -90,10 +92,12 @@ class CgroupV1(JobGroups):
             pass  # The kernel does not count swap.
 
     def doors(self, run: str, pod: str) -> list[str]:
-        files = [self._path(name, run, pod, "cgroup.procs") for name in self._at_once]
+        # A thread enters by `tasks` at once. By `cgroup.procs` a process waits for all processors,
+        # often for 10 ms: the kernel stops all forks and ends of processes meanwhile.
+        files = [os.path.join(folder, run, pod, "tasks") for folder in self._at_once]
         if "devices" in self._folders:
-            file = self._path("devices", run, pod, "cgroup.procs")
-            files += [file] if os.path.exists(file) else []
+            file = self._path("devices", run, pod, "tasks")
+            files += [file] if file not in files and os.path.exists(file) else []
         return files
 
     def deny_devices(self, run: str, pod: str, devices: list[tuple[int, int]]) -> bool:
@@ -136,7 +140,7 @@ class CgroupV1(JobGroups):
         def of(name: str, part: str = "") -> int:
             return number(os.path.join(folder, name), part)
 
-        oom_kills = of("memory.oom_control", "oom_kill")
+        oom_kills = self.oom_kills(run, pod)
         peak = max(of("memory.max_usage_in_bytes"), of("memory.memsw.max_usage_in_bytes"))
         if not oom_kills:
             return Usage(peak)
@@ -144,6 +148,11 @@ class CgroupV1(JobGroups):
         # memory.failcnt proves nothing: it counts page cache without room, or nothing at all.
         of_machine = peak <= limit - max(NEAR, limit // 64)
         return Usage(peak, oom_kills, of_machine=of_machine)
+
+    def oom_kills(self, run: str, pod: str) -> int:
+        if "memory" not in self._folders:
+            return 0
+        return number(self._path("memory", run, pod, "memory.oom_control"), "oom_kill")
 
     def kill(self, run: str, pod: str = "") -> None:
         if self.is_empty(run, pod):

@@ -105,9 +105,12 @@ class CgroupV2(JobGroups):
     def usage(self, run: str, pod: str) -> Usage:
         events = self._path(run, pod, "memory.events")
         peak = number(self._path(run, pod, "memory.peak"))
-        oom_kills = number(events, "oom_kill")
+        oom_kills = self.oom_kills(run, pod)
         of_machine = oom_kills > 0 and not number(events, "oom")
         return Usage(peak, oom_kills, of_machine=of_machine)
+
+    def oom_kills(self, run: str, pod: str) -> int:
+        return number(self._path(run, pod, "memory.events"), "oom_kill")
 
     def kill(self, run: str, pod: str = "") -> None:
         try:

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH102, PTH106, PTH118, PTH123, SIM105
+# ruff: noqa: PTH102, PTH106, PTH118, SIM105
 # (pathlib and contextlib are not worth their import time here)
 """The port by which a runner and its shims limit and end the processes of pods. The shim imports
 this module, so the module imports little.
@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import signal
 from time import monotonic, sleep
+
+from admittance.runner.disk.small_files import read_bytes
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
 if TYPE_CHECKING:
@@ -103,10 +105,8 @@ class JobGroups:
         raise NotImplementedError
 
     def join(self, run: str, pod: str) -> None:
-        """Moves this process into the group of the pod: between fork and exec, and as the Unix user
-        of the runner."""
-        for file in self.doors(run, pod):
-            write(file, "0")
+        """Moves this process into the group of the pod, see `pass_doors`."""
+        pass_doors(self.doors(run, pod))
 
     def doors(self, run: str, pod: str) -> list[str]:
         """The files by which a process that writes 0 into them joins the group of the pod. Raises
@@ -129,6 +129,11 @@ class JobGroups:
 
     def usage(self, run: str, pod: str) -> Usage:
         """What the pod has used; an empty usage if it has no group. Raises nothing."""
+        raise NotImplementedError
+
+    def oom_kills(self, run: str, pod: str) -> int:
+        """How many processes of the pod the kernel has killed for want of memory, as in `usage`:
+        the only part of it that is read at the end of each process. Raises nothing."""
         raise NotImplementedError
 
     def kill(self, run: str, pod: str = "") -> None:
@@ -209,6 +214,9 @@ class NoGroups(JobGroups):
     def usage(self, run: str, pod: str) -> Usage:  # noqa: ARG002
         return Usage()
 
+    def oom_kills(self, run: str, pod: str) -> int:  # noqa: ARG002
+        return 0
+
     def kill(self, run: str, pod: str = "") -> None:
         pass
 
@@ -238,6 +246,13 @@ def limits_processes(limits: Limits) -> bool:
 # Files of groups. ------------------------------------------------------------------------
 
 
+def pass_doors(doors: list[str]) -> None:
+    """Moves this process into the groups with the files ``doors``. Call it between fork and exec,
+    as the Unix user of the runner: then the process has one thread. Raises OSError."""
+    for file in doors:
+        write(file, "0")
+
+
 def wait_while(is_so: Callable[[], bool], seconds: float) -> None:
     """Waits until the function returns False, at most so many seconds."""
     until = monotonic() + seconds
@@ -260,8 +275,7 @@ def write(path: str, text: str) -> None:
 def read(path: str) -> str:
     """The text of a file of a group; "" if there is none."""
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
+        return read_bytes(path).decode(errors="replace")
     except OSError:
         return ""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 
-from admittance.runner.groups.job_groups import Limits
+from admittance.runner.groups.job_groups import Limits, pass_doors
 from admittance.runner.groups.opened import groups_of
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
@@ -81,11 +81,13 @@ class RunGroups:
             self._files[name] = file
             if file >= 0:
                 self._output.watch(file, events)
-        return lambda: self._join(name)
+        # The child has little to do itself: each page that it touches is copied.
+        doors = self._groups.doors(self._run, name)
+        return lambda: self._join(doors)
 
-    def _join(self, name: str) -> None:
+    def _join(self, doors: list[str]) -> None:
         try:
-            self._groups.join(self._run, name)
+            pass_doors(doors)
         except OSError as error:
             raise OSError(f"cannot enter its control group: {error.strerror}") from None
 
@@ -101,7 +103,7 @@ class RunGroups:
                 self._groups.heard(file)
                 self._doubts[name] = now + DOUBT_SECONDS
         for name, until in list(self._doubts.items()):
-            is_killed = self._groups.usage(self._run, name).oom_kills > self._seen.get(name, 0)
+            is_killed = self._groups.oom_kills(self._run, name) > self._seen.get(name, 0)
             if is_killed:
                 self._groups.kill(self._run, name)
             if is_killed or now >= until:
@@ -112,11 +114,11 @@ class RunGroups:
         that was said before."""
         if name not in self._seen:
             return ""
-        usage = self._groups.usage(self._run, name)
-        if usage.oom_kills <= self._seen[name]:
+        oom_kills = self._groups.oom_kills(self._run, name)
+        if oom_kills <= self._seen[name]:
             return ""
-        self._seen[name] = usage.oom_kills
-        return oom_text(usage, self._limits[name])
+        self._seen[name] = oom_kills
+        return oom_text(self._groups.usage(self._run, name), self._limits[name])
 
     def end_pod(self, name: str) -> None:
         """Kills what is left of a pod that has ended, and removes its group."""

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH108, PTH118, PTH123, SIM105
+# ruff: noqa: PTH108, PTH118, SIM105
 # (contextlib and pathlib are not worth their import time here)
 """The fork server: forks a shim for every run folder named on its standard input, and ends what a
 dead shim leaves behind. A process without site packages runs it.
@@ -106,9 +106,10 @@ def run_shim(folder: str) -> None:
     except OSError:
         return
     mine = os.path.join(folder, f"shim.{os.getpid()}")
-    with open(mine, "w", encoding="ascii") as file:
-        for process in (os.getpid(), os.getppid()):
-            file.write(f"{process} {start_time(process)} ")
+    file = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    processes = os.getpid(), os.getppid()
+    os.write(file, "".join(f"{pid} {start_time(pid)} " for pid in processes).encode())
+    os.close(file)
     try:
         os.link(mine, os.path.join(folder, "shim"))
     except FileExistsError:

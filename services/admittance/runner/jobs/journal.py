@@ -1,4 +1,4 @@
-# ruff: noqa: PTH118, PTH123
+# ruff: noqa: PTH118
 # (pathlib and contextlib are not worth their import time here)
 """Writes the journal of a run, and reads the lease of its runner. The shim imports this module, so
 the module imports little.
@@ -20,6 +20,8 @@ import errno
 import json
 import os
 
+from admittance.runner.disk.small_files import read_bytes
+
 JOURNAL_MAX = 128 << 20
 """The size in bytes of a journal that is full: the runner keeps the ends of all pods in memory. A
 million pods have about as many bytes."""
@@ -31,8 +33,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 def read_lease(path: str) -> float:
     """When the runner began its last renewal of all claims, in seconds since boot; 0: not known."""
     try:
-        with open(path, encoding="ascii") as file:
-            return float(file.read())
+        return float(read_bytes(path))
     except (OSError, ValueError):
         return 0.0
 

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH101, PTH102, PTH109, PTH112, PTH113, PTH208, PTH118, PTH120, PTH123, SIM105
+# ruff: noqa: PTH101, PTH102, PTH109, PTH112, PTH113, PTH208, PTH118, PTH120, SIM105
 # (pathlib and contextlib are not worth their import time here)
 """Starts one process of a pod, as the runner's Unix user or as another one. The shim imports this
 module, so the module imports little.
@@ -13,6 +13,7 @@ import resource
 import select
 import signal
 
+from admittance.runner.disk.small_files import read_bytes
 from admittance.runner.jobs.strays import end_with_parent
 
 # `typing` is not imported, because the import would cost milliseconds in every shim.
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-SIGNALS = (signal.SIGPIPE, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that the shim handles or ignores, and that a pod's process gets with their defaults."""
+IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that Python ignores. A pod's process gets them with their defaults; `exec` gives it those
+of the signals that the shim handles."""
 NOT_EXECUTABLE = (errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.E2BIG, errno.ETXTBSY)
 """Errors of a program that is there and cannot be executed."""
 VICTIM_SCORE = 500
@@ -228,7 +230,7 @@ def start_process(
         ],
         setsid=True,
         setsigmask=[],
-        setsigdef=SIGNALS,
+        setsigdef=IGNORED,
     )
 
 
@@ -325,7 +327,7 @@ def _become(
     user: dict[str, Any] | None, scratch: str, cwd: str, output: int, place: dict[str, Any]
 ) -> None:
     signal.set_wakeup_fd(-1)
-    for number in SIGNALS:
+    for number in IGNORED:
         signal.signal(number, signal.SIG_DFL)
     os.setsid()
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -366,8 +368,7 @@ def handle_signals(asked: list[int]) -> int:
 def start_time(pid: int) -> int:
     """Start time of a process in clock ticks since boot; 0 if the system has no /proc."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rsplit(b")", 1)[1].split()[19])
+        return int(read_bytes(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split()[19])
     except (OSError, IndexError, ValueError):
         return 0
 

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH110, PTH118, PTH123
+# ruff: noqa: PTH110, PTH118
 # (pathlib and contextlib are not worth their import time here)
 """The shim: keeps the processes of one admission running, also when the runner dies.
 
@@ -33,6 +33,7 @@ import signal
 import time
 
 from admittance.runner.disk.scratch import ScratchDisk
+from admittance.runner.disk.small_files import read_bytes
 from admittance.runner.files.pod_files import FileCarrier
 from admittance.runner.groups.job_groups import Usage
 from admittance.runner.groups.run_groups import OOM_KILLED, RunGroups, oom_text
@@ -97,8 +98,7 @@ def boot_seconds() -> float:
 
 class Shim:
     def __init__(self, folder: str) -> None:
-        with open(os.path.join(folder, "spec.json"), "rb") as file:
-            self.spec = json.load(file)
+        self.spec = json.loads(read_bytes(os.path.join(folder, "spec.json")))
         if self.spec.get("tag"):
             tag_processes(self.spec["tag"])
         if self.spec.get("noNewPrivs"):

@@ -1,5 +1,5 @@
-# ruff: noqa: PTH123, SIM105
-# (pathlib and contextlib are not worth their import time here)
+# ruff: noqa: SIM105
+# (contextlib is not worth its import time here)
 """What all processes of a run inherit from the shim: no new privileges, and a tag for the time
 after the death of the shim. Processes that left their pod: the shim adopts and ends them. The shim
 imports this module, so the module imports little.
@@ -11,6 +11,8 @@ import ctypes
 import os
 import resource
 import signal
+
+from admittance.runner.disk.small_files import read_bytes
 
 SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
 PDEATHSIG = 1  # the number of PR_SET_PDEATHSIG in linux/prctl.h
@@ -68,8 +70,7 @@ def forbid_new_privileges() -> None:
 def children(pid: int) -> list[int]:
     """The children of the process; empty if the system does not say."""
     try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return [int(child) for child in file.read().split()]
+        return [int(child) for child in read_bytes(f"/proc/{pid}/task/{pid}/children").split()]
     except (OSError, ValueError):
         return []
 
