@@ -23,7 +23,8 @@ class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one pod set needs. ``requests``: of one pod, in accounting units by resource.
 
     ``affinity``: the alternatives of the required node affinity; None: no affinity is required;
-    empty: no node can satisfy it.
+    empty: no node can satisfy it. ``preferred``: the terms of the preferred node affinity, as JSON;
+    empty: there are none.
     """
 
     name: str
@@ -33,6 +34,7 @@ class PodSetNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     node_selector: dict[str, str]
     affinity: tuple[NodeSelectorTerm, ...] | None
     tolerations: tuple[Toleration, ...]
+    preferred: msgspec.Raw = msgspec.Raw()
 
 
 class WorkloadNeeds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -71,6 +73,7 @@ class _NodeSelector(_Part, frozen=True, kw_only=True, gc=False):
 
 class _NodeAffinity(_Part, frozen=True, kw_only=True, gc=False):
     required_during_scheduling_ignored_during_execution: _NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: msgspec.Raw = msgspec.Raw()
 
 
 class _Affinity(_Part, frozen=True, kw_only=True, gc=False):
@@ -122,8 +125,10 @@ _decoder = msgspec.json.Decoder(_Spec)
 def _pod_set(pod_set: _PodSet) -> PodSetNeeds:
     pod = pod_set.template.spec
     required: tuple[NodeSelectorTerm, ...] | None = None
+    preferred = msgspec.Raw()
     if pod.affinity is not None and pod.affinity.node_affinity is not None:
         selector = pod.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        preferred = pod.affinity.node_affinity.preferred_during_scheduling_ignored_during_execution
         if selector is not None:
             required = selector.node_selector_terms
     return PodSetNeeds(
@@ -134,6 +139,7 @@ def _pod_set(pod_set: _PodSet) -> PodSetNeeds:
         node_selector=pod.node_selector,
         affinity=required,
         tolerations=pod.tolerations,
+        preferred=preferred,
     )
 
 

@@ -227,9 +227,16 @@ class NodeSelector(Strict, frozen=True, kw_only=True):
     ] = ()
 
 
+class PreferredSchedulingTerm(Strict, frozen=True, kw_only=True):
+    """Nodes that match the ``preference`` are better by the ``weight``."""
+
+    weight: Annotated[int, field_rule(minimum=1, maximum=100)]
+    preference: NodeSelectorTerm
+
+
 class NodeAffinity(Strict, frozen=True, kw_only=True):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: Any = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
 
 
 class Affinity(Strict, frozen=True, kw_only=True):

@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from admittance.api.meta import LabelSelector, Taint, Toleration
-from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
+from admittance.api.pods import (
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+)
 
 BLOCKING_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """The effects of taints that exclude pods without a toleration. The effect ``PreferNoSchedule``
@@ -120,17 +124,24 @@ def affinity_matches(
     """Returns whether a machine of that name with these labels matches the required node affinity.
     ``terms`` None: no affinity is required. As in Kubernetes an empty term matches no machine, and
     so do no terms."""
-    if terms is None:
-        return True
-    for term in terms:
-        if not term.match_expressions and not term.match_fields:
-            continue
-        if all(
-            _holds(expression.key, expression.operator, expression.values, labels)
-            for expression in term.match_expressions
-        ) and all(
-            _holds(field.key, field.operator, field.values, {"metadata.name": name})
-            for field in term.match_fields
-        ):
-            return True
-    return False
+    return terms is None or any(_term_matches(name, labels, term) for term in terms)
+
+
+def preference(
+    name: str, labels: Mapping[str, str], terms: Iterable[PreferredSchedulingTerm]
+) -> int:
+    """Returns how well a machine of that name with these labels suits the preferred node affinity:
+    as in Kubernetes the sum of the weights of the terms that it matches."""
+    return sum(term.weight for term in terms if _term_matches(name, labels, term.preference))
+
+
+def _term_matches(name: str, labels: Mapping[str, str], term: NodeSelectorTerm) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return all(
+        _holds(expression.key, expression.operator, expression.values, labels)
+        for expression in term.match_expressions
+    ) and all(
+        _holds(field.key, field.operator, field.values, {"metadata.name": name})
+        for field in term.match_fields
+    )

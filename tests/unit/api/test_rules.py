@@ -320,6 +320,21 @@ def test_valid_concurrent_admission_is_accepted(spec: Any) -> None:
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}}}}]},
          "spec.podSets[0].template.spec.affinity.nodeAffinity."
          "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"),
+        *[
+            ("Workload", {"podSets": [{"template": {"spec": {"affinity": {"nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [term]}}}}}]},
+             "spec.podSets[0].template.spec.affinity.nodeAffinity."
+             f"preferredDuringSchedulingIgnoredDuringExecution[0].{field}")
+            for term, field in (
+                ({"preference": {}}, "weight"),
+                ({"weight": 0, "preference": {}}, "weight"),
+                ({"weight": 101, "preference": {}}, "weight"),
+                ({"weight": 100}, "preference"),
+                ({"weight": 1, "preference": {"matchExpressions": [
+                    {"key": "a", "operator": "In"}]}},
+                 "preference.matchExpressions[0].values"),
+            )
+        ],
     ],
 )  # fmt: skip
 def test_rules_of_other_kinds(kind: str, spec: Any, field: str) -> None:

@@ -30,6 +30,7 @@ from admittance.api.pods import (
     ObjectRef,
     PodSpec,
     PodTemplate,
+    PreferredSchedulingTerm,
     ResourceFieldRef,
     ResourceRequirements,
     SecretVolume,
@@ -53,7 +54,7 @@ _FIELD: Final = re.compile(r"metadata\.(name|namespace|(labels|annotations)\['[^
 _FAILS: Final = (
     "no volume is made, since it exists only in a Kubernetes cluster; a job that mounts it fails"
 )
-_ONE_MACHINE: Final = "all pods run on the machine of their runner"
+_FEW_MACHINES: Final = "all pods run on machines of runners, on as few as possible"
 _IO: Final = "standard input is empty, and output is not a terminal"
 
 _CLUSTER_VOLUMES: Final = tuple(
@@ -93,13 +94,13 @@ PODS: Final[Table] = {
         "hostname": no_effect(_NETWORK),
         "hostnameOverride": no_effect(_NETWORK),
         "imagePullSecrets": no_effect("the container engine has the credentials of its registries"),
-        "nodeName": no_effect(_ONE_MACHINE),
-        "os": no_effect(_ONE_MACHINE, usual=({"name": "linux"},)),
+        "nodeName": no_effect(_FEW_MACHINES),
+        "os": no_effect(_FEW_MACHINES, usual=({"name": "linux"},)),
         "preemptionPolicy": no_effect("the ClusterQueue decides what a workload may preempt"),
         "readinessGates": no_effect(_PROBES),
         "resourceClaims": no_effect("no devices are claimed, and no quota is counted for them"),
         "runtimeClassName": no_effect(_CLUSTER),
-        "schedulerName": no_effect(_ONE_MACHINE, usual=("default-scheduler",)),
+        "schedulerName": no_effect(_FEW_MACHINES, usual=("default-scheduler",)),
         "schedulingGates": no_effect(
             "a gate of a workload is in its annotation admission-gated-by"
         ),
@@ -109,7 +110,7 @@ PODS: Final[Table] = {
         "setHostnameAsFQDN": no_effect(_NETWORK),
         "shareProcessNamespace": no_effect("containers of the engine do not share processes"),
         "subdomain": no_effect(_NETWORK),
-        "topologySpreadConstraints": no_effect(_ONE_MACHINE),
+        "topologySpreadConstraints": no_effect(_FEW_MACHINES),
         "workloadRef": no_effect(_CLUSTER),
     },
     Container: {
@@ -215,19 +216,23 @@ PODS: Final[Table] = {
     },
     Affinity: {
         "nodeAffinity": works("chooses flavors, as in Kueue"),
-        "podAffinity": no_effect(_ONE_MACHINE),
-        "podAntiAffinity": no_effect(_ONE_MACHINE),
+        "podAffinity": no_effect(_FEW_MACHINES),
+        "podAntiAffinity": no_effect(_FEW_MACHINES),
     },
     NodeAffinity: {
         **all_work("requiredDuringSchedulingIgnoredDuringExecution"),
-        "preferredDuringSchedulingIgnoredDuringExecution": no_effect(
-            "the order of the queue's flavors decides"
+        "preferredDuringSchedulingIgnoredDuringExecution": in_part(
+            "chooses among the machines with room, where workloads are placed on machines; the "
+            "order of the queue's flavors decides about flavors"
         ),
     },
+    PreferredSchedulingTerm: all_work("weight", "preference"),
     NodeSelector: all_work("nodeSelectorTerms"),
     NodeSelectorTerm: {
         **all_work("matchExpressions"),
-        "matchFields": no_effect("flavors have labels, but not the fields of nodes"),
+        "matchFields": in_part(
+            "machines have names, and flavors have labels only, so that every flavor matches"
+        ),
     },
     NodeSelectorRequirement: all_work("key", "operator", "values"),
     NodeFieldRequirement: all_work("key", "operator", "values"),

@@ -19,7 +19,7 @@ from admittance.api.fields.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, P
 from admittance.api.fields.units import parse
 from admittance.api.manifests import flavors_of_annotation
 from admittance.api.meta import Toleration
-from admittance.api.pods import Affinity, PodTemplate
+from admittance.api.pods import Affinity, NodeSelectorTerm, PodTemplate
 from admittance.api.validation.containers import check_containers
 from admittance.api.validation.files import check_noted_files
 from admittance.api.validation.jobs import (
@@ -149,14 +149,19 @@ def check_template(template: PodTemplate, path: str) -> list[Problem]:
 def _affinity(affinity: Affinity, path: str) -> list[Problem]:
     if affinity.node_affinity is None:
         return []
+    path += ".nodeAffinity."
     required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
-    if required is None:
-        return []
-    path += ".nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    preferred = affinity.node_affinity.preferred_during_scheduling_ignored_during_execution
+    terms: dict[str, NodeSelectorTerm] = {}
+    for i, term in enumerate(required.node_selector_terms if required is not None else ()):
+        terms[f"{path}requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{i}]"] = term
+    for i, choice in enumerate(preferred):
+        place = f"{path}preferredDuringSchedulingIgnoredDuringExecution[{i}].preference"
+        terms[place] = choice.preference
     problems: list[Problem] = []
-    for i, term in enumerate(required.node_selector_terms):
+    for place, term in terms.items():
         for j, expression in enumerate(term.match_expressions):
-            field = f"{path}[{i}].matchExpressions[{j}].values"
+            field = f"{place}.matchExpressions[{j}].values"
             problems += check_values(expression.operator, expression.values, field)
             if expression.operator in ("In", "NotIn"):
                 errors = map(label_value_error, expression.values)

@@ -16,12 +16,19 @@ from typing import Final, NamedTuple
 
 from admittance.api.fields.limits import is_extended
 from admittance.api.meta import Taint
+from admittance.api.pods import PreferredSchedulingTerm
 from admittance.events.system import RunnerStarts
 from admittance.placement.machines.machine import HOSTNAME, PODS, Machine, is_below
 from admittance.placement.search.ledger import Ledger
-from admittance.placement.search.request import Demands, PodGroup
+from admittance.placement.search.request import Demands, PodGroup, names_machine
 from admittance.placement.search.room import Room
-from admittance.quota.labels import affinity_matches, missing_labels, tolerates, untolerated
+from admittance.quota.labels import (
+    affinity_matches,
+    missing_labels,
+    preference,
+    tolerates,
+    untolerated,
+)
 
 _ALL: Final = ""
 """The list of a bucket with all of its machines."""
@@ -189,7 +196,8 @@ class MachineIndex:
         if self._has_rules:
             return {}
         resources = tuple([resource for resource, _ in group.requests])
-        key = group.node_selector, group.terms, group.tolerations, resources, demands[:3]
+        pods = group.node_selector, group.terms, group.tolerations, group.preferred
+        key = pods, resources, demands[:3]
         known = self._searches.get(key)
         if known is None:
             if len(self._searches) >= SEARCHES_MAX:
@@ -257,8 +265,9 @@ class ClassSearch:
     """The machines of one class that suit pods, in two orders. ``needs``: amounts by resource that
     the machine must have free.
 
-    ``waste``: how little the class suits: the taints that the pods should avoid, and the scarce
-    resources that they do not need."""
+    ``standing``: how the class stands among those that suit the pods, the best first: by the taints
+    that the pods should avoid, by their preferred affinity, and by the scarce resources that they
+    do not need. ``scores_machines``: whether the pods prefer machines by name."""
 
     def __init__(
         self, index: MachineIndex, taken: MachineClass, group: PodGroup, only: Filter | None
@@ -271,7 +280,23 @@ class ClassSearch:
         self._requested = [n for n, r in enumerate(scarce) if r in needed]
         self._other = [n for n, r in enumerate(scarce) if r not in needed]
         self._counted = [r for r in needed if r not in scarce and r != PODS] or [_ALL]
-        self.waste = taken.avoided(group), len(self._other)
+        self._named: tuple[PreferredSchedulingTerm, ...] = ()
+        score = 0
+        if group.preferred:
+            self._named = tuple([t for t in group.preferred if names_machine(t.preference)])
+            score = preference(
+                "", taken.labels, [t for t in group.preferred if not names_machine(t.preference)]
+            )
+        self.standing = taken.avoided(group), -score, len(self._other)
+        self.scores_machines = bool(self._named)
+
+    def standing_of(self, machine: Machine) -> tuple[int, int, int]:
+        """How a machine of the class stands, also by what pods prefer by its name."""
+        if not self._named:
+            return self.standing
+        avoided, score, other = self.standing
+        labels = {HOSTNAME: machine.name, **machine.labels}
+        return avoided, score - preference(machine.name, labels, self._named), other
 
     def order(self, scarce: Amounts) -> tuple[Amounts, Amounts]:
         """The order of buckets: those with the least scarce resources that suffice come first."""

@@ -3,8 +3,9 @@
 A pod is on one machine as a whole, and all pods are placed or none. The fewest machines win, since
 each of them is a runner that must start its part: pods that fit on one machine go to the one with
 the least left, otherwise the machine with the most room is filled before the next, and the rest
-goes to the machine with the least left. Equal machines are chosen by name. The result follows from
-the request, the machines and the bookings alone, in whichever order they came.
+goes to the machine with the least left. Of as many machines, those that the pods prefer come first
+(preferred node affinity). Equal machines are chosen by name. The result follows from the request,
+the machines and the bookings alone, in whichever order they came.
 """
 
 from __future__ import annotations
@@ -199,31 +200,44 @@ class _Search:
                 for room in search.ascending(needs):
                     if room.machine.id not in self._rooms and room.pods(requests, count) == count:
                         fitting.append((search, room))
-                        break
+                        if not search.scores_machines:
+                            break
         if len(fitting) > 1:
             return min(fitting, key=lambda pair: _rank(*pair))[1]
         return fitting[0][1] if fitting else None
 
     def _roomiest(self, group: PodGroup) -> Iterator[Room]:
         """The machines that may have room for a pod, the ones with the most room first; machines
-        with pods of this attempt come before all others."""
-        requests = group.requests
-        for used in (True, False):
-            rooms = [room for _, room in self._own_rooms(used=used)]
-            yield from sorted(
-                rooms,
-                key=lambda r: (-r.pods(requests, group.count), r.machine.name, r.machine.id),
-            )
-        needs = dict(requests)
+        with pods of this attempt come before all others, and preferred ones before those that are
+        not preferred."""
+        for _, room in self._own_by_room(group, used=True):
+            yield room
+        others = self._others_by_room(group)
+        if group.preferred:
+            others = iter(sorted(others, key=lambda pair: pair[0].standing_of(pair[1].machine)))
+        for _, room in others:
+            yield room
+
+    def _own_by_room(self, group: PodGroup, *, used: bool) -> list[tuple[ClassSearch, Room]]:
+        def order(pair: tuple[ClassSearch, Room]) -> tuple[int, str, str]:
+            room = pair[1]
+            pods = room.pods(group.requests, group.count)
+            return -pods, room.machine.name, room.machine.id
+
+        return sorted(self._own_rooms(used=used), key=order)
+
+    def _others_by_room(self, group: PodGroup) -> Iterator[tuple[ClassSearch, Room]]:
+        yield from self._own_by_room(group, used=False)
+        needs = dict(group.requests)
         buckets = [
-            (search.waste, search.most_first(bucket), search, bucket)
+            (search.standing, search.most_first(bucket), search, bucket)
             for search in self._class_searches()
             for bucket in search.buckets(needs)
         ]
         for *_, search, bucket in sorted(buckets, key=lambda entry: entry[:2]):
             for room in search.descending(bucket, needs):
                 if room.machine.id not in self._rooms:
-                    yield room
+                    yield search, room
 
 
 def group_order(group: PodGroup) -> tuple[object, ...]:
@@ -244,4 +258,5 @@ def _rank(search: ClassSearch, room: Room) -> tuple[object, ...]:
     free, machine = room.free, room.machine
     scarce = tuple([free[resource] for resource in search.taken.key.scarce])
     left = free.get("cpu", 0), free.get("memory", 0)
-    return search.waste, search.order(scarce), left, machine.name, machine.id
+    standing = search.standing_of(machine) if search.scores_machines else search.standing
+    return standing, search.order(scarce), left, machine.name, machine.id

@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.api.meta import Toleration
 from admittance.api.pod_requests import needs
-from admittance.api.pods import NodeSelectorTerm
+from admittance.api.pods import NodeSelectorTerm, PreferredSchedulingTerm
 from admittance.api.workload import (
     COMPLETIONS,
     JOB_POLICY,
@@ -20,6 +20,7 @@ from admittance.api.workload import (
     noted_completions,
     noted_policy,
 )
+from admittance.events.reader import BROKEN
 from admittance.events.system import RunnerStarts
 from admittance.placement.machines.machine import HOSTNAME, PODS
 from admittance.workload.checks.pod_set_updates import merged_additions
@@ -33,7 +34,8 @@ Amounts = tuple[tuple[str, int], ...]
 class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of one pod set. ``requests``: of one pod, with one of `PODS`. ``node_selector``:
     labels that the machine must have. ``terms``: the alternatives of the required node affinity;
-    None: no affinity is required. ``together``: all pods must be on one machine.
+    None: no affinity is required. ``preferred``: the preferred node affinity. ``together``: all
+    pods must be on one machine.
     """
 
     name: str
@@ -42,15 +44,20 @@ class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     node_selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    preferred: tuple[PreferredSchedulingTerm, ...] = ()
     together: bool = False
 
     @property
     def names_machines(self) -> bool:
         """Whether the pods select machines by name, and not only by labels that machines share."""
         return any(key == HOSTNAME for key, _ in self.node_selector) or any(
-            term.match_fields or any(e.key == HOSTNAME for e in term.match_expressions)
-            for term in self.terms or ()
+            map(names_machine, self.terms or ())
         )
+
+
+def names_machine(term: NodeSelectorTerm) -> bool:
+    """Whether the term selects machines by name."""
+    return bool(term.match_fields) or any(e.key == HOSTNAME for e in term.match_expressions)
 
 
 def _starts_all(_: RunnerStarts) -> str:
@@ -119,6 +126,7 @@ class _PodSets(Kept, frozen=True, kw_only=True):
     pod_sets: tuple[_PodSet, ...] = ()
 
 
+_terms: Final = msgspec.json.Decoder(tuple[PreferredSchedulingTerm, ...] | None)
 _annotated: Final = msgspec.json.Decoder(_PodSets)
 _NOTES: Final = (COMPLETIONS.encode(), JOB_POLICY.encode())
 
@@ -175,10 +183,21 @@ def request_of(
                 node_selector=tuple(sorted(selector.items())),
                 terms=ps.affinity,
                 tolerations=tolerations,
+                preferred=_preferred(ps.preferred),
                 together=_is_drawn(annotated.get(ps.name, {}), count),
             )
         )
     return PlacementRequest(workload_key(workload), family_of(workload), tuple(groups), demands)
+
+
+def _preferred(written: msgspec.Raw) -> tuple[PreferredSchedulingTerm, ...]:
+    if not bytes(written):
+        return ()
+    try:
+        return _terms.decode(written) or ()
+    except BROKEN:
+        # An earlier version stored what it did not read.
+        return ()
 
 
 def _annotations(workload: StoredWorkload) -> dict[str, dict[str, str]]:
