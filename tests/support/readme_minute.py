@@ -21,6 +21,22 @@ def person(home: Path, path: str) -> dict[str, str]:
     return {**kept, "HOME": str(home), "PATH": path}
 
 
+def printed_by(command: str, environment: dict[str, str], folder: Path) -> str:
+    """What a command prints in a wide terminal; the command must succeed."""
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={**environment, "COLUMNS": "200"},
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}"
+    return done.stdout
+
+
 def play(environment: dict[str, str], folder: Path) -> None:
     """Plays all commands of the minute in ``folder``, and checks what they print."""
     calls = [call for block in console_blocks(ROOT / "README.md") for call in block.calls]
@@ -43,19 +59,9 @@ def play(environment: dict[str, str], folder: Path) -> None:
         said = first.stdout.readline()
         assert differences(ready, said) == "", (folder / "log").read_text()
         for command, shown in others:
-            done = subprocess.run(
-                # Long enough for the explanation of a job that waits for the end of the others.
-                ["bash", "-c", command.replace("sleep 20", "sleep 15")],
-                env={**environment, "COLUMNS": "200"},
-                cwd=folder,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=LIMIT,
-                check=False,
-            )
-            assert done.returncode == 0, f"{command}: {done.stdout}"
-            different = differences(shown, done.stdout)
+            # Long enough for the explanation of a job that waits for the end of the others.
+            printed = printed_by(command.replace("sleep 20", "sleep 15"), environment, folder)
+            different = differences(shown, printed)
             assert not different, f"{command}\n{different}"
     finally:
         first.terminate()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.readme_minute import LIMIT, ROOT, person
+from support.readme_minute import LIMIT, ROOT, person, printed_by
 
 pytestmark = pytest.mark.bus
 
@@ -58,18 +58,7 @@ def test_a_training_is_preempted_and_moves_to_another_machine(tmp_path: Path) ->
                 environment["ADMIT_NATS_URL"] = said.split()[1]
         for written in story:
             # Longer than the commands take on a slow machine.
-            command = written.replace("train.py", "train.py 120")
-            done = subprocess.run(
-                ["bash", "-c", command],
-                env={**environment, "COLUMNS": "200"},
-                cwd=tmp_path,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=LIMIT,
-                check=False,
-            )
-            assert done.returncode == 0, f"{command}: {done.stdout}"
-    ((epoch, machine),) = re.findall(r"^epoch (\d+): on (\S+), GPU", done.stdout, re.MULTILINE)
-    assert (int(epoch) > 0, machine) == (True, "gpu-2"), done.stdout
-    assert "trained 120 epochs" in done.stdout
+            printed = printed_by(written.replace("train.py", "train.py 120"), environment, tmp_path)
+    ((epoch, machine),) = re.findall(r"^epoch (\d+): on (\S+), GPU", printed, re.MULTILINE)
+    assert (int(epoch) > 0, machine) == (True, "gpu-2"), printed
+    assert "trained 120 epochs" in printed

@@ -6,6 +6,8 @@ import heapq
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from admittance.api.checks import MACHINES_CONTROLLER
+from admittance.events.facts import CheckReported
 from admittance.events.placement import Placement
 from admittance.placement.reservation import Judged
 from admittance.workload.checks.rows import placement_of
@@ -50,6 +52,23 @@ class PlacementVerdict(NamedTuple):
     reason: str = ""
     delay_seconds: int | None = None
     placement: Placement = ()
+
+    def fact(self, time: datetime | None) -> CheckReported:
+        """The fact that publishes the verdict."""
+        return CheckReported(
+            namespace=self.namespace,
+            name=self.name,
+            uid=self.uid,
+            time=time,
+            controller=MACHINES_CONTROLLER,
+            check=self.check,
+            cycle=self.cycle,
+            state=self.state,
+            message=self.message,
+            reason=self.reason,
+            requeue_after_seconds=self.delay_seconds,
+            placement=self.placement,
+        )
 
     def repeats(self, other: PlacementVerdict | None) -> bool:
         """Whether the other verdict has the same effect. A second Retry of one cycle has none."""

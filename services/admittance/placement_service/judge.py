@@ -24,7 +24,6 @@ from admittance.control.user_requests.runner_rules import JobRefusal
 from admittance.events import reasons
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
 from admittance.events.codec import encode
-from admittance.events.facts import CheckReported
 from admittance.events.names import token
 from admittance.events.stored.formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, BARRIER, CLAIMS, subject_of
@@ -332,20 +331,7 @@ class PlacementJudge:
 
     def _message(self, verdict: PlacementVerdict) -> Outgoing:
         self._serial += 1
-        fact = CheckReported(
-            namespace=verdict.namespace,
-            name=verdict.name,
-            uid=verdict.uid,
-            time=clock.now(),
-            controller=MACHINES_CONTROLLER,
-            check=verdict.check,
-            cycle=verdict.cycle,
-            state=verdict.state,
-            message=verdict.message,
-            reason=verdict.reason,
-            requeue_after_seconds=verdict.delay_seconds,
-            placement=verdict.placement,
-        )
+        fact = verdict.fact(clock.now())
         headers = {
             HEADER_MSG_ID: f"placement/{self._epoch}/{self._serial}",
             HEADER_SCHEMA: SCHEMA_VERSION,

@@ -115,21 +115,7 @@ class PlacedCores(FamilyCores):
         super().step()
         for verdict in self.placement.decide(self.now):
             self.verdicts.append(verdict)
-            self.apply_facts(
-                facts.CheckReported(
-                    namespace=verdict.namespace,
-                    name=verdict.name,
-                    uid=verdict.uid,
-                    controller=MACHINES_CONTROLLER,
-                    check=verdict.check,
-                    cycle=verdict.cycle,
-                    state=verdict.state,
-                    message=verdict.message,
-                    reason=verdict.reason,
-                    requeue_after_seconds=verdict.delay_seconds,
-                    placement=verdict.placement,
-                )
-            )
+            self.apply_facts(verdict.fact(None))
 
     def wakes(self) -> Iterator[datetime]:
         yield from super().wakes()

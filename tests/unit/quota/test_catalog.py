@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -184,52 +184,58 @@ def a_queue(wide: list[str], per_flavor: dict[str, list[str]], **controllers: st
     return here.catalog
 
 
+class Queue(NamedTuple):
+    """The checks of a ClusterQueue and of its flavors, and the controllers of checks."""
+
+    wide: list[str]
+    per_flavor: dict[str, list[str]]
+    controllers: dict[str, str]
+
+    def catalog(self) -> Catalog:
+        return a_queue(self.wide, self.per_flavor, **self.controllers)
+
+
 @pytest.mark.parametrize(
-    ("wide", "per_flavor", "controllers", "admission", "want"),
+    ("queue", "admission", "want"),
     [
         pytest.param(
-            [], {"f": ["x"], "g": ["y"]}, {"x": "1", "y": "2"}, got("f"), {"x"},
+            Queue([], {"f": ["x"], "g": ["y"]}, {"x": "1", "y": "2"}), got("f"), {"x"},
             id="B1 only the check of the flavor that was assigned",
         ),
         pytest.param(
-            ["y"], {"f": ["x"]}, {"x": "1", "y": "2"}, got("f"), {"x", "y"},
+            Queue(["y"], {"f": ["x"]}, {"x": "1", "y": "2"}), got("f"), {"x", "y"},
             id="B2 the flavor's and the queue's, of different controllers",
         ),
         pytest.param(
-            ["y"], {"f": ["x"]}, {"x": "1", "y": "1"}, got("f"), {"x"},
+            Queue(["y"], {"f": ["x"]}, {"x": "1", "y": "1"}), got("f"), {"x"},
             id="B3 of one controller the flavor's wins",
         ),
         pytest.param(
-            [], {"f": [], "g": ["x"]}, {"x": "1"}, got("f"), set(),
+            Queue([], {"f": [], "g": ["x"]}, {"x": "1"}), got("f"), set(),
             id="B4 none on the flavor without checks",
         ),
         pytest.param(
-            [], {"f": ["x"], "g": ["x", "y"]}, {"x": "1", "y": "2"}, got("f", "g"), {"x", "y"},
+            Queue([], {"f": ["x"], "g": ["x", "y"]}, {"x": "1", "y": "2"}),
+            got("f", "g"), {"x", "y"},
             id="B0 one row for a check that two used flavors name",
         ),
         pytest.param(
-            ["w"], {"f": ["x"], "g": ["x", "y"]}, {"w": "0", "x": "1", "y": "2"}, None, {"w", "x"},
+            Queue(["w"], {"f": ["x"], "g": ["x", "y"]}, {"w": "0", "x": "1", "y": "2"}),
+            None, {"w", "x"},
             id="B7 before admission the queue-wide ones and those of all flavors",
         ),
         pytest.param(
-            ["w"], {"f": ["x"]}, {"x": "1"}, got("f"), {"w", "x"},
+            Queue(["w"], {"f": ["x"]}, {"x": "1"}), got("f"), {"w", "x"},
             id="B0 a check that does not exist keeps its row",
         ),
         pytest.param(
-            ["w", "v"], {"f": []}, {}, got("f"), {"w", "v"},
+            Queue(["w", "v"], {"f": []}, {}), got("f"), {"w", "v"},
             id="B0 checks that do not exist have no controller to share",
         ),
     ],
 )  # fmt: skip
-def test_required_checks(
-    wide: list[str],
-    per_flavor: dict[str, list[str]],
-    controllers: dict[str, str],
-    admission: Admission | None,
-    want: set[str],
-) -> None:
-    catalog = a_queue(wide, per_flavor, **controllers)
-    assert set(catalog.required_checks("q", admission)) == want
+def test_required_checks(queue: Queue, admission: Admission | None, want: set[str]) -> None:
+    assert set(queue.catalog().required_checks("q", admission)) == want
 
 
 MACHINES = "admittance.dev/machines"
@@ -248,45 +254,48 @@ def cover(catalog: Catalog, *on: str, controller: str = MACHINES, active: str = 
 
 
 @pytest.mark.parametrize(
-    ("wide", "per_flavor", "controllers", "admission", "want"),
+    ("queue", "admission", "want"),
     [
-        pytest.param([], {"f": [], "g": []}, {}, got("f"), {"machines"}, id="a covered flavor"),
-        pytest.param([], {"f": [], "g": []}, {}, got("g"), set(), id="another flavor"),
-        pytest.param([], {"f": [], "g": []}, {}, got("g", "f"), {"machines"}, id="one of two"),
-        pytest.param([], {"f": []}, {}, None, set(), id="every flavor is, before quota"),
         pytest.param(
-            ["w"], {"f": ["x"]}, {"w": "0", "x": "1"}, got("f"), {"w", "x", "machines"},
+            Queue([], {"f": [], "g": []}, {}), got("f"), {"machines"},
+            id="a covered flavor",
+        ),
+        pytest.param(Queue([], {"f": [], "g": []}, {}), got("g"), set(), id="another flavor"),
+        pytest.param(
+            Queue([], {"f": [], "g": []}, {}), got("g", "f"), {"machines"},
+            id="one of two",
+        ),
+        pytest.param(Queue([], {"f": []}, {}), None, set(), id="every flavor is, before quota"),
+        pytest.param(
+            Queue(["w"], {"f": ["x"]}, {"w": "0", "x": "1"}), got("f"), {"w", "x", "machines"},
             id="beside other checks",
         ),
         pytest.param(
-            ["w"], {"f": []}, {"w": MACHINES}, got("f"), {"w"},
+            Queue(["w"], {"f": []}, {"w": MACHINES}), got("f"), {"w"},
             id="a check of the queue with the controller replaces it",
         ),
         pytest.param(
-            [], {"f": ["x"], "g": []}, {"x": MACHINES}, got("f"), {"x"},
+            Queue([], {"f": ["x"], "g": []}, {"x": MACHINES}), got("f"), {"x"},
             id="a check of the flavor with the controller replaces it",
         ),
         pytest.param(
-            ["machines"], {"f": [], "g": []}, {}, got("g"), {"machines"}, id="the queue names it"
+            Queue(["machines"], {"f": [], "g": []}, {}),
+            got("g"), {"machines"}, id="the queue names it"
         ),
     ],
 )  # fmt: skip
 def test_a_covered_flavor_has_the_check_machines(
-    wide: list[str],
-    per_flavor: dict[str, list[str]],
-    controllers: dict[str, str],
-    admission: Admission | None,
-    want: set[str],
+    queue: Queue, admission: Admission | None, want: set[str]
 ) -> None:
-    later = a_queue(wide, per_flavor, **controllers)
+    later = queue.catalog()
     cover(later, "f")
     assert set(later.required_checks("q", admission)) == want
     cover(later)
-    assert set(later.required_checks("q", admission)) == want - ({"machines"} - set(wide))
-    off = a_queue(wide, per_flavor, **controllers)
+    assert set(later.required_checks("q", admission)) == want - ({"machines"} - set(queue.wide))
+    off = queue.catalog()
     off.use_machines(False)
     cover(off, "f")
-    assert set(off.required_checks("q", admission)) == want - ({"machines"} - set(wide))
+    assert set(off.required_checks("q", admission)) == want - ({"machines"} - set(queue.wide))
     off.use_machines(True)
     assert set(off.required_checks("q", admission)) == want
 

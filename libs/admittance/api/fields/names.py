@@ -33,25 +33,23 @@ _ANNOTATIONS_MAX: Final = 256 * 1024
 @text_cache(16_384)
 def name_error(name: str) -> str:
     """The error in the name of an object (a DNS-1123 subdomain)."""
-    if len(name) > SUBDOMAIN_MAX:
-        return f"has {len(name)} characters, at most {SUBDOMAIN_MAX} are allowed"
-    if not _SUBDOMAIN.fullmatch(name):
-        return (
-            f"{shown(name)} is not a name: lower case letters, digits, '-' and '.', beginning and "
-            f"ending with a letter or digit{_suggestion(name, _SUBDOMAIN)}"
-        )
-    return ""
+    return _name_error(name, SUBDOMAIN_MAX, _SUBDOMAIN, "digits, '-' and '.',")
 
 
 @text_cache(16_384)
 def label_error(name: str) -> str:
     """The error in a DNS label: the name of a namespace, a pod set or a variant."""
-    if len(name) > LABEL_MAX:
-        return f"has {len(name)} characters, at most {LABEL_MAX} are allowed"
-    if not _LABEL.fullmatch(name):
+    return _name_error(name, LABEL_MAX, _LABEL, "digits and '-',")
+
+
+def _name_error(name: str, longest: int, syntax: re.Pattern[str], others: str) -> str:
+    """``others``: what a name may have beside lower case letters."""
+    if len(name) > longest:
+        return f"has {len(name)} characters, at most {longest} are allowed"
+    if not syntax.fullmatch(name):
         return (
-            f"{shown(name)} is not a name: lower case letters, digits and '-', beginning and "
-            f"ending with a letter or digit{_suggestion(name, _LABEL)}"
+            f"{shown(name)} is not a name: lower case letters, {others} beginning and "
+            f"ending with a letter or digit{_suggestion(name, syntax)}"
         )
     return ""
 
