@@ -82,7 +82,7 @@ bench: $(STAMP)  ## Kueue's scheduler benchmark against the embedded system
 chaos-cluster: $(STAMP)  ## 2,000 jobs on three locked servers that are killed and paused, ten minutes
 	$(BIN)/python -m benchmarks.chaos --servers 3 --locked
 
-lint: $(STAMP)  ## ruff, mypy strict, import contracts, import cycles; advice about sizes and names
+lint: $(STAMP)  ## ruff, mypy strict, import contracts, import cycles, sizes; advice about names
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
