@@ -104,7 +104,11 @@ class World:
         self.transcript = Transcript(lambda: kernel.now, keep=keep)
         plan = self.plan = plot(self.rng)
         self.invariants = Invariants(
-            kernel, plan.slack(), plan.limits, blocks=plan.config.block_admission
+            kernel,
+            plan.slack(),
+            plan.limits,
+            spread=plan.spread(),
+            blocks=plan.config.block_admission,
         )
         self.users = Publisher(kernel, self.server, self.transcript)
         self.admin = Admin(kernel, self.server, self.transcript)

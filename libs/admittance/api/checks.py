@@ -20,6 +20,7 @@ from admittance.api.fields.limits import (
     KindName,
     LabelKey,
     Merge,
+    MinRunPolicy,
     Name,
     Natural,
     Parameters,
@@ -106,11 +107,16 @@ def covered_flavors(check: AdmissionCheck | None) -> tuple[str, ...]:
 
 
 class WorkloadPriorityClass(Strict, frozen=True, kw_only=True):
+    """A class of workloads with one priority. ``min_run_seconds``, ``min_run_policy`` (not in
+    Kueue): as in `admittance.api.queues.Preemption`, for the workloads of this class."""
+
     api_version: str = "kueue.x-k8s.io/v1beta2"
     kind: str = "WorkloadPriorityClass"
     metadata: ObjectMeta = ObjectMeta()
     value: Int32 = 0
     description: Description = ""
+    min_run_seconds: Natural | None = None
+    min_run_policy: MinRunPolicy = "Required"
 
 
 class PriorityClass(Strict, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from admittance.api.fields.limits import (
     Int32,
     Label,
     LabelKey,
+    MinRunPolicy,
     Mode,
     Name,
     NameOrNone,
@@ -89,9 +90,19 @@ class BorrowWithinCohort(Strict, frozen=True, kw_only=True):
 
 
 class Preemption(Strict, frozen=True, kw_only=True):
+    """What the workloads of a queue may preempt, and how long they are not preempted themselves.
+
+    ``min_run_seconds`` (not in Kueue): how long an admitted workload of the queue runs before it
+    may be preempted; a WorkloadPriorityClass that sets its own counts in place of it.
+    ``min_run_policy``: with ``Preferred``, a younger workload is preempted if no other workloads
+    make enough room.
+    """
+
     reclaim_within_cohort: Reclaim = "Never"
     borrow_within_cohort: BorrowWithinCohort | None = None
     within_cluster_queue: Within = "Never"
+    min_run_seconds: Natural | None = None
+    min_run_policy: MinRunPolicy = "Required"
 
 
 class FlavorFungibility(Strict, frozen=True, kw_only=True):

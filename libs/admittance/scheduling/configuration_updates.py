@@ -54,6 +54,8 @@ def apply_object(
             for workload in list(domain.in_flight):
                 if workload.assumption is not None and workload.assumption.seen < revision:
                     workload_updates.undo(state, workload, domain, now)
+    if not state.config.as_kueue and state.min_runs.apply(kind, name, obj):
+        _min_runs_changed(state, kind)
     if kind == "ClusterQueue":
         _queue_changed(state, state.queue(name), now)
     for queue_name in affected:
@@ -80,6 +82,16 @@ def apply_object(
         case "Cohort" if obj is not None:
             for domain_name in touched:
                 state.flush(state.domains.get(domain_name))
+
+
+def _min_runs_changed(state: SchedulerState, kind: str) -> None:
+    """Lets parked workloads compete again after the minRunSeconds of a WorkloadPriorityClass
+    changed, which may protect workloads of every domain. An edit of a ClusterQueue flushes its
+    domain in any case."""
+    if kind == "WorkloadPriorityClass":
+        for domain in state.domains.values():
+            state.bump_version(domain)
+            state.flush(domain)
 
 
 def _queue_changed(state: SchedulerState, queue: Queue, now: datetime) -> None:

@@ -253,6 +253,8 @@ class Scheduler:
             workload = state.workloads.get(key)
             if workload is not None and workload.inadmissible is not None and workload.is_due(now):
                 state.requeue(workload, now)
+        if state.domain_timers:
+            state.flush_due(now)
         state.compare_usages(now)
 
     def has_work(self) -> bool:
@@ -299,6 +301,8 @@ class Scheduler:
         """Returns when the scheduler next has something to do even if no event happens; None:
         never."""
         times = [self._state.timers[0][0]] if self._state.timers else []
+        if self._state.domain_timers:
+            times.append(self._state.domain_timers[0][0])
         refusal = next_refusal_at(self._state)
         if refusal is not None:
             times.append(refusal)
@@ -325,6 +329,7 @@ class Scheduler:
 
         An explanation costs a nomination, and a look at each flavor of the workload, at some
         holders of scarce quota, and at each class of its queue."""
+        self._state.now = max(self._state.now, now)
         return explain(self._state, self._cycle, (namespace, name), now=now)
 
     def fit(self, request: Fit, namespace: str) -> FitReply:

@@ -99,6 +99,7 @@ def _apply(
         state.flush(given.domain)
     charging.set_plan(state, workload, view.pending_preemption)
     workload.admitted_at = view.admitted_at
+    workload.run = view.run
     if workload.family is not None:
         charging.choose_counted(state, workload.family)
     if state.accounts is not None:

@@ -172,6 +172,8 @@ def _check(key: str, workload: StoredWorkload) -> None:
         raise Unreadable(
             "in the status, the number of a fact, cycle or revision, or a time, is out of range"
         )
+    if status.started_at is not None:
+        _time(status.started_at, "status.startedAt")
     if status.admission is not None:
         _admission(status.admission)
     if status.admission_checks:

@@ -109,7 +109,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     quota. ``placement``: the runners of all pods of the admission; it stays until the job has
     stopped. Empty: any runner may start the job. ``restarts``: how many admissions of it have
     ended before. ``parts``: the reports about the parts of a job
-    on several machines; None: there are none yet.
+    on several machines; None: there are none yet. ``started_at``: when all pods of the admission
+    were ready for the first time; None: they were not yet.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
     the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant
@@ -154,6 +155,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     promised: Admission | None = None
     placement: Placement = ()
     parts: JobParts | None = None
+    started_at: datetime | None = None
     restarts: int = 0
     admitted_revision: int = 0
     evicted_revision: int = 0

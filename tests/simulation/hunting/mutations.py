@@ -30,7 +30,7 @@ from admittance.runtime.errors import BusRefused
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.scheduling import families as family_rules
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.preemption import quota_reduction
+from admittance.scheduling.preemption import min_run, quota_reduction
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.scheduler_state import PodsReadyTracker
 from admittance.scheduling.state.shared_quota import FamilyQuota
@@ -309,6 +309,12 @@ MUTATIONS: Final = {
     ),
     "quota would be handed on that no workload has given up": Mutation(
         (Patch(Bus, "atomic", _torn),), preempting, _OVER_QUOTA, 0
+    ),
+    "workloads would be preempted before they have run for their time": Mutation(
+        (Patch(min_run, "youth_of", lambda *_: None),),
+        preempting,
+        "was preempted .* before it had run",
+        4,
     ),
     "two runners would start one admission": Mutation(
         (Patch(Claims, "take", _take_all),), contested, _RUNS_TWICE, 0

@@ -55,10 +55,17 @@ class Invariants:
     """Looks at every step. Raises Broken."""
 
     def __init__(
-        self, kernel: Kernel, slack: timedelta, limits: Limits, *, blocks: bool = False
+        self,
+        kernel: Kernel,
+        slack: timedelta,
+        limits: Limits,
+        *,
+        spread: timedelta = timedelta(0),
+        blocks: bool = False,
     ) -> None:
-        """``slack``: by how much a clock may be ahead. ``blocks``: no workload may get quota
-        while pods of another come up."""
+        """``slack``: by how much a clock may be ahead. ``spread``: by how much two clocks may
+        differ. ``blocks``: no workload may get quota while pods of another come up."""
+        self._spread = spread
         self._blocks = blocks
         self._kernel = kernel
         self._slack = slack
@@ -161,7 +168,7 @@ class Invariants:
     def _look(self, entry: Stored, before: Seen, after: Seen, new: StoredWorkload) -> None:
         """Checks the invariants of one write."""
         key, old = entry.subject, before.workload
-        preemption.check(old, new, self.queues, self.cohorts)
+        preemption.check(old, new, self.queues, self.cohorts, self._spread)
         preemption.check_reduction(old, before.usage, new, self.queues)
         for say in new.status.log.says:
             if say.what != "check_withdrawn":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from admittance.workload.conditions import Type, find, is_true
@@ -23,9 +24,10 @@ def check(
     after: StoredWorkload,
     queues: Mapping[str, Any],
     cohorts: Mapping[str, Any],
+    spread: timedelta = timedelta(0),
 ) -> None:
     """Checks a write of a workload. The queues are those that the decision was judged by, because
-    no manifest is written during a batch."""
+    no manifest is written during a batch. ``spread``: by how much two clocks may differ."""
     by = after.status.preempted_by
     if by is None or (before is not None and before.status.preempted_by == by):
         return
@@ -49,10 +51,30 @@ def check(
     }
     if not allowed.get(rule, False):
         raise Broken(f"{name} at {theirs} was preempted by {by.by} at {mine}, the policy is {rule}")
+    if before is not None and is_true(before, Type.ADMITTED) and not is_true(before, Type.EVICTED):
+        assert by.at is not None
+        least = victim.spec.preemption.min_run_seconds or 0
+        left = started(before) + timedelta(seconds=least) - by.at
+        if left > spread and victim.spec.preemption.min_run_policy == "Required":
+            raise Broken(f"{name} was preempted {left} before it had run for {least} s")
     stats = after.status.scheduling_stats
     for row in stats.evictions if stats is not None else ():
         if row.reason == "Preempted" and row.count > OFTEN:
             raise Broken(f"{name} was preempted {row.count} times")
+
+
+def started(workload: StoredWorkload) -> datetime:
+    """When the run of an admitted workload began, at the latest: when its pods were ready, unless
+    they have failed since, or its admission."""
+    ready = find(workload, Type.PODS_READY)
+    if ready is not None and ready.status == "True" and ready.reason == "Started":
+        begun = ready.last_transition_time
+    else:
+        admitted = find(workload, Type.ADMITTED)
+        assert admitted is not None
+        begun = admitted.last_transition_time
+    assert begun is not None
+    return begun
 
 
 def root(queue: Any, cohorts: Mapping[str, Any]) -> str | None:

@@ -70,6 +70,14 @@ def reconfigured(rng: Random) -> Scenario:
     return base._replace(admin_changes=admin_changes, faults=faults)
 
 
+def _protect(queues: Queues) -> None:
+    """Lets the workloads of the first queue run for some time before they are preempted, and those
+    of the second one if others can be preempted in their place."""
+    first, second = queues.queues.values()
+    first["preemption"]["minRunSeconds"] = 5
+    second["preemption"] |= {"minRunSeconds": 20, "minRunPolicy": "Preferred"}
+
+
 def preempting(rng: Random) -> Scenario:
     """Two queues of a cohort that take from each other and among themselves, while leaders fall;
     often with a check, so that some victims run and others merely hold a reservation."""
@@ -98,6 +106,9 @@ def preempting(rng: Random) -> Scenario:
             if rng.random() < 0.6:
                 about = facts.Reprioritized(**me, priority=rng.randint(-2, 3))
             user_facts.append(UserFact(at, about))
+    if len(user_facts) % 2:
+        # Without a further draw, so that the other stories stay as they are.
+        _protect(queues)
     manifests = queues.snapshot()
     admin_changes = []
     if rng.random() < 0.3:

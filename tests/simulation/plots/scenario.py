@@ -85,6 +85,10 @@ class Scenario(NamedTuple):
         """Largest number of seconds by which any clock may be ahead."""
         return timedelta(seconds=max((0.0, *self.skews.values())))
 
+    def spread(self) -> timedelta:
+        """Largest number of seconds by which two clocks may differ."""
+        return self.slack() - timedelta(seconds=min((0.0, *self.skews.values())))
+
 
 Plot = Callable[[Random], Scenario]
 """Draws a scenario."""

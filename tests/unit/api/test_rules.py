@@ -86,6 +86,14 @@ RESOURCES = "spec.resourceGroups[0].flavors[0].resources[0]"
         pytest.param({"preemption": {"reclaimWithinCohort": "Any", "borrowWithinCohort": {
             "policy": "LowerPriority", "maxPriorityThreshold": 2**31}}},
             "spec.preemption.borrowWithinCohort.maxPriorityThreshold", id="beyond int32"),
+        pytest.param({"preemption": {"minRunSeconds": -1}}, "spec.preemption.minRunSeconds",
+                     id="a time below zero"),
+        pytest.param({"preemption": {"minRunSeconds": 2**31}}, "spec.preemption.minRunSeconds",
+                     id="a time beyond int32"),
+        pytest.param({"preemption": {"minRunSeconds": 1, "minRunPolicy": "Never"}},
+                     "spec.preemption.minRunPolicy", id="a policy of another field"),
+        pytest.param({"preemption": {"minRunPolicy": "Preferred"}},
+                     "spec.preemption.minRunPolicy", id="a policy without a time"),
         pytest.param({"fairSharing": {"weight": "-1"}}, "spec.fairSharing.weight",
                      id="a negative weight"),
         pytest.param({"fairSharing": {"weight": "1n"}}, "spec.fairSharing.weight",
@@ -368,6 +376,9 @@ def test_rules_of_a_priority_class() -> None:
     assert wrong(value=1) == {}
     assert "value" in wrong(value=2**31)
     assert "description" in wrong(value=1, description="x" * 2049)
+    assert wrong(value=1, minRunSeconds=0, minRunPolicy="Preferred") == {}
+    assert "minRunSeconds" in wrong(value=1, minRunSeconds=-1)
+    assert "minRunPolicy" in wrong(value=1, minRunPolicy="Preferred")
 
 
 def test_a_namespace_is_a_dns_label() -> None:

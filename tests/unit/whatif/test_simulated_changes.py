@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -441,3 +442,12 @@ def test_hostile_objects_are_refused_or_simulated(kind: str, rest: dict[str, Any
     reply = a_town().simulate({"kind": kind, **rest})
     is_foreign = rest.get("apiVersion") == "apps/v1"
     assert bool(reply.error) is not is_foreign, reply
+
+
+def test_a_simulated_preemptor_waits_for_workloads_to_run_for_their_time() -> None:
+    town = a_town(preemption={**LOWER, "minRunSeconds": 60})
+    reply = town.simulate(a_job("high", "cq", 2, 5))
+    assert (waits(reply), evictions(reply)) == ({"high": "WaitingForQuota"}, {})
+    town.copy.now += timedelta(seconds=60)
+    reply = town.simulate(a_job("high", "cq", 2, 5))
+    assert evictions(reply) == {"a": "Preempted", "b": "Preempted"}

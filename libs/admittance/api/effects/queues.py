@@ -65,6 +65,10 @@ from admittance.api.runners import (
 
 _OBJECT: Final = {**HEAD, **all_work("spec"), "status": BY_SYSTEM}
 
+MIN_RUN: Final = {
+    "minRunSeconds": works("not in Kueue: how long a workload runs before it may be preempted"),
+    "minRunPolicy": works("not in Kueue"),
+}
 RUNNER_STATUS: Final = (
     "id", "version", "host", "bootId", "mountNamespace", "folders", "capacity", "inUse",
     "devices", "executors", "users", "messages", "conditions",
@@ -93,7 +97,10 @@ QUEUES: Final[Table] = {
     ResourceGroup: all_work("coveredResources", "flavors"),
     FlavorQuotas: all_work("name", "resources", "admissionChecks"),
     ResourceQuota: all_work("name", "nominalQuota", "borrowingLimit", "lendingLimit"),
-    Preemption: all_work("reclaimWithinCohort", "borrowWithinCohort", "withinClusterQueue"),
+    Preemption: {
+        **all_work("reclaimWithinCohort", "borrowWithinCohort", "withinClusterQueue"),
+        **MIN_RUN,
+    },
     BorrowWithinCohort: all_work("policy", "maxPriorityThreshold"),
     FlavorFungibility: all_work("whenCanBorrow", "whenCanPreempt", "preference"),
     FairSharing: all_work("weight"),
@@ -136,7 +143,7 @@ QUEUES: Final[Table] = {
     ParametersReference: all_work("apiGroup", "kind", "name"),
     RetryStrategy: all_work("strategy", "baseDelay", "factor", "jitter", "maxDelay", "maxRetries"),
     ObjectStatus: {"conditions": BY_SYSTEM},
-    WorkloadPriorityClass: {**HEAD, **all_work("value", "description")},
+    WorkloadPriorityClass: {**HEAD, **all_work("value", "description"), **MIN_RUN},
     PriorityClass: {
         **HEAD,
         "value": works(

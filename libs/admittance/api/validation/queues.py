@@ -10,6 +10,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from admittance.api.checks import WorkloadPriorityClass
 from admittance.api.fields.limits import CHECKS_MAX, FLAVOR_VARIANTS_DEFAULT, Quantity
 from admittance.api.fields.names import check_unique
 from admittance.api.fields.problems import (
@@ -87,13 +88,22 @@ def check_local_queue_update(old: LocalQueue, new: LocalQueue) -> list[Problem]:
     return unchanged(old.spec.cluster_queue, new.spec.cluster_queue, "spec.clusterQueue")
 
 
+def check_min_run(of: Preemption | WorkloadPriorityClass, field: str) -> list[Problem]:
+    """The problem of a minRunPolicy without the minRunSeconds that it is about. ``field``: the path
+    of minRunPolicy."""
+    if of.min_run_policy == "Required" or of.min_run_seconds is not None:
+        return []
+    return [Problem(field, "needs minRunSeconds")]
+
+
 def _preemption(preemption: Preemption) -> list[Problem]:
+    problems = check_min_run(preemption, "spec.preemption.minRunPolicy")
     borrow = preemption.borrow_within_cohort
     borrows = borrow is not None and borrow.policy != "Never"
-    if not borrows or preemption.reclaim_within_cohort != "Never":
-        return []
-    message = "borrowWithinCohort.policy must be Never while reclaimWithinCohort is Never"
-    return [Problem("spec.preemption", message)]
+    if borrows and preemption.reclaim_within_cohort == "Never":
+        message = "borrowWithinCohort.policy must be Never while reclaimWithinCohort is Never"
+        problems.append(Problem("spec.preemption", message))
+    return problems
 
 
 def _fungibility(fungibility: FlavorFungibility) -> list[Problem]:

@@ -15,6 +15,7 @@ from admittance.api.checks import (
     AdmissionCheck,
     Foreign,
     ProvisioningRequestConfig,
+    WorkloadPriorityClass,
 )
 from admittance.api.effects.walk import refusals
 from admittance.api.fields.limits import CONTROLLER_MAX, FLAVOR_VARIANTS_DEFAULT
@@ -37,6 +38,7 @@ from admittance.api.validation.queues import (
     check_cohort,
     check_local_queue,
     check_local_queue_update,
+    check_min_run,
 )
 from admittance.api.validation.workload import check_job, check_workload
 from admittance.api.workload import Job, Workload
@@ -77,6 +79,8 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
             return check_admission_check(manifest)
         case ProvisioningRequestConfig():
             return check_provisioning(manifest)
+        case WorkloadPriorityClass():
+            return check_min_run(manifest, "minRunPolicy")
         case Runner():
             return check_taints(manifest.spec.taints, "spec.taints") + check_runner(manifest)
         case Job():

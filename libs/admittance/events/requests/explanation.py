@@ -66,8 +66,9 @@ class Protection(Shape, frozen=True, kw_only=True):
     ``of``: the ClusterQueue of the waiting workload, whose preemption ``policy`` forbids the
     preemption. ``rule`` has one of these stable words: PolicyNever, PriorityNotLower,
     AboveThreshold, WhileBorrowing, AboveNominal, WithinNominal, CohortWithinQuota, Inactive,
-    PreemptionLoop, SharesForbid, NotEnough, NotLookedAt. ``lowest_priority``: the lowest priority
-    of the workloads, for rules about priority.
+    PreemptionLoop, MinimumRunTime, SharesForbid, NotEnough, NotLookedAt. ``lowest_priority``: the
+    lowest priority of the workloads, for rules about priority. ``until``: when the rule ends for
+    the first of the workloads; None: at no known time.
     """
 
     cluster_queue: str
@@ -80,6 +81,7 @@ class Protection(Shape, frozen=True, kw_only=True):
     amount: int = 0
     lowest_priority: int | None = None
     message: str = ""
+    until: datetime | None = None
 
 
 class PreemptionVictim(Shape, frozen=True, kw_only=True):

@@ -60,13 +60,14 @@ class Cycle:
         self.number = 0
         self._state = state
         self._loops = LoopGuard(state)
-        self._nominator = Nominator(state.queues, state.config, self._loops)
+        self._nominator = Nominator(state, self._loops)
         self._fair_sharing = state.config.fair_sharing is not None
         self._as_kueue = state.config.as_kueue
 
     def run(self, domain: Domain, *, now: datetime) -> CycleResult:
         """Runs one cycle of the domain."""
         domain.seen = self._state.seen
+        self._nominator.now = now
         domain.is_settled = False
         domain.scan_cursors.clear()
         domain.unlogged_heads.clear()
@@ -97,6 +98,7 @@ class Cycle:
                 for entry in ordered:
                     try:
                         status = processor.process(entry)
+                        self._note_spared(domain, entry)
                     except Exception as error:
                         # The other entries are tried in the next cycle: the quota that was held
                         # back for earlier entries is given back now.
@@ -170,6 +172,8 @@ class Cycle:
             except Exception as error:
                 set_aside(self._state, domain, queue, workload, "nominate", error, now)
                 entry = None
+            if entry is not None:
+                self._note_spared(domain, entry)
             if entry is None:
                 has_progress = True
             elif entry.assignment.mode == NO_FIT and not (
@@ -201,6 +205,14 @@ class Cycle:
             queue, workload, waiting or nomination_of(self._nominator, queue, workload, cursor)
         )
 
+    def _note_spared(self, domain: Domain, entry: CycleEntry) -> None:
+        """Lets parked workloads of the domain compete again when the first workload that was too
+        young to be a victim of the entry has run long enough."""
+        until = entry.assignment.spared_until
+        # A saved search for victims that are stopping may be older than that.
+        if until is not None and until > self._nominator.now:
+            self._state.flush_at(domain, until)
+
     def consider(
         self, queue: Queue, workload: WorkloadInfo
     ) -> tuple[Inadmissible | None, Nomination, Search]:
@@ -209,6 +221,7 @@ class Cycle:
         The result is the reason why the workload would not be tried (None: it would be), the
         workload's nomination, and a `Search`, with which the caller can ask how well preemption
         would serve further amounts. Changes nothing."""
+        self._nominator.now = self._state.now
         search = self._nominator.search(queue, workload)
         inadmissible = self._why_not_nominated(queue, workload)
         if inadmissible is None and workload.family is not None:
@@ -223,8 +236,9 @@ class Cycle:
             search,
         )
 
-    def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
+    def search(self, queue: Queue, workload: WorkloadInfo, now: datetime) -> Search:
         """Returns a `Search` for victims of a workload that holds quota of the queue."""
+        self._nominator.now = now
         return self._nominator.search(queue, workload)
 
     def requeue(

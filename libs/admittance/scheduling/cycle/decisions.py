@@ -32,6 +32,7 @@ from admittance.scheduling.cycle.process import CycleEntry
 from admittance.scheduling.cycle.refusals import recorded_cursor, shortfall
 from admittance.scheduling.preemption import decision_inputs
 from admittance.scheduling.preemption.loop_guard import LoopGuard
+from admittance.scheduling.preemption.min_run import with_youth
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
 from admittance.scheduling.state.assumption import assume_assigned
 from admittance.scheduling.state.charging import pending_preemption_of
@@ -138,12 +139,13 @@ class CycleDecisions:
         for victim, why, message in preemption_reasons(
             entry.queue, workload, staying, decision_inputs.missing_flavors(assignment)
         ):
+            text = with_youth(message, self._state.min_runs, victim.workload, self._now)
             self._set_in_flight(victim.workload, InFlight.PREEMPTED)
             self.made.append(
                 Preempted(
                     **self._fields(victim.workload),
                     reason=victim.reason,
-                    message=loops.with_consequence(workload, victim, message),
+                    message=loops.with_consequence(workload, victim, text),
                     by=f"{workload.key[0]}/{workload.key[1]}",
                     by_uid=workload.uid,
                     scan=next(scans),

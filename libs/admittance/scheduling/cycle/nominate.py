@@ -3,7 +3,8 @@ and victims."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from admittance.quota.cell import Cell, FlavorResource, borrow_level
@@ -11,6 +12,7 @@ from admittance.scheduling.cycle.flavor_assigner import Only, assign
 from admittance.scheduling.preemption import classical
 from admittance.scheduling.preemption import fair_sharing as fair
 from admittance.scheduling.preemption.loop_guard import LoopGuard
+from admittance.scheduling.preemption.min_run import NotVictims
 from admittance.scheduling.preemption.room import affects_no_other, fits
 from admittance.scheduling.state.assignment import (
     FIT,
@@ -21,10 +23,11 @@ from admittance.scheduling.state.assignment import (
     Assignment,
     Cursor,
 )
-from admittance.scheduling.state.config import CohortFairSharing, Config
+from admittance.scheduling.state.config import CohortFairSharing
 from admittance.scheduling.state.equivalence import SavedNomination
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 from admittance.scheduling.state.requests import RequestShape
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import WithoutUsage
 from admittance.scheduling.state.workload_info import (
     Nomination,
@@ -46,14 +49,16 @@ class Nominator:
 
     ``gone``: workloads that must not be victims, because they are victims of an earlier entry of
     the cycle or got quota in the same cycle. ``loops``: the loop guard, which excludes pairs of
-    preemptor and victim."""
+    preemptor and victim. ``now``: the time of the cycle, which decides which workloads are too
+    young to be victims."""
 
-    def __init__(
-        self, queues: Mapping[str, Queue], config: Config, loops: LoopGuard | None = None
-    ) -> None:
+    def __init__(self, state: SchedulerState, loops: LoopGuard) -> None:
+        config = state.config
         self._loops = loops
         self.gone: set[WorkloadInfo] = set()
-        self._queues = queues
+        self.now = state.now
+        self._min_runs = state.min_runs
+        self._queues = state.queues
         self._partial = config.partial_admission
         self._as_kueue = config.as_kueue
         self._fair = config.fair_sharing
@@ -65,20 +70,19 @@ class Nominator:
     def may_remember(self, workload: WorkloadInfo) -> bool:
         """Returns whether a nomination of the workload may be saved: whether it is valid until the
         version of the workload's domain changes."""
-        return self._remembers and (
-            self._loops is None or not self._loops.forbidden_victims(workload)
-        )
+        return self._remembers and not self._loops.forbidden_victims(workload)
 
     def search(self, queue: Queue, workload: WorkloadInfo) -> Search:
         """Returns the `Search` for one nomination of the workload."""
         gone = self.gone
-        if self._loops is not None and (barred := self._loops.forbidden_victims(workload)):
+        if barred := self._loops.forbidden_victims(workload):
             gone = gone | barred
         held = family_quota_of(workload) if workload.family is not None else None
         if held is not None:
             # A variant does not preempt its siblings.
             gone = gone | held.members.keys()
-        return Search(self._queues, queue, workload, gone, self._fair)
+        spared = NotVictims(gone, self._min_runs, self.now) if self._min_runs else None
+        return Search(self._queues, queue, workload, gone, self._fair, spared)
 
     def nominate(
         self,
@@ -91,8 +95,27 @@ class Nominator:
         """Returns the best nomination for the workload now.
 
         The best nomination is the first of these that is possible: all pods now; all pods after
-        preemption; as many pods as possible, now or after preemption; no assignment, with the
-        obstacles for all pods and for the fewest."""
+        preemption; as many pods as possible, now or after preemption; the same with victims that
+        are younger than their minRunSeconds, if their minRunPolicy is Preferred; no assignment,
+        with the obstacles for all pods and for the fewest."""
+        assert queue.plan is not None
+        if not self._min_runs or queue.plan.policy is NO_PREEMPTION:
+            return self._nominate(queue, workload, cursor, only, search)
+        search = search or self.search(queue, workload)
+        nomination = self._nominate(queue, workload, cursor, only, search)
+        if not _serves(nomination) and search.yields():
+            nomination = self._nominate(queue, workload, cursor, only, search)
+        nomination[0].spared_until = search.spared_until
+        return nomination
+
+    def _nominate(
+        self,
+        queue: Queue,
+        workload: WorkloadInfo,
+        cursor: Cursor | None,
+        only: Only | None,
+        search: Search | None,
+    ) -> Nomination:
         shape = workload.shape
         assert shape is not None
         whole = self._try(queue, workload, shape, cursor, only, search)
@@ -180,9 +203,12 @@ def most_of(
 
 class Search:
     """The searches for victims that one nomination of a workload needs. The scheduler's state does
-    not change during a nomination, so results are cached and no search is made twice."""
+    not change during a nomination, so results are cached and no search is made twice.
 
-    __slots__ = ("_fair", "_found", "_gone", "_queue", "_queues", "_workload")
+    ``gone``: workloads that must not be victims; ``spared``: these and the workloads that are too
+    young; None: no setting has minRunSeconds."""
+
+    __slots__ = ("_fair", "_found", "_gone", "_queue", "_queues", "_spared", "_workload")
 
     def __init__(
         self,
@@ -191,13 +217,29 @@ class Search:
         workload: WorkloadInfo,
         gone: set[WorkloadInfo],
         fair: CohortFairSharing | None,
+        spared: NotVictims | None = None,
     ) -> None:
         self._fair = fair
+        self._spared = spared
         self._queues = queues
         self._queue = queue
         self._workload = workload
-        self._gone = gone
+        self._gone: Container[WorkloadInfo] = gone if spared is None else spared
         self._found: dict[tuple[Cell, int], list[Victim]] = {}
+
+    @property
+    def spared_until(self) -> datetime | None:
+        """When the first of the workloads that were too young to be victims has run long enough;
+        None: none was too young."""
+        return self._spared.until if self._spared is not None else None
+
+    def yields(self) -> bool:
+        """From now on workloads with minRunPolicy Preferred may be victims in spite of their age.
+        Returns whether a further search may have another result."""
+        if self._spared is None or not self._spared.yields():
+            return False
+        self._found.clear()
+        return True
 
     def knows(self, cell: Cell, amount: int) -> bool:
         """Returns whether the result of `ask` for the cell and amount is cached already."""
@@ -264,6 +306,7 @@ def nomination_of(
         and known.plan is plan
         and known.cursor == cursor
         and known.stamp == stamp
+        and ((until := known.nomination[0].spared_until) is None or nominator.now < until)
         and nominator.may_remember(workload)
     ):
         return known.nomination

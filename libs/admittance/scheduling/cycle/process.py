@@ -131,9 +131,10 @@ class EntryProcessor:
         if assignment.mode != FIT and not entry.victims:
             # The entry may need this quota later but has no victims to preempt for it, so no other
             # entry may take the quota in this cycle. A queue with ``reclaimWithinCohort: Any`` can
-            # reclaim the quota anyway, so nothing is held back for its head.
+            # reclaim the quota anyway, so nothing is held back for its head, unless workloads are
+            # too young to give it back.
             assert entry.queue.plan is not None
-            if entry.queue.plan.policy.reclaim != "Any":
+            if entry.queue.plan.policy.reclaim != "Any" or assignment.spared_until is not None:
                 self._restore_victims()
                 self._hold(held_back(assignment))
             return EntryStatus.INADMISSIBLE

@@ -31,6 +31,7 @@ from admittance.scheduling.cycle.decisions import Decided, preemption_reasons
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.candidates import allows, is_over_any
 from admittance.scheduling.preemption.loop_guard import LoopGuard
+from admittance.scheduling.preemption.min_run import may_not_preempt, with_youth
 from admittance.scheduling.preemption.quota_reduction import exceeded_cell
 from admittance.scheduling.preemption.room import Need, fits, shortfalls
 from admittance.scheduling.state import charging
@@ -222,7 +223,7 @@ def decide_victims(
     marks these decisions as in flight.
 
     Returns None if the reservation fits and needs no victim any more."""
-    victims, short = _search(state, domain, cycle, workload)
+    victims, short = _search(state, domain, cycle, workload, now)
     if not short:
         return None
     if not victims:
@@ -250,12 +251,13 @@ def decide_victims(
     queue = workload.charge.queue
     loops = LoopGuard(state)
     for victim, why, message in preemption_reasons(queue, workload, staying, short):
+        text = with_youth(message, state.min_runs, victim.workload, now)
         state.set_in_flight(victim.workload, domain, InFlight.PREEMPTED)
         made.append(
             Preempted(
                 **state.decision_fields(victim.workload, domain, now),
                 reason=victim.reason,
-                message=loops.with_consequence(workload, victim, message),
+                message=loops.with_consequence(workload, victim, text),
                 by=f"{workload.key[0]}/{workload.key[1]}",
                 by_uid=workload.uid,
                 grounds=why,
@@ -295,14 +297,14 @@ def _replan(
 
 
 def _search(
-    state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo
+    state: SchedulerState, domain: Domain, cycle: Cycle, workload: WorkloadInfo, now: datetime
 ) -> tuple[list[Victim], tuple[Taken, ...]]:
     """Returns the victims that must stop before the reservation fits, and the quota that it lacks
     until then."""
     charge = workload.charge
     assert charge is not None
     need = dict(charge.cells)
-    kept = _valid_victims(state, workload)
+    kept = _valid_victims(state, workload, now)
     charging.remove_planner_usage(state, domain, workload)
     if workload.family_quota is not None:
         need = workload.family_quota.missing_for(need)
@@ -323,12 +325,15 @@ def _search(
     if lack and kept:
         victims = _fewest(kept, need)
     elif lack:
-        victims = cycle.search(charge.queue, workload).victims(need, dict.fromkeys(lack))
+        search = cycle.search(charge.queue, workload, now)
+        victims = search.victims(need, dict.fromkeys(lack))
+        if not victims and search.yields():
+            victims = search.victims(need, dict.fromkeys(lack))
     charging.restore_planner_usage(state, domain, workload)
     return victims, short
 
 
-def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim]:
+def _valid_victims(state: SchedulerState, workload: WorkloadInfo, now: datetime) -> list[Victim]:
     """Returns the planned victims of the reservation that still hold quota, if they are enough and
     each may still be preempted; empty: other victims must be searched."""
     pending = workload.pending_preemption
@@ -340,6 +345,8 @@ def _valid_victims(state: SchedulerState, workload: WorkloadInfo) -> list[Victim
         for victim in charging.outstanding_victims(state, workload)
     ]
     if not all(_may_preempt(workload, victim.workload) for victim in victims):
+        return []
+    if any(may_not_preempt(state.min_runs, victim.workload, now) for victim in victims):
         return []
     # Until the victims have stopped, usage may exceed quota, so the usage of the victims is
     # subtracted while this function checks whether they are enough.

@@ -41,6 +41,7 @@ from admittance.scheduling.explain.flavor_report import (
 )
 from admittance.scheduling.explain.preemption_blockers import count_with_noun
 from admittance.scheduling.explain.queue_status import is_parked, why_inactive
+from admittance.scheduling.preemption.min_run import when_old, youth_of
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.equivalence import Key
@@ -181,6 +182,11 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
             message += " and waits for the recheck before admission"
     if waits_for and phase == "QuotaReserved":
         unblocked += list(remedies.of_victims(waits_for, Outlook(outcome="Fits")))
+    youth = youth_of(state.min_runs, workload, state.now)
+    if youth is not None:
+        message += f"; may be preempted {when_old(youth, state.now)}"
+        if not youth.rule.is_required:
+            message += ", and before if no other workloads make enough room"
     if workload.is_leaving:
         if workload.preempted_by is not None:
             message += f"; preempted by workload {workload.preempted_by.by}"

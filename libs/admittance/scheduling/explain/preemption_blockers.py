@@ -6,10 +6,11 @@ preempted, the explanation says why preempting them is not enough."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from heapq import nlargest
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from admittance.api.fields.units import render
 from admittance.events import reasons
@@ -21,6 +22,7 @@ from admittance.scheduling.preemption.candidates import allows
 from admittance.scheduling.preemption.decision_inputs import share_text, share_value
 from admittance.scheduling.preemption.fair_sharing import almost_common
 from admittance.scheduling.preemption.loop_guard import LoopGuard
+from admittance.scheduling.preemption.min_run import Youth, may_not_preempt, when_old
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, Policy
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
@@ -28,6 +30,8 @@ from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 QUEUES_MAX = 5
 """For how many other ClusterQueues an explanation says why they are not preempted; those with the
 highest usage are chosen."""
+MINIMUM_RUN_TIME: Final = "MinimumRunTime"
+"""The rule that protects workloads that have not run for their minRunSeconds."""
 LOOKED_AT_MAX = 2_000
 """How many workloads with quota, and how many ClusterQueues, are checked for one explanation of a
 pending workload."""
@@ -142,6 +146,7 @@ def _blockers_in(
     """Yields why preempting workloads of one queue does not free the needed quota. Must be called
     only if no rule protects the whole queue from preemption."""
     protected: dict[str, list[tuple[int, int]]] = {}
+    young: list[tuple[Youth, WorkloadInfo]] = []
     candidates = [0, 0]
     fr = need.cell.fr
     if not budget.left:
@@ -156,21 +161,30 @@ def _blockers_in(
         rule = protection_rule(state, need, other)
         if rule:
             protected.setdefault(rule, []).append((amount, other.priority))
+            if rule == MINIMUM_RUN_TIME and (youth := _youth(state, other)) is not None:
+                young.append((youth, other))
         else:
             candidates[0] += 1
             candidates[1] += amount
     for rule, held in protected.items():
         setting = _setting(need, rule, policy)
         lowest = min(priority for _, priority in held)
+        until = None
+        if rule == MINIMUM_RUN_TIME:
+            until = min(youth.until for youth, _ in young)
+            text = _young_sentence(state, young)
+        else:
+            text = _workload_sentence(need, queue, rule, setting, lowest)
         yield _blocker(
             need,
             queue.name,
             rule,
             setting,
-            _workload_sentence(need, queue, rule, setting, lowest),
+            text,
             workloads=len(held),
             amount=sum(amount for amount, _ in held),
             lowest=lowest if "Priority" in rule else None,
+            until=until,
         )
     if candidates[0]:
         yield _candidates(state, need, queue, policy, candidates[0], candidates[1])
@@ -212,7 +226,7 @@ def _share_sentence(need: QuotaNeed, queue: Queue) -> str:
 
 
 def _setting(need: QuotaNeed, rule: str, policy: str) -> str:
-    if rule == reasons.PREEMPTION_LOOP:
+    if rule in (reasons.PREEMPTION_LOOP, MINIMUM_RUN_TIME):
         return ""
     if rule == "PriorityNotLower" and policy == "reclaimWithinCohort: Any":
         return "borrowWithinCohort: LowerPriority"
@@ -248,6 +262,20 @@ def _workload_sentence(need: QuotaNeed, queue: Queue, rule: str, policy: str, lo
     )
 
 
+def _young_sentence(state: SchedulerState, young: Sequence[tuple[Youth, WorkloadInfo]]) -> str:
+    """Returns a sentence that says when the first of the young workloads may be preempted."""
+    youth, first = min(young, key=lambda pair: (pair[0].until, pair[1].key))
+    if first.family is not None and first.family.parent is not None:
+        first = first.family.parent
+    text = f"workload {first.key[0]}/{first.key[1]} may be preempted {when_old(youth, state.now)}"
+    more = len(young) - 1
+    return f"{text}, and {count_with_noun(more, 'workload')} later" if more else text
+
+
+def _youth(state: SchedulerState, workload: WorkloadInfo) -> Youth | None:
+    return may_not_preempt(state.min_runs, workload, state.now)
+
+
 def _queue_sentence(state: SchedulerState, need: QuotaNeed, queue: Queue, rule: str) -> str:
     resource = need.cell.fr[1]
     assert queue.node is not None
@@ -277,6 +305,7 @@ def _blocker(
     workloads: int = 0,
     amount: int = 0,
     lowest: int | None = None,
+    until: datetime | None = None,
 ) -> Protection:
     flavor, resource = need.cell.fr
     return Protection(
@@ -290,6 +319,7 @@ def _blocker(
         amount=amount,
         lowest_priority=lowest,
         message=text,
+        until=until,
     )
 
 
@@ -303,8 +333,10 @@ def protection_rule(state: SchedulerState, need: QuotaNeed, other: WorkloadInfo)
     if queue is need.queue:
         if need.policy.within == "Never":
             return "PolicyNever"
-        return "" if allows(need.policy.within, need.workload, other) else "PriorityNotLower"
-    return queue_protection_rule(state, need, queue) or _by_priority(state, need, other)
+        rule = "" if allows(need.policy.within, need.workload, other) else "PriorityNotLower"
+    else:
+        rule = queue_protection_rule(state, need, queue) or _by_priority(state, need, other)
+    return rule or (MINIMUM_RUN_TIME if _youth(state, other) is not None else "")
 
 
 def queue_protection_rule(state: SchedulerState, need: QuotaNeed, queue: Queue) -> str:

@@ -19,7 +19,11 @@ from admittance.events.requests.explanation import (
 )
 from admittance.quota.catalog import inactive_because
 from admittance.quota.cell import Cell, CellNode, FlavorResource, available, plus
-from admittance.scheduling.explain.preemption_blockers import QuotaNeed, count_with_noun
+from admittance.scheduling.explain.preemption_blockers import (
+    MINIMUM_RUN_TIME,
+    QuotaNeed,
+    count_with_noun,
+)
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
@@ -145,6 +149,8 @@ def of_flavor(
                 f"a priority above {blocker.lowest_priority}, to preempt in ClusterQueue "
                 f"{blocker.cluster_queue} under {blocker.policy}"
             )
+        elif blocker.rule == MINIMUM_RUN_TIME:
+            yield f"time: {blocker.message}"
 
 
 LABEL_CLASH: Final = " another value of node label "

@@ -7,7 +7,7 @@ have to give back quota that they borrow from that cohort."""
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from admittance.quota.cell import Cell, FlavorResource, is_over
@@ -68,7 +68,7 @@ def candidates_in_cohort(
     preemptor: WorkloadInfo,
     need: Need,
     contested: Collection[FlavorResource],
-    gone: Collection[WorkloadInfo],
+    gone: Container[WorkloadInfo],
 ) -> Iterator[QueueCandidates]:
     """Yields the candidates of each other queue that borrows, from the nearest cohort to the root.
     The caller must not change the scheduler's state before it has taken the last item."""
@@ -186,7 +186,7 @@ def candidates_of(
     policy: str,
     preemptor: WorkloadInfo,
     contested: Collection[FlavorResource],
-    gone: Collection[WorkloadInfo] = (),
+    gone: Container[WorkloadInfo] = (),
 ) -> list[CandidateEntry]:
     """Returns the workloads of one queue that the policy allows to preempt and that hold quota of a
     contested flavor and resource, in order. ``gone``: workloads that must not be victims.

@@ -6,7 +6,7 @@ it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 from admittance.events import reasons
 from admittance.quota.cell import Cell, FlavorResource, is_over
@@ -47,7 +47,7 @@ def search(
     preemptor: WorkloadInfo,
     need: Need,
     contested: Collection[FlavorResource],
-    gone: Collection[WorkloadInfo] = (),
+    gone: Container[WorkloadInfo] = (),
 ) -> list[Victim]:
     """Returns a minimal set of victims for the preemptor, found greedily; empty: no set of victims
     makes enough room. ``gone``: workloads that must not be victims."""

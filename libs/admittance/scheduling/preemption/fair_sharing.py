@@ -6,7 +6,7 @@ of victims from the scheduler's state, and restores that usage before it returns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import TypeVar
 
@@ -43,7 +43,7 @@ def search(
     need: Need,
     contested: Collection[FlavorResource],
     strategies: tuple[str, ...],
-    gone: Collection[WorkloadInfo] = (),
+    gone: Container[WorkloadInfo] = (),
 ) -> list[Victim]:
     """Returns the victims that the preemptor needs and that fair sharing allows; empty: no victims
     make enough room. ``gone``: workloads that must not be victims."""
@@ -71,7 +71,7 @@ def _candidates(
     queue: Queue,
     preemptor: WorkloadInfo,
     contested: Collection[FlavorResource],
-    gone: Collection[WorkloadInfo],
+    gone: Container[WorkloadInfo],
 ) -> dict[Node, list[CandidateEntry]]:
     """Returns the workloads of each queue that the policies allow to preempt, in order."""
     plan, node = queue.plan, queue.node

@@ -4,6 +4,7 @@ stored admission."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import IntEnum, unique
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -86,6 +87,9 @@ class Assignment:
     ``fewest``: what the workload would get with the fewest pods with which it may start; None: no
     fewer pods were tried.
 
+    ``spared_until``: when the first of the workloads that were too young to be victims
+    (`admittance.scheduling.preemption.min_run`) has run long enough; None: none was too young.
+
     ``family_quota``: the quota that the family of a variant holds. A variant needs only the amounts
     beyond ``family_quota``, and would be charged the amounts in ``whole``."""
 
@@ -103,6 +107,7 @@ class Assignment:
         "mode",
         "obstacles",
         "places",
+        "spared_until",
         "usage",
         "whole",
     )
@@ -113,6 +118,7 @@ class Assignment:
         self.avoided = avoided
         self.family_quota = overlap
         self.fewest: Assignment | None = None
+        self.spared_until: datetime | None = None
         self.clashes: list[Choice] = []
         self.mode: int = 4  # FIT
         self.level = 0

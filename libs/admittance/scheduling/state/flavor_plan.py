@@ -5,9 +5,10 @@ that hold quota and usage of each flavor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from itertools import combinations
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from admittance.api.meta import Taint, Toleration
 from admittance.api.queues import Preemption, ResourceGroup
@@ -62,6 +63,53 @@ class Policy(NamedTuple):
 
 
 NO_PREEMPTION = Policy()
+
+
+class MinRun(NamedTuple):
+    """How long an admitted workload runs before it may be preempted. ``is_required``: False: it is
+    preempted before if no other workloads make enough room. ``source``: the kind and name of the
+    object that has the setting.
+    """
+
+    least: timedelta
+    is_required: bool
+    source: str
+
+
+class MinRuns:
+    """The settings of the ClusterQueues and WorkloadPriorityClasses that have minRunSeconds, by
+    name.
+    """
+
+    __slots__ = ("of_class", "of_queue")
+
+    def __init__(self) -> None:
+        self.of_queue: dict[str, MinRun] = {}
+        self.of_class: dict[str, MinRun] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.of_queue) or bool(self.of_class)
+
+    def of(self, queue: str, priority_class: str) -> MinRun | None:
+        """Returns the setting for workloads of the class that hold quota of the ClusterQueue: the
+        setting of the class, or of the queue if the class has none; None: neither has one.
+        """
+        return self.of_class.get(priority_class) or self.of_queue.get(queue)
+
+    def apply(self, kind: str, name: str, obj: Any) -> bool:
+        """Applies a manifest; None: it was deleted. Returns whether a setting changed."""
+        if kind == "ClusterQueue":
+            known, of = self.of_queue, obj.spec.preemption if obj is not None else None
+        elif kind == "WorkloadPriorityClass":
+            known, of = self.of_class, obj
+        else:
+            return False
+        before = known.pop(name, None)
+        if of is None or of.min_run_seconds is None:
+            return before is not None
+        least = timedelta(seconds=of.min_run_seconds)
+        known[name] = MinRun(least, of.min_run_policy == "Required", f"{kind} {name}")
+        return known[name] != before
 
 
 class FlavorPlan(NamedTuple):

@@ -88,7 +88,7 @@ class RequestShape:
 
 class Needs(NamedTuple):
     """The fields that the scheduler reads from a workload's spec. ``gates``: the preemption gates
-    of the workload, open or closed."""
+    of the workload, open or closed. ``priority_class``: its WorkloadPriorityClass; "": none."""
 
     queue: str
     priority: int
@@ -96,6 +96,7 @@ class Needs(NamedTuple):
     shape: RequestShape
     role: str
     gates: tuple[str, ...] = ()
+    priority_class: str = ""
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -112,6 +113,11 @@ class _Gate(_Part, frozen=True, kw_only=True):
     name: str = ""
 
 
+class _ClassRef(_Part, frozen=True, kw_only=True):
+    kind: str = ""
+    name: str = ""
+
+
 class _Head(_Part, frozen=True, kw_only=True):
     pod_sets: msgspec.Raw = msgspec.Raw(b"[]")
     queue_name: str = ""
@@ -120,6 +126,7 @@ class _Head(_Part, frozen=True, kw_only=True):
     admission_constraints: _Constraints | None = None
     role: str = "regular"
     preemption_gates: tuple[_Gate, ...] = ()
+    priority_class_ref: _ClassRef | None = None
 
 
 _head = msgspec.json.Decoder(_Head)
@@ -162,7 +169,17 @@ class Shapes:
             self._read_bytes += length
             shape = self._read[key] = self._shape(bytes(head.pod_sets), allowed)
         gates = tuple([intern(gate.name) for gate in head.preemption_gates])
-        return Needs(head.queue_name, head.priority or 0, head.active, shape, head.role, gates)
+        ref = head.priority_class_ref
+        ours = ref is not None and ref.kind in ("", "WorkloadPriorityClass")
+        return Needs(
+            head.queue_name,
+            head.priority or 0,
+            head.active,
+            shape,
+            head.role,
+            gates,
+            intern(ref.name) if ref is not None and ours else "",
+        )
 
     def uncharged(
         self, spec: bytes | msgspec.Raw, covered: Container[str] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from admittance.api.workload import PreemptionCount
@@ -17,6 +17,7 @@ from admittance.quota.catalog import Catalog
 from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key, RefusalQueue
+from admittance.scheduling.state.flavor_plan import MinRuns
 from admittance.scheduling.state.queue import (
     enqueue,
     enqueue_parent,
@@ -110,6 +111,8 @@ class SchedulerState:
         self.victims_by_preemptor: dict[str, dict[WorkloadInfo, None]] = {}
         # For each preemptor, by its uid, how often it has preempted each workload.
         self.preemption_counts: dict[str, dict[WorkloadInfo, PreemptionCount]] = {}
+        # How long workloads run before they may be preempted.
+        self.min_runs = MinRuns()
         self.seen = 0  # the newest bucket revision that was applied
 
         # Assumed; see also `Domain.in_flight`.
@@ -141,6 +144,8 @@ class SchedulerState:
         self.busy: dict[Domain, None] = {}  # domains in which a cycle could change something
         # A heap of the times at which waiting workloads may compete again.
         self.timers: list[tuple[datetime, Key]] = []
+        # A heap of the times at which all parked workloads of a domain, by its name, are woken.
+        self.domain_timers: list[tuple[datetime, str]] = []
         # When the refusals of parked workloads are due.
         self.refusal_queue: RefusalQueue[WorkloadInfo] = RefusalQueue()
         self.urgent_refusals: dict[WorkloadInfo, None] = {}  # these are refused without delay
@@ -176,6 +181,23 @@ class SchedulerState:
         if domain is not None:
             domain.flush = True
             self.schedule_cycle(domain)
+
+    def flush_at(self, domain: Domain, at: datetime) -> None:
+        """Wakes parked workloads of the domain at that time, because a workload may be preempted
+        from then on."""
+        if domain.wakes_at is None or at < domain.wakes_at:
+            domain.wakes_at = at
+            heappush(self.domain_timers, (at, domain.name))
+
+    def flush_due(self, now: datetime) -> None:
+        """Wakes the parked workloads of the domains for which the time of `flush_at` has come."""
+        while self.domain_timers and self.domain_timers[0][0] <= now:
+            at, name = heappop(self.domain_timers)
+            domain = self.domains.get(name)
+            # A time that an earlier one has replaced has no effect.
+            if domain is not None and domain.wakes_at == at:
+                domain.wakes_at = None
+                self.flush(domain)
 
     def schedule_quota_check(self, domain: Domain | None) -> None:
         """Lets the next cycle check whether the reservations of the domain still fit."""

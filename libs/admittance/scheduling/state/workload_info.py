@@ -35,7 +35,7 @@ from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.plan_quota import PlanQuota
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.shared_quota import FamilyQuota
-from admittance.scheduling.state.workload_view import Inadmissible, VariantInfo
+from admittance.scheduling.state.workload_view import Inadmissible, Run, VariantInfo
 
 
 @unique
@@ -160,6 +160,7 @@ class StoredFields:
     status_reason: str = ""  # the waiting reason in the workload's status
     reserved_at: datetime | None = None
     admitted_at: datetime | None = None
+    run: Run | None = None  # None: the workload is not admitted
     # Name and state of each admission check of the workload, until the workload is admitted.
     checks: tuple[tuple[str, str], ...] = ()
     # The workload's admission checks that ask to preempt its planned victims now.
@@ -463,6 +464,8 @@ class Domain:
     quota_reduced: bool = True  # the next cycle tests whether all reservations fit
     # The reservations of the domain that the next cycle rechecks.
     rechecks: dict[WorkloadInfo, None] = field(default_factory=dict)
+    # When the parked workloads are woken next, because a workload has run long enough then.
+    wakes_at: datetime | None = None
 
     # Planned preemption.
     planners: dict[WorkloadInfo, None] = field(default_factory=dict)

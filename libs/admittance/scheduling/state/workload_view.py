@@ -60,6 +60,15 @@ class VariantInfo(NamedTuple):
     is_open: bool = False
 
 
+class Run(NamedTuple):
+    """The run of an admitted workload. ``since``: when its pods were ready for the first time, or
+    its admission as long as they were not. ``priority_class``: its WorkloadPriorityClass; "": it
+    has none."""
+
+    since: datetime
+    priority_class: str
+
+
 class WorkloadView(NamedTuple):
     """A stored workload as the scheduler sees it.
 
@@ -93,6 +102,7 @@ class WorkloadView(NamedTuple):
     state: str
     reclaimable: tuple[tuple[str, int], ...]
     signature: int
+    run: Run | None = None
     preempted_by: PreemptedBy | None = None
     checks: tuple[tuple[str, str], ...] = ()
     closed_gate: str = ""
@@ -161,15 +171,14 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
     requeue = status.requeue_state
     waits = requeued is not None and requeued.status == "False"
     requeue_at = requeue.requeue_at if requeue is not None else None
+    admitted_at = None
+    if is_admitted and admitted is not None:
+        admitted_at = admitted.last_transition_time or created
     view = WorkloadView(
         needs=needs,
         finished=_true(finished),
         admission=status.admission if holds and not is_parent else None,
-        admitted_at=(
-            admitted.last_transition_time or created
-            if is_admitted and admitted is not None
-            else None
-        ),
+        admitted_at=admitted_at,
         reserved_at=reserved.last_transition_time if reserved is not None else None,
         competes=(
             needs.active
@@ -199,6 +208,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
                 _mark(requeued),
             )
         ),
+        run=Run(status.started_at or admitted_at, needs.priority_class) if admitted_at else None,
         preempted_by=status.preempted_by,
         checks=tuple([(row.name, row.state) for row in status.admission_checks])
         if waits_for_checks and status.admission_checks

@@ -192,7 +192,10 @@ def admit_parent(family: FamilyTransition, variant: StoredWorkload) -> None:
         first_admitted_at=status.first_admitted_at or family.now,
     )
     admitted = with_status(
-        admit(reserved, family.parent_context), placement=variant.status.placement, parts=None
+        admit(reserved, family.parent_context),
+        placement=variant.status.placement,
+        parts=None,
+        started_at=None,
     )
     message = f"Variant {name} is admitted"
     family.drop_notices(parent.metadata.name)

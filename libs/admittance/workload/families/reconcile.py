@@ -221,7 +221,8 @@ def _reject_parent(family: FamilyTransition) -> None:
 
 
 def _copy_pods_ready(family: FamilyTransition) -> None:
-    """Copies the parent's PodsReady condition to the admitted variant."""
+    """Copies the parent's PodsReady condition, and the start of its run, to the admitted
+    variant."""
     parent = family.existing_parent()
     if not holds_quota(parent):
         return
@@ -234,7 +235,8 @@ def _copy_pods_ready(family: FamilyTransition) -> None:
     conditions = without_condition(variant.status.conditions, Type.PODS_READY)
     if theirs is not None:
         conditions = (*conditions, theirs)
-    family.keep(with_status(variant, conditions=conditions))
+    started_at = parent.status.started_at
+    family.keep(with_status(variant, conditions=conditions, started_at=started_at))
 
 
 RECONCILED: Final = (QueueChanged, facts.Aggregated, facts.TimerDue)

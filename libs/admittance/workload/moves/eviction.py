@@ -189,6 +189,7 @@ def without_reservation(
         admission=None,
         placement=(),
         parts=None,
+        started_at=None,
         pending_preemption=None,
         admission_checks=without_updates(kept.rows),
         check_retry_counts=kept.counts,

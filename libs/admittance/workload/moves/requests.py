@@ -322,7 +322,8 @@ def pods_ready(
     if state is not None and state.requeue_at is None:
         # A later failure of pods to get ready gets a new requeue count, which starts at 0.
         state = None
-    return applied(with_status(ready, requeue_state=state))
+    started_at = context.now if reason == reasons.STARTED else workload.status.started_at
+    return applied(with_status(ready, requeue_state=state, started_at=started_at))
 
 
 def pods_not_ready(

@@ -164,11 +164,11 @@ def test_no_sibling_is_preempted_for_a_sibling() -> None:
     node = scheduler.queue_of("q").node
     assert node is not None
     need = {node.cells["cpu-only", "cpu"]: 1_000}
-    search = scheduler.core._cycle.search(scheduler.queue_of("q"), member)
+    search = scheduler.core._cycle.search(scheduler.queue_of("q"), member, scheduler.now)
     assert search.victims(need, {("cpu-only", "cpu"): None}) == []
     scheduler.open_family("k", "q", TAGS, PODS, priority=1)
     search = scheduler.core._cycle.search(
-        scheduler.queue_of("q"), scheduler.member("k-reservation")
+        scheduler.queue_of("q"), scheduler.member("k-reservation"), scheduler.now
     )
     removed = search.victims(need, {("cpu-only", "cpu"): None})
     assert [victim.workload.key[1] for victim in removed] == ["j-on-demand"], (
