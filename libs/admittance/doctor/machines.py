@@ -84,7 +84,7 @@ def findings_of(given: Promises) -> list[Finding]:
     """The findings about these objects."""
     return [
         *_conflicts(given.runners),
-        *_without_machine(given),
+        *_older(given),
         *_lacking(given.runners),
         *_promised(given),
         *_uncovered(given),
@@ -114,18 +114,16 @@ def _lacking(runners: Iterable[Runner]) -> Iterator[Finding]:
         yield note(f"runner {_some(names)}", message, todo)
 
 
-def _without_machine(given: Promises) -> Iterator[Finding]:
-    """The runners that announced themselves, but no machine. The second runner with a name, which
-    has a finding of its own, is none of them."""
-    ids = {runner.status.id for runner in given.runners if runner.status is not None}
-    conflicts = " ".join(finding.found for finding in _conflicts(given.runners))
+def _older(given: Promises) -> Iterator[Finding]:
+    """The runners of an earlier version, beside runners that announce machines."""
     for announced in given.announced:
-        if announced.runner not in ids and announced.runner not in conflicts:
+        if announced.older:
             yield note(
                 f"runner {announced.consumer or announced.runner}",
-                "it has announced no machine: it is of an earlier version, or its login is. While "
-                "it is announced no further flavor is covered, and nothing is placed on machines",
-                f"start it with this version and a login of this version: {UPGRADE}",
+                "it is of an earlier version, which starts also what is placed on others: while it "
+                "is announced no flavor gets covered, and no workload is placed on machines",
+                f"start it with this version: {UPGRADE}; if it is gone for good, `admit delete "
+                f"runner {announced.consumer or announced.runner}`",
             )
 
 

@@ -103,10 +103,11 @@ def limits_of(texts: LimitTexts, env: Mapping[str, str]) -> JobLimits:
     if flag not in ("", "0", "1"):
         raise SetupError(f"{_shown('privilege_escalation')} {flag}: it must be 0 or 1")
     cgroup = given["cgroup"].strip()
-    if cgroup and cgroup != NO_GROUPS and not cgroup.startswith("/"):
+    absolute = cgroup.startswith("/") and ".." not in cgroup.split("/")
+    if cgroup and cgroup != NO_GROUPS and not absolute:
         raise SetupError(
-            f"{_shown('cgroup')} {cgroup}: it must be the absolute path of a control group, or "
-            f"{NO_GROUPS}"
+            f"{_shown('cgroup')} {cgroup}: it must be the absolute path of a control group, "
+            f"without .., or {NO_GROUPS}"
         )
     return JobLimits(**counts, **sizes, privilege_escalation=flag == "1", cgroup=cgroup)
 

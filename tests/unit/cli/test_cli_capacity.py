@@ -13,6 +13,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.cli.show import lists as get
 from admittance.cli.show import tables
 from admittance.cli.show.capacity import capacity_requests, pools
+from admittance.cli.show.capacity.machine_details import lost_devices
 from admittance.cli.show.event_lines import FactEffects, line_of, reason_of
 from admittance.client import kinds
 from admittance.client.requests.objects import BucketObject
@@ -22,6 +23,7 @@ from admittance.events import provisioning as facts
 from admittance.events.codec import encode
 from admittance.events.requests.history import LogEntry
 from admittance.events.shapes import PodSetToProvision
+from admittance.events.stored.machines import OpenRun
 from admittance.events.subjects import subject_of
 from admittance.provisioning.pool_bookings import Booking, HeldPart
 from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State, with_note
@@ -317,3 +319,14 @@ def test_a_request_past_its_deadline_shows_that_it_is_over() -> None:
     record = a_record()
     late = replace(record, spec=replace(record.spec, deadline=NOON))
     assert dict(capacity_requests.facts_of(late, NOON))["Deadline"].endswith("(over)")
+
+
+def test_a_device_that_a_job_has_and_the_machine_lost_is_named() -> None:
+    devices = [{"resource": "gpu", "id": "0"}, {"resource": "fpga", "id": "1"}]
+    runs = [
+        OpenRun(namespace="n", name="w", revision=1, devices={"gpu": ("0", "1::2", "1::3")}),
+        OpenRun(namespace="n", name="v", revision=2, devices={"fpga": ("1",)}),
+    ]
+    [said] = lost_devices({"status": {"devices": devices}}, runs)
+    assert said.startswith("gpu 1 is gone from the machine, and was assigned to n/w, which still ")
+    assert lost_devices({"status": {"devices": devices}}, runs[1:]) == []

@@ -85,7 +85,7 @@ async def test_machines_that_are_too_small_get_a_warning(
 
     link = cast(Link, TooSmall(requests=1))
     await submit.refuse_misfit(link, WORKLOAD, anyway=False)
-    said = "no machine can hold it; it waits for another machine"
+    said = "no machine can hold it"
     assert await misfits(link, [("w", WORKLOAD)]) == [f"w: {said}"]
     assert capsys.readouterr().err == f"warning: the workload: {said}\n"
 

@@ -154,18 +154,14 @@ def test_a_queue_that_does_not_try_its_next_flavor_is_noted(
     )
 
 
-def test_a_runner_without_a_machine_is_noted_unless_another_has_its_name() -> None:
-    message = "a second runner has this name and starts nothing: data folder id-2 on host h"
-    conflict = Condition(type="NameConflict", status="True", message=message)
+def test_a_runner_of_an_earlier_version_beside_machines_is_noted() -> None:
     announced = [
         AnnouncedRunner(runner="a", consumer="ann"),
-        AnnouncedRunner(runner="id-2", consumer="ann"),
-        AnnouncedRunner(runner="id-3", consumer="old"),
-        AnnouncedRunner(runner="id-4"),
+        AnnouncedRunner(runner="id-3", consumer="old", older=True),
+        AnnouncedRunner(runner="id-4", older=True),
     ]
-    given = Promises([runner("a", 0, conditions=(conflict,))], announced=announced)
+    given = Promises([runner("a", 0)], announced=announced)
     assert [(line.state, line.what) for line in findings_of(given)] == [
-        ("wrong", "runner a"),
         ("note", "runner old"),
         ("note", "runner id-4"),
     ]

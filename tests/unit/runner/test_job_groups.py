@@ -471,8 +471,9 @@ def test_a_group_that_cannot_be_made_is_a_reason_or_an_error(tmp_path: Path) -> 
     (tmp_path / "no").write_text("")
     with pytest.raises(SetupError, match=r"--cgroup /x: cannot make groups in .*: Not a directory"):
         find_groups("r", "/x", proc)
-    with pytest.raises(SetupError, match="must be the absolute path of a control group"):
-        limits_of(LimitTexts(cgroup="x"), {})
+    for path in ("x", "/x/../..", "/.."):
+        with pytest.raises(SetupError, match="must be the absolute path of a control group"):
+            limits_of(LimitTexts(cgroup=path), {})
     assert limits_of(LimitTexts(), {"ADMIT_CGROUP": "/x"}).cgroup == "/x"
 
 

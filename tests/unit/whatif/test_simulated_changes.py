@@ -22,6 +22,7 @@ from support.stored.system import (
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 RECLAIM = {"reclaimWithinCohort": "Any"}
+NO_MACHINE = "no machine can start it: no runner has announced a machine"
 CHECK = an_object("AdmissionCheck", "budget", {"controllerName": "example.com/check"})
 
 
@@ -66,7 +67,7 @@ def test_a_workload_that_no_machine_can_start_gets_a_warning() -> None:
     reply = a_town().simulate(an_object("AdmissionCheck", MACHINES_CHECK, spec), a_job("j", "cq"))
     assert [(result.name, result.warnings) for result in reply.results] == [
         ("machines", ()),
-        ("j", ("no machine can start it: no runner has announced a machine",)),
+        ("j", (f"{NO_MACHINE}; it waits for another machine",)),
     ]
 
 

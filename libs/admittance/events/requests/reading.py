@@ -144,11 +144,13 @@ class Announced(Request, frozen=True, kw_only=True):
 
 class AnnouncedRunner(msgspec.Struct, frozen=True, kw_only=True):
     """``consumer``: the name whose token is the part after ``runner-`` in the name of the runner's
-    consumer of the log; "": not known. ``since``: when the runner announced itself last."""
+    consumer of the log; "": not known. ``since``: when the runner announced itself last. ``older``:
+    the runner is of a version that starts also what is placed on other runners."""
 
     runner: str
     consumer: str = ""
     since: datetime | None = None
+    older: bool = False
 
 
 class AnnouncedReply(Reply, frozen=True, kw_only=True):

@@ -44,8 +44,9 @@ class FitReply(Reply, frozen=True, kw_only=True):
     borrowing limit. ``uncharged``: each requested resource for which no quota is charged, with the
     reason. ``inactive``: why the ClusterQueue admits no workloads now, although it is neither
     stopped nor terminating; "": it admits some. ``machines``: why no machine of its runners could
-    start a workload that fits, also if nothing else ran there; "": one could, or the workload is
-    not placed on machines. ``seen``: the newest revision of the bucket known to the scheduler."""
+    start a workload that fits, also if nothing else ran there, or that it gets no devices, as a
+    sentence; "": one could, or the workload is not placed on machines. ``seen``: the newest
+    revision of the bucket known to the scheduler."""
 
     fits: bool = True
     reason: str = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from admittance.api.fields.units import BadQuantity
@@ -35,6 +37,15 @@ class EmptyMachines:
         if machine is not None:
             self._ids[name] = machine.id
             self._ledger.set_machine(replace(machine, unschedulable=False, draining=False))
+
+    @property
+    def have_devices(self) -> bool:
+        """Whether any of them has devices."""
+        return any(machine.devices for machine in self._ledger.machines())
+
+    def any_has(self, labels: Mapping[str, str]) -> bool:
+        """Whether a machine has all of these labels."""
+        return any(labels.items() <= each.labels.items() for each in self._ledger.machines())
 
     def shortage(self, request: PlacementRequest) -> Shortage | None:
         """Why the machines do not suffice for the request; None: they do."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from admittance.api.checks import MACHINES_CONTROLLER
+from admittance.api.fields.limits import is_extended
 from admittance.api.meta import ObjectMeta
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.events.subjects import PROVISIONING_CONTROLLER
@@ -45,7 +46,8 @@ def machine_misfit(
     choices: Sequence[Choice],
 ) -> str:
     """Why no machine could start the workload in any of its flavors, also if nothing else ran, as a
-    sentence; "": a machine could, or the workload may start without the check of machines.
+    sentence; or that it gets no devices, since its flavors are not covered; "": a machine could, or
+    the workload may start without the check of machines.
 
     ``counts``: how many pods of each pod set must start."""
 
@@ -64,8 +66,10 @@ def machine_misfit(
         except ConflictingChecks:
             continue  # no workload gets these flavors together
         controllers = {check.spec.controller_name for check in checks}
-        if MACHINES_CONTROLLER not in controllers or PROVISIONING_CONTROLLER in controllers:
+        if PROVISIONING_CONTROLLER in controllers:
             return ""
+        if MACHINES_CONTROLLER not in controllers:
+            return _without_devices(catalog, machines, admission)
         shortage = machines.shortage(request_of(_reserved(spec, admission), parts))
         if shortage is None:
             return ""
@@ -76,7 +80,26 @@ def machine_misfit(
     flavors, shortage = min(shortages.items(), key=lambda item: item[1].why is not Why.SIZE)
     head = "no machine can hold it, even if empty" if shortage.why is Why.SIZE else NO_MACHINE
     named = f" (flavor {flavors})" if len(shortages) > 1 else ""
-    return f"{head}{named}: {shortage.message}"
+    return f"{head}{named}: {shortage.message}; it waits for another machine"
+
+
+def _without_devices(catalog: Catalog, machines: EmptyMachines, admission: Admission) -> str:
+    """A sentence if the flavor that gives the workload devices is not covered, although runners
+    announce machines with devices, since none of them has its labels."""
+    spec = catalog.cluster_queues[admission.cluster_queue].spec
+    for place in admission.pod_set_assignments:
+        for resource, name in place.flavors.items():
+            flavor = catalog.flavors.get(name)
+            if flavor is None or not is_extended(resource) or spec.machines == "Off":
+                continue
+            labels = flavor.spec.node_labels
+            if machines.have_devices and labels and not machines.any_has(labels):
+                shown = " and ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+                return (
+                    f"no runner has the {'label' if len(labels) == 1 else 'labels'} {shown} of "
+                    f"flavor {name}: any runner starts it, and no {resource} is assigned"
+                )
+    return ""
 
 
 def _admissions(

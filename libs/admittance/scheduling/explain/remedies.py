@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
+from admittance.api.checks import MACHINES_CONTROLLER
 from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.requests.explanation import (
@@ -90,6 +91,8 @@ def of_open_check(state: SchedulerState, name: str) -> str:
     if check is None:
         return f"verdict Ready of check {name}"
     verdict = f"verdict Ready of check {name} by {check.spec.controller_name}"
+    if check.spec.controller_name == MACHINES_CONTROLLER:
+        verdict = f"room on a machine, of which the message of check {name} says what is missing"
     why = inactive_because(check)
     return verdict if why is None else f"{verdict}, which is inactive ({why})"
 

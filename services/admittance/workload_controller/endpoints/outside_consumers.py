@@ -78,7 +78,12 @@ class OutsideConsumers:
     async def announced(self, _data: bytes, _subject: str) -> AnnouncedReply:
         """The runners that have announced themselves. Raises BusRefused or BusUnavailable."""
         runners = [
-            AnnouncedRunner(runner=runner, consumer=announcement.consumer, since=at)
+            AnnouncedRunner(
+                runner=runner,
+                consumer=announcement.consumer,
+                since=at,
+                older=not announcement.placement,
+            )
             for runner, (announcement, at) in (await self._announcements()).items()
         ]
         return AnnouncedReply(runners=tuple(sorted(runners, key=lambda runner: runner.runner)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from admittance.api.checks import MACHINES_CONTROLLER
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.shapes import PreemptedBy
@@ -631,6 +632,9 @@ def test_an_open_check_names_its_controller_and_whether_it_is_active() -> None:
     assert [(check.name, check.inactive) for check in why.checks] == [
         ("room", "ControllerLost: no word")
     ]
+    scheduler.put("AdmissionCheck", "room", {"controllerName": MACHINES_CONTROLLER})
+    (line,) = scheduler.why("w").unblocked_by
+    assert line == "room on a machine, of which the message of check room says what is missing"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,8 @@ def with_machines(system: SteppedScheduler) -> SteppedScheduler:
 def test_a_workload_is_compared_with_the_machines_of_each_flavor(
     asked: dict[str, Any], said: str
 ) -> None:
-    assert misfit(with_machines(a_system("a100", "h100")), **asked) == said
+    waits = "; it waits for another machine" if said else ""
+    assert misfit(with_machines(a_system("a100", "h100")), **asked) == said + waits
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,8 @@ def test_a_workload_is_compared_with_the_machines_of_each_flavor(
         pytest.param(
             ("a100", "h100"),
             {},
-            "no machine can start it (flavor a100): no runner has announced a machine",
+            "no machine can start it (flavor a100): no runner has announced a machine; it waits "
+            "for another machine",
             id="no machine",
         ),
     ],
@@ -127,10 +129,41 @@ def test_a_label_that_no_machine_has_is_named() -> None:
     system = a_system("a100", "h100")
     runner = a_runner("t4-1", gpus=1, memory="1Gi")
     system.core.apply_object("Runner", "", "t4-1", runner, system.revision)
-    said = "no machine can start it (flavor a100): no machine has the label gpu=a100"
+    said = (
+        "no machine can start it (flavor a100): no machine has the label gpu=a100; it waits for "
+        "another machine"
+    )
     assert misfit(system, gpu="1") == said
     large = a_runner("a100-2", gpus=1, memory="1Gi")
     system.core.apply_object("Runner", "", "a100-2", large, system.revision)
     assert misfit(system, gpu="1") == ""
     system.core.apply_object("Runner", "", "a100-2", None, system.revision)
     assert misfit(system, gpu="1") == said
+
+
+@pytest.mark.parametrize(
+    ("runner", "more", "is_said"),
+    [
+        pytest.param(a_runner("t4-1", gpus=1, memory="1Gi"), {}, True, id="other labels"),
+        pytest.param(a_runner("t4-1", gpus=0, memory="1Gi"), {}, False, id="no devices at all"),
+        pytest.param(a_runner("a100-1", gpus=1, memory="1Gi"), {}, False, id="its labels"),
+        pytest.param(
+            a_runner("t4-1", gpus=1, memory="1Gi"), {"machines": "Off"}, False, id="machines Off"
+        ),
+    ],
+)
+def test_labels_that_keep_devices_from_a_job_are_named(
+    runner: Runner, more: dict[str, Any], is_said: bool
+) -> None:
+    system = a_system()
+    resources = [{"name": name, "nominalQuota": "8"} for name in ("memory", GPU)]
+    flavors = [{"name": "a100", "resources": resources}]
+    group = {"coveredResources": ["memory", GPU], "flavors": flavors}
+    system.queue("cq", resourceGroups=[group], **more)
+    system.core.apply_object("Runner", "", runner.metadata.name, runner, system.revision)
+    said = (
+        "no runner has the label gpu=a100 of flavor a100: any runner starts it, and no "
+        "nvidia.com/gpu is assigned"
+    )
+    assert misfit(system, gpu="1") == (said if is_said else "")
+    assert misfit(system, memory="1") == ""

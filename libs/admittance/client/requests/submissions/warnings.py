@@ -165,7 +165,7 @@ def about_fit(subject: str, reply: FitReply) -> list[str]:
         for resource, why in reply.uncharged.items()
     ]
     if reply.machines:
-        sentences.append(f"{subject}: {reply.machines}; it waits for another machine")
+        sentences.append(f"{subject}: {reply.machines}")
     return sentences
 
 

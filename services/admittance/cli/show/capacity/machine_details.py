@@ -49,10 +49,10 @@ def _describe(stored: BucketObject, state: MachineState | None, now: datetime) -
             ("Jobs of", _users(field(plain, "status", "users"))),
         ]
     )
-    for number, message in enumerate(messages(plain)):
+    runs = state.runs if state is not None else ()
+    for number, message in enumerate((*messages(plain), *lost_devices(plain, runs))):
         output.say(f"{'' if number else chr(10)}! {output.clean(message)}")
     output.section("Resources", _resources(plain))
-    runs = state.runs if state is not None else ()
     output.section("Devices", _devices(plain, runs))
     output.section("Runs", _runs(runs))
     output.section("Conditions", sections.conditions(plain, now))
@@ -75,14 +75,36 @@ def _resources(plain: Mapping[str, Any]) -> Table:
     )
 
 
-def _devices(plain: Mapping[str, Any], runs: Sequence[OpenRun]) -> Table:
+def _device_users(runs: Sequence[OpenRun]) -> dict[tuple[str, str], list[str]]:
+    """The workloads that have each device, by resource and id."""
     users: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         for resource, ids in run.devices.items():
             for unit in ids:
                 # A part of a shared device is named <id>::<number>.
                 device = unit.partition("::")[0]
-                users.setdefault((resource, device), []).append(f"{run.namespace}/{run.name}")
+                names = users.setdefault((resource, device), [])
+                if (name := f"{run.namespace}/{run.name}") not in names:
+                    names.append(name)
+    return users
+
+
+def lost_devices(plain: Mapping[str, Any], runs: Sequence[OpenRun]) -> list[str]:
+    """A sentence about each device that jobs have and the machine does not announce any more."""
+    present = {
+        (device.get("resource", ""), device.get("id", ""))
+        for device in field(plain, "status", "devices", default=())
+    }
+    return [
+        f"{resource} {device} is gone from the machine, and was assigned to {', '.join(users)}, "
+        "which still runs: if it needs the device, end it with `admit stop workload`"
+        for (resource, device), users in sorted(_device_users(runs).items())
+        if (resource, device) not in present
+    ]
+
+
+def _devices(plain: Mapping[str, Any], runs: Sequence[OpenRun]) -> Table:
+    users = _device_users(runs)
     return Table(
         columns_of("RESOURCE", "#INDEX", "ID", "#JOBS", "MODEL", "USED BY"),
         [
