@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from admittance.job_rules.machine_options import MachineTexts, machine_of_texts
 from admittance.runner.groups.job_groups import Offers
 from admittance.runner.inventory.device_files import is_character_device, machine_devices
 from admittance.runner.inventory.device_list import DeviceList
-from admittance.runner.inventory.devices import Detected, NoNvml, ask_nvml, detect
+from admittance.runner.inventory.devices import Detected, detect
 from admittance.runner.inventory.limit_messages import (
     advice_messages,
     limit_messages,
@@ -23,6 +24,7 @@ from admittance.runner.inventory.limit_messages import (
 )
 from admittance.runner.inventory.machine_inventory import AnnouncedRunner, inventory_of
 from admittance.runner.inventory.nvml import listed
+from admittance.runner.inventory.nvml_child import NoNvml, NvmlChild
 from admittance.runner.inventory.processors import cpu_milli, memory_bytes
 from admittance.runtime.errors import SetupError
 
@@ -401,10 +403,27 @@ def test_cards_of_amd_are_the_nodes_that_are_no_processors(tmp_path: Path) -> No
 
 
 def test_the_child_that_asks_nvml_ends_with_one_reason_and_in_time() -> None:
+    child = NvmlChild()
     with pytest.raises(NoNvml, match="NVML did not answer within 0 s"):
-        ask_nvml(seconds=0)
+        child.ask(seconds=0)
     with pytest.raises(NoNvml, match=r"pynvml|NVML"):
-        ask_nvml()
+        child.ask()
+
+
+def test_no_second_child_asks_nvml_while_one_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = NvmlChild(("/bin/sleep", "60"))
+    killed: list[subprocess.Popen[bytes]] = []
+    with monkeypatch.context() as patch:
+        # A process that hangs in the kernel does not end when it is killed.
+        patch.setattr(subprocess.Popen, "kill", lambda child: killed.append(child))  # noqa: PLW0108
+        with pytest.raises(NoNvml, match="NVML did not answer within 0 s"):
+            child.ask(seconds=0, kill_seconds=0)
+    with pytest.raises(NoNvml, match=f"process {killed[0].pid}, which asked NVML, hangs"):
+        child.ask()
+    killed[0].kill()
+    killed[0].wait()
+    with pytest.raises(NoNvml, match="NVML did not answer within 0 s"):
+        child.ask(seconds=0)
 
 
 def announced(texts: MachineTexts, env: Mapping[str, str] | None = None, **of: Any) -> Any:

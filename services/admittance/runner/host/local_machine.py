@@ -18,7 +18,9 @@ from admittance.runner.host.local_executor import LocalExecutor
 from admittance.runner.host.port import Executor, OtherRun, RunnerFiles, Shims
 from admittance.runner.inventory.device_files import is_character_device
 from admittance.runner.inventory.device_list import DeviceList
+from admittance.runner.inventory.devices import Detected, detect
 from admittance.runner.inventory.machine_inventory import AnnouncedRunner, inventory_of
+from admittance.runner.inventory.nvml_child import NvmlChild
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runtime.errors import SetupError
 from admittance.runtime.process.this_machine import machine_facts
@@ -53,6 +55,7 @@ class LocalMachine:
         self._rules = rules
         self._devices: DeviceList | None = None
         """None: before the first look."""
+        self._nvml = NvmlChild()
 
     def boot_seconds(self) -> float:
         return boot_seconds()
@@ -71,7 +74,10 @@ class LocalMachine:
 
     def inventory(self, given: GivenMachine, runner: AnnouncedRunner) -> RunnerInventory:
         self._devices = self._devices or DeviceList(given.devices, is_character_device)
-        return inventory_of(given, machine_facts(), runner, self._devices)
+        return inventory_of(given, machine_facts(), runner, self._devices, detect=self._detect)
+
+    def _detect(self, root: Path) -> Detected:
+        return detect(root, self._nvml.ask)
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         return find_run(roots, key)

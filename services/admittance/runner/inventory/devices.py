@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
 from admittance.events.stored.machines import Device
+from admittance.runner.inventory.nvml_child import NoNvml
 
 NVIDIA: Final = "nvidia.com/gpu"
 AMD: Final = "amd.com/gpu"
-NVML_SECONDS: Final = 15.0
-"""Longest wait for NVML, which initializes cards that no program uses: some seconds for eight."""
-
-KILL_SECONDS: Final = 1.0
-"""Longest wait for the end of a killed child."""
 
 
 class Detected(NamedTuple):
@@ -52,39 +45,11 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9.-]+", re.ASCII)
 """What no name of a resource has, such as the sign in the profile ``1g.5gb+me``."""
 
 
-class NoNvml(Exception):
-    """NVML does not answer; the message says why."""
-
-
 AskNvml = Callable[[], bytes]
-"""Returns what the child printed. Raises NoNvml."""
+"""Returns what the program `nvml.py` printed. Raises NoNvml."""
 
 
-def ask_nvml(seconds: float = NVML_SECONDS) -> bytes:
-    """Asks NVML in a child process. Raises NoNvml."""
-    program = [sys.executable, "-I", str(Path(__file__).with_name("nvml.py"))]
-    # Not `subprocess.run`: after its time limit it waits for the end of the child, and a child that
-    # hangs in the kernel does not end.
-    child = subprocess.Popen(
-        program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        out, err = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(KILL_SECONDS)
-        for pipe in (child.stdout, child.stderr):
-            if pipe is not None:
-                pipe.close()
-        raise NoNvml(f"NVML did not answer within {seconds:g} s") from None
-    if child.returncode:
-        lines = err.decode(errors="replace").strip().splitlines()
-        raise NoNvml(lines[-1] if lines else f"the program ended with {child.returncode}")
-    return out
-
-
-def detect(root: Path, ask: AskNvml = ask_nvml) -> Detected:
+def detect(root: Path, ask: AskNvml) -> Detected:
     """The devices of the machine. ``root``: the folder below which /proc and /sys lie."""
     nvidia = _nvidia(root, ask) if (root / "proc/driver/nvidia").is_dir() else Detected(())
     return nvidia._replace(devices=(*nvidia.devices, *_amd(root)))

@@ -13,7 +13,7 @@ from admittance.events.system import RunnerStarts
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine, shown
 from admittance.runner.inventory.device_list import DeviceList
-from admittance.runner.inventory.devices import Detected, detect
+from admittance.runner.inventory.devices import Detected
 from admittance.runner.inventory.processors import ROOT, cpu_milli, memory_bytes
 from admittance.runtime.errors import SetupError
 
@@ -38,12 +38,13 @@ def inventory_of(
     runner: AnnouncedRunner,
     known: DeviceList,
     *,
+    detect: Callable[[Path], Detected],
     root: Path = ROOT,
-    detect: Callable[[Path], Detected] = detect,
 ) -> RunnerInventory:
     """What the runner announces of its machine. It reads files and may start a child process, so it
     blocks. ``facts``: what identifies the machine. ``known``: its devices, also those of earlier
-    looks. Raises SetupError if an option contradicts the machine."""
+    looks. ``detect``: finds devices below the folder that stands for /. Raises SetupError if an
+    option contradicts the machine."""
     offered = known.look(detect(root))
     devices = offered.devices
     counted: dict[str, int] = dict.fromkeys((*given.devices, *known.resources()), 0)
