@@ -260,6 +260,18 @@ SUBMISSION_KEY = "admittance.dev/submission-key"
 GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 """Annotation: while it is not empty, the workload is not queued."""
 
+ARRAY_GATE = "admittance.dev/array"
+"""The admission gate of an element of an array, which opens when few enough elements before it are
+unfinished."""
+
+OWN_GATES = frozenset({ARRAY_GATE})
+"""The admission gates that services of Admittance open."""
+
+
+def gate_names(written: str) -> tuple[str, ...]:
+    """The names of the gates in a value of the annotation `GATED_BY`."""
+    return tuple(gate.strip() for gate in written.split(",") if gate.strip())
+
 
 class ExitCodes(Strict, frozen=True, kw_only=True):
     """Which exit codes of failed containers a rule is about. ``container_name`` None: of any

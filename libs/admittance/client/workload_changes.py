@@ -32,9 +32,12 @@ class WorkloadChanges:
         """Keeps a waiting workload out of its queue until `release`."""
         return await self._change(changes.HOLD, "hold", name, namespace)
 
-    async def release(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Puts a held workload back into its queue."""
-        return await self._change(changes.RELEASE, "release", name, namespace)
+    async def release(
+        self, name: str, *, gate: str = "", namespace: str | None = None
+    ) -> SettledReply:
+        """Puts a held or gated workload back into its queue. ``gate``: opens only this admission
+        gate, also one that a service opens, such as that of an array."""
+        return await self._change(changes.RELEASE, "release", name, namespace, gate=gate)
 
     async def set_priority(
         self, name: str, priority: int, *, namespace: str | None = None

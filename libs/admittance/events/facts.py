@@ -63,7 +63,11 @@ class Held(Fact, frozen=True, kw_only=True):
 
 
 class Released(Fact, frozen=True, kw_only=True):
-    """Returns a held workload to its queue."""
+    """Ends the hold of the workload, and opens the admission gates that people open. ``gate``: opens
+    this admission gate alone, which may be one of Admittance (`admittance.api.workload.OWN_GATES`),
+    and ends no hold."""
+
+    gate: str = ""
 
 
 class Reprioritized(Fact, frozen=True, kw_only=True):

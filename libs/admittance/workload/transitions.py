@@ -310,7 +310,7 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_OFF, facts.Activated, activation.turn_on, ("T22", (*_P, *_E))),
     **_rows(_WAITING, facts.Held, requests.hold, ("T30", _STAYS)),
     **_rows(_HOLDING, facts.Held, requests.hold),  # A hold is refused for a workload with quota.
-    **_rows(_WAITING, facts.Released, requests.release_hold, ("T30", _STAYS)),
+    **_rows(_WAITING, facts.Released, requests.release, ("T30", _STAYS)),
     **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize, ("T29", _STAYS)),
     **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
     **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from admittance.api.workload import GATED_BY
+from admittance.api.workload import ARRAY_GATE, GATED_BY
 from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase
@@ -162,3 +162,38 @@ def test_gates_keep_it_out_of_its_queue_until_it_is_released() -> None:
     assert tracked.conditions["QuotaReserved"] == ("False", "PendingEvaluation")
     assert GATED_BY not in tracked.stored.metadata.annotations
     assert tracked.happens(facts.Released(**ME)).reason == "NotHeld"
+
+
+OURS, THEIRS = ARRAY_GATE, "example.com/later"
+
+
+@pytest.mark.parametrize(
+    ("gates", "held", "opens", "outcome", "left", "waits"),
+    [
+        (f"{THEIRS}, {OURS}", False, "", "applied", OURS, "AdmissionGated"),
+        (f"{THEIRS}, {OURS}", False, OURS, "applied", THEIRS, "AdmissionGated"),
+        (OURS, False, OURS, "applied", None, "PendingEvaluation"),
+        (OURS, False, "", "refused", OURS, "AdmissionGated"),
+        (OURS, False, THEIRS, "ignored", OURS, "AdmissionGated"),
+        (OURS, True, "", "applied", OURS, "AdmissionGated"),
+        (OURS, True, OURS, "applied", None, "OnHold"),
+    ],
+    ids=[
+        "without a name all gates of people open",
+        "a name opens one gate",
+        "the last gate ends the wait",
+        "without a name a gate of a service stays closed",
+        "the name of another gate opens nothing",
+        "without a name a hold ends beside a gate of a service",
+        "a name ends no hold",
+    ],
+)
+def test_a_release_opens_the_gates_that_it_may_open(
+    gates: str, held: bool, opens: str, outcome: str, left: str | None, waits: str
+) -> None:
+    tracked = TrackedWorkload(annotations={GATED_BY: gates})
+    if held:
+        tracked.happens(facts.Held(**ME))
+    assert tracked.happens(facts.Released(**ME, gate=opens)).outcome == outcome
+    assert tracked.stored.metadata.annotations.get(GATED_BY) == left
+    assert tracked.conditions["QuotaReserved"] == ("False", waits)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.api.workload import GATED_BY
+from admittance.api.workload import GATED_BY, OWN_GATES, gate_names
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.names import workload_uid
@@ -255,19 +255,42 @@ def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change
     )
 
 
-def release_hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T30: ends the hold of the workload, and removes the admission gates of the workload's
-    annotation."""
-    if not is_held(workload) and not gated_by(workload):
-        return ignored(workload, reasons.NOT_HELD, "it is not on hold")
+def release(
+    workload: StoredWorkload, fact: facts.Released, context: TransitionContext
+) -> Change:
+    """T30: ends the hold of the workload, and opens admission gates of its annotation: the named
+    one, or all that people open."""
+    gates = gate_names(gated_by(workload))
+    if fact.gate:
+        if fact.gate not in gates:
+            return ignored(workload, reasons.NOT_HELD, f"it has no gate {fact.gate}")
+        left = tuple(gate for gate in gates if gate != fact.gate)
+        held = is_held(workload)
+    else:
+        left = tuple(gate for gate in gates if gate in OWN_GATES)
+        held = False
+        if left == gates and not is_held(workload):
+            if left:
+                return refused(workload, reasons.NOT_HELD, _opened_by_services(left))
+            return ignored(workload, reasons.NOT_HELD, "it is not on hold")
     notes = {k: v for k, v in workload.metadata.annotations.items() if k != GATED_BY}
+    if left:
+        notes[GATED_BY] = ",".join(left)
     free = replace(workload, metadata=replace(workload.metadata, annotations=notes))
-    reason, message = pending_reason(free, context) or (
-        reasons.PENDING_EVALUATION,
-        wait_message(free),
-    )
+    if held:
+        return applied(free)
+    waits = pending_reason(free, context)
+    reason, message = waits or (reasons.PENDING_EVALUATION, wait_message(free))
     free = with_condition(free, Type.QUOTA_RESERVED, False, reason, message, now=context.now)
+    if left:
+        return applied(free, OutboxEntry(what="pending", reason=reason, message=message))
     return applied(free, OutboxEntry(what="requeued", reason=reasons.RELEASED))
+
+
+def _opened_by_services(gates: tuple[str, ...]) -> str:
+    if len(gates) == 1:
+        return f"its gate {gates[0]} opens by itself: name the gate to open it now"
+    return f"its gates {', '.join(gates)} open by themselves: name a gate to open it now"
 
 
 def reprioritize(

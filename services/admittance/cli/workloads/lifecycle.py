@@ -58,9 +58,15 @@ async def hold(call: Call, name: str) -> None:
 
 
 @workload_command()
-async def release(call: Call, name: str) -> None:
-    """Put a held workload back into its queue."""
-    await _change(call, name, requests.changes.RELEASE, "release", "released")
+@option("--gate NAME", "Open only this admission gate, also one that opens by itself.", default="")
+async def release(call: Call, name: str, gate: str) -> None:
+    """Put a held or gated workload back into its queue.
+
+    Gates that a service opens, such as that of an array, stay closed unless --gate names them.
+    """
+    change = requests.changes.RELEASE
+    words = f"--gate {gate}" if gate else ""
+    await _change(call, name, change, "release", "released", words=words, fields={"gate": gate})
 
 
 @command(PLACE, negative_numbers=True)
