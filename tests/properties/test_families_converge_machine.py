@@ -10,11 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from admittance.acts import PATIENCE_MAX
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.family import changes_next, desired_variants
-from admittance.variants.core import COALESCE, PATIENCE_MAX
+from admittance.variants.core import COALESCE
 from admittance.workload.conditions import find, is_true
 from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state

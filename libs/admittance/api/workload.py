@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from admittance.api.arrays import INDEXES_LENGTH_MAX
 from admittance.api.fields.limits import (
     FLAVORS_ALLOWED_MAX,
     GATES_MAX,
@@ -78,11 +79,21 @@ class AdmissionConstraints(Strict, frozen=True, kw_only=True):
     ) = None
 
 
+class ArraySpec(Strict, frozen=True, kw_only=True):
+    """The elements of an array. ``indexes``: such as ``0-99``, ``1,3,7`` or ``0-20:5``.
+    ``parallelism``: how many elements may be open at once; None: all. ``fail_fast``: the first
+    failed element ends the array."""
+
+    indexes: Annotated[str, field_rule(required=True, maxLength=INDEXES_LENGTH_MAX)] = ""
+    parallelism: Positive | None = None
+    fail_fast: bool = False
+
+
 class WorkloadSpec(Strict, frozen=True, kw_only=True):
-    """``role``: regular, parent or variant (KEP-8691). A variant has ``variant``, the flavor or the
-    name of the explicit variant that it tries, and ``sibling_index``, its place among the variants
-    of its parent; 0 is the best. The completions of a job are in the annotation `COMPLETIONS` of
-    its pod template."""
+    """``role``: regular, parent or variant (KEP-8691), or array. A variant has ``variant``, the
+    flavor or the name of the explicit variant that it tries, and ``sibling_index``, its place among
+    the variants of its parent; 0 is the best. An array has ``array``. The completions
+    of a job are in the annotation `COMPLETIONS` of its pod template."""
 
     pod_sets: Annotated[tuple[PodSet, ...], list_rule(POD_SETS_MAX, "pod sets", required=True)] = ()
     queue_name: NameOrNone = ""
@@ -95,6 +106,7 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     role: Role = "regular"
     variant: str = ""
     sibling_index: Natural | None = None
+    array: ArraySpec | None = None
 
 
 class Workload(Strict, frozen=True, kw_only=True):
@@ -259,6 +271,24 @@ SUBMISSION_KEY = "admittance.dev/submission-key"
 
 GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 """Annotation: while it is not empty, the workload is not queued."""
+
+
+class ArrayStatus(Kept, frozen=True, kw_only=True):
+    """What is known of the elements of an array. ``created``: how many have been created.
+    ``results``: a letter for each index, see `RESULTS`. ``states``: how many elements without a
+    result are in each phase, or ``NotCreated``."""
+
+    created: int = 0
+    results: str = ""
+    states: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+SUCCEEDED, FAILED, DELETED, ENDED, NO_RESULT = "s", "f", "d", "c", "."
+"""The letters of results: of an element that succeeded, failed, was deleted before its end, or was
+ended by its array; and of one without a result."""
+
+NOT_CREATED = "NotCreated"
+"""The state of elements that do not exist yet."""
 
 ARRAY_GATE = "admittance.dev/array"
 """The admission gate of an element of an array, which opens when few enough elements before it are

@@ -21,6 +21,7 @@ from admittance.events.reader import SEQUENCE_MAX, Unreadable, number, reason_of
 from admittance.events.subjects import CAPACITY, FENCED, RESTORED, USAGE, workload_key
 from admittance.object_errors import ObjectError
 from admittance.quota.catalog import Catalog
+from admittance.workload.arrays.intake import ElementIntake
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
@@ -50,6 +51,7 @@ class Controller:
         self.queues = ManifestQueueView(self.objects, self.catalog, limits)
         self.message_builder = MessageBuilder(self.objects, secret, self._workload)
         self.variant_intake = VariantIntake()
+        self.element_intake = ElementIntake()
         self.workload_reader = WorkloadReader()
         self.unreadable: dict[str, str] = {}
         """For each key with a value that cannot be read, the reason. The caller logs the entries of

@@ -37,6 +37,7 @@ from admittance.events.system import Barrier, DeadLetterReason, ObjectApplied
 from admittance.lease import Fence
 from admittance.object_errors import ObjectError
 from admittance.workload import stored
+from admittance.workload.arrays.elements import ElementOf, claimed_element
 from admittance.workload.change import Change, FactOutcome, ignored, refused, with_log
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.reconcile import family_transition, single_transition
@@ -231,12 +232,10 @@ class BatchFold:
             entered = self._state.variant_intake.enter(
                 fact, claim, known.workload, family, rules, self._now
             )
-            if isinstance(entered, Fact):
-                return entered
-            self._note_outcome(logged, entered)
-            if entered.outcome is FactOutcome.REFUSED:
-                self._reject(logged, fact, entered.reason, entered.message)
-            return None
+            return self._entered(fact, logged, entered)
+        element = claimed_element(bytes(fact.workload))
+        if element is not None:
+            return self._entered(fact, logged, self._element(fact, element, logged, known))
         try:
             state = self._state
             arrived = validate_submission(fact, state.objects, state.queues, state.workload_reader)
@@ -246,6 +245,36 @@ class BatchFold:
             self._bury(logged, str(error), DeadLetterReason.INVALID)
             self._reject(logged, fact, "Invalid", str(error))
             return None
+
+    def _entered(
+        self, fact: facts.Submitted, logged: LogMessage, entered: Arrived | Change
+    ) -> Fact | None:
+        """The submission of a variant or an element; None: it is refused, and a note says why, or
+        changes nothing."""
+        if isinstance(entered, Fact):
+            return entered
+        self._note_outcome(logged, entered)
+        if entered.outcome is FactOutcome.REFUSED:
+            self._reject(logged, fact, entered.reason, entered.message)
+        return None
+
+    def _element(
+        self,
+        fact: facts.Submitted,
+        claim: ElementOf,
+        logged: LogMessage,
+        known: VersionedWorkload,
+    ) -> Arrived | Change:
+        array = self._known(workload_key(fact.namespace, claim.array)).workload
+        queue = stored.head(array).queue_name if array is not None else ""
+        return self._state.element_intake.enter(
+            fact,
+            claim,
+            known.workload,
+            array,
+            user_behind(logged),
+            has_variants=self._state.queues.family_rules(fact.namespace, queue) is not None,
+        )
 
     def _transition(
         self, key: str, known: VersionedWorkload, fact: Fact, logged: LogMessage

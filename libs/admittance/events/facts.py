@@ -63,9 +63,9 @@ class Held(Fact, frozen=True, kw_only=True):
 
 
 class Released(Fact, frozen=True, kw_only=True):
-    """Ends the hold of the workload, and opens the admission gates that people open. ``gate``: opens
-    this admission gate alone, which may be one of Admittance (`admittance.api.workload.OWN_GATES`),
-    and ends no hold."""
+    """Ends the hold of the workload, and opens the admission gates that people open. ``gate``:
+    opens this admission gate alone, which may be one of Admittance
+    (`admittance.api.workload.OWN_GATES`), and ends no hold."""
 
     gate: str = ""
 
@@ -107,6 +107,23 @@ class Ungated(Fact, frozen=True, kw_only=True):
 
 class Aggregated(Fact, frozen=True, kw_only=True):
     """Requests an update of the parent's status from its variants."""
+
+
+# Published by the array-controller, beside facts of users. ------------------------------
+
+
+class ElementsCounted(Fact, frozen=True, kw_only=True):
+    """What became of the elements of an array. ``created``: how many have been created.
+    ``results``: the places of elements with a new result, such as ``0-4,7``, by the letter of the
+    result (`admittance.api.workload.ArrayStatus`); places count from 0 in the order of the indexes.
+    ``states``: how many elements without a result are in each state. ``over``: all elements are
+    over. ``gone``: no element exists any more, so an array that is being deleted can go."""
+
+    created: int = 0
+    results: dict[str, str] = msgspec.field(default_factory=dict)
+    states: dict[str, int] = msgspec.field(default_factory=dict)
+    over: bool = False
+    gone: bool = False
 
 
 # Published by runners. ------------------------------------------------------------------
@@ -411,7 +428,7 @@ class TimerDue(Fact, frozen=True, kw_only=True):
 
 ABOUT_WORKLOADS: Final[tuple[type[Fact], ...]] = (
     Submitted, Activated, Deactivated, Held, Released, Reprioritized, Deleted, Ungated,
-    Aggregated, Started, PodsReady, PodsNotReady, PodsFailed, Finished, Stopped,
+    Aggregated, ElementsCounted, Started, PodsReady, PodsNotReady, PodsFailed, Finished, Stopped,
     Assigned, Refused, Planned, Confirmed, Revoked, Preempted,
     QuotaReserved, Admitted, Evicted, QuotaReleased, Requeued, Rejected, Pending, Noted,
 )  # fmt: skip

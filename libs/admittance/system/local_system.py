@@ -17,6 +17,7 @@ import msgspec
 
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.api.reading.manifest import decode_object
+from admittance.arrays.core import ArrayActs
 from admittance.control.batch import fold
 from admittance.control.commit import Commit, LogMessage, Message, Put
 from admittance.control.controller import HEADER_FACT, Controller
@@ -64,7 +65,8 @@ def apply_entry(scheduler: Scheduler, entry: BucketEntry, now: datetime) -> None
 
 
 class LocalSystem:
-    """The stored state, and the cores: ``controller``, ``scheduler``, ``families`` and ``timers``.
+    """The stored state, and the cores: ``controller``, ``scheduler``, ``families``, ``arrays``
+    and ``timers``.
 
     ``revision``: of the last write of the bucket; ``sequence``: of the last message of the log.
     ``config`` and ``limits``: of cores that start from now on.
@@ -103,6 +105,7 @@ class LocalSystem:
         self.controller = Controller(b"", self.limits)
         self.scheduler = Scheduler(self.config)
         self.families = FamilyActs(enabled=self.limits.families, coalesce=timedelta(0))
+        self.arrays = ArrayActs(coalesce=timedelta(0))
         self.timers = Schedules(self.limits)
 
     def _compare_timers(self) -> None:
@@ -248,6 +251,7 @@ class LocalSystem:
     def _workload_changed(self, key: str, workload: StoredWorkload | None, revision: int) -> None:
         self.scheduler.apply_workload(*names_of(key), workload, revision, now=self.now)
         self.families.apply(key, workload, revision, self.now)
+        self.arrays.apply(key, workload, revision, self.now)
         if self._has_timers:
             self.timers.apply(key, workload, revision, self.now)
 
@@ -343,8 +347,8 @@ class LocalSystem:
         return self.scheduler.cycle(now=self.now)
 
     def orders(self) -> list[Fact]:
-        """Returns the facts that the variant-controller publishes now."""
-        return self.families.orders(self.now)
+        """Returns the facts that the variant-controller and the array-controller publish now."""
+        return self.families.orders(self.now) + self.arrays.orders(self.now)
 
     def set_timers(self) -> None:
         """Sets the timers on the bus that the retry-timer orders now."""
@@ -376,6 +380,7 @@ class LocalSystem:
             self.timers.next_order_at(),
             self.timers.next_overdue_at(),
             self.families.wake(),
+            self.arrays.wake(),
         ):
             if at is not None:
                 yield at

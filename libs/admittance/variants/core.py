@@ -3,19 +3,17 @@ matches the family policy. The module is pure.
 
 An act is a fact that the variant-controller publishes. Acts are computed from stored objects, so
 nothing has to survive a restart: a new leader publishes the acts that are still required.
-`SentActs` keeps the published acts, so that no act is published twice before it has had time to
-take effect. The acts of a family are computed again only when the family or its queue has changed,
+The acts of a family are computed again only when the family or its queue has changed,
 or at the time in `LookTimes`."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
-from admittance.backoff import pause_after
+from admittance.acts import Act, LookTimes, SentActs
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.reader import BROKEN, reason_of
@@ -26,177 +24,19 @@ from admittance.variants.known_families import (
     FamilyQueues,
     KnownFamily,
     KnownParent,
-    LookTimes,
     NameClaims,
     family_of,
     parent_of,
     variant_of,
 )
-from admittance.variants.required_acts import Act, required_acts
+from admittance.variants.required_acts import required_acts
 from admittance.workload.stored import PARENT, StoredWorkload, head
 
-PATIENCE: Final = timedelta(seconds=5)
-"""Delay before an act without effect is published again; the delay doubles each time."""
-PATIENCE_MAX: Final = timedelta(minutes=5)
-BEHIND_MAX: Final = timedelta(seconds=30)
-"""How long a published act is not repeated if the workload-controller makes no progress and has not
-read the act on the log yet: a repeat would add to its backlog. While the workload-controller makes
-progress, the act is not repeated at all."""
 COALESCE: Final = timedelta(milliseconds=100)
 """Shortest time between two acts `Aggregated` for one parent."""
 GATHER: Final = timedelta(milliseconds=100)
 """Delay before the act `Aggregated` is published for a parent. Most changes of variants also change
 the parent, and then the workload-controller updates the parent's rows without this act."""
-AGAIN: Final = timedelta(seconds=1)
-"""Delay before a failed publish of an act is tried again."""
-STUCK: Final = 2
-"""After so many repeats without effect an act counts as stuck."""
-
-
-class _SentAct(NamedTuple):
-    """A published act. ``due``: when to publish the act again if it is still required.
-    ``sequence``: the act's position on the log; 0: unknown. ``until``: from this time on the act is
-    published again even if the workload-controller has not read it, unless the workload-controller
-    makes progress."""
-
-    mark: object
-    revision: int
-    due: datetime
-    tries: int
-    until: datetime
-    sequence: int = 0
-
-
-_Key: TypeAlias = tuple[type[Fact], str]
-
-
-class SentActs:
-    """The published acts that have had no effect yet. A published act is not published again before
-    the time ``due`` in its `_SentAct`. Acts that are no longer required are removed. A new leader
-    starts without published acts, because publishing an act twice does no harm. ``coalesce``,
-    ``gather``: see `COALESCE` and `GATHER`."""
-
-    def __init__(self, coalesce: timedelta, gather: timedelta) -> None:
-        self._coalesce = coalesce
-        self._gather = gather
-        self._through = 0
-        self._progress_at: datetime | None = None
-        self._sent: dict[WorkloadName, dict[_Key, _SentAct]] = {}
-        self._aggregated: dict[WorkloadName, datetime] = {}
-        self._differs_since: dict[WorkloadName, datetime] = {}
-
-    def to_publish(
-        self, family: WorkloadName, acts: Iterable[Act], now: datetime
-    ) -> tuple[list[Act], datetime | None]:
-        """Returns those of ``acts`` that must be published now, and when to call this method again
-        for the acts that wait (None: no act waits). ``acts``: all acts that the family requires.
-        Published acts that are not in ``acts`` are forgotten."""
-        before = self._sent.get(family, {})
-        sent: dict[_Key, _SentAct] = {}
-        due_acts: list[Act] = []
-        looks: list[datetime] = []
-        aggregates = False
-        for act in acts:
-            aggregates = aggregates or isinstance(act.fact, facts.Aggregated)
-            key = _key(act.fact)
-            mark = act.mark, act.fact.uid
-            last = before.get(key)
-            if last is not None and last.mark != mark:
-                last = None
-            if last is not None:
-                last = self._postponed(last, now)
-                wait: datetime | None = last.due
-            else:
-                wait = self._aggregate_after(family, act, now)
-            # If the time to publish is later than PATIENCE_MAX from now, the clock was set back,
-            # and the act is published.
-            if wait is not None and now < wait <= now + PATIENCE_MAX:
-                if last is not None:
-                    sent[key] = last
-                looks.append(wait)
-                continue
-            tries = last.tries + 1 if last is not None and last.revision == act.revision else 0
-            due = now + pause_after(tries + 1, PATIENCE, PATIENCE_MAX)
-            sent[key] = _SentAct(mark, act.revision, due, tries, max(due, now + BEHIND_MAX))
-            looks.append(due)
-            due_acts.append(act._replace(tries=tries) if tries else act)
-            if isinstance(act.fact, facts.Aggregated):
-                self._aggregated[family] = now
-        if sent:
-            self._sent[family] = sent
-        else:
-            self._sent.pop(family, None)
-        if not aggregates:
-            self._differs_since.pop(family, None)
-        return due_acts, min(looks, default=None)
-
-    def through(self, sequence: int, now: datetime) -> None:
-        """Records that the workload-controller has processed the log up to ``sequence``."""
-        if sequence > self._through:
-            self._through = sequence
-            self._progress_at = now
-
-    def has(self, family: WorkloadName, fact: Fact) -> bool:
-        """Whether the fact was published as an act of the family that is still required."""
-        return _key(fact) in self._sent.get(family, {})
-
-    def stated(self, family: WorkloadName, fact: Fact, sequence: int) -> None:
-        """Records that the log has stored the act at ``sequence``: the act is not repeated before
-        the workload-controller has read that message, see `BEHIND_MAX`."""
-        sent = self._sent[family]
-        sent[_key(fact)] = sent[_key(fact)]._replace(sequence=sequence)
-
-    def failed(self, family: WorkloadName, fact: Fact, now: datetime) -> datetime:
-        """Records that publishing the act failed, or that the outcome is unknown. Returns when to
-        publish the act again."""
-        sent = self._sent[family]
-        sent[_key(fact)] = sent[_key(fact)]._replace(due=now + AGAIN)
-        return now + AGAIN
-
-    def forget(self, family: WorkloadName) -> None:
-        """Removes the published acts of a family that does not exist any more."""
-        for kept in (self._sent, self._aggregated, self._differs_since):
-            kept.pop(family, None)
-
-    def __len__(self) -> int:
-        """The number of published acts that have had no effect yet, plus the number of parents with
-        a delayed act `Aggregated`."""
-        waiting = sum(
-            not any(kind is facts.Aggregated for kind, _ in self._sent.get(family, ()))
-            for family in self._differs_since
-        )
-        return waiting + sum(map(len, self._sent.values()))
-
-    @property
-    def stuck(self) -> int:
-        """The number of acts that were repeated at least `STUCK` times without effect."""
-        return sum(act.tries >= STUCK for sent in self._sent.values() for act in sent.values())
-
-    def _postponed(self, last: _SentAct, now: datetime) -> _SentAct:
-        """Returns the published act, with a later ``due`` if the workload-controller has not read
-        the act on the log."""
-        if now < last.due or self._through >= last.sequence:
-            return last
-        if now < last.until:
-            return last._replace(due=min(now + PATIENCE, last.until))
-        progresses = (
-            self._progress_at is not None
-            and self._progress_at <= now < self._progress_at + PATIENCE
-        )
-        return last._replace(due=now + PATIENCE) if progresses else last
-
-    def _aggregate_after(self, family: WorkloadName, act: Act, now: datetime) -> datetime | None:
-        if not isinstance(act.fact, facts.Aggregated):
-            return None
-        after = self._differs_since.setdefault(family, now) + self._gather
-        aggregated = self._aggregated.get(family)
-        return max(after, aggregated + self._coalesce) if aggregated is not None else after
-
-
-def _key(fact: Fact) -> _Key:
-    return type(fact), fact.name
-
-
 ACTS_MAX: Final = 1000
 """How many acts `FamilyActs.acts` returns at once, if one family does not need more."""
 
@@ -251,7 +91,7 @@ class FamilyActs:
         self._queues = FamilyQueues(enabled=enabled)
         self._families: dict[WorkloadName, KnownFamily] = {}
         self._family_of: dict[WorkloadName, WorkloadName | None] = {}
-        self._sent = SentActs(coalesce, gather)
+        self._sent = SentActs(facts.Aggregated, coalesce, gather)
         self._names = NameClaims()
         self._times = LookTimes()
         self._changed: dict[WorkloadName, None] = {}

@@ -7,9 +7,7 @@ family share are interned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
-from heapq import heappop, heappush
+from collections.abc import Iterable
 from sys import intern
 from typing import Any, Final, NamedTuple
 
@@ -231,56 +229,6 @@ class FamilyQueues:
             self._queue_of[name] = now
             self._locals_of.setdefault(now, set()).add(name)
         return sorted(self._families.get(name, ())) if now != before else []
-
-
-SPARE: Final = 1000
-
-
-class LookTimes:
-    """The times at which the acts of each family must be computed again. Outdated entries of the
-    heap are dropped when they are popped, or when they are more than half of the heap."""
-
-    def __init__(self) -> None:
-        self._at: dict[WorkloadName, datetime] = {}
-        self._heap: list[tuple[datetime, WorkloadName]] = []
-
-    def set(self, family: WorkloadName, at: datetime | None) -> None:
-        """Sets the time at which the family's acts must be computed again; None: the family has no
-        such time."""
-        if at is None:
-            self._at.pop(family, None)
-        elif self._at.get(family) != at:
-            self._at[family] = at
-            heappush(self._heap, (at, family))
-            if len(self._heap) > 2 * len(self._at) + SPARE:
-                self._heap = sorted((when, family) for family, when in self._at.items())
-
-    def sooner(self, family: WorkloadName, at: datetime) -> None:
-        """Sets the time at which the family's acts must be computed again, unless an earlier time
-        is set already."""
-        set_for = self._at.get(family)
-        if set_for is None or at < set_for:
-            self.set(family, at)
-
-    def next(self) -> datetime | None:
-        """Returns the earliest time at which the acts of a family must be computed again; None: no
-        family has such a time."""
-        while self._heap:
-            at, family = self._heap[0]
-            if self._at.get(family) == at:
-                return at
-            heappop(self._heap)
-        return None
-
-    def due(self, now: datetime) -> Iterator[WorkloadName]:
-        """Yields the families with a time that has come, and removes these times."""
-        while (at := self.next()) is not None and at <= now:
-            _, family = heappop(self._heap)
-            del self._at[family]
-            yield family
-
-    def __len__(self) -> int:
-        return len(self._at)
 
 
 class NameClaims:

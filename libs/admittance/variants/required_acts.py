@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from admittance.acts import Act
 from admittance.events import facts, reasons
-from admittance.events.base import Fact
 from admittance.family import (
     PREEMPTION_TIMEOUT,
     DesiredState,
@@ -33,19 +33,6 @@ from admittance.variants.known_families import (
     RowMark,
 )
 from admittance.workload.families.roles import manifest_of, name_of, planned_variants
-
-
-class Act(NamedTuple):
-    """An act of the variant-controller: a fact to publish, and the reason. ``mark``: the goal of
-    the act; two acts for one workload with equal marks are the same act. ``revision``: the revision
-    of the workload that the act is about; 0: the workload does not exist yet. ``tries``: how often
-    the act was published before without effect."""
-
-    fact: Fact
-    why: str
-    mark: object = None
-    revision: int = 0
-    tries: int = 0
 
 
 class RequiredActs(NamedTuple):

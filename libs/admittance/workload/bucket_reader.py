@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from admittance.api.arrays import BadIndexes, parse_indexes
 from admittance.api.fields.units import parse
 from admittance.api.kinds import KINDS
 from admittance.api.queues import ClusterQueue, Cohort
@@ -27,7 +28,7 @@ from admittance.events.reader import (
 from admittance.events.shapes import Admission
 from admittance.events.subjects import object_key
 from admittance.workload import stored
-from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from admittance.workload.stored import SpecHead, StoredWorkload, WorkloadStatus
 
 if TYPE_CHECKING:
     from admittance.api.manifests import Manifest
@@ -148,7 +149,7 @@ def _check(key: str, workload: StoredWorkload) -> None:
             f"the workload's uid has {len(meta.uid)} characters, {UID_MAX} are allowed"
         )
     spec = stored.decode_head(workload.spec)
-    if spec.role != "regular" and spec.role not in ("parent", "variant"):
+    if spec.role != "regular" and spec.role not in ("parent", "variant", "array"):
         raise Unreadable("spec.role is not the name of a role")
     if not 0 <= (spec.maximum_execution_time_seconds or 0) <= SECONDS_MAX:
         raise Unreadable("spec.maximumExecutionTimeSeconds is out of range")
@@ -183,7 +184,9 @@ def _check(key: str, workload: StoredWorkload) -> None:
         _time(state.requeue_at, "status.requeueState")
         _time(state.pods_ready_until, "status.requeueState")
         _count(state.count, "status.requeueState.count")
-    if spec.role != "regular":
+    if spec.role == "array":
+        _array(spec, status)
+    elif spec.role != "regular":
         _family(status)
     if status.preemptions or status.pending_preemption or status.reclaimable_pods:
         _preempting(status)
@@ -227,6 +230,20 @@ def _family(status: WorkloadStatus) -> None:
             _time(condition.last_transition_time, "status.variants")
     if status.promised is not None:
         _admission(status.promised)
+
+
+def _array(spec: SpecHead, status: WorkloadStatus) -> None:
+    if spec.array is None or status.array is None:
+        raise Unreadable("spec.array or status.array is missing, but spec.role is array")
+    try:
+        total = len(parse_indexes(spec.array.indexes))
+    except BadIndexes as error:
+        raise Unreadable(f"spec.array: {error}") from None
+    counts = status.array
+    if len(counts.results) != total or not 0 <= counts.created <= total:
+        raise Unreadable("status.array does not fit to the indexes in spec.array")
+    for number in counts.states.values():
+        _count(number, "status.array")
 
 
 def _preempting(status: WorkloadStatus) -> None:

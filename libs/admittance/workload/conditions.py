@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from admittance.api.meta import Condition
 from admittance.api.workload import GATED_BY
 from admittance.events import reasons
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import ARRAY, StoredWorkload, head
 
 if TYPE_CHECKING:
     from admittance.workload.transition_context import TransitionContext
@@ -151,6 +151,8 @@ def pending_reason(workload: StoredWorkload, context: TransitionContext) -> Pend
     if gates:
         return PendingReason(reasons.ADMISSION_GATED, f"The admission is gated by: {gates}")
     spec = head(workload)
+    if spec.role == ARRAY:
+        return PendingReason(reasons.ARRAY, "The elements of the array wait and run")
     inactive = context.queues.inactive_reason(workload.metadata.namespace, spec.queue_name)
     if inactive is not None:
         return PendingReason(inactive.reason, inactive.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from admittance.api.workload import ArrayStatus
 from admittance.events import reasons
 from admittance.phases import Phase as Phase
 from admittance.workload.conditions import Type, find, is_false, is_true
@@ -46,8 +47,18 @@ def phase(workload: StoredWorkload, now: datetime) -> Phase:
         return Phase.RUNNING if is_true(workload, Type.PODS_READY) else Phase.ADMITTED
     if reserved:
         return Phase.QUOTA_RESERVED
+    if workload.status.array is not None:
+        return _furthest(workload.status.array)
     state = workload.status.requeue_state
     waits = state is not None and state.requeue_at is not None and state.requeue_at > now
     if waits or is_false(workload, Type.REQUEUED):
         return Phase.BACKOFF
     return Phase.PENDING
+
+
+_FURTHEST = (Phase.RUNNING, Phase.ADMITTED, Phase.QUOTA_RESERVED)
+
+
+def _furthest(array: ArrayStatus) -> Phase:
+    """The phase of an array that has not ended: the furthest of its elements."""
+    return next((phase for phase in _FURTHEST if array.states.get(phase)), Phase.PENDING)

@@ -14,6 +14,7 @@ import msgspec
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import (
     AdmissionConstraints,
+    ArrayStatus,
     CheckState,
     GateHolder,
     GatePosition,
@@ -119,9 +120,11 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``next_change_at``: the time at which the desired state of a variant changes.
     ``preemption_gate``: the preemption gate that was opened last.
 
+    An array has ``array``: the results and states of its elements.
+
     A variant has: ``stopped_by``: why policy keeps the variant inactive
-    (`admittance.family.STOPPED`). ``promised``: quota that is kept for the variant until its
-    sibling's job has stopped.
+    (`admittance.family.STOPPED`); so has an element that its array deactivated (`BY_ARRAY`).
+    ``promised``: quota that is kept for the variant until its sibling's job has stopped.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -156,6 +159,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     placement: Placement = ()
     parts: JobParts | None = None
     started_at: datetime | None = None
+    array: ArrayStatus | None = None
     restarts: int = 0
     admitted_revision: int = 0
     evicted_revision: int = 0
@@ -176,6 +180,14 @@ class StoredWorkload(Kept, frozen=True, kw_only=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
+class ArrayHead(Kept, frozen=True, kw_only=True):
+    """`admittance.api.workload.ArraySpec` as stored."""
+
+    indexes: str = ""
+    parallelism: int | None = None
+    fail_fast: bool = False
+
+
 class SpecHead(Kept, frozen=True, kw_only=True, gc=False):
     """The part of a spec that can change. The pod sets of a spec are not decoded."""
 
@@ -187,6 +199,7 @@ class SpecHead(Kept, frozen=True, kw_only=True, gc=False):
     variant: str = ""
     sibling_index: int | None = None
     admission_constraints: AdmissionConstraints | None = None
+    array: ArrayHead | None = None
 
 
 _stored = msgspec.json.Decoder(StoredWorkload)
@@ -248,6 +261,9 @@ def priority_class(workload: StoredWorkload) -> str:
 
 PARENT: Final = "parent"
 VARIANT: Final = "variant"
+ARRAY: Final = "array"
+BY_ARRAY: Final = "array"
+"""The ``stopped_by`` of an element that its array deactivated, and the reason of that fact."""
 
 
 def owner_of(workload: StoredWorkload) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
+from admittance.workload.arrays import moves as array_moves
 from admittance.workload.change import Change, FactOutcome, applied, ignored, with_status
 from admittance.workload.moves import parts, queue_changes, requests, reservation, timeouts
 from admittance.workload.moves import requests as activation
@@ -21,7 +22,7 @@ from admittance.workload.moves.counted_verdicts import ignore_verdict
 from admittance.workload.moves.eviction import evict
 from admittance.workload.moves.requests import Arrived, arrive
 from admittance.workload.phase import Phase, is_stopping, phase
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import ARRAY, StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 
 
@@ -367,6 +368,8 @@ def transition(workload: StoredWorkload | None, fact: Fact, context: TransitionC
         return ignored(
             workload, reasons.OTHER_UID, f"the workload's uid is {workload.metadata.uid}"
         )
+    if head(workload).role == ARRAY:
+        return array_moves.apply(workload, fact, context)
     where = phase(workload, context.now)
     legal = MOVES.get((where, type(fact)))
     if legal is None:

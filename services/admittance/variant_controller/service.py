@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 from msgspec.structs import replace
 
+from admittance.acts import STUCK, Act
 from admittance.api.configuration import GATES
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.backoff import Backoff
@@ -42,8 +43,7 @@ from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, gauge
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract, inject, trace_id
-from admittance.variants.core import FAMILY_STATES, GATHER, STUCK, FamilyActs
-from admittance.variants.required_acts import Act
+from admittance.variants.core import FAMILY_STATES, GATHER, FamilyActs
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 
 SERVICE: Final = "variant-controller"

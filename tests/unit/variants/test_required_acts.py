@@ -7,10 +7,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from admittance.acts import PATIENCE
 from admittance.api.reading.canonical import spec_of
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
-from admittance.variants.core import GATHER, PATIENCE
+from admittance.variants.core import GATHER
 from support.builders import NOON, a_condition
 from support.cores.stepped_variants import NS, SteppedVariants, a_family
 

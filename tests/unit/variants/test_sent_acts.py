@@ -6,7 +6,8 @@ from __future__ import annotations
 from datetime import timedelta
 from itertools import pairwise
 
-from admittance.variants.core import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX, FamilyActs
+from admittance.acts import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX
+from admittance.variants.core import FamilyActs
 from admittance.workload.stored import LogPosition
 from support.builders import NOON, a_condition
 from support.cores.stepped_variants import NS, SteppedVariants, a_family
@@ -152,7 +153,7 @@ def test_a_deleted_family_is_forgotten_completely() -> None:
     core = table.families
     for kept in (core._families, core._family_of, core._sent, core._times, core._names):
         assert not kept
-    assert not core._sent._aggregated
+    assert not core._sent._last_gathered
     assert not core._queues._families
     assert core.wake() is None
 

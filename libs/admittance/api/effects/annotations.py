@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from admittance.api.arrays import ARRAY_LABEL, INDEX_LABEL
 from admittance.api.effects.field_effect import (
     BY_SYSTEM,
     WORKS,
@@ -78,6 +79,8 @@ KEYS: Final[Mapping[Place, Mapping[str, FieldEffect]]] = {
         f"{KUEUE}concurrent-admission-parent": BY_SYSTEM,
         f"{KUEUE}multikueue-origin": BY_SYSTEM,
         f"{KUEUE}managed": BY_SYSTEM,
+        ARRAY_LABEL: BY_SYSTEM,
+        INDEX_LABEL: BY_SYSTEM,
     },
     Place.ANNOTATION: {
         f"{KUEUE}job-min-parallelism": works("of a Job; a Workload has `minCount`"),

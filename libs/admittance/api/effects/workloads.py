@@ -18,6 +18,7 @@ from admittance.api.workload import (
     JOB_CONTROLLER,
     TTL_MIN,
     AdmissionConstraints,
+    ArraySpec,
     ExitCodes,
     Job,
     JobSpec,
@@ -50,7 +51,9 @@ WORKLOADS: Final[Table] = {
         "role",
         "variant",
         "siblingIndex",
+        "array",
     ),
+    ArraySpec: all_work("indexes", "parallelism", "failFast"),
     PodSet: {
         **all_work("name", "count", "minCount", "template"),
         "topologyRequest": in_part("what is required is refused, what is preferred has no effect"),

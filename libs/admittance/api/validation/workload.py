@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from admittance.api.arrays import ARRAY_NAME_MAX, BadIndexes, parse_indexes
 from admittance.api.fields.limits import CLASSES
 from admittance.api.fields.names import (
     check_annotations,
@@ -61,6 +62,7 @@ def check_workload(workload: Workload) -> list[Problem]:
             [gate.name for gate in spec.preemption_gates], "spec.preemptionGates", ".name"
         )
     problems += _family(workload)
+    problems += _array(workload)
     if spec.admission_constraints is not None:
         problems += _allowed_flavors(workload, spec.admission_constraints.allowed_resource_flavors)
     annotations = workload.metadata.annotations
@@ -94,6 +96,33 @@ def _family(workload: Workload) -> list[Problem]:
         message = "must name the parent, a Workload with its uid, while spec.role is variant"
         problems.append(Problem("metadata.ownerReferences", message, REQUIRED))
     return problems
+
+
+def _array(workload: Workload) -> list[Problem]:
+    """The problems of an array: a workload with the role array has the elements, no other has."""
+    spec = workload.spec
+    if spec.array is None:
+        if spec.role != "array":
+            return []
+        return [Problem("spec.array", "must be set while spec.role is array", REQUIRED)]
+    if spec.role == "variant":
+        message = "must be left out while spec.role is variant"
+        return [Problem("spec.array", message, FORBIDDEN)]
+    problems: list[Problem] = []
+    try:
+        parse_indexes(spec.array.indexes)
+    except BadIndexes as error:
+        problems.append(Problem("spec.array.indexes", str(error)))
+    if wrong := array_name_error(workload.metadata.name):
+        problems.append(Problem("metadata.name", wrong))
+    return problems
+
+
+def array_name_error(name: str) -> str:
+    """Why an array cannot have the name; "": it can. The name is the value of a label."""
+    if len(name) > ARRAY_NAME_MAX:
+        return f"the name of an array has at most {ARRAY_NAME_MAX} characters, not {len(name)}"
+    return label_value_error(name)
 
 
 def _pod_set(pod_set: PodSet, path: str) -> list[Problem]:

@@ -17,7 +17,7 @@ from admittance.api.configuration import UserLimits
 from admittance.events import reasons
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import holds_quota
-from admittance.workload.stored import VARIANT, StoredWorkload, head
+from admittance.workload.stored import ARRAY, VARIANT, StoredWorkload, head
 
 
 class QueueCounts:
@@ -70,7 +70,7 @@ class PendingCounts(QueueCounts):
 def _where(workload: StoredWorkload) -> tuple[str, str] | None:
     """Namespace and LocalQueue of a pending workload; None: the workload is not pending."""
     spec = head(workload)
-    if spec.role == VARIANT or holds_quota(workload) or is_true(workload, Type.FINISHED):
+    if spec.role in (VARIANT, ARRAY) or holds_quota(workload) or is_true(workload, Type.FINISHED):
         return None
     return workload.metadata.namespace, spec.queue_name
 

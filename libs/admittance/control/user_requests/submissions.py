@@ -15,6 +15,7 @@ from admittance.api.meta import ObjectMeta
 from admittance.api.pod_requests import needs, uncharged
 from admittance.api.reading.manifest import accept
 from admittance.api.reading.workload_reader import KnownPodSets, ReadWorkload, WorkloadReader
+from admittance.api.validation.workload import array_name_error
 from admittance.api.workload import PARENT_VARIANT, Kept, Workload
 from admittance.control.commit import LogMessage
 from admittance.control.manifests.objects import Objects
@@ -66,6 +67,8 @@ def validate_submission(
         )
     manifest, remark = in_role(manifest, fact.namespace, queues)
     manifest = _with_time_limit(manifest, fact.namespace, objects, queues)
+    if manifest.spec.array is not None and (error := array_name_error(fact.name)):
+        raise InvalidSubmission(f"metadata.name: {error}")
     meta = manifest.metadata
     spec = pods.to_stored(manifest.spec)
     if len(fact.workload) > MANIFEST_BYTES_MAX // 4:
@@ -147,7 +150,9 @@ def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Work
     spec, meta = manifest.spec, manifest.metadata
     role: Role = "regular"
     remark = ""
-    if queues.family_rules(namespace, spec.queue_name) is not None:
+    if spec.array is not None:
+        role = "array"
+    elif queues.family_rules(namespace, spec.queue_name) is not None:
         if any(pod_set.min_count is not None for pod_set in spec.pod_sets):
             remark = "No variants are made of a workload with minCount: it is a regular one"
         else:

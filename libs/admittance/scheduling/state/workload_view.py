@@ -21,7 +21,7 @@ from admittance.family import ParentState, VariantState
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.requests import Needs, Shapes
 from admittance.workload.family_info import parent_state, variant_state
-from admittance.workload.stored import PARENT, VARIANT, StoredWorkload
+from admittance.workload.stored import ARRAY, PARENT, VARIANT, StoredWorkload
 
 LONG_AGO: Final = datetime(1, 1, 1, tzinfo=UTC)
 PROMISED: Final = "Promised"
@@ -183,6 +183,7 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         competes=(
             needs.active
             and not holds
+            and needs.role != ARRAY
             and not gated
             and said != reasons.ON_HOLD
             and meta.deletion_timestamp is None

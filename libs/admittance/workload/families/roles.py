@@ -37,7 +37,7 @@ from admittance.workload.family_info import allowed_flavors
 from admittance.workload.moves.backoff import KEPT_REASONS, no_wait
 from admittance.workload.moves.eviction import evict, withdraw
 from admittance.workload.phase import holds_quota, is_stopping
-from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head
+from admittance.workload.stored import ARRAY, PARENT, VARIANT, StoredWorkload, head
 from admittance.workload.transition_context import QueueChanged, TransitionContext
 from admittance.workload.transitions import transition
 
@@ -73,7 +73,7 @@ def role_now(workload: StoredWorkload, context: TransitionContext) -> str:
     """The role that the queue now gives to a workload that is not a variant. An admitted workload
     keeps its role."""
     spec = head(workload)
-    keeps = holds_quota(workload) or is_true(workload, Type.FINISHED)
+    keeps = holds_quota(workload) or is_true(workload, Type.FINISHED) or spec.role == ARRAY
     if keeps or workload.status.admitted_variant:
         return spec.role
     namespace = workload.metadata.namespace

@@ -4,6 +4,7 @@ T25 to T27, T29, T30.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from admittance.api.workload import GATED_BY, OWN_GATES, gate_names
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.names import workload_uid
+from admittance.workload.arrays.status import new_status
 from admittance.workload.change import (
     Change,
     applied,
@@ -40,7 +42,7 @@ from admittance.workload.moves.backoff import wait_message
 from admittance.workload.moves.eviction import closed_gates, evict, fresh_rows, withdrawals
 from admittance.workload.outputs import kept_outputs
 from admittance.workload.phase import holds_quota, is_reserved, is_stopping
-from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
+from admittance.workload.stored import ARRAY, BY_ARRAY, PARENT, OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
 INT32: Final = range(-(2**31), 2**31)
@@ -54,7 +56,8 @@ class Arrived(Fact, frozen=True, kw_only=True):
     `Submitted`. ``spec`` is canonical: equal specs are equal bytes. ``remark``: a note for the
     user. ``uncharged``: each requested resource for which no quota is charged, with the reason.
     ``message_id``: digest of the submission's message id; "": the submission had no id.
-    ``submitted_by``: the user; "": unknown."""
+    ``submitted_by``: the user; "": unknown. ``created_at``: the creation time of an element, which
+    is that of its array; None: the time of the log."""
 
     api_version: str
     metadata: ObjectMeta
@@ -63,6 +66,7 @@ class Arrived(Fact, frozen=True, kw_only=True):
     uncharged: dict[str, str] = msgspec.field(default_factory=dict)
     message_id: str = ""
     submitted_by: str = ""
+    created_at: datetime | None = None
 
 
 def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
@@ -89,7 +93,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
         uid=fact.uid
         or workload_uid(fact.namespace, fact.name, context.sequence, context.logged_at),
         generation=1,
-        creation_timestamp=context.logged_at,
+        creation_timestamp=fact.created_at or context.logged_at,
         deletion_timestamp=None,
         resource_version="",
         managed_fields=None,
@@ -100,7 +104,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
     spec = head(new)
     queue = context.queues.cluster_queue(fact.namespace, spec.queue_name)
     # Of a family only the variants are queued, not the parent.
-    queued = queue and spec.role != PARENT
+    queued = queue and spec.role not in (PARENT, ARRAY)
     required = context.queues.required_checks(queue, None) if queued else ()
     pending = pending_reason(new, context)
     outbox: tuple[OutboxEntry, ...] = ()
@@ -127,6 +131,7 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
             admission_checks=synced_rows((), {}, required, now=context.now).rows,
             submitted_as=fact.message_id,
             submitted_by=fact.submitted_by,
+            array=new_status(spec.array.indexes) if spec.array is not None else None,
         ),
         *outbox,
     )
@@ -210,10 +215,15 @@ def deactivate(
     )
 
 
-def turn_off(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change:
-    """T16: a user deactivates the workload."""
+def turn_off(
+    workload: StoredWorkload, fact: facts.Deactivated, context: TransitionContext
+) -> Change:
+    """T16: a user, or the array of an element, deactivates the workload."""
     if not head(workload).active:
         return ignored(workload, reasons.REPEATED, "it is not active")
+    if fact.reason == BY_ARRAY:
+        workload = with_status(workload, stopped_by=BY_ARRAY)
+        return deactivate(workload, reasons.DEACTIVATED, "Its array is stopped", context)
     message = f"The workload is deactivated{context.by_user}"
     return deactivate(workload, reasons.DEACTIVATED, message, context)
 
@@ -233,6 +243,8 @@ def turn_on(workload: StoredWorkload, _: Any, context: TransitionContext) -> Cha
     # A new admission cycle begins, so that a check's verdict from before the deactivation is stale.
     fresh = fresh_rows(on, context, forget=True)
     on = with_status(on, conditions=conditions, requeue_state=None, **fresh)
+    if on.status.stopped_by == BY_ARRAY:
+        on = with_status(on, stopped_by="")
     return applied(on, OutboxEntry(what="requeued", reason=reasons.REACTIVATED))
 
 
@@ -255,9 +267,7 @@ def hold(workload: StoredWorkload, _: Any, context: TransitionContext) -> Change
     )
 
 
-def release(
-    workload: StoredWorkload, fact: facts.Released, context: TransitionContext
-) -> Change:
+def release(workload: StoredWorkload, fact: facts.Released, context: TransitionContext) -> Change:
     """T30: ends the hold of the workload, and opens admission gates of its annotation: the named
     one, or all that people open."""
     gates = gate_names(gated_by(workload))

@@ -1,0 +1,277 @@
+"""`ArrayActs`: knows all arrays, and returns the acts that they require. The module is pure.
+
+Acts are computed from stored objects, so nothing has to survive a restart, and two leaders do no
+harm: a repeated fact changes nothing, and the rule of the gates holds for each of them
+(docs/spec/arrays.md#2). The acts of an array are computed again only when the array or one of its
+elements has changed, or when an act has had no effect in time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from admittance.acts import Act, LookTimes, SentActs
+from admittance.arrays.known_arrays import (
+    ArrayMembers,
+    array_from,
+    element_from,
+)
+from admittance.arrays.required_acts import required_acts
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.reader import BROKEN, reason_of
+from admittance.events.subjects import WorkloadName, workload_name
+from admittance.object_errors import ObjectError
+from admittance.workload.arrays.elements import ElementOf, element_of
+from admittance.workload.stored import ARRAY, StoredWorkload, head
+
+ACTS_MAX: Final = 1000
+"""How many acts `ArrayActs.acts` returns at once, if one array does not need more."""
+COALESCE: Final = timedelta(seconds=1)
+"""Shortest time between two counts of one array."""
+GATHER: Final = timedelta(milliseconds=100)
+"""Delay before a count is published, in which further changes join it."""
+
+
+class ArrayActs:
+    """All arrays, and the acts that they require. ``now`` is always the wall clock with a time
+    zone. Call `acts` only after all stored objects were applied: before, an element may seem to
+    have no array, and `acts` would delete it."""
+
+    def __init__(
+        self,
+        *,
+        coalesce: timedelta = COALESCE,
+        gather: timedelta = timedelta(0),
+        errors: list[ObjectError] | None = None,
+    ) -> None:
+        """``errors``: gets the exceptions by bugs that concern one array; None: such an exception
+        is raised."""
+        self._errors = errors
+        self._arrays: dict[WorkloadName, ArrayMembers] = {}
+        self._names: dict[WorkloadName, ElementOf | None] = {}
+        self._sent = SentActs(facts.ElementsCounted, coalesce, gather)
+        self._times = LookTimes()
+        self._changed: dict[WorkloadName, None] = {}
+        self.unreadable: dict[WorkloadName, str] = {}
+        """The arrays with stored values that cannot be read, each with the reason; no acts are
+        computed for them."""
+
+    # What changes. ------------------------------------------------------------------
+
+    def apply(self, key: str, stored: StoredWorkload | None, revision: int, now: datetime) -> None:
+        """Records the stored workload with the key ``key``; None: the workload was deleted. Raises
+        ValueError if ``key`` is not the key of a workload."""
+        name = workload_name(key)
+        before = self._names.get(name)
+        element = element_of(stored) if stored is not None else None
+        if before is not None and before != element:
+            self._drop_element(name, before)
+        if stored is None:
+            self._names.pop(name, None)
+        else:
+            self._names[name] = element
+            self._sent.through(stored.status.log.fact, now)
+            if element is not None:
+                self._put_element(name, element, stored, revision)
+        self._put_array(name, stored, revision)
+
+    def ordinary(self, key: str) -> None:
+        """Records that the workload with the key ``key`` is neither an array nor an element. The
+        caller need not decode the value of such a workload. Raises ValueError if ``key`` is not the
+        key of a workload."""
+        name = workload_name(key)
+        before = self._names.get(name)
+        if before is not None:
+            self._drop_element(name, before)
+        self._names[name] = None
+        self._put_array(name, None, 0)
+
+    def set_aside(self, key: str, why: str) -> None:
+        """Records that the workload with the key ``key`` cannot be read. No acts are computed for
+        an array of this name, since its elements must not seem to have no array."""
+        name = workload_name(key)
+        self._names.setdefault(name, None)
+        members = self._arrays.get(name)
+        if members is not None and (members.array is not None or members.elements):
+            members.unreadable = self.unreadable[name] = why
+
+    def _put_element(
+        self, name: WorkloadName, element: ElementOf, stored: StoredWorkload, revision: int
+    ) -> None:
+        owner = WorkloadName(name.namespace, element.array)
+        members = self._arrays.setdefault(owner, ArrayMembers(owner))
+        members.of(element.uid).put(element.number, element_from(stored, revision))
+        self._changed[owner] = None
+
+    def _drop_element(self, name: WorkloadName, element: ElementOf) -> None:
+        owner = WorkloadName(name.namespace, element.array)
+        members = self._arrays[owner]
+        elements = members.of(element.uid)
+        elements.drop(element.number, name.name)
+        is_known = members.array is not None and members.array.uid == element.uid
+        if not elements.present and not is_known:
+            del members.elements[element.uid]
+        self._changed[owner] = None
+        self._forget_empty(members)
+
+    def _put_array(self, name: WorkloadName, stored: StoredWorkload | None, revision: int) -> None:
+        members = self._arrays.get(name)
+        if stored is not None and head(stored).role == ARRAY:
+            if members is None:
+                members = self._arrays[name] = ArrayMembers(name)
+            members.array = array_from(stored, revision)
+        elif members is None:
+            return
+        elif members.array is not None:
+            gone = members.elements.get(members.array.uid)
+            if gone is not None and not gone.present:
+                del members.elements[members.array.uid]
+            members.array = None
+        members.unreadable = ""
+        self.unreadable.pop(name, None)
+        self._changed[name] = None
+        self._forget_empty(members)
+
+    def _forget_empty(self, members: ArrayMembers) -> None:
+        if members.array is None and not members.elements:
+            del self._arrays[members.name]
+            self._sent.forget(members.name)
+            self._times.set(members.name, None)
+            self._changed.pop(members.name, None)
+            self.unreadable.pop(members.name, None)
+
+    # Acts. --------------------------------------------------------------------------
+
+    def orders(self, now: datetime) -> list[Fact]:
+        """Returns the facts of the acts to publish now, in order."""
+        return [act.fact for act in self.acts(now)]
+
+    def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
+        """Returns the acts to publish now, in order. Each returned act counts as published, unless
+        `failed` is called for it. All acts of an array are returned together, so the result may
+        have more than ``limit`` acts."""
+        self._changed.update(dict.fromkeys(self._times.due(now)))
+        due_acts: list[Act] = []
+        while self._changed and len(due_acts) < limit:
+            name = next(iter(self._changed))
+            del self._changed[name]
+            members = self._arrays.get(name)
+            if members is not None and not members.unreadable:
+                due_acts += self._acts_of(members, now)
+        return due_acts
+
+    def stated(self, fact: Fact, sequence: int) -> None:
+        """Records that the log has stored the act at ``sequence``."""
+        array = self.array_of(fact)
+        if array is not None and self._sent.has(array, fact):
+            self._sent.stated(array, fact, sequence)
+
+    def failed(self, fact: Fact, now: datetime) -> None:
+        """Records that publishing the act failed, or that the outcome is unknown: it is published
+        again if it is still required."""
+        array = self.array_of(fact)
+        if array is not None and self._sent.has(array, fact):
+            self._times.sooner(array, self._sent.failed(array, fact, now))
+
+    def array_of(self, fact: Fact) -> WorkloadName | None:
+        """Returns the name of the array that an act is about; None: it is not known any more."""
+        about = WorkloadName(fact.namespace, fact.name)
+        element = self._names.get(about)
+        if element is not None:
+            return WorkloadName(fact.namespace, element.array)
+        if isinstance(fact, facts.Submitted):
+            return self._submitted_for(about)
+        return about if about in self._arrays else None
+
+    def _submitted_for(self, about: WorkloadName) -> WorkloadName | None:
+        """The array of an element that is not stored yet: its name begins the element's."""
+        array = about.name
+        while "-" in array:
+            array = array.rpartition("-")[0]
+            owner = WorkloadName(about.namespace, array)
+            if owner in self._arrays:
+                return owner
+        return None
+
+    def wake(self) -> datetime | None:
+        """Returns when to call `acts` next if nothing changes until then; None: never."""
+        return self._times.next()
+
+    @property
+    def pending(self) -> int:
+        """The number of arrays with acts to be computed again, plus the number of published acts
+        that have had no effect yet."""
+        return len(self._changed) + len(self._sent)
+
+    @property
+    def stuck(self) -> int:
+        """The number of acts that were repeated several times without effect."""
+        return self._sent.stuck
+
+    def states(self) -> dict[str, int]:
+        """The number of arrays in each of `ARRAY_STATES`."""
+        states = dict.fromkeys(ARRAY_STATES, 0)
+        # The arrays are copied at once, because metrics are read from another thread.
+        for members in tuple(self._arrays.values()):
+            if members.unreadable:
+                states["unreadable"] += 1
+            elif (array := members.array) is not None:
+                over = array.finished or array.deleting
+                states["ended" if over else "active" if array.active else "inactive"] += 1
+        return states
+
+    def unfinished(self) -> int:
+        """The number of elements without a result."""
+        return sum(
+            len(elements.live)
+            for members in tuple(self._arrays.values())
+            for elements in tuple(members.elements.values())
+        )
+
+    def __contains__(self, name: object) -> bool:
+        members = self._arrays.get(name)  # type: ignore[call-overload]
+        return members is not None and members.array is not None
+
+    def __len__(self) -> int:
+        return sum(1 for members in self._arrays.values() if members.array is not None)
+
+    # Steps. -------------------------------------------------------------------------
+
+    def _acts_of(self, members: ArrayMembers, now: datetime) -> list[Act]:
+        name = members.name
+        try:
+            required = required_acts(members, partial(self._taken, name.namespace))
+        except Exception as error:
+            # An array with a broken object must not block the other arrays.
+            if not isinstance(error, (*BROKEN, TypeError)):
+                if self._errors is None:
+                    raise
+                about = f"array {name.namespace}/{name.name}"
+                self._errors.append(ObjectError("find the acts of an array", about, error))
+            members.unreadable = self.unreadable[name] = reason_of(error)
+            return []
+        due_acts, again = self._sent.to_publish(name, required, now)
+        self._times.set(name, again)
+        return due_acts
+
+    def _taken(self, namespace: str, name: str) -> bool | None:
+        about = WorkloadName(namespace, name)
+        if about not in self._names:
+            return False
+        element = self._names[about]
+        if element is None:
+            return True
+        members = self._arrays.get(WorkloadName(namespace, element.array))
+        array = members.array if members is not None else None
+        return None if array is None or array.uid != element.uid else True
+
+
+ARRAY_STATES: Final = {
+    "active": "elements wait or run, or are still to be created",
+    "inactive": "it is deactivated",
+    "ended": "it has finished or is being deleted",
+    "unreadable": "a stored value is wrong, so it gets no elements",
+}
+"""The states of an array, each with its meaning."""

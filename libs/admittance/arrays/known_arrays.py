@@ -1,0 +1,242 @@
+"""What the array-controller keeps in memory about arrays and their elements. The module is pure."""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from admittance.api.workload import (
+    ARRAY_GATE,
+    DELETED,
+    ENDED,
+    FAILED,
+    NO_RESULT,
+    SUCCEEDED,
+    ArrayStatus,
+    gate_names,
+)
+from admittance.events import reasons
+from admittance.events.subjects import WorkloadName
+from admittance.phases import Phase
+from admittance.workload.arrays.elements import array_of, indexes_of
+from admittance.workload.conditions import Type, find_true, gated_by, is_true
+from admittance.workload.phase import holds_quota, is_reserved
+from admittance.workload.stored import BY_ARRAY, StoredWorkload, WorkloadStatus, head
+
+_NO_STATUS: Final = WorkloadStatus()
+
+
+class KnownArray(NamedTuple):
+    """What is kept of a stored array. ``stored``: the array without its status. ``indexes``: in
+    their order. ``gated``: an admission gate of the array is closed."""
+
+    stored: StoredWorkload
+    revision: int
+    uid: str
+    indexes: tuple[int, ...]
+    parallelism: int | None
+    fail_fast: bool
+    priority: int
+    active: bool
+    finished: bool
+    deleting: bool
+    gated: bool
+    status: ArrayStatus
+
+
+class KnownElement(NamedTuple):
+    """What is kept of a stored element. ``result``: its letter (`ArrayStatus`); "": it has none.
+    ``by_array``: the array has deactivated the element. ``gated``: the gate of arrays is closed."""
+
+    name: str
+    uid: str
+    revision: int
+    result: str
+    phase: str
+    priority: int
+    active: bool
+    holds_quota: bool
+    deleting: bool
+    by_array: bool
+    gated: bool
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the element leaves its place to a later one."""
+        return bool(self.result) or (not self.active and not self.holds_quota)
+
+
+def array_from(stored: StoredWorkload, revision: int) -> KnownArray:
+    """Returns what is kept of a stored array."""
+    spec, array = head(stored), array_of(stored)
+    status = stored.status.array
+    assert status is not None, "a stored workload with the role array has status.array"
+    return KnownArray(
+        stored=replace(stored, status=_NO_STATUS),
+        revision=revision,
+        uid=stored.metadata.uid,
+        indexes=indexes_of(stored),
+        parallelism=array.parallelism,
+        fail_fast=array.fail_fast,
+        priority=spec.priority or 0,
+        active=spec.active,
+        finished=is_true(stored, Type.FINISHED),
+        deleting=stored.metadata.deletion_timestamp is not None,
+        gated=bool(gated_by(stored)),
+        status=status,
+    )
+
+
+def element_from(stored: StoredWorkload, revision: int) -> KnownElement:
+    """Returns what is kept of a stored element."""
+    spec, meta = head(stored), stored.metadata
+    return KnownElement(
+        name=meta.name,
+        uid=meta.uid,
+        revision=revision,
+        result=_result(stored),
+        phase=_phase(stored),
+        priority=spec.priority or 0,
+        active=spec.active,
+        holds_quota=holds_quota(stored),
+        deleting=meta.deletion_timestamp is not None,
+        by_array=stored.status.stopped_by == BY_ARRAY,
+        gated=ARRAY_GATE in gate_names(gated_by(stored)),
+    )
+
+
+def _result(stored: StoredWorkload) -> str:
+    finished = find_true(stored, Type.FINISHED)
+    if finished is None:
+        return ""
+    if finished.reason == reasons.SUCCEEDED:
+        return SUCCEEDED
+    return ENDED if finished.reason == reasons.ARRAY_ENDED else FAILED
+
+
+def _phase(stored: StoredWorkload) -> str:
+    """The phase of an element, without those that end by time alone: the counts of an array change
+    with the stored elements."""
+    evicted = find_true(stored, Type.EVICTED)
+    if not head(stored).active:
+        rejected = reasons.DEACTIVATED_DUE_TO_ADMISSION_CHECK
+        is_rejected = evicted is not None and evicted.reason == rejected
+        return Phase.REJECTED if is_rejected else Phase.DEACTIVATED
+    if is_reserved(stored) and evicted is not None:
+        return Phase.EVICTING
+    if is_true(stored, Type.ADMITTED):
+        return Phase.RUNNING if is_true(stored, Type.PODS_READY) else Phase.ADMITTED
+    return Phase.QUOTA_RESERVED if is_reserved(stored) else Phase.PENDING
+
+
+class Elements:
+    """The elements of one array that exist, and what is known of those that do not any more.
+
+    ``present``: by index; ``live``: those without a result. ``seen``: the indexes with an element
+    now or before. ``fresh``: results that the stored array may not have yet, by index."""
+
+    def __init__(self) -> None:
+        self.present: dict[int, KnownElement] = {}
+        self.live: dict[int, KnownElement] = {}
+        self.seen: set[int] = set()
+        self.fresh: dict[int, str] = {}
+        self.is_compared = False
+        self._next = 0
+        self._first = 0
+
+    def put(self, index: int, element: KnownElement) -> None:
+        """Records a stored element."""
+        before = self.present.get(index)
+        if before is not None and before.name != element.name and before.result:
+            return  # Two workloads with the index: the one with a result counts.
+        self.present[index] = element
+        self.seen.add(index)
+        if element.result:
+            self.live.pop(index, None)
+            self.fresh[index] = element.result
+        else:
+            self.live[index] = element
+
+    def drop(self, index: int, name: str) -> None:
+        """Records that an element does not exist any more."""
+        gone = self.present.get(index)
+        if gone is None or gone.name != name:
+            return
+        del self.present[index]
+        self.live.pop(index, None)
+        if not gone.result:
+            self.fresh[index] = DELETED
+
+    def compare(self, array: KnownArray) -> None:
+        """Compares the elements with the stored array: results that the array has are not fresh any
+        more. The first time, also finds the elements that were deleted before this leader began."""
+        results = array.status.results
+        if not self.is_compared:
+            self.is_compared = True
+            created = array.status.created
+            for place, index in enumerate(array.indexes):
+                if index in self.present:
+                    created = max(created, place + 1)
+                elif results[place] != NO_RESULT:
+                    self.seen.add(index)
+            for place, index in enumerate(array.indexes[:created]):
+                if index not in self.seen and results[place] == NO_RESULT:
+                    self.seen.add(index)
+                    self.fresh[index] = DELETED
+        if self.fresh:
+            places = places_of(array)
+            for index in [i for i in self.fresh if results[places[i]] != NO_RESULT]:
+                del self.fresh[index]
+
+    def first_open(self, array: KnownArray) -> int:
+        """The place of the first element without a result in the stored array."""
+        results = array.status.results
+        while self._first < len(results) and results[self._first] != NO_RESULT:
+            self._first += 1
+        return self._first
+
+    def is_over(self, index: int) -> bool:
+        """Whether the element with the index leaves its place to a later one. One that was created
+        before and is not present has a result; one that is missing has not."""
+        element = self.live.get(index)
+        return element.is_over if element is not None else index in self.seen
+
+    def created(self, array: KnownArray) -> int:
+        """How many elements have been created, in the order of the indexes."""
+        while self._next < len(array.indexes) and array.indexes[self._next] in self.seen:
+            self._next += 1
+        return self._next
+
+
+_places: dict[tuple[int, ...], dict[int, int]] = {}
+PLACES_MAX: Final = 64
+
+
+def places_of(array: KnownArray) -> dict[int, int]:
+    """The place of each index of an array. Arrays with the same indexes share them."""
+    known = _places.get(array.indexes)
+    if known is None:
+        if len(_places) >= PLACES_MAX:
+            _places.clear()
+        known = _places[array.indexes] = {index: p for p, index in enumerate(array.indexes)}
+    return known
+
+
+class ArrayMembers:
+    """An array and the elements that name it, by the uid of the array that they name. ``array``
+    None: the array does not exist. ``unreadable``: why the stored array cannot be read."""
+
+    __slots__ = ("array", "elements", "name", "unreadable")
+
+    def __init__(self, name: WorkloadName) -> None:
+        self.name = name
+        self.array: KnownArray | None = None
+        self.elements: dict[str, Elements] = {}
+        self.unreadable = ""
+
+    def of(self, uid: str) -> Elements:
+        """The elements that name the array with the uid."""
+        uid = intern(uid)
+        return self.elements.setdefault(uid, Elements())
