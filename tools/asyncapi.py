@@ -94,6 +94,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("timers", services.Timers, services.TimersReply, "all"),
     ("machines", machines.Machines, machines.MachinesReply, "all"),
     ("families", services.Families, services.FamiliesReply, "all"),
+    ("arrays", services.Arrays, services.ArraysReply, "all"),
     ("health", services.Health, services.HealthReply, "all"),
 )
 """``admit.api.<what>``: over all namespaces, within one (``admit.api.<what>.<ns>``), or both."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from admittance import (
+    array_controller,
     placement_service,
     provider_aws,
     provider_docker,
@@ -30,6 +31,7 @@ SERVICES: Final[dict[str, Service]] = {
         scheduler,
         retry_timer,
         variant_controller,
+        array_controller,
         provisioning_check,
         placement_service,
         provider_pool,

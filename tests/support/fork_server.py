@@ -33,6 +33,7 @@ PRELOADED: Final = (
     "admittance.scheduler.service",
     "admittance.retry_timer.service",
     "admittance.variant_controller.service",
+    "admittance.array_controller.service",
     "admittance.provisioning_check.service",
     "admittance.provider_pool.service",
     "admittance.runner.service",

@@ -17,6 +17,7 @@ SERVICES: Final = (
     "scheduler",
     "retry-timer",
     "variant-controller",
+    "array-controller",
     "provisioning-check",
     "provider-pool",
 )

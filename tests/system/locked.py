@@ -38,7 +38,7 @@ from support.servers import LIMIT, ConfiguredServer
 
 SERVICES = (
     *("workload-controller", "scheduler", "retry-timer", "variant-controller"),
-    *("provisioning-check", "provider-pool"),
+    *("array-controller", "provisioning-check", "provider-pool"),
 )
 CONTROLLER = "example.com/budget"
 ADA = User(name="ada", role="user", key="", namespaces=("team-a",))

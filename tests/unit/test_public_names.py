@@ -85,14 +85,14 @@ MEMBERS = {
 """Documented members of the public classes: docs/checks.md, docs/providers.md, docs/python.md."""
 
 MODULES = """
-    placement_service
+    array_controller placement_service
     provider_aws provider_docker provider_kubernetes provider_pool provisioning_check retry_timer
     runner scheduler telemetry variant_controller workload_controller
 """
 """``python -m admittance.<module>``."""
 
 SERVICE_NAMES = """
-    placement
+    array-controller placement
     provider-aws provider-docker provider-kubernetes provider-pool provisioning-check retry-timer
     runner scheduler telemetry variant-controller workload-controller
 """

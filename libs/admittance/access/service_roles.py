@@ -224,6 +224,25 @@ def variant_controller(user: User) -> Permissions:
     return Permissions(publish, subscribe)
 
 
+ARRAY_FACTS: Final = (
+    "activated", "deactivated", "deleted", "elements_counted", "finished", "released",
+    "reprioritized", "submitted",
+)  # fmt: skip
+
+
+def array_controller(user: User) -> Permissions:
+    """The permissions of the array-controller, which creates and counts the elements of arrays."""
+    service = "array-controller"
+    publish = (
+        *_leader_elected(service, epochs=_own_epoch(service)),
+        *READ_BUCKET,
+        *READ_SECRET,
+        *rules("submit and change elements", *each("admit.workload.{}.*.*", ARRAY_FACTS)),
+    )
+    subscribe = (*_listens(user, service), *rules("answer requests", "admit.api.arrays"))
+    return Permissions(publish, subscribe)
+
+
 def provisioning_check(user: User) -> Permissions:
     """The permissions of the provisioning check, which requests capacity from providers."""
     service = "provisioning-check"
@@ -400,6 +419,12 @@ SERVICE_ROLES: Final = (
         Account.CORE,
         "submit and change variants",
         variant_controller,
+    ),
+    Role(
+        "array-controller",
+        Account.CORE,
+        "submit, change and count the elements of arrays",
+        array_controller,
     ),
     Role(
         "provisioning-check",

@@ -54,9 +54,10 @@ class ArrayActs:
         self._sent = SentActs(facts.ElementsCounted, coalesce, gather)
         self._times = LookTimes()
         self._changed: dict[WorkloadName, None] = {}
+        self._set_aside: set[WorkloadName] = set()
         self.unreadable: dict[WorkloadName, str] = {}
-        """The arrays with stored values that cannot be read, each with the reason; no acts are
-        computed for them."""
+        """The arrays with acts that cannot be computed, each with the reason: a stored value is
+        wrong."""
 
     # What changes. ------------------------------------------------------------------
 
@@ -64,6 +65,7 @@ class ArrayActs:
         """Records the stored workload with the key ``key``; None: the workload was deleted. Raises
         ValueError if ``key`` is not the key of a workload."""
         name = workload_name(key)
+        self._set_aside.discard(name)
         before = self._names.get(name)
         element = element_of(stored) if stored is not None else None
         if before is not None and before != element:
@@ -82,20 +84,19 @@ class ArrayActs:
         caller need not decode the value of such a workload. Raises ValueError if ``key`` is not the
         key of a workload."""
         name = workload_name(key)
+        self._set_aside.discard(name)
         before = self._names.get(name)
         if before is not None:
             self._drop_element(name, before)
         self._names[name] = None
         self._put_array(name, None, 0)
 
-    def set_aside(self, key: str, why: str) -> None:
+    def set_aside(self, key: str) -> None:
         """Records that the workload with the key ``key`` cannot be read. No acts are computed for
         an array of this name, since its elements must not seem to have no array."""
         name = workload_name(key)
         self._names.setdefault(name, None)
-        members = self._arrays.get(name)
-        if members is not None and (members.array is not None or members.elements):
-            members.unreadable = self.unreadable[name] = why
+        self._set_aside.add(name)
 
     def _put_element(
         self, name: WorkloadName, element: ElementOf, stored: StoredWorkload, revision: int
@@ -129,8 +130,6 @@ class ArrayActs:
             if gone is not None and not gone.present:
                 del members.elements[members.array.uid]
             members.array = None
-        members.unreadable = ""
-        self.unreadable.pop(name, None)
         self._changed[name] = None
         self._forget_empty(members)
 
@@ -158,7 +157,7 @@ class ArrayActs:
             name = next(iter(self._changed))
             del self._changed[name]
             members = self._arrays.get(name)
-            if members is not None and not members.unreadable:
+            if members is not None and name not in self._set_aside:
                 due_acts += self._acts_of(members, now)
         return due_acts
 
@@ -215,7 +214,7 @@ class ArrayActs:
         states = dict.fromkeys(ARRAY_STATES, 0)
         # The arrays are copied at once, because metrics are read from another thread.
         for members in tuple(self._arrays.values()):
-            if members.unreadable:
+            if members.name in self.unreadable or members.name in self._set_aside:
                 states["unreadable"] += 1
             elif (array := members.array) is not None:
                 over = array.finished or array.deleting
@@ -250,8 +249,9 @@ class ArrayActs:
                     raise
                 about = f"array {name.namespace}/{name.name}"
                 self._errors.append(ObjectError("find the acts of an array", about, error))
-            members.unreadable = self.unreadable[name] = reason_of(error)
+            self.unreadable[name] = reason_of(error)
             return []
+        self.unreadable.pop(name, None)
         due_acts, again = self._sent.to_publish(name, required, now)
         self._times.set(name, again)
         return due_acts

@@ -226,15 +226,14 @@ def places_of(array: KnownArray) -> dict[int, int]:
 
 class ArrayMembers:
     """An array and the elements that name it, by the uid of the array that they name. ``array``
-    None: the array does not exist. ``unreadable``: why the stored array cannot be read."""
+    None: the array does not exist."""
 
-    __slots__ = ("array", "elements", "name", "unreadable")
+    __slots__ = ("array", "elements", "name")
 
     def __init__(self, name: WorkloadName) -> None:
         self.name = name
         self.array: KnownArray | None = None
         self.elements: dict[str, Elements] = {}
-        self.unreadable = ""
 
     def of(self, uid: str) -> Elements:
         """The elements that name the array with the uid."""

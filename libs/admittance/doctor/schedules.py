@@ -1,4 +1,4 @@
-"""Checks of `admit doctor`: schedules of the retry-timer, and families of variants."""
+"""Checks of `admit doctor`: schedules of the retry-timer, families of variants, and arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.doctor.finding import Finding, finding
 from admittance.events import subjects
-from admittance.events.requests.services import Families, FamiliesReply, Timers, TimersReply
+from admittance.events.requests.services import (
+    Arrays,
+    ArraysReply,
+    Families,
+    FamiliesReply,
+    Timers,
+    TimersReply,
+)
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import BusRefused, BusUnavailable
@@ -110,3 +117,25 @@ def families_finding(reply: FamiliesReply) -> Finding:
         text += f"; {reply.stuck:,} changes had no effect although requested repeatedly"
     todo = "look for `without_effect` in the log of the variant-controller"
     return finding(not reply.stuck, "families", text, todo=todo)
+
+
+async def arrays_found(link: Link) -> list[Finding]:
+    """The finding about arrays. No finding if the array-controller does not answer: the line about
+    that service reports it.
+    """
+    try:
+        return [arrays_finding(await link.ask("arrays", Arrays(), ArraysReply))]
+    except RequestFailed:
+        return []
+
+
+def arrays_finding(reply: ArraysReply) -> Finding:
+    """The answer of the array-controller as a finding."""
+    text = (
+        f"{reply.arrays:,} arrays, {reply.unfinished:,} elements without a result, "
+        f"{reply.pending:,} changes pending"
+    )
+    if reply.stuck:
+        text += f"; {reply.stuck:,} changes had no effect although requested repeatedly"
+    todo = "look for `without_effect` in the log of the array-controller"
+    return finding(not reply.stuck, "arrays", text, todo=todo)

@@ -86,10 +86,12 @@ ANSWERED_BY: Final = {
     "logs": "runner",
     "timers": "retry-timer",
     "families": "variant-controller",
+    "arrays": "array-controller",
     "machines": "placement",
 }
 """For each ``what`` the service that answers ``admit.api.<what>``."""
 QUESTIONS: Final = (
+    "arrays",
     "explain",
     "families",
     "files",

@@ -49,6 +49,26 @@ class FamiliesReply(Reply, frozen=True, kw_only=True):
     gates_open: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+# Answered by the array-controller. -------------------------------------------------------
+
+
+class Arrays(Request, frozen=True, kw_only=True):
+    """``admit.api.arrays``: the state of the arrays."""
+
+
+class ArraysReply(Reply, frozen=True, kw_only=True):
+    """``arrays``: number of arrays; ``unfinished``: of their elements without a result.
+    ``pending``: number of arrays to be looked at, and of published facts without an effect so far;
+    ``stuck``: number of facts published three times or more without an effect. ``stated``: number
+    of facts published since this instance leads."""
+
+    arrays: int = 0
+    unfinished: int = 0
+    pending: int = 0
+    stuck: int = 0
+    stated: int = 0
+
+
 # Answered by providers of capacity. --------------------------------------------------------
 
 

@@ -72,6 +72,7 @@ async def examine(bus: Link, options: Options, *, every: bool) -> list[Finding]:
         *await queues.queue_findings(bus),
         *await schedules.timers_found(bus),
         *await schedules.families_found(bus),
+        *await schedules.arrays_found(bus),
         *services.service_findings(replies),
         *runners.runner_findings(replies, waiting),
         *runners.away_findings(announced, replies, log),

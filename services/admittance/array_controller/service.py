@@ -1,0 +1,130 @@
+"""The array-controller reads workloads from the bucket and publishes the facts that arrays require.
+
+One instance is active; the others stand by. A stale leader does no harm: it opens only gates that
+the newest state opens, too (docs/spec/arrays.md#2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from admittance.acts import STUCK
+from admittance.api.arrays import INDEX_LABEL
+from admittance.arrays.core import ARRAY_STATES, GATHER, ArrayActs
+from admittance.events import facts
+from admittance.events.base import Fact
+from admittance.events.requests.services import ArraysReply
+from admittance.events.subjects import WorkloadName
+from admittance.lease import service_domain
+from admittance.object_errors import ObjectError
+from admittance.runtime import clock
+from admittance.runtime.bus.bucket import Entry
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.leader.acting_reconciler import ActingReconciler
+from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.nats import micro
+from admittance.runtime.process.admin import show_metrics
+from admittance.runtime.process.settings import Settings
+from admittance.runtime.telemetry.metrics import Gauges, gauge
+from admittance.workload.bucket_reader import names_of, read
+
+SERVICE: Final = "array-controller"
+MARKS: Final = (f'"{INDEX_LABEL}"'.encode(), b'"role":"array"')
+"""The bytes of every stored element, and of every stored array; a workload without these texts is
+ordinary."""
+
+__all__ = ["SERVICE", "run"]
+
+
+class ArrayReconciler(ActingReconciler[ArrayActs]):
+    """Keeps the elements of arrays."""
+
+    service = SERVICE
+    patterns = ("workload.>",)
+    parent, parents, child = "array", "arrays", "element"
+    events = {
+        facts.Deactivated: "element_deactivated",
+        facts.Activated: "element_activated",
+        facts.Deleted: "element_deleted",
+    }
+
+    def parent_of(self, fact: Fact) -> WorkloadName | None:
+        """The array that an act is about."""
+        return self.core.array_of(fact)
+
+    def endpoints(self) -> Mapping[str, micro.Handler]:
+        """The request about arrays."""
+        return {"admit.api.arrays": self._status}
+
+    async def _status(self, _: bytes, __: str) -> ArraysReply:
+        return ArraysReply(
+            arrays=len(self.core),
+            unfinished=self.core.unfinished(),
+            pending=self.core.pending,
+            stuck=self.core.stuck,
+            stated=self.stated,
+        )
+
+    def apply(self, entry: Entry) -> None:
+        """Applies a workload."""
+        names_of(entry.key)
+        value = entry.value
+        if value is not None and not any(mark in value for mark in MARKS):
+            self.core.ordinary(entry.key)
+        else:
+            workload = None if value is None else read(entry.key, value)
+            self.core.apply(entry.key, workload, entry.revision, clock.now())
+
+    def set_aside(self, entry: Entry) -> None:
+        """Records that a workload cannot be read."""
+        self.core.set_aside(entry.key)
+
+
+ARRAYS: Final = gauge(
+    "arrays",
+    "Arrays that have not been deleted. "
+    + "; ".join(f"{state}: {meaning}" for state, meaning in ARRAY_STATES.items()),
+    ("state",),
+)
+UNFINISHED: Final = gauge("array_elements_unfinished", "Elements of arrays without a result")
+STUCK_FACTS: Final = gauge(
+    "array_facts_without_effect",
+    f"Facts about arrays that the array-controller repeated {STUCK} times or more without an "
+    "effect",
+)
+ARRAY_GAUGES: Final = (ARRAYS, UNFINISHED, STUCK_FACTS)
+
+
+async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    """Runs the array-controller while this instance leads, until ``stop`` is set."""
+
+    def begin(epoch: int) -> ArrayReconciler:
+        errors: list[ObjectError] = []
+        return ArrayReconciler(
+            bus, settings, ArrayActs(gather=GATHER, errors=errors), epoch, errors
+        )
+
+    elected = LeaderElectedService(
+        bus,
+        settings,
+        SERVICE,
+        service_domain(SERVICE),
+        begin,
+        lag=lambda reconciler: reconciler.core.pending,
+    )
+
+    def gauges() -> dict[str, dict[tuple[str, ...], float]]:
+        reconciler = elected.work
+        if reconciler is None:
+            return {}
+        core = reconciler.core
+        return {
+            ARRAYS.name: {(state,): count for state, count in core.states().items()},
+            UNFINISHED.name: {(): core.unfinished()},
+            STUCK_FACTS.name: {(): core.stuck},
+        }
+
+    async with show_metrics(settings, Gauges(ARRAY_GAUGES, gauges)):
+        await elected.run(stop)
