@@ -193,6 +193,7 @@ SUBJECTS = """
     admit.workload.preempted.{namespace}.{name}
     admit.workload.quota_reserved.{namespace}.{name}
     admit.workload.admitted.{namespace}.{name}
+    admit.workload.elements_counted.{namespace}.{name}
     admit.workload.evicted.{namespace}.{name}
     admit.workload.quota_released.{namespace}.{name}
     admit.workload.requeued.{namespace}.{name}
@@ -248,6 +249,7 @@ SUBJECTS = """
     admit.api.simulate admit.api.simulate.{namespace}
     admit.api.logs.{namespace}
     admit.api.timers
+    admit.api.arrays
     admit.api.families
     admit.api.machines
     admit.api.health

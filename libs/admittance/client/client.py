@@ -128,6 +128,9 @@ class Client(WorkloadChanges):
         signal: str | None = None,
         inputs: Sequence[str | os.PathLike[str]] = (),
         outputs: Sequence[str] = (),
+        array: str | None = None,
+        retries: int | None = None,
+        fail_fast: bool = False,
         anyway: bool = False,
         key: str | None = None,
     ) -> Job:
@@ -144,6 +147,10 @@ class Client(WorkloadChanges):
         ``inputs``: files of this machine that are in the folder of the job when it starts, under
         the same path if it is relative, else under the last part of the path. ``outputs``: paths in
         the folder of the job of the files that are kept at its end, for `Job.fetch`.
+        ``array``: runs the command once for each index, such as ``0-99`` or ``0-99%10``, which is
+        at most ten at once; `Job.element` is one of them. ``retries``: how many failed pods run
+        again; with an array in each element. ``fail_fast``: the first failed element ends the
+        array.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -159,6 +166,7 @@ class Client(WorkloadChanges):
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
             at_least(1, count=count, max_seconds=max_seconds)
+            at_least(0, retries=retries)
             if key is not None:
                 submitting.check_key(key)
             if manifest is not None:
@@ -190,6 +198,8 @@ class Client(WorkloadChanges):
                     working_dir=place.path,
                     folder=place.folder,
                     warning=commands.warning_of(signal),
+                    array=commands.array_of(array, fail_fast=fail_fast),
+                    retries=retries,
                 )
                 workload, fit = await submitting.fitting_command(
                     link, options, space, key=key, anyway=anyway, files=wanted

@@ -71,6 +71,11 @@ class Job:
         """Parts of the submission that may not work as intended, such as a missing queue."""
         return self._warnings
 
+    def element(self, index: int) -> Job:
+        """A handle for the element of an array with that index, which need not exist yet."""
+        at_least(0, index=index)
+        return Job(self._calls, self._namespace, f"{self._name}[{index}]")
+
     async def get(self) -> StoredWorkload:
         """The workload as stored. Raises NotFound."""
         async with self._calls.call() as link:

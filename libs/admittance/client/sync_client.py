@@ -113,6 +113,9 @@ class SyncClient:
         signal: str | None = None,
         inputs: Sequence[str | os.PathLike[str]] = (),
         outputs: Sequence[str] = (),
+        array: str | None = None,
+        retries: int | None = None,
+        fail_fast: bool = False,
         anyway: bool = False,
         key: str | None = None,
     ) -> SyncJob:
@@ -129,6 +132,10 @@ class SyncClient:
         ``inputs``: files of this machine that are in the folder of the job when it starts, under
         the same path if it is relative, else under the last part of the path. ``outputs``: paths in
         the folder of the job of the files that are kept at its end, for `Job.fetch`.
+        ``array``: runs the command once for each index, such as ``0-99`` or ``0-99%10``, which is
+        at most ten at once; `Job.element` is one of them. ``retries``: how many failed pods run
+        again; with an array in each element. ``fail_fast``: the first failed element ends the
+        array.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -164,6 +171,9 @@ class SyncClient:
                     signal=signal,
                     inputs=inputs,
                     outputs=outputs,
+                    array=array,
+                    retries=retries,
+                    fail_fast=fail_fast,
                     anyway=anyway,
                     key=key,
                 )

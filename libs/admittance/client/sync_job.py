@@ -50,6 +50,10 @@ class SyncJob:
         """Parts of the submission that may not work as intended, such as a missing queue."""
         return self._inner.warnings
 
+    def element(self, index: int) -> SyncJob:
+        """A handle for the element of an array with that index, which need not exist yet."""
+        return SyncJob(self._thread, self._inner.element(index))
+
     def get(self) -> StoredWorkload:
         """The workload as stored. Raises NotFound."""
         return self._thread.run(self._inner.get)

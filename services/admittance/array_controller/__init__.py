@@ -1,5 +1,5 @@
-"""Keeps arrays: creates their elements in the order of the indexes, opens the gates of elements, and
-counts results.
+"""Keeps arrays: creates their elements in the order of the indexes, opens the gates of elements,
+and counts results.
 
 Consumes: workloads, from the bucket. Publishes: ``submitted``, ``activated``, ``deactivated``,
 ``reprioritized``, ``released``, ``finished`` and ``deleted`` for elements, ``elements_counted`` for

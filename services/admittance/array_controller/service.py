@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from admittance.acts import STUCK
 from admittance.api.arrays import INDEX_LABEL
@@ -44,7 +44,7 @@ class ArrayReconciler(ActingReconciler[ArrayActs]):
     service = SERVICE
     patterns = ("workload.>",)
     parent, parents, child = "array", "arrays", "element"
-    events = {
+    events: ClassVar[Mapping[type[Fact], str]] = {
         facts.Deactivated: "element_deactivated",
         facts.Activated: "element_activated",
         facts.Deleted: "element_deleted",

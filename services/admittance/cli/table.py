@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Workloads": {
         "submit": "workloads.submit",
+        "resubmit": "workloads.resubmit",
         "wait": "workloads.wait",
         "explain": "workloads.explain",
         "events": "workloads.events",

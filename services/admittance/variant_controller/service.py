@@ -30,6 +30,7 @@ from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.acting_reconciler import ActingReconciler
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.metrics import Gauges, gauge

@@ -26,6 +26,8 @@ class Spelling(NamedTuple):
     sort_by: str = "sort_by"
     signal: str = "signal"
     max_seconds: str = "max_seconds"
+    array: str = "array"
+    fail_fast: str = "fail_fast"
 
 
 IN_PYTHON: Final = Spelling()

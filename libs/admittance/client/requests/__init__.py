@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from admittance.client.requests import applying as applying
+    from admittance.client.requests import arrays as arrays
     from admittance.client.requests import capacity as capacity
     from admittance.client.requests import changes as changes
     from admittance.client.requests import explanation as explanation
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from admittance.client.requests import machines as machines
     from admittance.client.requests import objects as objects
     from admittance.client.requests import questions as questions
+    from admittance.client.requests import resubmission as resubmission
     from admittance.client.requests import selection as selection
     from admittance.client.requests import waits as waits
     from admittance.client.requests.submissions import commands as commands

@@ -22,14 +22,14 @@ from admittance.client.requests.families import (
     parent_of,
 )
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, find
+from admittance.client.requests.objects import BucketObject, find, is_array
 from admittance.events import reasons
 from admittance.events.requests.explanation import STOP_POLICY_REMOVAL, Explain, ExplainReply
 from admittance.events.requests.history import Logs, LogsReply
 from admittance.events.requests.reading import Runners, RunnersReply
 from admittance.events.shapes import PodRetries
 from admittance.runtime import clock
-from admittance.workload.conditions import is_held
+from admittance.workload.conditions import gated_by, is_held
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
@@ -51,11 +51,13 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
     answer."""
     stored = await find(link, kinds.WORKLOAD, name, namespace)
     workload, now = stored.workload(), clock.now()
+    if is_array(workload):
+        return await _of_array(link, stored, now)
     # The scheduler keeps no finished workloads, so the explanation is made from the stored
     # workload.
     reply = ExplainReply()
     if phase(workload, now) is not Phase.FINISHED:
-        request = Explain(name=name)
+        request = Explain(name=stored.name)
         reply = await link.ask("explain", request, ExplainReply, namespace=stored.namespace)
     family = await family_of(link, stored) if is_parent(workload) else None
     parent = await parent_of(link, stored) if is_variant(workload) else None
@@ -68,6 +70,28 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
     if not reply.phase:
         reply = replace(reply, phase=str(phase(workload, now)))
     return Explanation(stored, reply, family, runner, refused)
+
+
+async def _of_array(link: Link, stored: BucketObject, now: datetime) -> Explanation:
+    """The explanation of an array: its counts, and why its first waiting element waits."""
+    from admittance.client.requests.arrays import first_waiting
+
+    workload = stored.workload()
+    where = phase(workload, now)
+    reason, message = reason_of(workload, now)
+    spec = head(workload)
+    about = ExplainReply(
+        phase=str(where), reason=reason, message=message, priority=spec.priority or 0
+    )
+    nothing = Explanation(stored, about, None, RunnerAnswer(), RunnersReply())
+    is_open = where not in (Phase.FINISHED, Phase.DEACTIVATED) and not gated_by(workload)
+    element = await first_waiting(link, stored) if is_open else None
+    if element is None:
+        return nothing
+    waits = await explanation(link, element.name, element.namespace)
+    said = f"{message}; {element.name} waits: {waits.reply.message or waits.reply.reason}"
+    reply = replace(waits.reply, phase=str(where), message=said)
+    return waits._replace(found=stored, reply=reply)
 
 
 # What the stored workload knows better. -------------------------------------------------

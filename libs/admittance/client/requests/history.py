@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from admittance.api.meta import ObjectMeta
 from admittance.client import kinds
 from admittance.client.arguments.times import stamp
-from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, RequestFailed
+from admittance.client.errors import (
+    BadInput,
+    ClientError,
+    NotAllowed,
+    NotFound,
+    Refused,
+    RequestFailed,
+)
 from admittance.client.requests.families import (
     is_parent,
     refuse_variant,
@@ -21,7 +28,7 @@ from admittance.client.requests.families import (
     tags_of,
 )
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, find, lookup, not_found
+from admittance.client.requests.objects import BucketObject, find, is_array, lookup, not_found
 from admittance.events import codec, reasons
 from admittance.events.names import plain, token
 from admittance.events.requests.history import Events, EventsReply, LogEntry, Logs, LogsReply
@@ -283,6 +290,12 @@ async def output_of(
     space = namespace or link.namespace
     stored = await find(link, kinds.WORKLOAD, name, space)
     refuse_variant(stored, instead)
+    name = stored.name
+    if is_array(stored.workload()):
+        raise Refused(
+            f"{name} is an array, and its elements have the output: name one, such as {name}[0]",
+            reason=reasons.IS_ARRAY,
+        )
     asked = Logs(name=name, pod=pod, tail=tail, before=await _before(link, name, space, previous))
     newest = 0 if previous else _last_admission(stored)
     offsets: dict[str, int] = {}

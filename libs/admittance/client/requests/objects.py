@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from admittance.api.arrays import BadIndexes, element_name, parse_indexes, written_indexes
+from admittance.api.workload import NO_RESULT
 from admittance.client import kinds
-from admittance.client.errors import BadInput, NotFound, RequestFailed
+from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
 from admittance.client.kinds import ObjectKind
 from admittance.client.requests.link import Link
 from admittance.events.names import BadToken, plain, token
@@ -22,7 +25,7 @@ from admittance.events.subjects import BUCKET, CAPACITY
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.outside_reads import KeyFollower
 from admittance.runtime.errors import BusRefused, BusUnavailable
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import ARRAY, StoredWorkload, head
 
 T = TypeVar("T")
 
@@ -139,10 +142,12 @@ async def lookup_all(link: Link, pattern: str) -> list[BucketObject]:
 
 
 async def find(link: Link, kind: ObjectKind, name: str, namespace: str = "") -> BucketObject:
-    """The object of that kind and name. ``namespace``: "" is the namespace of the link. Raises
-    NotFound."""
+    """The object of that kind and name; ``sweep[3]`` is an element of an array. ``namespace``: ""
+    is the namespace of the link. Raises NotFound."""
     if not name:
         raise BadInput(f"the name of the {kind.singular} is empty")
+    if kind is kinds.WORKLOAD and name.endswith("]"):
+        return await element_named(link, name, namespace)
     space = namespace or link.namespace
     for key in kind.keys(space, name):
         if (stored := await lookup(link, key)) is not None:
@@ -286,3 +291,112 @@ async def _namespaces_with(link: Link, kind: ObjectKind, name: str) -> list[str]
         return []
     there = [entry.key for entry in entries if entry is not None and entry.value is not None]
     return [_plain(key.split(".")[1]) for key in there[:NAMESPACES_MAX]]
+
+
+# Elements of arrays. ------------------------------------------------------------------
+
+_ELEMENTS: Final = re.compile(r"([^\[\]]+)\[([^\[\]]*)\]")
+AT_ONCE: Final = 64
+"""The most elements that are read at the same time."""
+
+
+def is_array(workload: StoredWorkload) -> bool:
+    """Whether the workload is an array."""
+    return head(workload).role == ARRAY
+
+
+class NotCreated(NotFound):
+    """The error that an element of an array does not exist yet."""
+
+
+def elements_named(typed: str) -> tuple[str, tuple[int, ...]] | None:
+    """The array and the indexes of a name like ``sweep[3]`` or ``sweep[10-20]``; None: of any other
+    name. Raises BadInput."""
+    if not typed.endswith("]"):
+        return None
+    parts = _ELEMENTS.fullmatch(typed)
+    if parts is None:
+        raise BadInput(f'"{typed}" does not name elements of an array; write sweep[3], sweep[0-9]')
+    try:
+        return parts[1], parse_indexes(parts[2])
+    except BadIndexes as error:
+        raise BadInput(f'"{typed}": {error}') from None
+
+
+async def array_named(link: Link, name: str, namespace: str = "") -> BucketObject:
+    """The array of that name. Raises NotFound, and Refused if the workload is no array."""
+    stored = await find(link, kinds.WORKLOAD, name, namespace)
+    if not is_array(stored.workload()):
+        raise Refused(f'workload "{name}" is not an array, so it has no elements')
+    return stored
+
+
+async def element_names(link: Link, typed: str, namespace: str = "") -> list[str]:
+    """The workloads that a name means: of ``sweep[10-20]`` the elements, of any other name the name
+    itself. Raises BadInput, and NotFound for an element that is not stored."""
+    named = elements_named(typed)
+    if named is None:
+        return [typed]
+    array = await array_named(link, named[0], namespace)
+    places = places_of(array, named[1])
+    found: list[BucketObject] = []
+    indexes = list(places)
+    for first in range(0, len(indexes), AT_ONCE):
+        part = indexes[first : first + AT_ONCE]
+        found += await asyncio.gather(*(_element(link, array, i, places[i]) for i in part))
+    return [each.name for each in found]
+
+
+async def stored_name(link: Link, typed: str, namespace: str = "") -> str:
+    """The name of the one workload that a name means, which of ``sweep[3]`` is that of an
+    element."""
+    if elements_named(typed) is None:
+        return typed
+    return (await element_named(link, typed, namespace)).name
+
+
+async def element_named(link: Link, typed: str, namespace: str = "") -> BucketObject:
+    """The element of a name like ``sweep[3]``. Raises what `element_names` raises, and BadInput for
+    several elements."""
+    names = await element_names(link, typed, namespace)
+    if len(names) > 1:
+        raise BadInput(f'"{typed}" names {len(names)} elements: name one of them')
+    return await find(link, kinds.WORKLOAD, names[0], namespace)
+
+
+def places_of(array: BucketObject, indexes: Sequence[int]) -> dict[int, int]:
+    """The places of the indexes. Raises NotFound for one that the array does not have."""
+    from admittance.workload.arrays.elements import indexes_of
+
+    every = indexes_of(array.workload())
+    places = {index: place for place, index in enumerate(every)}
+    missing = [index for index in indexes if index not in places]
+    if missing:
+        shown = written_indexes(every)
+        shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
+        raise NotFound(
+            f'array "{array.name}" has no element {written_indexes(missing)[:60]}: '
+            f"its indexes are {shown}"
+        )
+    return {index: places[index] for index in indexes}
+
+
+async def _element(link: Link, array: BucketObject, index: int, place: int) -> BucketObject:
+    uid = array.workload().metadata.uid
+    from admittance.api.array_status import WORDS
+    from admittance.workload.arrays.elements import ElementOf, element_of
+
+    wanted = ElementOf(array.name, uid, index)
+    for taken in (False, True):
+        name = element_name(array.name, uid, index, taken=taken)
+        stored = await lookup(link, kinds.WORKLOAD.object_key(array.namespace, name))
+        if stored is not None and stored.is_workload() and element_of(stored.workload()) == wanted:
+            return stored
+    status = array.workload().status.array
+    letter = status.results[place] if status is not None else NO_RESULT
+    if letter in WORDS:
+        raise NotFound(f"{array.name}[{index}] {WORDS[letter]}, and is not stored any more")
+    raise NotCreated(
+        f"{array.name}[{index}] does not exist yet: elements are created in the order of their "
+        "indexes"
+    )

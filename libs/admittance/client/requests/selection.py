@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from admittance.api.arrays import INDEX_LABEL
 from admittance.api.fields.names import label_key_error, label_value_error
 from admittance.client import kinds
 from admittance.client.arguments.spelling import IN_PYTHON, Spelling
@@ -32,7 +33,7 @@ NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 class Selection(NamedTuple):
     """Filters and order of a list of objects. ``queues``: LocalQueues, each as namespace and name;
-    None: any queue.
+    None: any queue. ``elements``: whether the elements of a listed array are listed, too.
     """
 
     labels: tuple[tuple[str, str, str], ...] = ()
@@ -41,6 +42,7 @@ class Selection(NamedTuple):
     sort_by: str = ""
     limit: int | None = None
     queues: frozenset[tuple[str, str]] | None = None
+    elements: bool = True
 
 
 def selection(
@@ -141,6 +143,8 @@ def _workloads(
     beneath: dict[str, list[BucketObject]] = {}
     kept = []
     for row in rows:
+        if not chosen.elements and _is_of_array(row.workload, uids):
+            continue
         if head(row.workload).role == VARIANT and (owner := owner_of(row.workload)[1]) in uids:
             beneath.setdefault(owner, []).append(row.found)
         elif _is_chosen(row, chosen):
@@ -157,6 +161,11 @@ def _workloads(
         for stored in (row.found, *beneath.get(row.workload.metadata.uid, ()))
     ]
     return families, len(kept) - len(shown)
+
+
+def _is_of_array(workload: StoredWorkload, uids: Container[str]) -> bool:
+    """Whether the workload is an element of an array with one of the uids."""
+    return INDEX_LABEL in workload.metadata.labels and owner_of(workload)[1] in uids
 
 
 def _is_chosen(row: _Row, chosen: Selection) -> bool:

@@ -13,7 +13,13 @@ from typing import Final, TypeAlias
 from admittance.client.errors import BadInput, JobFailed, NotFound, Refused, TimedOut, Unavailable
 from admittance.client.kinds import WORKLOAD
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, follow, is_stored, not_found
+from admittance.client.requests.objects import (
+    BucketObject,
+    follow,
+    is_stored,
+    not_found,
+    stored_name,
+)
 from admittance.events import reasons
 from admittance.phases import End as End
 from admittance.runtime import clock
@@ -68,6 +74,7 @@ async def reach(
     Raises NotFound if the workload does not exist or was deleted, TimedOut after ``timeout``
     seconds, and Refused if ``wanted`` can no longer be reached.
     """
+    name = await stored_name(link, name, namespace)
     last = "not there"
     # The replica that is read may lag, for example behind a submission.
     lags_until = clock.monotonic() + LAG_SECONDS

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from admittance.api.array_status import WORDS, summary
 from admittance.api.arrays import BadIndexes, parse_indexes
 from admittance.api.workload import ENDED, NO_RESULT, SUCCEEDED, ArrayStatus
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
-from admittance.workload.arrays.status import WORDS, summary
 from admittance.workload.change import (
     Change,
     applied,

@@ -10,12 +10,12 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.array_status import new_status
 from admittance.api.meta import ObjectMeta
 from admittance.api.workload import GATED_BY, OWN_GATES, gate_names
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.names import workload_uid
-from admittance.workload.arrays.status import new_status
 from admittance.workload.change import (
     Change,
     applied,

@@ -79,7 +79,8 @@ async def _each(
 async def _delete_target(bus: Link, target: tuple[kinds.ObjectKind, str]) -> None:
     kind, name = target
     if kind is kinds.WORKLOAD:
-        await _delete_workload(bus, name)
+        for one in await requests.objects.element_names(bus, name):
+            await _delete_workload(bus, one)
     elif kind is kinds.REQUEST:
         await _delete_request(bus, name)
     elif kind is kinds.RUNNER:

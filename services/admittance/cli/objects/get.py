@@ -53,6 +53,7 @@ TABLES: Final = (Output.TABLE, Output.WIDE)
     "name, namespace, created; of workloads also queue, priority, state, started, duration. -KEY "
     "reverses the order.",
 )
+@option("--elements", "List the elements of arrays one by one, too; -l and -o json do so as well.")
 @option("--limit N", "At most N rows. Default: all; pending: 1000", kind=int, least=1)
 @all_namespaces
 @option("--watch -w", "Print one line per change until interrupted.")
@@ -66,14 +67,16 @@ async def get(
     since: str | None,
     sort_by: str | None,
     limit: int | None,
+    elements: bool,
     all_namespaces: bool,
     watch: bool,
 ) -> None:
     """Show all objects of a kind, or the named object; `get pending` shows pending workloads in
     order.
 
-    Workloads are listed running first, then waiting, then finished; the newest first. Tables are
-    cut to the width of the terminal; -o wide shows all.
+    An array is one row, with its elements by result and state. Workloads are listed running first,
+    then waiting, then finished; the newest first. Tables are cut to the width of the terminal; -o
+    wide shows all.
     """
     from admittance.runtime import clock
 
@@ -114,6 +117,7 @@ async def get(
     if is_pending:
         await _show_pending(call, queue, chosen, all_namespaces=all_namespaces)
         return
+    chosen = chosen._replace(elements=elements or bool(selector) or call.output not in TABLES)
     async with link(call) as bus:
         if wanted is not None:
             await _show_one(call, bus, known, wanted, all_namespaces=all_namespaces)

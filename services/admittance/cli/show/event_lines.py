@@ -150,12 +150,15 @@ class EventLine(NamedTuple):
         return f"{number}{stamp(self.time)}  {self.what:<16}  {self.subject}  {why}".rstrip()
 
 
+_BOOKKEEPING: Final = tuple(
+    f"admit.workload.{key}." for key in ("aggregated", "elements_counted", "quota_released")
+)
+
+
 def is_bookkeeping(entry: LogEntry) -> bool:
-    """Whether the entry only refreshes a parent's summary of its variants, or only states the quota
-    that the workload had, which other events tell, too."""
-    return entry.subject.startswith(
-        ("admit.workload.aggregated.", "admit.workload.quota_released.")
-    )
+    """Whether the entry only refreshes a parent's summary of its variants or elements, or only
+    states the quota that the workload had, which is in other events, too."""
+    return entry.subject.startswith(_BOOKKEEPING)
 
 
 def line_of(

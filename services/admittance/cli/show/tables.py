@@ -7,6 +7,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final
 
+from admittance.api.array_status import counted
+from admittance.api.workload import ArrayStatus
 from admittance.cli.show.variant_tree import Line, arranged
 from admittance.cli.support.output import NOTHING, UNKNOWN, Column, Table, columns_of
 from admittance.cli.support.times import age
@@ -118,6 +120,8 @@ def _workload(line: Line, now: datetime, waits: Reasons) -> tuple[str, ...]:
     reason, message = reason_of(workload, now)
     if where is Phase.PENDING and reason != reasons.ON_HOLD:
         reason, message = waits.get((stored.namespace, stored.name), (reason, message))
+    if workload.status.array is not None and where is not Phase.DEACTIVATED:
+        reason = counts_of(workload.status.array)
     if line.why and not spec.active and where is Phase.DEACTIVATED:
         reason = line.why
     admission = workload.status.admission
@@ -141,6 +145,11 @@ def _workload(line: Line, now: datetime, waits: Reasons) -> tuple[str, ...]:
         str(workload.status.admission_cycle),
         message,
     )
+
+
+def counts_of(array: ArrayStatus) -> str:
+    """The elements of an array by result and state, like ``3 succeeded, 10 Running of 100``."""
+    return f"{', '.join(counted(array))} of {len(array.results)}"
 
 
 def _counted(status: QueueStatus | None) -> tuple[str, str, str, str]:

@@ -36,6 +36,8 @@ IN_COMMANDS = Spelling(
     sort_by="--sort-by",
     signal="--signal",
     max_seconds="--time",
+    array="--array",
+    fail_fast="--fail-fast",
 )
 """The options of commands."""
 

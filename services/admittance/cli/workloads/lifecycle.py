@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from admittance.client.requests.link import Link
     from admittance.client.requests.objects import BucketObject
     from admittance.workload.stored import StoredWorkload
-from admittance.client.errors import BadInput
+from admittance.client.errors import BadInput, ClientError
 
 PRIORITY_USAGE: Final = "admit priority workload NAME P"
 OTHERS_CONTINUE: Final = "which continues with the others"
@@ -30,49 +30,51 @@ NO_FIELDS: Final[Mapping[str, Any]] = {}
 
 
 @workload_command()
-async def stop(call: Call, name: str) -> None:
+async def stop(call: Call, name: str) -> int:
     """Stop a workload: it is evicted, and not admitted again until `activate`.
 
     If the workload is a variant, the other variants of its parent continue.
     """
-    await _change(call, name, requests.changes.STOP, "stop", "stopped", OTHERS_CONTINUE)
+    return await _change(call, name, requests.changes.STOP, "stop", "stopped", OTHERS_CONTINUE)
 
 
 @workload_command()
-async def cancel(call: Call, name: str) -> None:
+async def cancel(call: Call, name: str) -> int:
     """The same as `stop`: ends the job and keeps the workload for `activate` or `delete`."""
-    await _change(call, name, requests.changes.STOP, "cancel", "stopped", OTHERS_CONTINUE)
+    return await _change(call, name, requests.changes.STOP, "cancel", "stopped", OTHERS_CONTINUE)
 
 
 @workload_command()
-async def activate(call: Call, name: str) -> None:
+async def activate(call: Call, name: str) -> int:
     """Put a stopped or rejected workload back into its queue."""
     follows = "which tries it again if the policy allows it"
-    await _change(call, name, requests.changes.ACTIVATE, "activate", "activated", follows)
+    return await _change(call, name, requests.changes.ACTIVATE, "activate", "activated", follows)
 
 
 @workload_command()
-async def hold(call: Call, name: str) -> None:
+async def hold(call: Call, name: str) -> int:
     """Keep a waiting workload out of its queue until `release`."""
-    await _change(call, name, requests.changes.HOLD, "hold", "held")
+    return await _change(call, name, requests.changes.HOLD, "hold", "held")
 
 
 @workload_command()
 @option("--gate NAME", "Open only this admission gate, also one that opens by itself.", default="")
-async def release(call: Call, name: str, gate: str) -> None:
+async def release(call: Call, name: str, gate: str) -> int:
     """Put a held or gated workload back into its queue.
 
     Gates that a service opens, such as that of an array, stay closed unless --gate names them.
     """
     change = requests.changes.RELEASE
     words = f"--gate {gate}" if gate else ""
-    await _change(call, name, change, "release", "released", words=words, fields={"gate": gate})
+    return await _change(
+        call, name, change, "release", "released", words=words, fields={"gate": gate}
+    )
 
 
 @command(PLACE, negative_numbers=True)
 @argument("workload", "The word workload (or wl), or workload/NAME.", name="kind")
 @argument("NAME P", "Name and priority.", name="words", several=True)
-async def priority(call: Call, kind: str, words: tuple[str, ...]) -> None:
+async def priority(call: Call, kind: str, words: tuple[str, ...]) -> int:
     """Change the priority of a workload."""
     *names, typed = words
     if len(names) > 1:
@@ -88,17 +90,17 @@ async def priority(call: Call, kind: str, words: tuple[str, ...]) -> None:
         raise BadInput(f"the priority {number} is not a 32-bit number")
     change, done = requests.changes.SET_PRIORITY, f"has priority {number}"
     said = {"priority": number}
-    await _change(call, name, change, "priority", done, words=str(number), fields=said)
+    return await _change(call, name, change, "priority", done, words=str(number), fields=said)
 
 
 @workload_command()
 @option("--failed", "Record it as failed.")
 @option("--message TEXT", "Message to store.", default="")
-async def finish(call: Call, name: str, failed: bool, message: str) -> None:
+async def finish(call: Call, name: str, failed: bool, message: str) -> int:
     """Declare a workload finished; its quota is released at once."""
     change = requests.changes.FINISH
     said = {"succeeded": not failed, "message": message}
-    await _change(call, name, change, "finish", "finished", fields=said)
+    return await _change(call, name, change, "finish", "finished", fields=said)
 
 
 async def _change(
@@ -111,16 +113,34 @@ async def _change(
     *,
     words: str = "",
     fields: Mapping[str, Any] = NO_FIELDS,
-) -> None:
-    """Publishes the fact of a command, and prints ``done``. ``follows``: what the parent of a
-    variant does after it. ``words``: those of the command line after the workload's name.
-    ``fields``: of the fact.
+) -> int:
+    """Publishes the fact of a command for each workload of the name, and prints ``done``. Returns
+    the exit status. ``follows``: what the parent of a variant does after it. ``words``: those of
+    the command line after the workload's name. ``fields``: of the fact.
     """
     instead = f"`{' '.join(filter(None, (f'admit {command} workload {{}}', words)))}`"
     async with link(call) as bus:
-        stored, reply = await requests.changes.change(
-            bus, change, name, spelled=f"`admit {command}`", instead=instead, **fields
-        )
+        names = await requests.objects.element_names(bus, name)
+        status = 0
+        for one in names:
+            try:
+                changed = await requests.changes.change(
+                    bus, change, one, spelled=f"`admit {command}`", instead=instead, **fields
+                )
+            except ClientError as error:
+                if len(names) == 1:
+                    raise
+                for line in error.lines:
+                    output.error(line)
+                status = max(status, error.status)
+                continue
+            _show_change(changed, done, follows)
+    return status
+
+
+def _show_change(changed: requests.changes.Changed, done: str, follows: str) -> None:
+    stored, reply = changed
+    name = stored.name
     ignored = reply.outcome == "ignored"
     output.outcome(f"{kinds.WORKLOAD.qualified}/{name}", "unchanged" if ignored else done)
     if ignored and reply.message:

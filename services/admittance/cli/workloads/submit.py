@@ -17,7 +17,7 @@ from admittance.client.errors import BadInput, ClientError, RequestFailed
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
     from admittance.api.warning_signal import WarningSignal
-    from admittance.api.workload import Workload
+    from admittance.api.workload import ArraySpec, Workload
     from admittance.client.requests.link import Link
     from admittance.client.requests.submissions.commands import CommandOptions
     from admittance.events.base import Fact
@@ -96,6 +96,15 @@ class Submission(NamedTuple):
     "--signal SIGNAL[@SPAN]",
     "Warn the job with this signal so long before its time limit, such as USR1@2m. Default: @60",
 )
+@option(
+    "--array INDEXES[%N]",
+    "An array: the command runs once for each index, such as 0-99, 1,3,7 or 0-20:5; with %N at "
+    "most N at once. The job finds its index in ADMITTANCE_ARRAY_INDEX.",
+)
+@option(
+    "--retries N", "How many failed pods run again; of an array in each element.", kind=int, least=0
+)
+@option("--fail-fast", "The first failed element ends the array.")
 @option("--wait", "Wait until it has finished; the exit status is that of the job.")
 @option("--anyway", "Submit even if the queue does not exist or can never hold it.")
 @timeout
@@ -116,6 +125,8 @@ async def submit(
     chdir: str | None,
     inputs: Sequence[str],
     outputs: Sequence[str],
+    array: str | None,
+    fail_fast: bool,
     **described: Any,
 ) -> int:
     """Submit a workload: a command after --, or manifests with -f."""
@@ -127,7 +138,8 @@ async def submit(
             raise BadInput("either a command after --, or -f; not both")
         options = (*described.values(), env, export, chdir, limit, signal, inputs, outputs)
         given = [value for value in options if value not in (None, ())]
-        if given or count != 1 or max_time is not None or anyway:
+        arrays = array is not None or fail_fast
+        if given or count != 1 or max_time is not None or anyway or arrays:
             raise BadInput(
                 "with -f the whole workload comes from the manifest; leave out the other options, "
                 "except -q"
@@ -141,7 +153,17 @@ async def submit(
         variables = origin.variables(is_here=False)
         if inputs or outputs:
             wanted = requests.files.wanted_files(inputs, outputs, IN_COMMANDS)
-        wish = _wish(command, queue, count, seconds, env=variables, warning=warning, **described)
+        elements = requests.commands.array_of(array, fail_fast=fail_fast, spelled=IN_COMMANDS)
+        wish = _wish(
+            command,
+            queue,
+            count,
+            seconds,
+            env=variables,
+            warning=warning,
+            array=elements,
+            **described,
+        )
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
     longest = None if timeout is None else times.seconds_of(timeout, "--timeout")
@@ -186,6 +208,8 @@ def _wish(
     flavor: Sequence[str],
     image: str | None,
     warning: WarningSignal | None,
+    array: ArraySpec | None,
+    retries: int | None,
 ) -> CommandOptions:
     """The workload that the options describe. Raises BadInput."""
     from admittance.api.reading.from_job import GPU
@@ -208,6 +232,8 @@ def _wish(
         flavors=flavor,
         max_seconds=max_seconds,
         warning=warning,
+        array=array,
+        retries=retries,
     )
 
 

@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from admittance.api.arrays import BadIndexes, split_parallelism
 from admittance.api.fields.names import image_error
 from admittance.api.fields.problems import ManifestError
 from admittance.api.fields.units import parse, quantity_error
 from admittance.api.reading.from_job import GPU, from_command
 from admittance.api.validation.validate import validate
 from admittance.api.warning_signal import BadWarning, WarningSignal, warning_in
-from admittance.api.workload import AdmissionConstraints, Workload
+from admittance.api.workload import (
+    JOB_POLICY,
+    AdmissionConstraints,
+    ArraySpec,
+    JobPolicy,
+    Workload,
+    written_policy,
+)
 from admittance.client import kinds
 from admittance.client.arguments.environment import check_environment
 from admittance.client.arguments.spelling import IN_PYTHON, Spelling
@@ -40,7 +48,8 @@ class CommandOptions:
     """The options of a submitted command. ``requests``: quantity by resource, only the
     given resources. ``flavors``: the allowed flavors; empty: any. ``working_dir``: where it starts;
     "": in an empty folder. ``folder``: the folder that ``working_dir`` must be; None: the path
-    alone counts. ``warning``: before the end of its time; None: none.
+    alone counts. ``warning``: before the end of its time; None: none. ``array``: the indexes of its
+    elements; None: it is not an array. ``retries``: how many failed pods run again; None: none.
     """
 
     command: Sequence[str]
@@ -58,6 +67,23 @@ class CommandOptions:
     working_dir: str = ""
     folder: SubmittedFrom | None = None
     warning: WarningSignal | None = None
+    array: ArraySpec | None = None
+    retries: int | None = None
+
+
+def array_of(
+    text: str | None, *, fail_fast: bool = False, spelled: Spelling = IN_PYTHON
+) -> ArraySpec | None:
+    """The array of a text such as ``0-99%10``; None: there is none. Raises BadInput."""
+    if text is None:
+        if fail_fast:
+            raise BadInput(f"{spelled.fail_fast} goes with {spelled.array}")
+        return None
+    try:
+        indexes, parallelism = split_parallelism(text)
+    except BadIndexes as error:
+        raise BadInput(f"{spelled.array}: {error}") from None
+    return ArraySpec(indexes=indexes, parallelism=parallelism, fail_fast=fail_fast)
 
 
 def warning_of(text: str | None) -> WarningSignal | None:
@@ -125,13 +151,27 @@ async def workload_of_command(link: Link, options: CommandOptions, namespace: st
             workload.spec,
             maximum_execution_time_seconds=options.max_seconds,
             admission_constraints=allowing(options.flavors),
+            array=options.array,
         ),
     )
+    if options.retries is not None:
+        workload = _with_retries(workload, options.retries)
     # `from_command` has checked a priority that the user typed. A priority that comes from a
     # WorkloadPriorityClass is not known yet.
     if problems := [problem for problem in validate(workload) if problem.field != "spec.priority"]:
         raise BadInput(*map(str, problems))
     return workload
+
+
+def _with_retries(workload: Workload, retries: int) -> Workload:
+    """The workload of a command, with so many pods that may fail and run again."""
+    policy = written_policy(JobPolicy(backoff_limit=retries))
+    pod_sets = []
+    for pod_set in workload.spec.pod_sets:
+        meta = pod_set.template.metadata
+        noted = replace(meta, annotations={**meta.annotations, JOB_POLICY: policy})
+        pod_sets.append(replace(pod_set, template=replace(pod_set.template, metadata=noted)))
+    return replace(workload, spec=replace(workload.spec, pod_sets=tuple(pod_sets)))
 
 
 def allowing(flavors: Sequence[str]) -> AdmissionConstraints | None:

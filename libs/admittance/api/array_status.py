@@ -31,14 +31,17 @@ def new_status(indexes: str) -> ArrayStatus:
     return ArrayStatus(results=NO_RESULT * total, states={NOT_CREATED: total})
 
 
-def summary(array: ArrayStatus) -> str:
-    """The numbers of elements by result and state, as a sentence: ``3 of 100 succeeded, 1 failed,
-    10 Running``."""
+def counted(array: ArrayStatus) -> list[str]:
+    """The numbers of elements by result and state, such as ``3 succeeded`` and ``10 Running``."""
     counts = Counter(array.results)
     parts = [f"{counts[letter]} {word}" for letter, word in WORDS.items() if counts[letter]]
-    parts += [
+    return parts + [
         f"{count} {'not created yet' if state == NOT_CREATED else state}"
         for state, count in sorted(array.states.items())
         if count
     ]
-    return f"{len(array.results)} elements: {', '.join(parts)}"
+
+
+def summary(array: ArrayStatus) -> str:
+    """The numbers of elements as a sentence: ``100 elements: 3 succeeded, 10 Running``."""
+    return f"{len(array.results)} elements: {', '.join(counted(array))}"
