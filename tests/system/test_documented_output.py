@@ -336,7 +336,7 @@ async def test_doctor_names_a_missing_service_as_on_its_page(
 ) -> None:
     [block] = blocks_of("operations.md")
     cluster = Cluster(nats_server, tmp_path)
-    for service in ("workload-controller", "retry-timer", "variant-controller"):
+    for service in ("workload-controller", "retry-timer", "variant-controller", "array-controller"):
         await cluster.start(service)
     await cluster.start("provisioning-check")
     [call] = block.calls

@@ -64,8 +64,10 @@ class KnownElement(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether the element leaves its place to a later one."""
-        return bool(self.result) or (not self.active and not self.holds_quota)
+        """Whether the element leaves its place to a later one. What the array has stopped goes on
+        with the array."""
+        stopped = not self.active and not self.by_array and not self.holds_quota
+        return bool(self.result) or stopped
 
 
 def array_from(stored: StoredWorkload, revision: int) -> KnownArray:

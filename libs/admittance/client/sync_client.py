@@ -426,9 +426,10 @@ class SyncClient:
         """Keeps a waiting workload out of its queue until `release`."""
         return self._thread.run(lambda: self._inner.hold(name, namespace=namespace))
 
-    def release(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Puts a held workload back into its queue."""
-        return self._thread.run(lambda: self._inner.release(name, namespace=namespace))
+    def release(self, name: str, *, gate: str = "", namespace: str | None = None) -> SettledReply:
+        """Puts a held or gated workload back into its queue. ``gate``: opens only this admission
+        gate, also one that a service opens, such as that of an array."""
+        return self._thread.run(lambda: self._inner.release(name, gate=gate, namespace=namespace))
 
     def set_priority(
         self, name: str, priority: int, *, namespace: str | None = None

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from admittance.control import decision_guard
 from admittance.control.commit import Commit, Echo, LogMessage, Message, Put, RejectedMessage
 from admittance.control.controller import Controller
@@ -18,13 +16,10 @@ from admittance.control.manifests.affected_workloads import (
     read_change,
 )
 from admittance.control.user_requests import submissions
+from admittance.control.user_requests.intake import enter
 from admittance.control.user_requests.people import fact_of, is_of_owner, not_owned, user_behind
-from admittance.control.user_requests.submissions import (
-    InvalidSubmission,
-    claim_of,
-    validate_submission,
-)
-from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload, ref_to
+from admittance.control.user_requests.submissions import InvalidSubmission
+from admittance.control.workloads import BatchFamilies, FamilyRef, VersionedWorkload
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.codec import Undecodable
@@ -37,7 +32,6 @@ from admittance.events.system import Barrier, DeadLetterReason, ObjectApplied
 from admittance.lease import Fence
 from admittance.object_errors import ObjectError
 from admittance.workload import stored
-from admittance.workload.arrays.elements import ElementOf, claimed_element
 from admittance.workload.change import Change, FactOutcome, ignored, refused, with_log
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.reconcile import family_transition, single_transition
@@ -221,60 +215,22 @@ class BatchFold:
     def _enter(
         self, fact: facts.Submitted, logged: LogMessage, known: VersionedWorkload
     ) -> Fact | None:
-        """The submission as a fact; None: the submission is refused, and a note says why."""
-        claim = claim_of(fact)
-        if claim is not None:
-            family = self._families.members(ref_to(fact.namespace, *claim.owner))
-            rules = None
-            if family.parent is not None:
-                queue = stored.head(family.parent).queue_name
-                rules = self._state.queues.family_rules(fact.namespace, queue)
-            entered = self._state.variant_intake.enter(
-                fact, claim, known.workload, family, rules, self._now
-            )
-            return self._entered(fact, logged, entered)
-        element = claimed_element(bytes(fact.workload))
-        if element is not None:
-            return self._entered(fact, logged, self._element(fact, element, logged, known))
+        """The submission as a fact; None: it is refused, and a note says why, or changes
+        nothing."""
         try:
-            state = self._state
-            arrived = validate_submission(fact, state.objects, state.queues, state.workload_reader)
-            digest, user = submissions.digest(logged), user_behind(logged)
-            return replace(arrived, message_id=digest, submitted_by=user)
+            entered = enter(
+                fact, logged, known.workload, self._state, self._families, self._known, self._now
+            )
         except InvalidSubmission as error:
             self._bury(logged, str(error), DeadLetterReason.INVALID)
             self._reject(logged, fact, "Invalid", str(error))
             return None
-
-    def _entered(
-        self, fact: facts.Submitted, logged: LogMessage, entered: Arrived | Change
-    ) -> Fact | None:
-        """The submission of a variant or an element; None: it is refused, and a note says why, or
-        changes nothing."""
         if isinstance(entered, Fact):
             return entered
         self._note_outcome(logged, entered)
         if entered.outcome is FactOutcome.REFUSED:
             self._reject(logged, fact, entered.reason, entered.message)
         return None
-
-    def _element(
-        self,
-        fact: facts.Submitted,
-        claim: ElementOf,
-        logged: LogMessage,
-        known: VersionedWorkload,
-    ) -> Arrived | Change:
-        array = self._known(workload_key(fact.namespace, claim.array)).workload
-        queue = stored.head(array).queue_name if array is not None else ""
-        return self._state.element_intake.enter(
-            fact,
-            claim,
-            known.workload,
-            array,
-            user_behind(logged),
-            has_variants=self._state.queues.family_rules(fact.namespace, queue) is not None,
-        )
 
     def _transition(
         self, key: str, known: VersionedWorkload, fact: Fact, logged: LogMessage

@@ -324,6 +324,7 @@ async def test_every_wrong_finding_says_what_to_do(planted: Planted) -> None:
 
 async def test_nothing_but_missing_services_is_left_after_the_faults(planted: Planted) -> None:
     wrong = {finding.what for finding in planted.mended if finding.state == WRONG}
-    services = {"workload-controller", "scheduler", "retry-timer", "variant-controller"}
+    services = {"workload-controller", "scheduler", "retry-timer"}
+    services |= {"variant-controller", "array-controller"}
     assert wrong == {*services, MISSING}
     assert OK in {finding.state for finding in planted.mended if finding.what == "clocks"}

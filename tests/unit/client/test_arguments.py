@@ -20,6 +20,7 @@ VALID: dict[str, object] = {
     "name": "n",
     "kind": "workloads",
     "priority": 1,
+    "index": 3,
     "manifests": JOB,
 }
 """Arguments without a default."""
@@ -159,6 +160,8 @@ OTHERS: dict[str, object] = {
     "count": 2,
     "priority": 1,
     "max_seconds": 2,
+    "retries": 1,
+    "fail_fast": True,
     "cpu": 1,
     "memory": "1Gi",
     "gpu": 1,

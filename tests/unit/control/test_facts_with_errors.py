@@ -10,6 +10,7 @@ import pytest
 from admittance.control import batch, fold
 from admittance.control.commit import Commit, LogMessage
 from admittance.control.controller import Controller
+from admittance.control.user_requests import intake
 from admittance.control.workloads import BatchFamilies
 from admittance.events import facts
 from admittance.events.codec import encode
@@ -61,7 +62,7 @@ def name_of(value: Any) -> str:
 @pytest.mark.parametrize(
     ("module", "function"),
     [
-        pytest.param(fold, "validate_submission", id="before anything of it is folded"),
+        pytest.param(intake, "validate_submission", id="before anything of it is folded"),
         pytest.param(fold, "single_transition", id="in the transition"),
         pytest.param(stored, "encode", id="when the whole commit is made"),
         pytest.param(fold, "first_traceparent", id="after a part of it is folded"),
