@@ -39,6 +39,19 @@ class _Patient(NamedTuple):
     until: datetime | None = None
 
 
+RETRIES_MAX: Final = 100_000
+"""More Retries of one workload count as many: half a year."""
+
+
+def waits_since(reservation: Reservation, times: PlacementTimes) -> datetime:
+    """Since when the workload lacks room, at the latest, by what is stored: a Retry comes after a
+    wait and a delay, and the workload has not run since. A Retry that moved a job, which counts,
+    too, comes before the job has stopped."""
+    retries = min(reservation.judged.row.retry_count, RETRIES_MAX)
+    waited = retries * (times.retry_after + times.retry_delay)
+    return max(reservation.idle_since, reservation.reserved_at - waited)
+
+
 class HeldBack:
     """The workloads that lack room, in their order, and the room that is held back for some."""
 
@@ -56,7 +69,7 @@ class HeldBack:
         """The place of a reservation among those that wait."""
         key = reservation.judged.key
         patient = self._patients.get(key)
-        since = patient.since if patient is not None else reservation.reserved_at
+        since = patient.since if patient else waits_since(reservation, self._times)
         return -reservation.priority, since, key
 
     def keys(self) -> frozenset[str]:
@@ -75,7 +88,13 @@ class HeldBack:
         """The reservation lacks room since that time. ``ends``: other jobs that end make room."""
         key = reservation.judged.key
         known = self._patients.get(key)
-        since = known.since if known is not None else max(since, reservation.reserved_at)
+        if known is not None:
+            since = known.since
+        elif reservation.judged.row.retry_count:
+            # It waited under another instance, which knew since when.
+            since = waits_since(reservation, self._times)
+        else:
+            since = max(since, reservation.reserved_at)
         self._patients[key] = _Patient(reservation.priority, since)
         self._gone.discard(key)
         after = self._times.hold_after

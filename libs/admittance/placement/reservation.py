@@ -20,7 +20,7 @@ from admittance.placement.search.request import (
     workload_key,
 )
 from admittance.workload.checks.rows import placement_of
-from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.conditions import Type, find, find_false, is_true
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import PARENT, StoredWorkload, head
 from admittance.workload.transition_context import CheckRules, FlavorParts
@@ -70,8 +70,8 @@ class Judged(NamedTuple):
 class Reservation(NamedTuple):
     """A workload that waits for its runners. ``deferring_ready``, ``others_ready``: whether the
     other deferring checks, and all other checks, are Ready. ``since``: when the last of the other
-    rows changed its state, or the quota was reserved. ``victims``: the keys of the workloads to be
-    preempted. ``flavors``: those of its quota.
+    rows changed its state, or the quota was reserved. ``idle_since``: since when its job does not
+    run. ``victims``: the keys of the workloads to be preempted. ``flavors``: those of its quota.
     """
 
     judged: Judged
@@ -79,6 +79,7 @@ class Reservation(NamedTuple):
     priority: int
     since: datetime
     reserved_at: datetime
+    idle_since: datetime
     deferring_ready: bool
     others_ready: bool
     victims: frozenset[str]
@@ -145,6 +146,8 @@ def reservation_of(workload: StoredWorkload, judged: Judged, view: PlacementView
     reserved = find(workload, Type.QUOTA_RESERVED)
     assert reserved is not None, "a workload that is judged holds quota"
     reserved_at = reserved.last_transition_time or _LONG_AGO
+    idle = find_false(workload, Type.ADMITTED)
+    idle_since = idle.last_transition_time if idle is not None else None
     times = [row.last_transition_time or _LONG_AGO for row in others]
     pending = status.pending_preemption
     demands = view.demands(workload)
@@ -155,6 +158,7 @@ def reservation_of(workload: StoredWorkload, judged: Judged, view: PlacementView
         head(workload).priority or 0,
         max(reserved_at, *times) if times else reserved_at,
         reserved_at,
+        min(idle_since or reserved_at, reserved_at),
         all(row.state == "Ready" for row in others if _defers(row, view)),
         all(row.state == "Ready" for row in others),
         frozenset(f"{v.namespace}/{v.name}" for v in pending.victims) if pending else frozenset(),

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from admittance.events.facts import Deleted
@@ -14,7 +15,9 @@ from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PodSetUpdate
 from admittance.events.system import RunnerStarts
 from admittance.placement.decisions import PlacementDecisions
+from admittance.placement.held_back import waits_since
 from admittance.placement.machines.machine import Machine
+from admittance.placement.reservation import judged_by, reservation_of
 from admittance.placement.search.request import Demands
 from admittance.placement.verdicts import PlacementTimes
 from admittance.workload.stored import StoredWorkload
@@ -309,6 +312,52 @@ def test_room_is_held_back_for_a_gang_that_has_waited_long() -> None:
     cores.done("gang")
     cores.advance(120)
     assert cores.on_machines("s3") == {"a": 2}
+
+
+def test_a_new_leader_holds_room_back_for_a_gang_that_has_waited_over_a_retry() -> None:
+    times = PlacementTimes(hold_after=timedelta(minutes=3))
+    cores = placed_cores(gpus("a", 4), quota=64, times=times)
+    cores.restarts = True
+    cores.job("s0", 2)
+    cores.job("s1", 2)
+    big(cores, "gang", 4)
+    cores.advance(180)
+    assert str(cores.phase("gang")) == "QuotaReserved"
+
+    cores.done("s0")
+    cores.job("s2", 2)
+    assert str(cores.phase("s2")) == "QuotaReserved"
+    cores.done("s1")
+
+    assert cores.on_machines("gang") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("retries", "idle", "since"),
+    [
+        pytest.param(0, 9, 0, id="no Retry"),
+        pytest.param(1, 9, 3, id="one Retry is a wait and a delay"),
+        pytest.param(2, 9, 6, id="two Retries"),
+        pytest.param(2, 4, 4, id="the job ran in between"),
+        pytest.param(10**9, 10**5, 10**5, id="very many Retries"),
+    ],
+)
+def test_the_stored_retries_say_since_when_a_workload_waits(
+    retries: int, idle: int, since: int
+) -> None:
+    cores = placed_cores(gpus("a", 1))
+    big(cores, "j", 2)
+    view = View(cores)
+    judged = judged_by(cores.stored("j"), view)
+    assert judged is not None
+    reservation = reservation_of(cores.stored("j"), judged, view)
+    at = reservation.reserved_at
+    assert reservation.idle_since == at, "its job has not run"
+    row = replace(judged.row, retry_count=retries)
+    reservation = reservation._replace(
+        judged=judged._replace(row=row), idle_since=at - timedelta(minutes=idle)
+    )
+    assert waits_since(reservation, PlacementTimes()) == at - timedelta(minutes=since)
 
 
 def test_a_higher_priority_may_take_room_that_is_held_back() -> None:
