@@ -41,6 +41,7 @@ OWN_TIME_AND_CHANCE: Mapping[str, str] = {
     "services/admittance/runner/jobs/engine_programs.py": "the shim imports it",
     "services/admittance/runner/groups/job_groups.py": "the shim imports it, to start fast",
     "services/admittance/runner/output/collector.py": "the shim imports it, to start fast",
+    "services/admittance/runner/jobs/hooks.py": "the shim imports it, to start fast",
     "services/admittance/runner/jobs/shim.py": "it runs without the package, to start fast",
     "libs/admittance/client/quick_names.py": "it completes words, so it imports little",
 }

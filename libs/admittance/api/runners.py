@@ -28,7 +28,8 @@ class RunnerDrain(Strict, frozen=True, kw_only=True):
 
 class RunnerSpec(Strict, frozen=True, kw_only=True):
     """``unschedulable``: the machine gets no new jobs; `admit cordon` sets it. ``drain``: that of
-    `admit drain`. ``taints``: those of the option ``--taint`` of the runner."""
+    `admit drain`, or of a failed prolog or epilog. ``taints``: those of the option ``--taint`` of
+    the runner."""
 
     unschedulable: bool = False
     drain: RunnerDrain | None = None
@@ -89,7 +90,7 @@ class RunnerStatus(Strict, frozen=True, kw_only=True):
 
 class Runner(Strict, frozen=True, kw_only=True):
     """A machine that starts jobs. The service placement stores it from what the runner announces;
-    users change ``spec.unschedulable`` only."""
+    users change ``spec.unschedulable`` and ``spec.drain`` only."""
 
     api_version: str = VERSION
     kind: str = "Runner"

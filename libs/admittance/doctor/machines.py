@@ -20,6 +20,7 @@ from admittance.client.requests.objects import lookup_all
 from admittance.doctor.finding import Finding, note, wrong
 from admittance.events.reader import Unreadable
 from admittance.events.requests.reading import AnnouncedRunner
+from admittance.placement.machines.failed_hooks import condition_of
 from admittance.placement.machines.known_runners import NAME_CONFLICT
 from admittance.placement.machines.machine import Machine
 from admittance.placement.machines.stored_machine import machine_of
@@ -85,6 +86,7 @@ def findings_of(given: Promises) -> list[Finding]:
     return [
         *_conflicts(given.runners),
         *_older(given),
+        *_failed_hooks(given.runners),
         *_lacking(given.runners),
         *_promised(given),
         *_uncovered(given),
@@ -98,6 +100,16 @@ def _conflicts(runners: Iterable[Runner]) -> Iterator[Finding]:
             if condition.type == NAME_CONFLICT and condition.status == "True":
                 todo = f"give one of them a user, or an ADMIT_RUNNER, of its own: {PAGE}"
                 yield wrong(f"runner {runner.metadata.name}", condition.message, todo)
+
+
+def _failed_hooks(runners: Iterable[Runner]) -> Iterator[Finding]:
+    """The machines that are drained since their prolog or epilog failed."""
+    for runner in runners:
+        known = condition_of(runner.status.conditions) if runner.status is not None else None
+        if known is not None and known.status == "True":
+            name = runner.metadata.name
+            todo = f"mend the machine, then `admit undrain runner {name}`: {PAGE}#prolog-and-epilog"
+            yield wrong(f"runner {name}", f"it is drained: {known.message}", todo)
 
 
 def _lacking(runners: Iterable[Runner]) -> Iterator[Finding]:

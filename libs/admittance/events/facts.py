@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from admittance.events import reasons
 from admittance.events.base import Fact, null
 from admittance.events.files import OutputFile
 from admittance.events.placement import Placement
@@ -182,12 +183,18 @@ class Stopped(JobFact, frozen=True, kw_only=True):
 
     ``revision`` is that of the eviction that the runner obeyed. ``reason`` is ``NodeFailures`` if
     the job was lost without an eviction; then ``revision`` is that of the admission. ``reason`` is
-    ``RunnerEnded`` if the runner was shut down: the admission lasts, and the job is started again
-    later; but with assigned runners the admission ends, and the workload competes again.
+    ``RunnerEnded`` if the runner was shut down, and ``PrologFailed`` if its machine could not be
+    prepared: the admission lasts, and the job is started again later; but with assigned runners the
+    admission ends, and the workload competes again.
     """
 
     reason: str = ""
     message: str = ""
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether the runner gave the job back, through no fault of the job."""
+        return self.reason in (reasons.RUNNER_ENDED, reasons.PROLOG_FAILED)
 
 
 # Published by the scheduler, fenced. ----------------------------------------------------

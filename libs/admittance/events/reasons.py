@@ -176,6 +176,8 @@ had none left; the message says which."""
 RUNNER_ENDED: Final = "RunnerEnded"
 """The runner ended and gave the job back; the admission goes on, since another runner may start
 the job."""
+PROLOG_FAILED: Final = "PrologFailed"
+"""The prolog of the runner failed, so its machine is drained and the job was given back."""
 
 # Notes about a workload: facts `noted` and `rejected`. ----------------------------------
 
@@ -377,3 +379,7 @@ TWO_RUNNERS: Final = "TwoRunners"
 """A second runner wants the name of this one, and starts nothing."""
 ONE_RUNNER: Final = "OneRunner"
 """No second runner wants the name any more."""
+EPILOG_FAILED: Final = "EpilogFailed"
+"""The epilog of the runner failed after a job, so its machine is drained."""
+UNDRAINED: Final = "Undrained"
+"""The machine gets jobs again after a prolog or epilog had failed."""

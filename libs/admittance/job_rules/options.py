@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from admittance.api.fields.names import label_error
+from admittance.job_rules.hooks import HookTexts, hooks_of
 from admittance.job_rules.limits import LimitTexts, limits_of
 from admittance.job_rules.rules import EVERY, UNKNOWN, JobRules, UnixUser, UnixUsers
 from admittance.runtime.errors import SetupError
@@ -49,7 +50,8 @@ EXECUTORS: Final = ("local", "docker")
 class RuleTexts(NamedTuple):
     """The rules of a runner as texts of options; for the meaning of the fields see `JobRules`.
     ``run_as``: texts ``KEY=UNIX_USER`` or ``@GROUP``. ``file`` and folders of one path: at most
-    one path. ``limits``: the texts of limits."""
+    one path. ``limits``, ``hooks``: the texts of limits and of what runs before and after
+    each job."""
 
     run_as: tuple[str, ...] = ()
     file: tuple[str, ...] = ()
@@ -61,6 +63,7 @@ class RuleTexts(NamedTuple):
     shared_folders: tuple[str, ...] = ()
     checkpoint_folder: tuple[str, ...] = ()
     limits: LimitTexts = LimitTexts()
+    hooks: HookTexts = HookTexts()
 
 
 def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobRules:
@@ -92,6 +95,7 @@ def rules_of(texts: RuleTexts, env: Mapping[str, str], *, executor: str) -> JobR
         checkpoint_folder=_one_folder(given["checkpoint_folder"], "checkpoint_folder"),
         shared_folders=tuple(map(_shared_folder, given["shared_folders"])),
         limits=limits_of(texts.limits, env),
+        hooks=hooks_of(texts.hooks, env),
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 from admittance.events.facts import Admitted
 from admittance.events.system import RunnerStarts
 from admittance.folders import FolderSight, MachineFacts
+from admittance.job_rules.hooks import JobHooks
 from admittance.job_rules.limits import JobLimits
 
 EVERY: Final = "*"
@@ -80,7 +81,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     path. ``env_files``: the folder with the values of ConfigMaps and Secrets; "": none.
     ``checkpoint_folder``: where workloads have folders that outlive their runs; "": in the data
     folder. ``shared_folders``: paths of folders that are the same on other machines.
-    ``limits``: what the jobs may use.
+    ``limits``: what the jobs may use. ``hooks``: what runs before and after each job.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -96,6 +97,7 @@ class JobRules(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_folder: str = ""
     shared_folders: tuple[str, ...] = ()
     limits: JobLimits = JobLimits()
+    hooks: JobHooks = JobHooks()
 
     @property
     def names_unix_users(self) -> bool:

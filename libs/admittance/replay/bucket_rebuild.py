@@ -54,9 +54,9 @@ def with_named_revision(
     if workload is None:
         return known
     match fact:
-        case facts.Stopped(reason=reasons.RUNNER_ENDED):
-            # The job stopped because its runner ended, so the revision in the fact is not the
-            # revision of an eviction.
+        case facts.Stopped() if fact.gives_back:
+            # The job stopped because its runner gave it back, so the revision in the fact is not
+            # that of an eviction.
             return known
         case facts.Stopped(revision=revision) if workload.status.evicted_revision != 0:
             field, present = "evicted_revision", workload.status.evicted_revision

@@ -429,7 +429,7 @@ class Life:
             if self._deleting:
                 self.end(reasons.DELETED)
             return
-        again = fact.reason == reasons.RUNNER_ENDED
+        again = fact.gives_back
         if self._run is not None:
             self._run.set(reason=fact.reason)
             status = Status.UNSET if again else Status.ERROR

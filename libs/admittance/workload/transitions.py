@@ -129,7 +129,7 @@ the table names.
 
 def _stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     if _is_given_back(workload, fact):
-        return _given_back(workload)
+        return _given_back(workload, fact)
     return wake_if_over(reservation.stopped(workload, fact, context), context)
 
 
@@ -137,26 +137,26 @@ def _stopped_while_off(
     workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext
 ) -> Change:
     if _is_given_back(workload, fact):
-        return _given_back(workload)
+        return _given_back(workload, fact)
     if not is_stopping(workload):
         return ignored(workload, reasons.STALE, "no job of it was running")
     return reservation.stopped(workload, fact, context)
 
 
 def _is_given_back(workload: StoredWorkload, fact: facts.Stopped) -> bool:
-    """Whether the runner that ended gives the job to any other runner. A job with assigned runners
+    """Whether the runner gives the job to any other runner. A job with assigned runners
     may not start on others, so its admission ends."""
-    return fact.reason == reasons.RUNNER_ENDED and not workload.status.placement
+    return fact.gives_back and not workload.status.placement
 
 
-def _given_back(workload: StoredWorkload) -> Change:
-    return ignored(workload, reasons.RUNNER_ENDED, "its job runs again under the same admission")
+def _given_back(workload: StoredWorkload, fact: facts.Stopped) -> Change:
+    return ignored(workload, fact.reason, "its job runs again under the same admission")
 
 
 def _lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     if _is_given_back(workload, fact):
-        return _given_back(workload)
-    if fact.reason not in (reasons.NODE_FAILURES, reasons.RUNNER_ENDED):
+        return _given_back(workload, fact)
+    if fact.reason != reasons.NODE_FAILURES and not fact.gives_back:
         return ignored(workload, reasons.NOT_EVICTED, "it was not asked to stop")
     return reservation.lost(workload, fact, context)
 

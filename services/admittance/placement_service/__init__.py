@@ -7,7 +7,8 @@ start the pods of a workload (`admittance.placement.decisions`); which flavors a
 
 Consumes: what runners say in the bucket of claims; Runner objects; once a check of its controller
 exists, also workloads, checks and flavors. Publishes: the verdicts of its checks, fenced.
-Owns: the Runner objects (``runner.>``), but for ``spec.unschedulable``, which users change.
+Owns: the Runner objects (``runner.>``), but for ``spec.unschedulable`` and ``spec.drain``, which
+users change; a failed prolog or epilog sets ``spec.drain``, too.
 Leadership: one active instance.
 """
 

@@ -35,6 +35,9 @@ class Stage(enum.Enum):
     """The processes of the run work under a shim."""
     STOPPING = "stopping"
     """The processes of the run were told to end."""
+    EPILOG = "epilog"
+    """No process of the job is left and its result is published; the epilog of the runner runs, and
+    the run keeps its devices and its room."""
     ENDED = "ended"
     """No process of the run is left. The facts of the run are published, and after a crash
     published again, until acknowledged.
@@ -97,22 +100,32 @@ class PodsAllReady(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The event that the job has ended. ``kind``: succeeded, failed, stopped (on request) or lost
-    (the end of the job is unknown, or the lease of the data folder expired). ``exit_code``: the
+    """The event that the job has ended. ``kind``: succeeded, failed, stopped (on request), lost
+    (the end of the job is unknown, or the lease of the data folder expired) or unprepared (the
+    machine could not be prepared, so no process of the job has started). ``exit_code``: the
     exit code of the failed container; 0 if not known. ``reason``: the policy that failed the job,
-    such as BackoffLimitExceeded; "": none.
+    such as BackoffLimitExceeded; "": none. ``drain``: why the machine must get no new jobs; "": it
+    may get them.
     """
 
     kind: str
     message: str = ""
     exit_code: int = 0
     reason: str = ""
+    drain: str = ""
 
     @property
     def is_result(self) -> bool:
         """Whether the job ended without a stop request: then its result counts, also if the
         workload was evicted or the claim was lost."""
         return self.kind in ("succeeded", "failed")
+
+
+class ResultKnown(msgspec.Struct, frozen=True):
+    """The event that no process of the job is left and that its result is known, before the epilog
+    of the runner has ended."""
+
+    result: Ended
 
 
 class ClaimLost(msgspec.Struct, frozen=True):
@@ -127,7 +140,16 @@ class ShutDown(msgspec.Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    Claimed | NotOurs | JobEvicted | Unstartable | Up | PodsAllReady | Ended | ClaimLost | ShutDown
+    Claimed
+    | NotOurs
+    | JobEvicted
+    | Unstartable
+    | Up
+    | PodsAllReady
+    | ResultKnown
+    | Ended
+    | ClaimLost
+    | ShutDown
 )
 
 
@@ -147,6 +169,14 @@ class Publish(msgspec.Struct, frozen=True):
     """The effect that publishes the fact, repeatedly until the log has the fact."""
 
     fact: Started | PodsReady | Finished | Stopped
+
+
+class DrainMachine(msgspec.Struct, frozen=True):
+    """The effect that drains the machine of the runner and announces why. It comes before the facts
+    of the run, so that placement does not choose this machine again."""
+
+    reason: str
+    message: str
 
 
 class MarkOver(msgspec.Struct, frozen=True):
@@ -170,7 +200,7 @@ class Close(msgspec.Struct, frozen=True):
     """
 
 
-Effect: TypeAlias = StartRun | StopRun | Publish | MarkOver | Release | Close
+Effect: TypeAlias = StartRun | StopRun | Publish | DrainMachine | MarkOver | Release | Close
 Effects: TypeAlias = tuple[Effect, ...]
 
 
@@ -187,7 +217,7 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
         case JobEvicted(revision):
             return _evicted(run, revision)
         case Unstartable(message):
-            if run.stage is Stage.ENDED:
+            if run.stage in (Stage.EPILOG, Stage.ENDED):
                 return run, ()
             failure = Ended("failed", message, reason=reasons.FAILED_TO_START)
             return _end(run, (Publish(result_of(run, failure)),))
@@ -199,9 +229,11 @@ def step(run: Run, event: Event) -> tuple[Run, Effects]:
             if run.stage is not Stage.RUNNING or run.ready:
                 return run, ()
             return msgspec.structs.replace(run, ready=True), (Publish(PodsReady(**_of(run))),)
+        case ResultKnown(result):
+            return _result_known(run, result)
         case Ended():
             return _ended(run, event)
-        case ClaimLost() | ShutDown() if run.stage is Stage.ENDED:
+        case ClaimLost() | ShutDown() if run.stage in (Stage.EPILOG, Stage.ENDED):
             return run, ()
         case ClaimLost():
             return _stop_if_running(msgspec.structs.replace(run, claim_lost=True))
@@ -288,7 +320,7 @@ def _evicted(run: Run, revision: int) -> tuple[Run, Effects]:
         case Stage.STOPPING:
             # The stop note, written for another reason, gets the revision of the eviction.
             return run, (StopRun(),)
-        case Stage.ENDED:
+        case Stage.EPILOG | Stage.ENDED:
             # If another runner has claimed the admission and runs its job, that runner stops the
             # job.
             return run, (MarkOver(then=_stopped(run)),)
@@ -305,27 +337,42 @@ def _end(run: Run, effects: Effects) -> tuple[Run, Effects]:
     return _at(run, Stage.ENDED), (*effects, MarkOver(), Close())
 
 
+def _result_known(run: Run, result: Ended) -> tuple[Run, Effects]:
+    if run.stage in (Stage.EPILOG, Stage.ENDED) or not result.is_result:
+        return run, ()
+    return _at(run, Stage.EPILOG), _publish_result(run, result)
+
+
+def _publish_result(run: Run, result: Ended) -> Effects:
+    effects: Effects = (Publish(result_of(run, result)),)
+    return (*effects, Publish(_stopped(run))) if run.evicted else effects
+
+
 def _ended(run: Run, end: Ended) -> tuple[Run, Effects]:
     if run.stage is Stage.ENDED:
         return run, ()
+    hook = reasons.PROLOG_FAILED if end.kind == "unprepared" else reasons.EPILOG_FAILED
+    drain: Effects = (DrainMachine(hook, end.drain),) if end.drain else ()
+    if run.stage is Stage.EPILOG:
+        return _end(run, drain)
     if end.is_result:
-        effects: Effects = (Publish(result_of(run, end)),)
-        if run.evicted:
-            effects = (*effects, Publish(_stopped(run)))
-        return _end(run, effects)
+        return _end(run, (*drain, *_publish_result(run, end)))
     over = _at(run, Stage.ENDED)
     lost = _stopped(run, reason=reasons.NODE_FAILURES, message=end.message)
     if run.claim_lost:
-        return over, (MarkOver(then=lost), Close())
+        return over, (*drain, MarkOver(then=lost), Close())
     if run.evicted:
-        return _end(run, (Publish(lost),))
+        return _end(run, (*drain, Publish(lost)))
+    if end.kind == "unprepared":
+        said = _stopped(run, reason=reasons.PROLOG_FAILED, message=end.message)
+        return over, (*drain, Publish(said), Release(), Close())
     if end.kind == "stopped" and run.leaving:
         said = _stopped(
             run,
             reason=reasons.RUNNER_ENDED,
             message=run.why or "its runner ended; it runs again under a runner",
         )
-        return over, (Publish(said), Release(), Close())
+        return over, (*drain, Publish(said), Release(), Close())
     # The job ended without a stop request or a result: its quota is freed and the workload runs
     # again.
-    return over, (MarkOver(then=lost), Close())
+    return over, (*drain, MarkOver(then=lost), Close())

@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from admittance.api.meta import ObjectMeta
+from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.reading.objects import encode
-from admittance.api.runners import Runner, RunnerDrain, RunnerSpec
+from admittance.api.runners import Runner, RunnerDrain, RunnerSpec, RunnerStatus
 from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
@@ -23,11 +24,13 @@ from admittance.events.stored.machines import (
     key_of_runner,
 )
 from admittance.events.subjects import CLAIMS
+from admittance.job_rules.hooks import JobHooks
+from admittance.placement.machines.failed_hooks import drained_by_hooks
 from admittance.runner.machines.machine_reports import MachineReports
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AccessDenied
-from integration.runner.harness import NOON, RunnerTestbed, until
+from integration.runner.harness import NOON, OWN_RULES, RunnerTestbed, until
 
 pytestmark = pytest.mark.bus
 
@@ -40,10 +43,13 @@ async def said(bus: Bus, first: str, runner: str, kind: type[Any]) -> Any:
     return msgspec.json.decode(entry.value, type=kind)
 
 
-async def set_spec(bus: Bus, runner: str, spec: RunnerSpec) -> None:
+async def set_spec(
+    bus: Bus, runner: str, spec: RunnerSpec, conditions: tuple[Condition, ...] = ()
+) -> None:
     key = f"runner.{runner}"
     entry = await get(bus, key)
-    made = Runner(metadata=ObjectMeta(name=runner), spec=spec)
+    status = RunnerStatus(conditions=conditions) if conditions else None
+    made = Runner(metadata=ObjectMeta(name=runner), spec=spec, status=status)
     expected = entry.revision if entry is not None else 0
     await bus.publish(put_message(key, encode(made), expected=expected))
 
@@ -84,6 +90,32 @@ async def test_a_runner_reports_its_machine_and_its_runs_and_obeys_cordon_and_dr
         )
     assert (await said(testbed.bus, OPEN_RUNS, "gpu", OpenRuns)).runs == ()
     assert await said(testbed.bus, ALIVE_RUNNERS, "gpu", RunnerAlive) is None
+
+
+async def test_a_machine_with_a_failed_prolog_gives_its_job_back_until_it_is_undrained(
+    testbed: RunnerTestbed,
+) -> None:
+    broken = testbed.tmp / "broken"
+    broken.touch()
+    rules = replace(OWN_RULES, hooks=JobHooks(prolog=f"echo no disk; test ! -e {broken}"))
+    async with testbed.runner(user="gpu", rules=rules):
+        revision = await testbed.admit("train", "true")
+        stopped = await testbed.wait_for_fact("stopped", "train")
+        assert (stopped.revision, stopped.reason) == (revision, "PrologFailed")
+        assert stopped.message == "runner gpu: prolog failed: exit code 1: no disk"
+        # The machine is drained before the job is given back.
+        failure = (await said(testbed.bus, INVENTORIES, "gpu", RunnerInventory)).failure
+        assert (failure.reason, failure.message) == (
+            "PrologFailed",
+            "prolog failed: exit code 1: no disk",
+        )
+        assert await testbed.said("started", "train") is None
+        broken.unlink()
+        conditions = drained_by_hooks(None, (), failure, NOON).conditions
+        conditions = drained_by_hooks(None, conditions, failure, NOON).conditions
+        await set_spec(testbed.bus, "gpu", RunnerSpec(), conditions)
+        await testbed.wait_for_fact("finished", "train")
+    assert (await said(testbed.bus, INVENTORIES, "gpu", RunnerInventory)).failure is None
 
 
 @pytest.mark.servers("real", "simulated")

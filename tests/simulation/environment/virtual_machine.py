@@ -18,7 +18,7 @@ import msgspec
 
 from admittance.events.codec import encode
 from admittance.events.facts import PodsNotReady, PodsReady
-from admittance.events.stored.machines import RunnerInventory
+from admittance.events.stored.machines import MachineFailure, RunnerInventory
 from admittance.events.subjects import subject_of
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine
@@ -274,6 +274,12 @@ class VirtualMachine:
     @property
     def secret(self) -> bytes:
         return f"secret of {self.runner}".encode()
+
+    def failure(self) -> MachineFailure | None:
+        return None
+
+    def note_failure(self, failure: MachineFailure | None) -> None:
+        """Keeps nothing: the runners of the simulation have no hooks."""
 
     def touch_lease(self, boot_seconds: float) -> None:
         self.renewed_at = boot_seconds

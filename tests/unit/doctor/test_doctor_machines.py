@@ -167,6 +167,16 @@ def test_a_runner_of_an_earlier_version_beside_machines_is_noted() -> None:
     ]
 
 
+def test_a_machine_that_a_failed_hook_has_drained_is_wrong() -> None:
+    failed = Condition(type="HooksFailed", status="True", message="prolog failed: exit code 3")
+    over = Condition(type="HooksFailed", status="False")
+    bad, mended = runner("bad", 0, conditions=(failed,)), runner("mended", 0, conditions=(over,))
+    [finding] = findings_of(Promises([bad, mended]))
+    assert (finding.state, finding.what) == ("wrong", "runner bad")
+    assert finding.found == "it is drained: prolog failed: exit code 3"
+    assert "`admit undrain runner bad`" in finding.todo
+
+
 def test_two_runners_with_one_name_are_wrong() -> None:
     conflict = Condition(type="NameConflict", status="True", message="a second runner has it")
     over = Condition(type="NameConflict", status="False")

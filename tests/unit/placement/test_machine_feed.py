@@ -7,12 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from admittance.api.runners import RunnerDrain
 from admittance.control.user_requests.runner_rules import JobRefusal
 from admittance.events.stored.machines import (
     ALIVE_RUNNERS,
     INVENTORIES,
     OPEN_RUNS,
+    MachineFailure,
     OpenRun,
     OpenRuns,
     RunnerAlive,
@@ -79,6 +82,31 @@ def test_only_what_changed_is_passed_on_and_a_lost_runner_keeps_its_time() -> No
     feed.touched.add("r2")
     feed.pass_on(later)
     assert listener.taken()[1:] == [("runs", "two", ["w"])]
+
+
+def test_a_machine_with_a_failed_prolog_takes_no_pods_before_its_object_says_so() -> None:
+    runners, seen = KnownRunners(), list[Machine]()
+    listener: Any = RecordedCalls()
+    listener.set_machine = seen.append
+    announce(runners, "r1", "one")
+    feed = MachineFeed(runners, listener)
+    failure = MachineFailure(at=NOON, reason="PrologFailed", message="no disk")
+    for runner in ("other", "one"):
+        said = RunnerInventory(id=runner, name="r1", failure=failure)
+        runners.said(INVENTORIES, "r1", msgspec.json.encode(said))
+        feed.touched.add("r1")
+        feed.pass_on(NOON)
+    assert [(machine.takes_pods, machine.message) for machine in seen] == [
+        (False, ""),  # the other data folder is not that of the runner that is alive
+        (False, "no disk"),
+    ]
+    [write] = runners.writes(NOON)
+    assert write.object.spec.drain == RunnerDrain(reason="no disk")
+    undrained = replace(write.object, spec=replace(write.object.spec, drain=None))
+    runners.objects["r1"] = StoredRunner(undrained, 9)
+    feed.touched.add("r1")
+    feed.pass_on(NOON)
+    assert seen[-1].takes_pods, "an admin has ended the drain"
 
 
 def test_a_machine_with_a_new_data_folder_replaces_the_old_one() -> None:

@@ -8,11 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.runner import decide
 from admittance.runner.decide import Run, Stage
 from admittance.runner.host import processes
 from admittance.runner.host.processes import ProcessRef, end_processes, is_alive
+from admittance.runner.host.records import RunIdentity
+from admittance.runner.host.run_journal import RunJournal
+from admittance.runner.plans.hook_plan import HookPlan
 from admittance.runner.runs import run_checks
 from admittance.runtime.telemetry.object_faults import faults
 
@@ -57,14 +61,18 @@ async def test_a_process_that_does_not_end_is_waited_for_up_to_the_limit(
 class OpenRun:
     """A run after the death of its shim, and the report to its runner."""
 
-    def __init__(self, *sweeps: bool | Exception) -> None:
+    def __init__(self, *sweeps: bool | Exception, journal: bytes = b"", epilog: str = "") -> None:
         self.sweeps = list(sweeps)
+        self.epilogs: list[decide.Ended] = []
+        self._said = epilog
+        written = RunJournal()
+        written.feed(journal)
         self.events: list[decide.Event] = []
         self.works: list[Any] = []
         run = Run(namespace="ns", name="w", uid="u", revision=1, stage=Stage.RUNNING)
         folder = SimpleNamespace(
             read_journal=lambda: False,
-            journal=SimpleNamespace(outcome=None),
+            journal=written,
             is_gone=lambda: False,
             shim_pid=lambda: 7,
             shim_lives=lambda: False,
@@ -75,7 +83,7 @@ class OpenRun:
             ending=set(),
             without_room=set(),
             report_journal=lambda *_: None,
-            executor=SimpleNamespace(sweep=self._sweep),
+            executor=SimpleNamespace(sweep=self._sweep, epilog=self._epilog),
             run_in_background=lambda work, _: self.works.append(work),
             handle=lambda _, event: self.events.append(event),
         )
@@ -85,6 +93,11 @@ class OpenRun:
         if isinstance(result, Exception):
             raise result
         return result
+
+    async def _epilog(self, _: object, end: decide.Ended) -> str:
+        assert not self.sweeps, "the processes are gone"
+        self.epilogs.append(end)
+        return self._said
 
     async def check(self) -> None:
         await run_checks.check_runs(self.manager)
@@ -101,3 +114,60 @@ def test_a_run_with_processes_left_has_no_end_until_they_are_gone() -> None:
         asyncio.run(run.check())
         assert run.events == events
     assert [fault.about for fault in faults.take()] == ["run k"]
+
+
+RESULT = b'{"e":"result","kind":"failed","message":"m","code":3,"reason":"r"}\n'
+
+
+@pytest.mark.parametrize(
+    ("journal", "end", "drain"),
+    [
+        pytest.param(b"", decide.Ended("lost", "the shim of the job died"), None, id="no hooks"),
+        pytest.param(
+            b'{"e":"begun"}\n',
+            decide.Ended("lost", "the shim of the job died"),
+            "",
+            id="the shim died in the job",
+        ),
+        pytest.param(
+            b'{"e":"begun"}\n' + RESULT,
+            decide.Ended("failed", "m", 3, "r"),
+            "epilog failed",
+            id="the shim died in the epilog",
+        ),
+    ],
+)
+async def test_a_run_whose_shim_has_died_keeps_its_result_and_gets_its_epilog(
+    journal: bytes, end: decide.Ended, drain: str | None
+) -> None:
+    run = OpenRun(True, journal=journal, epilog=drain or "")
+    await run.check()
+    assert run.epilogs == ([] if drain is None else [end])
+    assert run.events == [replace(end, drain=drain or "")]
+
+
+@pytest.mark.parametrize(
+    ("hooks", "seconds"),
+    [
+        (None, 5 + 20),
+        (HookPlan(epilog="x", seconds=100.0), 5 + 20 + 100),
+        (HookPlan(prolog="x", epilog="x", seconds=100.0), 5 + 20 + 200),
+    ],
+)
+def test_a_shim_that_was_told_to_stop_counts_as_hung_after_its_hooks(
+    hooks: HookPlan | None, seconds: float
+) -> None:
+    now = [0.0]
+    identity = RunIdentity(
+        key="k", namespace="n", name="w", uid="u", revision=1, grace=5, hooks=hooks
+    )
+    manager: Any = SimpleNamespace(
+        runs={"k": Run(namespace="n", name="w", uid="u", revision=1, stage=Stage.STOPPING)},
+        machine=SimpleNamespace(boot_seconds=lambda: now[0]),
+        hung_at={},
+    )
+    files: Any = SimpleNamespace(identity=identity)
+    hung = []
+    for now[0] in (0.0, seconds - 0.1, seconds):
+        hung.append(run_checks.is_hung(manager, "k", files))
+    assert hung == [False, False, True]

@@ -14,6 +14,7 @@ from admittance.runner.decide import (
     Claimed,
     ClaimLost,
     Close,
+    DrainMachine,
     Effects,
     Ended,
     Event,
@@ -23,6 +24,7 @@ from admittance.runner.decide import (
     PodsAllReady,
     Publish,
     Release,
+    ResultKnown,
     Run,
     ShutDown,
     Stage,
@@ -54,7 +56,7 @@ def finished(
 
 
 CLAIMING, STARTING, RUNNING = Stage.CLAIMING, Stage.STARTING, Stage.RUNNING
-STOPPING, ENDED = Stage.STOPPING, Stage.ENDED
+STOPPING, EPILOG, ENDED = Stage.STOPPING, Stage.EPILOG, Stage.ENDED
 LOST = stopped(10, "NodeFailures", "gone")
 
 
@@ -138,6 +140,85 @@ STEP_CASES: dict[str, tuple[Run, Event, Stage, Effects]] = {
             Close(),
         ),
     ),
+    "a machine that cannot be prepared is drained before it gives the job back": (
+        a_run(STARTING),
+        Ended("unprepared", "runner r: prolog failed", drain="prolog failed"),
+        ENDED,
+        (
+            DrainMachine("PrologFailed", "prolog failed"),
+            Publish(stopped(10, "PrologFailed", "runner r: prolog failed")),
+            Release(),
+            Close(),
+        ),
+    ),
+    "a job that comes to a drained machine is given back": (
+        a_run(STARTING),
+        Ended("unprepared", "runner r is drained"),
+        ENDED,
+        (Publish(stopped(10, "PrologFailed", "runner r is drained")), Release(), Close()),
+    ),
+    "an eviction outweighs a failed prolog": (
+        a_run(STOPPING, evicted=12),
+        Ended("unprepared", "m", drain="prolog failed"),
+        ENDED,
+        (
+            DrainMachine("PrologFailed", "prolog failed"),
+            Publish(stopped(12, message="m")),
+            MarkOver(),
+            Close(),
+        ),
+    ),
+    "a failed prolog after the loss of the claim gives nothing back": (
+        a_run(STOPPING, lost=True),
+        Ended("unprepared", "gone", drain="prolog failed"),
+        ENDED,
+        (DrainMachine("PrologFailed", "prolog failed"), MarkOver(then=LOST), Close()),
+    ),
+    "a result is published before the epilog ends": (
+        a_run(RUNNING),
+        ResultKnown(Ended("succeeded")),
+        EPILOG,
+        (finished(True),),
+    ),
+    "a result of a job that is being stopped answers the eviction too": (
+        a_run(STOPPING, evicted=12),
+        ResultKnown(Ended("succeeded")),
+        EPILOG,
+        (finished(True), Publish(stopped(12))),
+    ),
+    "the end of a stopped job waits for its epilog": (
+        a_run(STOPPING, evicted=12),
+        ResultKnown(Ended("stopped")),
+        STOPPING,
+        (),
+    ),
+    "after the epilog the run is closed": (
+        a_run(EPILOG),
+        Ended("succeeded"),
+        ENDED,
+        (MarkOver(), Close()),
+    ),
+    "a failed epilog drains the machine": (
+        a_run(EPILOG),
+        Ended("succeeded", drain="epilog failed"),
+        ENDED,
+        (DrainMachine("EpilogFailed", "epilog failed"), MarkOver(), Close()),
+    ),
+    "a failed epilog drains the machine although the result comes with it": (
+        a_run(RUNNING),
+        Ended("succeeded", drain="epilog failed"),
+        ENDED,
+        (DrainMachine("EpilogFailed", "epilog failed"), finished(True), MarkOver(), Close()),
+    ),
+    "an epilog is not stopped": (a_run(EPILOG), ShutDown(), EPILOG, ()),
+    "an epilog goes on without its claim": (a_run(EPILOG), ClaimLost(), EPILOG, ()),
+    "a job with a result cannot fail to start": (a_run(EPILOG), Unstartable("x"), EPILOG, ()),
+    "an eviction during the epilog is answered": (
+        a_run(EPILOG),
+        JobEvicted(12),
+        EPILOG,
+        (MarkOver(then=stopped(12)),),
+    ),
     "an eviction outweighs the runner's end": (
         a_run(STOPPING, leaving=True, evicted=12),
         Ended("stopped"),
@@ -186,7 +267,8 @@ EVENTS = st.one_of(
     st.builds(JobEvicted, st.integers(5, 20)),
     st.builds(Up),
     st.builds(PodsAllReady),
-    st.builds(Ended, st.sampled_from(["succeeded", "failed", "stopped", "lost"])),
+    st.builds(Ended, st.sampled_from(["succeeded", "failed", "stopped", "lost", "unprepared"])),
+    st.builds(ResultKnown, st.builds(Ended, st.sampled_from(["succeeded", "failed", "stopped"]))),
     st.builds(ClaimLost),
     st.builds(ShutDown),
 )
@@ -201,7 +283,10 @@ def test_in_any_order_of_events_a_run_starts_and_closes_once(events: list[Event]
         done += effects
     assert sum(isinstance(each, StartRun) for each in done) <= 1
     assert sum(isinstance(each, Close) for each in done) == (run.stage is ENDED)
-    assert any(isinstance(each, MarkOver | Release) for each in done) == (run.stage is ENDED)
+    if run.stage is not EPILOG:
+        assert any(isinstance(each, MarkOver | Release) for each in done) == (run.stage is ENDED)
+    results = [each for each in done if isinstance(each, Publish)]
+    assert sum(isinstance(each.fact, Finished) for each in results) <= 1
     # Quota is given back for an eviction only when nothing runs any more.
     for index, each in enumerate(done):
         if isinstance(each, Publish) and isinstance(each.fact, Stopped):

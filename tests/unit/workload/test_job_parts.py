@@ -47,7 +47,9 @@ def test_a_failed_part_stops_the_others_and_quota_is_free_after_the_last_one() -
     assert (job.message("Finished"), job.status.exit_code) == ("part 2 of 3 failed: too large", 137)
 
 
-@pytest.mark.parametrize(("reason", "counted"), [("NodeFailures", True), ("RunnerEnded", False)])
+@pytest.mark.parametrize(
+    ("reason", "counted"), [("NodeFailures", True), ("RunnerEnded", False), ("PrologFailed", False)]
+)
 def test_a_lost_part_stops_the_others_and_the_workload_competes_again(
     reason: str, counted: bool
 ) -> None:

@@ -81,9 +81,9 @@ def admitted() -> TrackedWorkload:
     return says(reserved()).confirmed()
 
 
-def runner_ended(tracked: TrackedWorkload) -> TrackedWorkload:
+def runner_ended(tracked: TrackedWorkload, reason: str = "RunnerEnded") -> TrackedWorkload:
     stopped = facts.Stopped(
-        **ME, revision=tracked.status.admitted_revision, reason="RunnerEnded", message="m"
+        **ME, revision=tracked.status.admitted_revision, reason=reason, message="m"
     )
     return tracked.happens(stopped)
 
@@ -136,6 +136,10 @@ def test_an_assigned_runner_that_ends_during_an_eviction_has_stopped_the_job() -
     assert runner_ended(admitted().preempted()).phase == "Pending"
 
 
-def test_a_runner_that_ends_keeps_the_admission_without_assigned_runners() -> None:
-    tracked = runner_ended(TrackedWorkload(Around()).admitted())
+@pytest.mark.parametrize("reason", ["RunnerEnded", "PrologFailed"])
+def test_a_job_that_is_given_back_keeps_the_admission_without_assigned_runners(
+    reason: str,
+) -> None:
+    tracked = runner_ended(TrackedWorkload(Around()).admitted(), reason)
     assert (tracked.phase, tracked.outcome) == ("Admitted", FactOutcome.IGNORED)
+    assert tracked.reason == reason

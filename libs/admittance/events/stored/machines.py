@@ -4,6 +4,7 @@ that they are alive. Each key ends with the name of its runner, under which only
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -44,6 +45,16 @@ class RunnerTaint(SystemMessage, frozen=True, kw_only=True):
     effect: str = ""
 
 
+class MachineFailure(SystemMessage, frozen=True, kw_only=True):
+    """Why the runner drains its machine. ``at``: when the prolog or the epilog failed, in whole
+    seconds; the time also tells one failure from the next. ``reason``: ``PrologFailed`` or
+    ``EpilogFailed``."""
+
+    at: datetime
+    reason: str
+    message: str
+
+
 class RunnerInventory(SystemMessage, frozen=True, kw_only=True):
     """Key ``_runner_inventory.<runner>``: the machine of the runner. It is written when the runner
     starts, when it changes, and every ten minutes.
@@ -52,7 +63,8 @@ class RunnerInventory(SystemMessage, frozen=True, kw_only=True):
     ``mount_namespace``: programs with the same two see the same files. ``folders``: folders that
     the machine shares with others. ``capacity``:
     in accounting units, cpu in thousandths. ``starts``: whose jobs it starts; None: all jobs.
-    ``messages``: what the machine cannot do, one sentence each.
+    ``messages``: what the machine cannot do, one sentence each. ``failure``: why its machine must
+    be drained; None: it need not.
     """
 
     id: str
@@ -69,6 +81,7 @@ class RunnerInventory(SystemMessage, frozen=True, kw_only=True):
     executors: tuple[str, ...] = ()
     starts: RunnerStarts | None = None
     messages: tuple[str, ...] = ()
+    failure: MachineFailure | None = None
 
 
 class OpenRun(SystemMessage, frozen=True, kw_only=True):

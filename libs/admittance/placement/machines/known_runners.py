@@ -34,6 +34,7 @@ from admittance.events.stored.machines import (
     read_open_runs,
     read_refused_runner,
 )
+from admittance.placement.machines.failed_hooks import drained_by_hooks
 
 NAME_CONFLICT: Final = "NameConflict"
 """The condition of a Runner if a second runner uses its name."""
@@ -138,9 +139,10 @@ def runner_object(
     """The object of a runner that announced ``said``. ``before``: as it is stored; None: it is not.
     Of the stored object, what users set in ``spec`` and the metadata of users stay."""
     old = before or Runner()
+    drain, conditions = drained_by_hooks(old.spec.drain, conditions, said.failure, now)
     spec = RunnerSpec(
         unschedulable=old.spec.unschedulable,
-        drain=old.spec.drain,
+        drain=drain,
         taints=tuple(
             Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in said.taints
         ),

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from admittance.events.stored.machines import OpenRun
 from admittance.events.system import RunnerAnnouncement
 from admittance.folders import FolderSight
+from admittance.placement.machines.failed_hooks import is_new
 from admittance.placement.machines.folder_demands import host_of
 from admittance.placement.machines.known_runners import NOT_STORED, KnownRunners
 from admittance.placement.machines.machine import Machine
@@ -75,6 +76,12 @@ class MachineFeed:
             since = None
         else:
             since = self._lost.setdefault(name, now)
+        said = self._runners.inventories.get(name)
+        if said is not None and said.failure is not None and said.id == machine.id:
+            known = stored.status.conditions if stored is not None and stored.status else ()
+            if is_new(said.failure, known):
+                # The object says so in a moment; a job that was given back must not come again.
+                machine = replace(machine, draining=True, message=said.failure.message)
         sight = self._sights.get(machine.id)
         self._listener.set_machine(
             replace(
@@ -85,9 +92,9 @@ class MachineFeed:
                 folders=sight.shared if sight is not None else (),
             )
         )
-        said = self._runners.runs.get(name)
-        if said is not None and said.id == machine.id:
-            self._listener.set_runs(machine.id, said.runs)
+        running = self._runners.runs.get(name)
+        if running is not None and running.id == machine.id:
+            self._listener.set_runs(machine.id, running.runs)
 
 
 def older_runners(announced: Mapping[str, RunnerAnnouncement]) -> list[str]:

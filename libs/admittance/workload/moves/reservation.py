@@ -220,7 +220,7 @@ def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionCo
 
 def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     """T17b: the job of the workload was lost with its runner or node, without an eviction; or its
-    assigned runner ended, which is not counted as an eviction."""
+    assigned runner gave it back, which is not counted as an eviction."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, reasons.STALE, f"stopped names revision {fact.revision}")
     reason = reasons.NODE_FAILURES
@@ -228,6 +228,6 @@ def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionConte
     change = evict(workload, reason, message, context)
     evicted = change.workload
     assert evicted is not None, "an eviction deletes nothing"
-    if fact.reason == reasons.RUNNER_ENDED:
+    if fact.gives_back:
         evicted = with_status(evicted, scheduling_stats=workload.status.scheduling_stats)
     return release(evicted, context).after(*change.outbox)

@@ -144,6 +144,22 @@ job_options = stacked(
         name="escalation",
     ),
 )
+hook_options = stacked(
+    option(
+        "--prolog CMD",
+        "Runs on the machine as the runner's Unix user before the first pod of each job; if it "
+        "fails, the machine is drained and the job runs elsewhere. Default: $ADMIT_PROLOG, or none",
+    ),
+    option(
+        "--epilog CMD",
+        "Runs on the machine after the last process of each job; if it fails, the machine is "
+        "drained. Default: $ADMIT_EPILOG, or none",
+    ),
+    option(
+        "--prolog-timeout SPAN",
+        "Time that the prolog and the epilog may take, each. Default: $ADMIT_PROLOG_TIMEOUT, or 5m",
+    ),
+)
 machine_options = stacked(
     option(
         "--device RESOURCE=IDS",
@@ -193,6 +209,7 @@ service_options = stacked(
         variable="ADMIT_DETACH_JOBS",
     ),
     job_options,
+    hook_options,
     machine_options,
     option(
         "--config FILE",
@@ -220,13 +237,15 @@ def _options(
     **given: Any,
 ) -> Options:
     """The options of `up` and `serve`. The other options of jobs have the names of the fields of
-    `RuleTexts` and `LimitTexts`, those of machines the names of `MachineTexts`."""
+    `RuleTexts`, `LimitTexts` and `HookTexts`, those of machines the names of `MachineTexts`."""
     from admittance.cli.up.options import Options
+    from admittance.job_rules.hooks import HookTexts
     from admittance.job_rules.limits import LimitTexts
     from admittance.job_rules.machine_options import MachineTexts
     from admittance.job_rules.options import RuleTexts
 
     limits = {name: given.pop(name) or "" for name in LimitTexts.__struct_fields__ if name in given}
+    hooks = {name: given.pop(name) or "" for name in HookTexts.__struct_fields__ if name in given}
     rules = {name: given.pop(name) for name in RuleTexts._fields if name in given}
     machine = {name: tuple(given.pop(name)) for name in MachineTexts._fields if name in given}
     return Options(
@@ -239,6 +258,7 @@ def _options(
             limits=LimitTexts(
                 **limits, privilege_escalation={None: "", True: "1", False: "0"}[escalation]
             ),
+            hooks=HookTexts(**hooks),
         ),
         machine=MachineTexts(**machine),
         **given,

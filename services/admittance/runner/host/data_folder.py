@@ -6,6 +6,7 @@ runner/
   id        the runner's name; it never changes
   lock      held while a runner uses the folder
   lease     time of the last renewal of all claims, in seconds since boot
+  failure.json  why the machine is drained: its prolog or epilog failed
   notify    a named pipe: a shim writes the key of a run when its journal has grown
   runs/<ns>.<name>.<revision>/
     spec.json     what to run; written before any process of the run starts
@@ -17,6 +18,7 @@ runner/
     scratch/      one scratch folder per pod
     inputs/       the inputs of the run by their digests: `admittance.runner.files`
     outputs/      the outputs of each pod; outputs.json: their list, once they are stored
+    prolog.log, epilog.log  the end of what the hooks of the runner printed
     said          exists if all facts of the run are published; the run is kept for its output
     earlier.json  in place of spec.json: the run was stopped when its runner shut down, and may
                   run again here; kept for its output, to which the next run appends
@@ -38,6 +40,7 @@ from typing import BinaryIO, Final
 import msgspec
 import structlog
 
+from admittance.events.stored.machines import MachineFailure
 from admittance.job_rules import runner_name
 from admittance.job_rules.runner_name import replace_file
 from admittance.runner.disk.trash import throw_away, trash_of
@@ -57,6 +60,8 @@ JOURNAL_BYTES: Final = 16 << 20
 job with the runner's Unix user can make the file longer than the memory.
 """
 
+FAILURE: Final = "failure.json"
+HOOK_LOGS: Final = ("prolog.log", "epilog.log")
 SMALL_BYTES: Final = 1 << 16
 """The most bytes that are read of a file with a name, a number or a note."""
 LEASE_BYTES: Final = 32
@@ -174,7 +179,7 @@ class RunFolder:
         self._clear()
 
     def _clear(self) -> None:
-        for name in ("journal", "stop", "shim", "alive", "said", STORED):
+        for name in ("journal", "stop", "shim", "alive", "said", STORED, *HOOK_LOGS):
             (self.path / name).unlink(missing_ok=True)
         self._throw_away_files()
 
@@ -314,6 +319,18 @@ class DataFolder:
         except OSError as error:
             # Without a renewed lease the shims end their jobs before the claims expire.
             log.warning("lease_not_renewed", folder=str(self.root), error=error.strerror)
+
+    def failure(self) -> MachineFailure | None:
+        try:
+            return msgspec.json.decode(_read(self.root / FAILURE), type=MachineFailure)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def note_failure(self, failure: MachineFailure | None) -> None:
+        if failure is None:
+            (self.root / FAILURE).unlink(missing_ok=True)
+        else:
+            replace_file(self.root / FAILURE, msgspec.json.encode(failure))
 
     def folder_of(self, identity: RunIdentity) -> RunFolder:
         return RunFolder(_path_of(self.root, identity.key), identity)

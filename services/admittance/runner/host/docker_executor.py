@@ -16,8 +16,10 @@ import msgspec
 from admittance.events.facts import Admitted
 from admittance.events.stored.machines import Device
 from admittance.job_rules.limits import NO_GROUPS
+from admittance.runner.decide import Ended
 from admittance.runner.disk.checkpoints import checkpoint_folder
 from admittance.runner.groups.job_groups import Offers
+from admittance.runner.host.hooks import hooks_of_run, run_epilog
 from admittance.runner.host.inherited import other_user, owner_of, without_secrets
 from admittance.runner.host.live_rules import LiveRules
 from admittance.runner.host.port import RunFiles
@@ -131,8 +133,15 @@ class DockerExecutor:
             engine=self._engine,
         )
         # Without the right to give files away, the volumes stay those of the runner's Unix user.
-        plan = msgspec.structs.replace(plan, volumes_of=None if os.geteuid() else user)
+        plan = msgspec.structs.replace(
+            plan,
+            volumes_of=None if os.geteuid() else user,
+            hooks=hooks_of_run(rules.hooks, admitted, plan, self.machine.runner, user),
+        )
         return with_limits(plan, rules.limits)
+
+    async def epilog(self, run: RunFiles, end: Ended) -> str:
+        return await run_epilog(run, end)
 
     async def sweep(self, run: RunFiles) -> bool:
         mark = run.identity.mark

@@ -15,9 +15,11 @@ from admittance.events.stored.machines import Device
 from admittance.folders import MachineFacts
 from admittance.job_rules.options import check_env_files, own_unix_user
 from admittance.job_rules.rules import CannotRun
+from admittance.runner.decide import Ended
 from admittance.runner.disk.checkpoints import checkpoint_folder
 from admittance.runner.groups.job_groups import JobGroups, NoGroups, Offers
 from admittance.runner.groups.machine_groups import find_groups
+from admittance.runner.host.hooks import hooks_of_run, run_epilog
 from admittance.runner.host.inherited import INHERITED, other_user, owner_of
 from admittance.runner.host.live_rules import LiveRules
 from admittance.runner.host.port import RunFiles
@@ -106,6 +108,7 @@ class LocalExecutor:
         plan = with_limits(plan, rules.limits)
         return msgspec.structs.replace(
             plan,
+            hooks=hooks_of_run(rules.hooks, admitted, plan, self.machine.runner, user),
             run_as=user,
             groups=self._groups_plan(),
             no_new_privs=not rules.limits.privilege_escalation,
@@ -114,6 +117,9 @@ class LocalExecutor:
     def _groups_plan(self) -> GroupsPlan | None:
         version = self.groups.offers().version
         return GroupsPlan(version=version, folders=self.groups.folders()) if version else None
+
+    async def epilog(self, run: RunFiles, end: Ended) -> str:
+        return await run_epilog(run, end)
 
     async def sweep(self, run: RunFiles) -> bool:
         # No process leaves its group by accident. The marks are for machines without groups.

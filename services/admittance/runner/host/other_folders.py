@@ -96,7 +96,7 @@ async def wait_for_shim(run: OtherRun) -> None:
     """
     for _ in range(int(SHIM_END_SECONDS / LOOK_SECONDS)):
         run.folder.read_journal()
-        if run.folder.journal.outcome is not None or not run.folder.shim_lives():
+        if run.folder.journal.end is not None or not run.folder.shim_lives():
             break
         await asyncio.sleep(LOOK_SECONDS)
     else:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from admittance.events.facts import Admitted
-from admittance.events.stored.machines import Device, RunnerInventory
+from admittance.events.stored.machines import Device, MachineFailure, RunnerInventory
 from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine
+from admittance.runner.decide import Ended
 from admittance.runner.groups.job_groups import Offers
 from admittance.runner.host.processes import ProcessRef
 from admittance.runner.host.records import RunIdentity, Spec, StopNote
@@ -102,6 +103,12 @@ class RunnerFiles(Protocol):
     def notify(self) -> Path:
         """The path of the pipe to which shims write the key of a run when its journal has grown."""
 
+    def failure(self) -> MachineFailure | None:
+        """Why the runner drains its machine, also after a restart; None: it does not."""
+
+    def note_failure(self, failure: MachineFailure | None) -> None:
+        """Keeps why the runner drains its machine. Raises OSError."""
+
     def touch_lease(self, boot_seconds: float) -> None:
         """Writes into the lease file, for the shims, that a successful renewal of all claims began
         at ``boot_seconds``."""
@@ -155,6 +162,10 @@ class Executor(Protocol):
 
     def run_plan(self, admitted: Admitted, mark: str) -> RunPlan:
         """Returns the plan that the shim of a run carries out. Raises CannotRun."""
+
+    async def epilog(self, run: RunFiles, end: Ended) -> str:
+        """Runs the epilog of a run whose shim has died, after its processes are gone; returns why
+        the epilog failed, or ""."""
 
     async def sweep(self, run: RunFiles) -> bool:
         """Ends the remaining processes of a run after the run's shim died, and waits for their end;

@@ -6,6 +6,7 @@ import msgspec
 
 from admittance.events.names import token
 from admittance.runner.files.plan import Transfers
+from admittance.runner.plans.hook_plan import HookPlan
 from admittance.runner.plans.run_plan import GRACE_SECONDS, RunPlan
 
 
@@ -53,7 +54,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     job on several machines; 0: the whole job. ``placed``: whether the job is assigned to this
     runner. ``requests``: what its pods ask for together, in accounting units. ``restarts``: how
     often this runner has started the same admission before. ``transfers``: the files that the
-    runner brings and keeps."""
+    runner brings and keeps. ``hooks``: what runs before and after the run."""
 
     key: str
     namespace: str
@@ -70,6 +71,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     restarts: int = 0
     transfers: Transfers | None = None
+    hooks: HookPlan | None = None
 
 
 def run_key(namespace: str, name: str, revision: int, part: int = 0) -> str:

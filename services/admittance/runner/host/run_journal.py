@@ -28,6 +28,7 @@ class _Line(msgspec.Struct, frozen=True):
     failed: int = 0
     due: float | None = None
     left: int | None = None
+    drain: str = ""
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -84,6 +85,10 @@ class RunJournal:
         self.offset = 0
         self.up = False
         self.ready = False
+        self.begun = False
+        """Whether the hooks of the runner have begun: then the epilog runs after the job."""
+        self.result: Ended | None = None
+        """The result of the job while the epilog runs; None: it is not known."""
         self.outcome: Ended | None = None
         """How the run has ended; None: it has not."""
         self.processes: dict[int, int] = {}
@@ -93,10 +98,15 @@ class RunJournal:
         self.failures = PodFailures()
 
     @property
+    def end(self) -> Ended | None:
+        """How the job has ended, also while the epilog runs; None: it has not."""
+        return self.outcome or self.result
+
+    @property
     def is_result(self) -> bool:
         """Whether the job ended without a stop request: then the result counts, and the job does
         not run again."""
-        return self.outcome is not None and self.outcome.is_result
+        return self.end is not None and self.end.is_result
 
     def feed(self, data: bytes) -> bool:
         """Reads the complete new lines of the journal from ``data``; returns whether there was such
@@ -123,7 +133,15 @@ class RunJournal:
                     self.up = True
                 case "ready":
                     self.ready = True
+                case "begun":
+                    self.begun = True
+                case "result":
+                    self.result = _end_of(line)
                 case "outcome":
-                    message = one_line(line.message, MESSAGE_MAX)
-                    self.outcome = Ended(line.kind, message, line.code, line.reason)
+                    self.outcome = _end_of(line)
         return whole > 0
+
+
+def _end_of(line: _Line) -> Ended:
+    message, drain = (one_line(text, MESSAGE_MAX) for text in (line.message, line.drain))
+    return Ended(line.kind, message, line.code, line.reason, drain)

@@ -19,10 +19,12 @@ from admittance.runner.jobs.pod_process import (
     start_process,
 )
 from admittance.runner.jobs.pod_volumes import make_checkpoint_folder, make_volumes
+from admittance.runner.jobs.strays import forbid_new_privileges
 from admittance.runner.output.collector import OutputCollector
 
 TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 
@@ -67,8 +69,7 @@ class ContainerStarts:
         env, argv = program_of(container, spec["given"], own, pod.devices(), pod.unset)
         cwd = expand(container.get("innerCwd") or "", own) or container["cwd"] or scratch
         limit = spec.get("processLimit", 0)
-        denied = pod.denied(spec.get("deviceFiles") or [])
-        join = self._groups.enter(pod.scratch, pod.set.spec.get("limits") or {}, denied)
+        join = self._join(pod)
         place = self._place_of(container) if cwd == container["cwd"] else None
         self._files.bring(pod, (scratch, cwd), lambda folder: enter_folder(folder, place or {}))
         output = self._output.pipe(pod.name)
@@ -83,6 +84,21 @@ class ContainerStarts:
             if container.get(name):
                 programs[pid] = [expand(word, own) for word in container[name]]
         return pid
+
+    def _join(self, pod: Pod) -> Callable[[], None] | None:
+        """A function that moves a process into the group of its pod, before its program begins."""
+        denied = pod.denied(self._spec.get("deviceFiles") or [])
+        join = self._groups.enter(pod.scratch, pod.set.spec.get("limits") or {}, denied)
+        if not (self._spec.get("noNewPrivs") and self._spec.get("hooks")):
+            return join
+
+        def join_without_privileges() -> None:
+            # The shim itself may gain rights, since its hooks may.
+            if join is not None:
+                join()
+            forbid_new_privileges()
+
+        return join_without_privileges
 
     def _place_of(self, container: dict[str, Any]) -> dict[str, Any]:
         """What must be true of a folder outside of the run in which a container starts."""

@@ -10,8 +10,11 @@ has failed and the job goes on; "due" is null if its index has failed for good; 
 the first processes run, ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop",
 "why": "stopped" | "lost", "pods": […]}`` before these pods are stopped, ``{"e": "warned", "set":
 pod set, "signal": number}`` before its pods are warned of the end of the job's time, and last
-``{"e": "outcome", "kind": "succeeded" | "failed" | "stopped" | "lost", "message": …, "code": exit
-code that failed the job, or 0, "reason": the policy that failed the job, or ""}``.
+``{"e": "outcome", "kind": "succeeded" | "failed" | "stopped" | "lost" | "unprepared", "message": …,
+"code": exit code that failed the job, or 0, "reason": the policy that failed the job, or "",
+"drain": why the machine must get no new jobs, or ""}``. With hooks of the runner, ``{"e":
+"begun"}`` comes before the prolog, and ``{"e": "result", …}`` before the epilog, with the kind,
+message, code and reason of a job that has a result.
 """
 
 from __future__ import annotations

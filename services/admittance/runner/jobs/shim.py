@@ -45,6 +45,7 @@ from admittance.runner.jobs.engine_programs import (
     lost_engine,
     run_program,
 )
+from admittance.runner.jobs.hooks import RunHooks
 from admittance.runner.jobs.job_policy import (
     DEADLINE_EXCEEDED,
     DISK_LIMIT_EXCEEDED,
@@ -80,6 +81,8 @@ if TYPE_CHECKING:
 STOPS = ("stopped", "lost")
 """Reasons to end a run that lie outside the job: the exit of a container after such a stop is not a
 result of the job."""
+RESULTS = ("succeeded", "failed")
+"""The kinds of ends that are a result of the job."""
 MESSAGE_MAX = 1_000
 """The most characters of a message: the name of a program may have a hundred thousand."""
 STARTS_MAX = 64
@@ -101,7 +104,8 @@ class Shim:
         self.spec = json.loads(read_bytes(os.path.join(folder, "spec.json")))
         if self.spec.get("tag"):
             tag_processes(self.spec["tag"])
-        if self.spec.get("noNewPrivs"):
+        self.hooks = RunHooks(folder, self.spec)
+        if self.spec.get("noNewPrivs") and not self.spec.get("hooks"):
             forbid_new_privileges()
         self.folder = folder
         self.sets = [PodSetProgress(each) for each in self.spec["sets"]]
@@ -109,7 +113,7 @@ class Shim:
         self.timed: dict[str, Pod] = {}  # pods with a time at which the shim must look at them
         self.asked: list[int] = []
         self.ready_said = False
-        # why the run ends: "succeeded", "failed", "stopped" or "lost"; "" until it ends
+        # why the run ends: "succeeded", "failed", "stopped", "lost", "unprepared"; "" until it ends
         self.why_ending = ""
         self.message = ""
         self.reason = ""
@@ -446,14 +450,40 @@ class Shim:
         if self.disk.too_much and not self.why_ending:
             self.fail_job(self.disk.too_much, (DISK_LIMIT_EXCEEDED, ""), until=until)
 
-    def run(self) -> None:
-        wake = handle_signals(self.asked)
+    def check_start(self) -> float:
+        """Ends the run if it may not start; returns the deadline of the lease."""
         deadline = self.lease_deadline()
         if os.path.exists(os.path.join(self.folder, "stop")):
             self.end_all("stopped", "stopped before it started")
         elif boot_seconds() >= deadline:
             # Without a renewed lease, another runner may run the job.
             self.end_all("lost", "the runner's lease ran out")
+        return deadline
+
+    def prepare(self) -> None:
+        """Runs the prolog. Its failure ends the run before any pod starts."""
+        self.hooks.has_begun = True
+        self.write(durable=True, e="begun")
+        self.flush()
+        if message := self.hooks.run("prolog"):
+            self.end_all("unprepared", message)
+
+    def clean_up(self, said: dict[str, object]) -> None:
+        """Runs the epilog after all processes of the job. A result is in the journal before, so
+        that it counts although the epilog takes its time. ``said``: the end of the job."""
+        if said["kind"] in RESULTS and self.hooks.has("epilog"):
+            self.write(durable=True, e="result", **said)
+            self.flush()
+        result = {"ADMITTANCE_RESULT": said["kind"], "ADMITTANCE_EXIT_CODE": said["code"]}
+        self.hooks.run("epilog", **result)
+        end_strays(self.hooks.left)
+
+    def run(self) -> None:
+        wake = handle_signals(self.asked)
+        deadline = self.check_start()
+        if self.spec.get("hooks") and not self.why_ending:
+            self.prepare()
+            deadline = self.check_start()
         self.job_deadline = boot_seconds() + (self.spec.get("deadline") or NEVER)
         self.warnings = TimeWarnings(self.spec, boot_seconds())
         self.fill()
@@ -494,18 +524,21 @@ class Shim:
             self.reap()
             self.fill()
         kind = self.why_ending or "stopped"
-        if kind != "failed" and self.is_over():
+        if kind not in ("failed", "unprepared") and self.is_over():
             kind = "succeeded"
         if self.spec["cleanup"] and (self.why_ending or kind != "succeeded"):
             end_containers(self.spec["cleanup"], self.folder)
         self.groups.end()
-        end_strays()
+        end_strays(self.hooks.left)
         if self.spec.get("checkpoint") and not self.spec.get("part"):
             remove_empty_checkpoint(self.spec["checkpoint"])  # most jobs write none
         self.output.close()
         message = "" if kind == "succeeded" else self.message or "stopped"
         code, reason = (self.code, self.reason) if kind == "failed" else (0, "")
-        self.write(durable=True, e="outcome", kind=kind, message=message, code=code, reason=reason)
+        said: dict[str, object] = {"kind": kind, "message": message, "code": code, "reason": reason}
+        if self.hooks.has_begun:
+            self.clean_up(said)
+        self.write(durable=True, e="outcome", drain=self.hooks.drain, **said)
         while not self.flush():
             time.sleep(NO_ROOM_SECONDS)
 

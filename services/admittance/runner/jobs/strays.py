@@ -14,6 +14,10 @@ import signal
 
 from admittance.runner.disk.small_files import read_bytes
 
+TYPE_CHECKING = False  # to import `typing` would cost milliseconds in every shim
+if TYPE_CHECKING:
+    from collections.abc import Container
+
 SUBREAPER = 36  # the number of PR_SET_CHILD_SUBREAPER in linux/prctl.h
 PDEATHSIG = 1  # the number of PR_SET_PDEATHSIG in linux/prctl.h
 NO_NEW_PRIVS = 38  # the number of PR_SET_NO_NEW_PRIVS in linux/prctl.h
@@ -75,11 +79,11 @@ def children(pid: int) -> list[int]:
         return []
 
 
-def end_strays() -> None:
+def end_strays(spared: Container[int] = ()) -> None:
     """Kills all processes that this process has adopted, and the children of the killed
-    processes."""
+    processes. ``spared``: processes that a kill does not end."""
     for _ in range(100):  # a round kills one generation of processes
-        strays = children(os.getpid())
+        strays = [pid for pid in children(os.getpid()) if pid not in spared]
         if not strays:
             return
         for pid in strays:

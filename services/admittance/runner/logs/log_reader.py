@@ -91,7 +91,7 @@ class LogReader:
             return await self._read(namespace, partial(read_logs, run, request, over=True))
         run.read_journal()
         reply = await self._read(namespace, partial(read_logs, run, request))
-        has_ended = run.journal.outcome is not None
+        has_ended = run.journal.end is not None
         retries = None if has_ended else self._retries(run)
         return replace(reply, waiting=self._waits(run.identity.key), retries=retries)
 
@@ -124,7 +124,7 @@ def read_logs(run: RunFiles, request: Logs, *, over: bool = False) -> LogsReply:
     complete = True
     budget = ReadBudget(TAIL_BYTES, clock.monotonic() + READ_SECONDS)
     for pod, parts in pods_with_output(str(run.path / "out"), request.pod).items():
-        running = not over and pod not in run.journal.ended and run.journal.outcome is None
+        running = not over and pod not in run.journal.ended and run.journal.end is None
         with PodOutput(parts) as output:
             offset, whole = request.offsets.get(pod, 0), True
             if request.tail is not None and pod not in request.offsets:

@@ -9,6 +9,7 @@ from typing import Final
 import structlog
 
 from admittance.api.kinds import KINDS
+from admittance.api.meta import Condition
 from admittance.api.runners import Runner, RunnerSpec
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import BUCKET, object_key
@@ -40,6 +41,7 @@ class Cordon:
         self._changed = asyncio.Event()
         self._throttle = LogThrottle()
         self.spec = RunnerSpec()
+        self.conditions: tuple[Condition, ...] = ()
 
     @property
     def is_on(self) -> bool:
@@ -49,7 +51,7 @@ class Cordon:
     async def read(self) -> None:
         """Reads the object. Raises BusUnavailable or BusRefused."""
         entry = await get_directly(self._bus, self._key)
-        spec = RunnerSpec()
+        spec, conditions = RunnerSpec(), tuple[Condition, ...]()
         if entry is not None and entry.value is not None:
             try:
                 stored = read_manifest(self._key, entry.value)
@@ -58,10 +60,14 @@ class Cordon:
                 return
             assert isinstance(stored, Runner), "the key of a Runner"
             spec = stored.spec
+            conditions = stored.status.conditions if stored.status is not None else ()
         before, self.spec = self.spec, spec
+        said, self.conditions = self.conditions, conditions
         if (before.unschedulable, before.drain) != (spec.unschedulable, spec.drain):
             until = spec.drain.deadline if spec.drain is not None else None
             log.info("cordoned" if self.is_on else "uncordoned", drained_until=until)
+            self._on_change()
+        elif said != conditions:
             self._on_change()
 
     async def follow(self) -> None:

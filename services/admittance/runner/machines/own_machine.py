@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from admittance.events.stored.machines import RunnerInventory
 from admittance.events.system import RunnerStarts
+from admittance.placement.machines.failed_hooks import is_undrained
 from admittance.runner import decide
 from admittance.runner.machines.cordon import Cordon
 from admittance.runner.machines.machine_reports import MachineReports
@@ -38,18 +39,22 @@ class OwnMachine:
         self._reports = reports
         self.inventory = inventory
         self._drain_changed = asyncio.Event()
+        self._has_begun = False
         self.cordon = Cordon(manager.admissions.bus, inventory.name, self._on_cordon)
+        manager.name = inventory.name
+        manager.drain.announce = self._announce_failure
 
     async def begin(self) -> None:
         """Waits until no other runner has the name, announces the machine, and learns whether it is
         cordoned, before the runner claims anything."""
         await self._manager.retry(self._reports.wait_for_name)
+        self._has_begun = True
         await self.announce(self.inventory.starts)
         await self._manager.retry(self._read_cordon)
 
     async def announce(self, starts: RunnerStarts | None) -> None:
         """Announces the machine. ``starts``: whose jobs it starts now; None: all jobs."""
-        self.inventory = replace(self.inventory, starts=starts)
+        self.inventory = replace(self.inventory, starts=starts, failure=self._manager.drain.failure)
         await self._manager.retry(lambda: self._reports.announce(self.inventory))
 
     async def keep_alive(self) -> None:
@@ -108,7 +113,15 @@ class OwnMachine:
                     self._manager.handle(key, decide.ShutDown(why))
             await set_within(self._drain_changed, DRAIN_SECONDS)
 
+    async def _announce_failure(self) -> None:
+        """Announces whether the machine is drained, once the runner has its name."""
+        if self._has_begun:
+            await self.announce(self.inventory.starts)
+
     def _on_cordon(self) -> None:
+        failure, conditions = self._manager.drain.failure, self.cordon.conditions
+        if failure is not None and (ended := is_undrained(failure, conditions)) is not None:
+            self._manager.run_in_background(self._manager.drain.end(ended), "runner undrained")
         self._manager.cordoned = self.cordon.is_on
         self._drain_changed.set()
 

@@ -13,6 +13,7 @@ from admittance.runner.files.plan import (
     Transfers,
 )
 from admittance.runner.plans.devices import FileNumber
+from admittance.runner.plans.hook_plan import HookPlan
 from admittance.runner.plans.inputs.volumes import (
     VolumePlan,
 )
@@ -120,7 +121,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     The workload-controller ends the job, and the shim only warns it. ``checkpoint``: the folder of
     the workload that outlives its runs; "": there is none.
     ``transfers``: the files that the runner brings and keeps. ``device_files``: the numbers of the
-    files in /dev from which pods are kept that may not open them.
+    files in /dev from which pods are kept that may not open them. ``hooks``: what runs on the
+    machine before and after the run.
     """
 
     sets: tuple[PodSetPlan, ...]
@@ -140,6 +142,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     checkpoint: str = ""
     transfers: Transfers | None = None
     device_files: tuple[FileNumber, ...] = ()
+    hooks: HookPlan | None = None
 
 
 def containers_at_once(plan: RunPlan) -> int:

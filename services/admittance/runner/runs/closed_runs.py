@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from admittance.runner.decide import Run
 from admittance.runner.host.port import RunFiles
 
 
@@ -31,3 +34,20 @@ class ClosedRuns(dict[str, RunFiles]):
     def of(self, namespace: str, name: str) -> list[RunFiles]:
         """The closed runs of a workload."""
         return [self[key] for key in self._of.get((namespace, name), ())]
+
+
+def earlier_result(run: Run, runs: Iterable[RunFiles]) -> RunFiles | None:
+    """Returns a run of an earlier admission of the same workload with a result that came too
+    late to count. The work of such a run is done, so the job does not start again. One part of
+    a job says nothing about the others. ``runs``: those of the workload."""
+    if run.part:
+        return None
+    for files in runs:
+        if files.identity.part or files.identity.revision >= run.revision:
+            continue
+        if files.identity.uid != run.uid:
+            continue
+        files.read_journal()
+        if files.journal.is_result:
+            return files
+    return None

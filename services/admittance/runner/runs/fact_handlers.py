@@ -299,7 +299,7 @@ async def recover(manager: RunManager) -> None:
         view = reread.get(key) or view_of(views.get((run.namespace, run.name)), run.revision)
         if view.state is AdmissionState.EVICTED:
             manager.handle(key, decide.JobEvicted(view.evicted))
-        elif view.state is AdmissionState.OVER and files.journal.outcome is None:
+        elif view.state is AdmissionState.OVER and files.journal.end is None:
             # The runner missed the fact of the eviction, so the revision of the eviction is
             # unknown; the workload-controller does not wait for an answer to that eviction.
             manager.handle(key, decide.JobEvicted(run.revision + 1))

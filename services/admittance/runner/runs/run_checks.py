@@ -8,6 +8,7 @@ from collections.abc import Container
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from admittance.backoff import pause_after
 from admittance.events.facts import PodsFailed
@@ -89,7 +90,7 @@ async def _check_run(manager: RunManager, key: str, files: RunFiles) -> None:
         manager.run_in_background(manager.launch(files), f"launch {key}")
     elif not files.shim_lives():
         _on_shim_death(manager, key, files, "shim_died")
-    elif _is_hung(manager, key, files):
+    elif is_hung(manager, key, files):
         # A hung shim is killed because nothing else would end its run: the claim is renewed as long
         # as the run is open.
         manager.launcher.kill(files)
@@ -125,19 +126,21 @@ async def _publish(manager: RunManager, key: str, fact: PodsFailed) -> None:
         log.info("failures_not_published", run=key, error=str(error))
 
 
-def _is_hung(manager: RunManager, key: str, files: RunFiles) -> bool:
+def is_hung(manager: RunManager, key: str, files: RunFiles) -> bool:
     """Whether the run was told to stop, and the shim has not ended the run in time."""
     if manager.runs[key].stage is not Stage.STOPPING:
         return False
     now = manager.machine.boot_seconds()
-    return now >= manager.hung_at.setdefault(key, now + files.identity.grace + HUNG_SECONDS)
+    hooks = files.identity.hooks
+    longest = files.identity.grace + (hooks.seconds_at_most if hooks is not None else 0.0)
+    return now >= manager.hung_at.setdefault(key, now + longest + HUNG_SECONDS)
 
 
 def _on_shim_death(manager: RunManager, key: str, files: RunFiles, event: str) -> None:
     files.read_journal()  # the shim may have written to the journal just before it died
     manager.report_journal(key, files)
     if files.journal.outcome is None:
-        lost = decide.Ended("lost", "the shim of the job died")
+        lost = files.journal.result or decide.Ended("lost", "the shim of the job died")
         _end_without_shim(manager, key, files, event, lost)
 
 
@@ -154,6 +157,9 @@ def _end_without_shim(
 async def _end_run(manager: RunManager, key: str, files: RunFiles, outcome: decide.Ended) -> None:
     try:
         if await manager.executor.sweep(files):
+            if files.journal.begun:
+                drain = await manager.executor.epilog(files, outcome)
+                outcome = replace(outcome, drain=drain)
             manager.handle(key, outcome)
         else:
             # No end is reported, because the workload would run again beside what is left. The next

@@ -27,6 +27,7 @@ import structlog
 from admittance.events.base import Fact
 from admittance.events.facts import Admitted, Finished
 from admittance.events.reader import one_line
+from admittance.events.stored.machines import MachineFailure
 from admittance.job_rules.limits import JobLimits
 from admittance.job_rules.rules import CannotRun
 from admittance.runner import decide
@@ -39,8 +40,9 @@ from admittance.runner.plans.devices import NotAsPlaced, part_here, runners_to_r
 from admittance.runner.plans.run_plan import with_file_limit
 from admittance.runner.runs.admissions import AdmissionReader
 from admittance.runner.runs.claims import Claims
-from admittance.runner.runs.closed_runs import ClosedRuns
+from admittance.runner.runs.closed_runs import ClosedRuns, earlier_result
 from admittance.runner.runs.file_transfers import FileTransfers, NoInput
+from admittance.runner.runs.machine_drain import MachineDrain
 from admittance.runner.runs.publisher import Publisher, retry
 from admittance.runner.runs.run_starts import identity_of, spec_of, with_end
 from admittance.runner.runs.start_gate import GatedShims
@@ -95,6 +97,9 @@ class RunManager:
         self.shutting_down = False
         self.cordoned = False
         """Whether the machine gets no new jobs."""
+        self.drain = MachineDrain(folder, clock)
+        self.name = folder.runner
+        """The name of this runner."""
         self.has_name = True
         """Whether no other runner has the name of this one."""
         self.left_out = False
@@ -131,7 +136,8 @@ class RunManager:
     def may_claim(self, *, is_placed: bool) -> bool:
         """Whether this runner claims admissions. ``is_placed``: those that are placed on it, which
         may be placed before the machine was cordoned."""
-        return self.has_name and not self.shutting_down and (is_placed or not self.cordoned)
+        takes_others = not (self.cordoned or self.drain.failure is not None)
+        return self.has_name and not self.shutting_down and (is_placed or takes_others)
 
     def add_run(self, fact: Admitted, trace: str) -> str:
         """Adds a run for an admission that is not claimed yet; returns the key of the run."""
@@ -207,6 +213,8 @@ class RunManager:
                     # job's result already.
                     if files is None or not files.is_closed():
                         await self.publish(await self._with_outputs(fact, key), key)
+                case decide.DrainMachine(reason, message):
+                    await self.drain.begin(reason, message)
                 case decide.MarkOver(then):
                     if await self.retry(lambda: self.claims.mark_over(key)) and then is not None:
                         await self.publish(then, key)
@@ -255,14 +263,17 @@ class RunManager:
 
     def _start(self, key: str) -> None:
         run, admitted = self.runs[key], self._admitted[key]
+        if self.drain.failure is not None:
+            self._give_back(key, self.drain.failure)
+            return
         before = self.given_back.get(key)
         restarts = 0 if before is None else before.identity.restarts + 1
-        earlier = self._earlier_result(run)
+        earlier = earlier_result(run, self.runs_of(run.namespace, run.name))
         if earlier is not None:
             log.info("earlier_result_counts", run=key, earlier=earlier.identity.key)
-            assert earlier.journal.outcome is not None, "it has a result"
+            assert earlier.journal.end is not None, "it has a result"
             self._results[key] = earlier
-            self.handle(key, earlier.journal.outcome)
+            self.handle(key, earlier.journal.end)
             return
         # Each start of a run has its own mark: after a clean shutdown of the runner the same
         # admission is started again.
@@ -331,11 +342,18 @@ class RunManager:
         self.without_room.add(key)
         return True
 
+    def _give_back(self, key: str, failure: MachineFailure) -> None:
+        """Gives back a run of which nothing has started, since the machine is drained."""
+        message = f"runner {self.name} is drained: {failure.message}"
+        self.handle(key, decide.Ended("unprepared", one_line(message, decide.MESSAGE_MAX)))
+
     async def launch(self, files: RunFiles) -> None:
         """Starts a shim for the run, unless the run must wait or has ended."""
         self.launcher.set_problem(await self.executor.problem())
         key = files.identity.key
-        if self.folders.get(key) is files and key not in self.without_room:
+        if self.drain.failure is not None and not self.launcher.has_started(key):
+            self._give_back(key, self.drain.failure)
+        elif self.folders.get(key) is files and key not in self.without_room:
             await self.launcher.launch(files, self._bring_inputs)
 
     async def _bring_inputs(self, files: RunFiles) -> bool:
@@ -354,23 +372,6 @@ class RunManager:
         if is_ready:
             self.launcher.has_inputs(key)
         return is_ready
-
-    def _earlier_result(self, run: Run) -> RunFiles | None:
-        """Returns a run of an earlier admission of the same workload with a result that came too
-        late to count. The work of such a run is done, so the job does not start again. One part of
-        a job says nothing about the others.
-        """
-        if run.part:
-            return None
-        for files in self.runs_of(run.namespace, run.name):
-            if files.identity.part or files.identity.revision >= run.revision:
-                continue
-            if files.identity.uid != run.uid:
-                continue
-            files.read_journal()
-            if files.journal.is_result:
-                return files
-        return None
 
     def runs_of(self, namespace: str, name: str) -> list[RunFiles]:
         """The open and the closed runs of a workload."""
@@ -411,7 +412,7 @@ class RunManager:
         run = Run(
             namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision, part=of.part
         )
-        outcome = other.folder.journal.outcome
+        outcome = other.folder.journal.end
         assert outcome is not None, "it has ended"
         result = decide.result_of(run, outcome)
         if outputs := await self.files.store(other.folder):
@@ -422,7 +423,7 @@ class RunManager:
     async def _with_outputs(self, fact: Fact, key: str) -> Fact:
         """The result of a run with its outputs, which are stored first."""
         files = self._results.get(key) or self.folders.get(key)
-        if not isinstance(fact, Finished) or files is None or files.journal.outcome is None:
+        if not isinstance(fact, Finished) or files is None or files.journal.end is None:
             return fact
         outputs = await self.files.store(files)
         return msgspec.structs.replace(fact, outputs=outputs) if outputs else fact
@@ -470,11 +471,18 @@ class RunManager:
             self.handle(key, decide.Up())
         if journal.ready:
             self.handle(key, decide.PodsAllReady())
+        if journal.result is not None:
+            self.launcher.start_done(key)
+            self.handle(key, decide.ResultKnown(journal.result))
         if journal.outcome is not None:
             self.launcher.start_done(key)
             if journal.outcome.kind == "lost":
                 self.executor.doubt()
-            self.handle(key, journal.outcome)
+            outcome = journal.outcome
+            if outcome.kind == "unprepared":
+                message = one_line(f"runner {self.name}: {outcome.message}", decide.MESSAGE_MAX)
+                outcome = msgspec.structs.replace(outcome, message=message)
+            self.handle(key, outcome)
 
     async def close(self) -> None:
         await self._tasks.end()

@@ -71,6 +71,7 @@ def identity_of(
         grace=plan.grace,
         pods=containers_at_once(plan),
         transfers=plan.transfers,
+        hooks=plan.hooks,
         units=units_of(admitted.pod_sets, runner),
         part=run.part,
         parts=len(runners_to_run(admitted.pod_sets)) if run.part else 0,

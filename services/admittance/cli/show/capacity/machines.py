@@ -10,6 +10,7 @@ from admittance.cli.support.output import NOTHING, columns_of, pairs
 from admittance.cli.support.times import age
 from admittance.client.requests.machines import READY
 from admittance.client.requests.objects import BucketObject, conditions_of, field
+from admittance.placement.machines.failed_hooks import HOOKS_FAILED
 from admittance.placement.machines.known_runners import NAME_CONFLICT
 
 COLUMNS: Final = columns_of(
@@ -74,9 +75,10 @@ def taints(plain: Mapping[str, Any]) -> list[str]:
 def messages(plain: Mapping[str, Any]) -> list[str]:
     """What is wrong with the runner or its machine, one sentence each."""
     said = [str(message) for message in field(plain, "status", "messages", default=())]
-    conflict = _condition(plain, NAME_CONFLICT)
-    if conflict.get("status") == "True":
-        said.insert(0, str(conflict.get("message", "")))
+    for kind in (HOOKS_FAILED, NAME_CONFLICT):
+        condition = _condition(plain, kind)
+        if condition.get("status") == "True":
+            said.insert(0, str(condition.get("message", "")))
     return said
 
 
