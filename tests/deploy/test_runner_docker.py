@@ -137,12 +137,16 @@ async def test_a_container_has_its_own_devices_and_no_others(
     testbed: RunnerTestbed, image: str
 ) -> None:
     resource = "example.com/port"
+    ports = [f"{testbed.tmp}/port{number}" for number in (0, 1)]
+    for path, device in zip(ports, ("/dev/fuse", "/dev/net/tun"), strict=True):
+        os.symlink(device, path)  # noqa: PTH211  (the paths are text)
+    given = machine_of_texts(MachineTexts(devices=(f"{resource}={ports[0]}x3,{ports[1]}",)), {})
     # Two slices of a device are named twice for the second pod.
-    option = f"{resource}=/dev/fusex3,/dev/net/tun"
-    given = machine_of_texts(MachineTexts(devices=(option,)), {})
-    units: tuple[str, ...] = ("/dev/fuse::0", "/dev/net/tun", "/dev/fuse::1", "/dev/fuse::2")
+    units = tuple(
+        f"{ports[number]}{part}" for number, part in ((0, "::0"), (1, ""), (0, "::1"), (0, "::2"))
+    )
     script = (
-        "for d in /dev/fuse /dev/net/tun; do (: <$d) 2>/dev/null && echo $d; done; "
+        f"for d in {' '.join(ports)}; do (: <$d) 2>/dev/null && echo opens $d; done; "
         "echo has $ADMITTANCE_DEVICES"
     )
     async with testbed.runner(executor="docker", user="m-1", given=given) as runner:
@@ -156,9 +160,10 @@ async def test_a_container_has_its_own_devices_and_no_others(
             assert (await testbed.wait_for_fact("finished", name, 60.0)).succeeded
     logs = (testbed.tmp / "a/runner/runs").glob("*/out/*.log")
     said = {f"{log.parts[-3].split('.')[1]} {log.stem}": log.read_text() for log in logs}
+    opens = [f"opens {path}\n" for path in ports]
     assert said == {
-        "has main-0": "/dev/fuse\n/dev/net/tun\nhas /dev/fuse,/dev/net/tun\n",
-        "has main-1": "/dev/fuse\nhas /dev/fuse\n",
+        "has main-0": f"{opens[0]}{opens[1]}has {','.join(ports)}\n",
+        "has main-1": f"{opens[0]}has {ports[0]}\n",
         "none main-0": "has\n",
     }
 

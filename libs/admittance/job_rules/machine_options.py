@@ -144,7 +144,9 @@ def _device(part: str, text: str) -> GivenDevice:
 
 
 def _may_have_slices(text: str) -> bool:
-    return text.startswith(("GPU-", "MIG-", "/"))
+    """Whether ``xN`` after a name says how many jobs may share it: /dev/xilinx2 is a file."""
+    is_numbered_file = text.startswith("/") and text[-1].isdecimal()
+    return text.startswith(("GPU-", "MIG-")) or is_numbered_file
 
 
 _FORMS: Final = {"capacity": "RESOURCE=N", "labels": "KEY=VALUE"}

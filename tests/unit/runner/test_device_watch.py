@@ -37,6 +37,7 @@ class _Runner:
         self.handled.append((key, event.why))
 
     async def announce(self, _: object) -> None:
+        assert not self.handled, "placement would assign a lost device again"
         self.announced += 1
 
 

@@ -257,16 +257,17 @@ def test_a_silent_nvml_proves_no_loss() -> None:
 
 
 def test_a_device_may_be_a_file(tmp_path: Path) -> None:
-    files = ["/dev/fpga0", "/dev/fpga1"]
-    known = a_list("example.com/fpga=/dev/fpga0,/dev/fpga1x4", files=files)
+    files = ["/dev/fpga0", "/dev/fpga1", "/dev/xilinx2"]
+    known = a_list("example.com/fpga=/dev/fpga0,/dev/fpga1x4,/dev/xilinx2", files=files)
     offered = known.look(Detected(()))
     assert [(each.id, each.index, each.slices) for each in offered.devices] == [
         ("/dev/fpga0", 0, 1),
         ("/dev/fpga1", 1, 4),
+        ("/dev/xilinx2", 2, 1),
     ]
     files.remove("/dev/fpga0")
     offered = known.look(Detected(()))
-    assert [each.id for each in offered.devices] == ["/dev/fpga1"]
+    assert [each.id for each in offered.devices] == ["/dev/fpga1", "/dev/xilinx2"]
     assert offered.messages == (
         "the device /dev/fpga0 of example.com/fpga is lost, so no job gets it",
     )

@@ -72,8 +72,9 @@ class DeviceWatch:
             capacity=now.capacity,
             messages=now.messages,
         )
-        self._give_back(missing)
+        # First of all: placement must not assign the lost devices to the jobs again.
         await self._own.announce(self._own.inventory.starts)
+        self._give_back(missing)
         return False
 
     def _give_back(self, lost: set[tuple[str, str]]) -> None:
