@@ -22,7 +22,7 @@ def test_of_the_cases_in_scope_nearly_all_are_answered_as_kueue_does() -> None:
 
 @needs_data
 def test_every_table_in_scope_is_played_by_some_test() -> None:
-    tests = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    tests = "\n".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
     for row in counts():
         name = row.table.partition("/")[2]
         assert row.table in UNPLAYED or f"{name}" in tests, row.table

@@ -9,7 +9,7 @@ import pytest
 from admittance.replay.minimal_system import differences
 from admittance.replay.scenario import play, read
 
-SCENARIOS = Path(__file__).parents[3] / "shared" / "differential" / "scenarios"
+SCENARIOS = Path(__file__).parents[4] / "shared" / "differential" / "scenarios"
 
 FAMILIES = (
     "basic",

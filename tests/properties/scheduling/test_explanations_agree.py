@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from admittance.events.requests.explanation import ExplainReply
 from admittance.scheduling.state.workload_info import WorkloadInfo
-from properties.test_preemption_machine import a_scheduler, queues, workloads
+from properties.scheduling.test_preemption_machine import a_scheduler, queues, workloads
 from support.cores.stepped_scheduler import SteppedScheduler
 from support.examples import examples
 

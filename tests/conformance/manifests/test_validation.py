@@ -13,10 +13,10 @@ from admittance.api.reading.manifest import ManifestError, accept, decode_object
 from admittance.api.validation.validate import validate_update
 from admittance.api.workload import Workload
 from conformance.differences import VALIDATION
-from conformance.status_rules import check_status, status_of
-from conformance.workload_update_rules import check_workload_update
+from conformance.manifests.status_rules import check_status, status_of
+from conformance.manifests.workload_update_rules import check_workload_update
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "conformance" / "validation"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "conformance" / "validation"
 
 
 def _cases() -> list[Any]:

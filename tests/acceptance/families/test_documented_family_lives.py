@@ -14,7 +14,7 @@ from admittance.workload.limits import Limits, PodsReadyLimits
 from support.cores.family_cores import LOWER, FamilyCores, cores_with_families
 from support.documents import marked_table
 
-PAGE = Path(__file__).parents[2] / "docs" / "concurrent-admission.md"
+PAGE = Path(__file__).parents[3] / "docs" / "concurrent-admission.md"
 ONE = {"reservation": 4, "on-demand": 4, "spot": 8}
 TWO = {"reservation": 4, "on-demand": 4}
 BOTH = {"r1": "reservation", "o1": "on-demand"}

@@ -12,7 +12,7 @@ from support.examples import PART, THOROUGH
 
 from twin.play import Play
 
-SCENARIOS = Path(__file__).parents[3] / "shared" / "differential" / "scenarios"
+SCENARIOS = Path(__file__).parents[4] / "shared" / "differential" / "scenarios"
 
 
 @pytest.mark.skipif(not SCENARIOS.is_dir(), reason="the scenarios are not beside this tree")

@@ -14,7 +14,7 @@ from admittance.api.reading.manifest import decode_object
 from conformance.differences import DEFAULTS
 
 DATA = (
-    Path(__file__).resolve().parents[3]
+    Path(__file__).resolve().parents[4]
     / "shared" / "conformance" / "defaults" / "api-field-defaults.json"
 )  # fmt: skip
 

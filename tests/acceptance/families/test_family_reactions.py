@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from acceptance.test_family_stories import pod_set
+from acceptance.families.test_family_stories import pod_set
 from admittance.api.configuration import Configuration, RequeuingStrategy, WaitForPodsReady
 from admittance.events import facts
 from admittance.events.base import Fact

@@ -16,7 +16,7 @@ from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
-QUEUE = Path(__file__).parents[3] / "shared" / "conformance" / "queue"
+QUEUE = Path(__file__).parents[4] / "shared" / "conformance" / "queue"
 MISSING = "the conformance data is not beside this tree"
 
 
