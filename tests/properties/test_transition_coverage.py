@@ -140,7 +140,7 @@ def live_in_parts(chance: Random) -> None:
         if job.workload is None or job.phase is Phase.FINISHED:
             return
         part = chance.choice([1, 2])
-        match chance.randrange(12):
+        match chance.randrange(13):
             case 0 | 1 | 2:
                 ready, lost = facts.PodsReady, facts.PodsNotReady
                 kinds: list[type[facts.JobFact]] = [ready, ready, lost]
@@ -158,6 +158,8 @@ def live_in_parts(chance: Random) -> None:
                 job.verdict("machines", retry, 40, controller="admittance.dev/machines")
             case 11:
                 job.off()
+            case 12:
+                job.later(600).due("drain")
 
 
 def rare() -> None:

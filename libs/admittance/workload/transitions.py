@@ -350,8 +350,15 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_QR, facts.TimerDue, timeouts.timer_due, ("T10", (*_B, *_P)), ("T11", _X)),
     **_rows(_A, facts.TimerDue, timeouts.timer_due, ("T13", _E), ("T14", _D), ("T15", _D)),
     **_rows(_R, facts.TimerDue, timeouts.timer_due, ("T15", _D)),
-    **_rows(_E, facts.TimerDue, timeouts.timer_due, ("T19", (*_P, *_B)), ("T27", _GONE)),
-    **_rows(_OFF, facts.TimerDue, timeouts.timer_due, ("T19", _STAYS), ("T27", _GONE)),
+    **_rows(
+        _E,
+        facts.TimerDue,
+        timeouts.timer_due,
+        ("T19", (*_P, *_B)),
+        ("T26", _F),
+        ("T27", _GONE),
+    ),
+    **_rows(_OFF, facts.TimerDue, timeouts.timer_due, ("T19", _STAYS), ("T26", _F), ("T27", _GONE)),
 }
 
 

@@ -47,6 +47,32 @@ def test_a_failed_part_stops_the_others_and_quota_is_free_after_the_last_one() -
     assert (job.message("Finished"), job.status.exit_code) == ("part 2 of 3 failed: too large", 137)
 
 
+@pytest.mark.parametrize("is_off", [False, True], ids=["evicted", "deactivated"])
+def test_a_job_with_a_failed_part_is_finished_although_the_others_never_report(
+    is_off: bool,
+) -> None:
+    job = PlacedJob(3)
+    left = OutputFile(name="main-1/x", size=1, parts=1, sha256="a" * 64, place="o1-0")
+    failed = {"succeeded": False, "reason": "OOMKilled", "message": "too large", "exit_code": 137}
+    assert job.says(facts.Finished, 2, outputs=(left,), **failed) == "Evicting"
+    if is_off:
+        job.off()
+    job.part_stopped(1)
+    job.later(300).due("drain")
+    assert job.phase == "Finished"
+    assert job.conditions["Finished"] == ("True", "OOMKilled")
+    assert (job.message("Finished"), job.status.exit_code) == ("part 2 of 3 failed: too large", 137)
+    assert job.status.outputs == (left,)
+    assert "ForcedRelease" in job.noted()
+
+
+def test_a_job_without_a_failed_part_runs_again_if_its_parts_never_report() -> None:
+    job = PlacedJob()
+    job.part_lost(1)
+    assert job.later(300).due("drain").phase == "Pending"
+    assert job.status.parts is None
+
+
 @pytest.mark.parametrize(
     ("reason", "counted"), [("NodeFailures", True), ("RunnerEnded", False), ("PrologFailed", False)]
 )

@@ -9,6 +9,7 @@ left, so a part never runs beside the next run of its job.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -111,22 +112,38 @@ def note_part(parts: JobParts, fact: PartFact) -> JobParts:
 def end_of_job(parts: JobParts, last: PartFact, admission: int, count: int) -> PartFact:
     """The report of the whole job after its last part has ended. A failure counts also if the job
     was evicted meanwhile, like that of a job with one part."""
-    failure = parts.failure
-    if failure is not None:
-        return facts.Finished(
-            **_of(last),
-            revision=admission,
-            succeeded=False,
-            reason=failure.reason,
-            message=_failure_text(failure, count),
-            exit_code=failure.exit_code,
-            outputs=parts.outputs,
-        )
+    if parts.failure is not None:
+        return _failed(parts, parts.failure, _of(last), admission, count)
     if len(parts.succeeded) == count:
         return facts.Finished(**_of(last), revision=admission, outputs=parts.outputs)
     reason = last.reason if isinstance(last, facts.Stopped) else ""
     message = last.message if isinstance(last, facts.Stopped) else ""
     return facts.Stopped(**_of(last), revision=last.revision, reason=reason, message=message)
+
+
+def end_without_reports(workload: StoredWorkload, now: datetime) -> facts.Finished | None:
+    """The report of a job of which a part has failed, although runners never reported that the
+    others have stopped; None: no part has failed."""
+    status, meta = workload.status, workload.metadata
+    if status.parts is None or status.parts.failure is None:
+        return None
+    of = {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid, "time": now}
+    count = len(runners_of(status.placement))
+    return _failed(status.parts, status.parts.failure, of, status.admitted_revision, count)
+
+
+def _failed(
+    parts: JobParts, failure: PartFailure, of: dict[str, Any], admission: int, count: int
+) -> facts.Finished:
+    return facts.Finished(
+        **of,
+        revision=admission,
+        succeeded=False,
+        reason=failure.reason,
+        message=_failure_text(failure, count),
+        exit_code=failure.exit_code,
+        outputs=parts.outputs,
+    )
 
 
 def _failure_text(failure: PartFailure, count: int) -> str:

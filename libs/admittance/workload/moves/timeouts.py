@@ -19,7 +19,8 @@ from admittance.workload.limits import PodsReadyLimits, pods_ready_limits
 from admittance.workload.moves.backoff import rounded_up, wake, wake_if_over
 from admittance.workload.moves.check_retries import apply_overdue_checks
 from admittance.workload.moves.eviction import evict, release, total_seconds
-from admittance.workload.moves.requests import deactivate
+from admittance.workload.moves.parts import end_without_reports
+from admittance.workload.moves.requests import deactivate, finish
 from admittance.workload.stored import OutboxEntry, StoredWorkload, head
 from admittance.workload.transition_context import TransitionContext
 
@@ -100,12 +101,16 @@ def _exceeded_execution_time(workload: StoredWorkload, context: TransitionContex
 def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Change:
     """Frees the quota of an evicted workload although no runner reported that its job has stopped.
     A later report of the stop names an old revision and is ignored, but a later result of the job
-    counts until the workload is admitted again."""
+    counts until the workload is admitted again. A job of which a part has failed is finished: T26.
+    """
     message = (
         f"No runner reported within {_span(context.queues.limits.drain)} that the job has stopped: "
         "its quota is freed"
     )
     note = OutboxEntry(what="noted", reason=reasons.FORCED_RELEASE, message=message)
+    failed = end_without_reports(workload, context.now)
+    if failed is not None:
+        return finish(workload, failed, context).after(note)
     return wake_if_over(release(workload, context), context).after(note)
 
 
