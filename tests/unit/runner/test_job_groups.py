@@ -495,6 +495,21 @@ async def test_leftovers_end_and_open_runs_go_on(groups: JobGroups) -> None:
 # A shim. ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_job_without_a_group_of_its_own_fails_to_start(
+    bench: Bench,  # noqa: F811
+    version: str,
+) -> None:
+    plan = GroupsPlan(version=version, folders={"memory": "/dev/null/group"})
+    run = bench.start(sh("true"), groups=plan, limits=PodLimits(memory=MEBI))
+    assert bench.outcome(run) == (
+        "failed",
+        "pod main-0 failed: cannot make its control group: Not a directory",
+    )
+    assert run.journal.outcome is not None
+    assert run.journal.outcome.reason == "FailedToStart"
+
+
 def test_a_job_over_its_memory_fails_although_its_shell_goes_on(
     bench: Bench,  # noqa: F811
     groups: JobGroups,

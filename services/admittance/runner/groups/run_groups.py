@@ -32,6 +32,10 @@ DOUBT_SECONDS = 2.0
 LOOK_SECONDS = 0.01
 
 
+class GroupError(OSError):
+    """The error that a process cannot start in a control group of its own."""
+
+
 class RunGroups:
     """``plan``: the plan of the groups. ``folder``: the folder of the run, of which the groups have
     the name. ``clock``: a function that returns the time in seconds since boot."""
@@ -64,7 +68,7 @@ class RunGroups:
     ) -> Callable[[], None] | None:
         """Makes the group of a pod with these `Limits` if need be; returns the function by which a
         process of the pod joins it, or None if there are no groups. ``denied``: the major and minor
-        numbers of the devices that the pod may not open. Raises OSError."""
+        numbers of the devices that the pod may not open. Raises GroupError."""
         if not self._is_on:
             return None
         if name not in self._seen:
@@ -76,7 +80,7 @@ class RunGroups:
                 self._limits[name] = limits.get("memory", 0)
                 file, events = self._groups.watch(self._run, name)
             except OSError as error:
-                raise OSError(f"cannot make its control group: {error.strerror}") from None
+                raise GroupError(f"cannot make its control group: {error.strerror}") from None
             self._seen[name] = 0
             self._files[name] = file
             if file >= 0:
@@ -89,7 +93,7 @@ class RunGroups:
         try:
             pass_doors(doors)
         except OSError as error:
-            raise OSError(f"cannot enter its control group: {error.strerror}") from None
+            raise GroupError(f"cannot enter its control group: {error.strerror}") from None
 
     def due(self) -> float:
         """When `look` must be called."""

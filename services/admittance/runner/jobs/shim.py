@@ -36,7 +36,7 @@ from admittance.runner.disk.scratch import ScratchDisk
 from admittance.runner.disk.small_files import read_bytes
 from admittance.runner.files.pod_files import FileCarrier
 from admittance.runner.groups.job_groups import Usage
-from admittance.runner.groups.run_groups import OOM_KILLED, RunGroups, oom_text
+from admittance.runner.groups.run_groups import OOM_KILLED, GroupError, RunGroups, oom_text
 from admittance.runner.jobs.container_starts import ContainerStarts
 from admittance.runner.jobs.engine_programs import (
     end_containers,
@@ -191,7 +191,7 @@ class Shim:
         except Exception as error:
             # If the shim died of it, the job would count as lost and start again. Python raises
             # ValueError for a zero byte in a word, and for an equals sign in a variable's name.
-            reason = FAILED_TO_START if isinstance(error, FolderError) else ""
+            reason = FAILED_TO_START if isinstance(error, FolderError | GroupError) else ""
             self.fail(pod, container, start_code(error), start_problem(error), reason=reason)
             if self.why_ending == "failed" and pod.code:
                 # Nothing else would be in the output of the pod.
