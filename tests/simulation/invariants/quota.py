@@ -92,6 +92,10 @@ MOST: Final = 4
 all."""
 
 
+PLANS_MAX: Final = 12
+"""With up to so many plans, `charged` looks at every way in which they end."""
+
+
 class Replans:
     """The changes of plans that the scheduler published, and which of them were written."""
 
@@ -177,52 +181,42 @@ def _combinations(keys: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def charged(workloads: Iterable[StoredWorkload]) -> dict[str, Usage]:
-    """What is held by ClusterQueue: of a family the most that any of its variants holds of each
-    flavor and resource, of each regular workload what it holds. What a planner will get from its
-    victims in the same queue counts once for both (2.7)."""
+    """What counts in each ClusterQueue: of each flavor and resource the most that may come to be
+    held there, in any way in which the plans of preemption end (decision 64). Of a family that is
+    the most that any of its variants holds, of a regular workload what it holds."""
     holders = {
         key_of(workload): workload
         for workload in workloads
         if head(workload).role != PARENT and holds_quota(workload)
     }
+    plans = {
+        key: {key_of(victim) for victim in victims}
+        for key, holder in holders.items()
+        if (victims := list(outstanding(holder, holders)))
+    }
+    assert len(plans) <= PLANS_MAX, "too many plans to look at each way in which they end"
     usages: dict[str, Usage] = {}
-    families: dict[str, list[StoredWorkload]] = {}
-    for holder in holders.values():
-        if head(holder).role == VARIANT:
-            families.setdefault(owner_of(holder)[1], []).append(holder)
-        else:
-            _add(usages, _queue(holder), _own(holder, holders))
-    for members in families.values():
-        _add(usages, _queue(members[0]), most(_own(member, holders) for member in members))
+    for number in range(len(plans) + 1):
+        for going in map(set, combinations(plans, number)):
+            gone = set().union(*(plans[key] for key in going), plans.keys() - going)
+            if not gone & going:
+                for queue, usage in _held(holders[key] for key in holders.keys() - gone).items():
+                    usages[queue] = most((usages.get(queue, {}), usage))
     return usages
 
 
-def _own(workload: StoredWorkload, holders: Mapping[str, StoredWorkload]) -> Usage:
-    """The quota that it holds itself, without the quota that planned victims hold for it."""
-    given: dict[str, Usage] = {}
+def _held(holders: Iterable[StoredWorkload]) -> dict[str, Usage]:
+    """What these workloads hold, by ClusterQueue."""
+    usages: dict[str, Usage] = {}
     families: dict[str, list[StoredWorkload]] = {}
-    for victim in outstanding(workload, holders):
-        if head(victim).role == VARIANT:
-            families.setdefault(owner_of(victim)[1], []).append(victim)
+    for holder in holders:
+        if head(holder).role == VARIANT:
+            families.setdefault(owner_of(holder)[1], []).append(holder)
         else:
-            _add(given, _queue(victim), _usage(victim))
-    for uid, victims in families.items():
-        _add(given, _queue(victims[0]), _freed(uid, victims, holders.values()))
-    there = given.get(_queue(workload), {})
-    return {cell: max(0, much - there.get(cell, 0)) for cell, much in _usage(workload).items()}
-
-
-def _freed(uid: str, victims: list[StoredWorkload], holders: Iterable[StoredWorkload]) -> Usage:
-    """The quota that a family gives up without these variants; quota that its other variants hold
-    stays."""
-    own = [
-        variant
-        for variant in holders
-        if head(variant).role == VARIANT and owner_of(variant)[1] == uid
-    ]
-    going = {victim.metadata.name for victim in victims}
-    rest = most(_usage(variant) for variant in own if variant.metadata.name not in going)
-    return {cell: much - rest.get(cell, 0) for cell, much in most(map(_usage, own)).items()}
+            _add(usages, _queue(holder), _usage(holder))
+    for members in families.values():
+        _add(usages, _queue(members[0]), most(map(_usage, members)))
+    return usages
 
 
 def _add(total: dict[str, Usage], queue: str, usage: Usage) -> None:

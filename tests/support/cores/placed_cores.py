@@ -123,13 +123,6 @@ class PlacedCores(FamilyCores):
         if due is not None:
             yield due
 
-    def check_usage(self) -> None:
-        # The plain reading of the rule takes each plan by itself. Plans may share a victim, and a
-        # workload with a plan may be a victim itself.
-        plans = [w for w in self.workloads() if w.status.pending_preemption is not None]
-        if len(plans) < 2:
-            super().check_usage()
-
     # Jobs. ----------------------------------------------------------------------------------
 
     def reads(self, message: Message) -> None:

@@ -169,17 +169,12 @@ class Shapes:
             self._read_bytes += length
             shape = self._read[key] = self._shape(bytes(head.pod_sets), allowed)
         gates = tuple([intern(gate.name) for gate in head.preemption_gates])
+        priority = head.priority or 0
         ref = head.priority_class_ref
-        ours = ref is not None and ref.kind in ("", "WorkloadPriorityClass")
-        return Needs(
-            head.queue_name,
-            head.priority or 0,
-            head.active,
-            shape,
-            head.role,
-            gates,
-            intern(ref.name) if ref is not None and ours else "",
-        )
+        if ref is None or ref.kind not in ("", "WorkloadPriorityClass"):
+            return Needs(head.queue_name, priority, head.active, shape, head.role, gates)
+        of_class = intern(ref.name)
+        return Needs(head.queue_name, priority, head.active, shape, head.role, gates, of_class)
 
     def uncharged(
         self, spec: bytes | msgspec.Raw, covered: Container[str] | None

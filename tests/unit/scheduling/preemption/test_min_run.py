@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from admittance.api.queues import ClusterQueue, ClusterQueueSpec, Preemption
@@ -20,6 +21,7 @@ from admittance.scheduling.preemption.min_run import (
 from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.equivalence import RefusalQueue
 from admittance.scheduling.state.flavor_plan import MinRun, MinRuns
+from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import Charge, InFlight, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import Run
 from support.builders import NOON, an_admission
@@ -723,3 +725,17 @@ def test_a_variant_runs_for_its_time_from_the_start_of_the_job() -> None:
     cores.advance(1)
     assert cores.phase("high") == "Admitted"
     assert cores.stored("j").status.started_at is None
+
+
+@pytest.mark.parametrize(
+    ("ref", "name"),
+    [
+        (None, ""),
+        ({"name": "batch"}, "batch"),
+        ({"kind": "WorkloadPriorityClass", "name": "batch"}, "batch"),
+        ({"kind": "PriorityClass", "name": "batch"}, ""),
+    ],
+)
+def test_the_class_of_a_workload_is_its_workload_priority_class(ref: Any, name: str) -> None:
+    spec = {"priorityClassRef": ref} if ref is not None else {}
+    assert Shapes().needs(msgspec.json.encode(spec)).priority_class == name
