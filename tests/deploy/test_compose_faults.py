@@ -19,7 +19,7 @@ from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOpt
 from recorded.story import NAMESPACE
 from support.needs import needs_root
 from support.old_version import unpack
-from system.test_locked_up import Folder, stored
+from system.users.test_locked_up import Folder, stored
 
 pytestmark = pytest.mark.deploy
 

@@ -1,7 +1,7 @@
 """Grafana's dashboards in deploy/observability/dashboards, written by `python -m tools.dashboards`.
 
 `tests/unit/docs/test_observability.py` holds every query against the metrics of the code, and
-`tests/system/test_dashboards.py` runs every query against a real Prometheus.
+`tests/system/pages/test_dashboards.py` runs every query against a real Prometheus.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Families against real services and a real server, with processes that are killed and started
 again on the way. Every story on virtual time: tests/acceptance; against real services:
-tests/system/test_family_samples_run.
+tests/system/pages/test_family_samples_run.
 """
 
 from __future__ import annotations

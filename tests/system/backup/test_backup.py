@@ -33,7 +33,7 @@ from support.three_servers import SERVICES, services_on, three_servers
 
 pytestmark = pytest.mark.bus
 
-RECORDED = Path(__file__).parent.parent / "recorded" / "2026-11-22.tar.xz"
+RECORDED = Path(__file__).parents[2] / "recorded" / "2026-11-22.tar.xz"
 SOON = "soon"
 """A workload with a check that delays it so shortly that the time is past after the restore."""
 

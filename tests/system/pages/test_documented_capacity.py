@@ -17,7 +17,7 @@ from admittance.provisioning.records import ANNOTATION, DETAILS_MAX, delay_secon
 from admittance.provisioning.steps import CLASS, CONSUME, NOT_ACTIVE, NOT_NEEDED
 from admittance.runtime.process.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "provisioning.md"
 SAMPLES = ROOT / "deploy" / "samples" / "provisioning"
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

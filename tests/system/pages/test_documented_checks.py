@@ -28,7 +28,7 @@ from support.documents import marked_table
 from support.fork_server import run_admit
 from support.forked_system import embedded
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 CHECKS = ROOT / "deploy" / "samples" / "checks"
 ADMIT = Path(sys.executable).parent / "admit"

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.bus
 
 DOCS = ROOT / "docs"
 SAMPLES = ROOT / "deploy" / "samples"
-ME = f"tests/system/{Path(__file__).name}"
+ME = f"tests/system/pages/{Path(__file__).name}"
 
 
 def blocks_of(name: str) -> list[Block]:

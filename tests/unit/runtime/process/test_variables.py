@@ -13,7 +13,7 @@ from admittance.runtime.errors import SetupError
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.process.variables import DEPLOYMENT, KNOWN, RENAMED, unknown_variable
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 WORD = re.compile(r"(?<![A-Za-z0-9_])ADMIT_[A-Z0-9_]*[A-Z0-9](?![A-Za-z0-9_*])")
 PARTS = {"ADMIT_INSTA", "ADMIT_NATS", "ADMIT_DOCKER", "ADMIT_KUBE", "ADMIT_AWS", "ADMIT_PORT"}
 """Beginnings of names, in tests and documents."""

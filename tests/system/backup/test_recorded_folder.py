@@ -27,7 +27,7 @@ from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus
 
-RECORDED = Path(__file__).parent.parent / "recorded"
+RECORDED = Path(__file__).parents[2] / "recorded"
 EXPECTED = json.loads((RECORDED / "2026-11-22.json").read_text())
 
 

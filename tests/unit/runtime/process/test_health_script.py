@@ -8,7 +8,7 @@ from pathlib import Path
 
 from admittance.runtime.process.admin import AdminPort
 
-SCRIPT = Path(__file__).parents[3] / "deploy" / "health.sh"
+SCRIPT = Path(__file__).parents[4] / "deploy" / "health.sh"
 SERVICE = "digger"
 
 

@@ -38,8 +38,8 @@ from support.servers import LIMIT, until, within
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
 ADMIT = Path(sys.executable).parent / "admit"
-RECORDED = Path(__file__).parent.parent / "recorded"
-SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
+RECORDED = Path(__file__).parents[2] / "recorded"
+SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
 QUEUE = """
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor

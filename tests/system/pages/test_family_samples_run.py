@@ -12,7 +12,7 @@ from support.forked_system import embedded
 
 pytestmark = pytest.mark.bus
 
-FAMILIES = Path(__file__).parents[2] / "deploy" / "samples" / "families"
+FAMILIES = Path(__file__).parents[3] / "deploy" / "samples" / "families"
 GPU = "nvidia.com/gpu="
 
 

@@ -22,7 +22,7 @@ from nats.aio.transport import TcpTransport
 from admittance.runtime.nats import reconnecting_client
 from admittance.runtime.nats.reconnecting_client import PRIVATE_NAMES, ReconnectingClient
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 ONE_MODULE = Path(reconnecting_client.__file__)
 DERIVED = {"connection.py", "protocol.py", "reconnecting_client.py"}
 """The modules with classes derived from those of nats-py, where ``self`` has private names."""

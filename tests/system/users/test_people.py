@@ -17,7 +17,7 @@ from admittance.runtime.bus.history import read_messages
 from support.builders import an_object
 from support.requests import admission_check, eventually, queues
 from support.servers import LIMIT, within
-from system.locked import ADA, BOB, Locked, applied
+from system.users.locked import ADA, BOB, Locked, applied
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 APPROVAL = admission_check("approval", "admittance.dev/approval")

@@ -14,7 +14,7 @@ from support.forked_system import embedded
 
 pytestmark = pytest.mark.bus
 
-PAGE = Path(__file__).parents[2] / "docs" / "what-if.md"
+PAGE = Path(__file__).parents[3] / "docs" / "what-if.md"
 
 
 async def answer(url: str, folder: Path, *arguments: str) -> str:

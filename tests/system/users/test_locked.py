@@ -15,7 +15,7 @@ from admittance.events.subjects import check_durable
 from admittance.runtime.bus.messages import SECRET_KEY
 from support.requests import admission_check, eventually, queues
 from support.servers import LIMIT, within
-from system.locked import ADA, BOB, CONTROLLER, Locked, applied
+from system.users.locked import ADA, BOB, CONTROLLER, Locked, applied
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 

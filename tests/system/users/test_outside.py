@@ -31,7 +31,7 @@ from support.builders import an_object
 from support.fork_server import run_admit
 from support.requests import admission_check, apply, eventually, queues
 from support.servers import within
-from system.locked import Locked
+from system.users.locked import Locked
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 

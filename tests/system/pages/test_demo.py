@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.bus
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_demo_ends_with_all_workloads_finished() -> None:

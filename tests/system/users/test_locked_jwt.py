@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from support.requests import queues
-from system.locked import Locked
+from system.users.locked import Locked
 
 pytestmark = pytest.mark.bus
 

@@ -21,7 +21,7 @@ from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "submit-from-any-language.md"
 CHECKS = ROOT / "docs" / "checks.md"
 PROVIDERS = ROOT / "docs" / "providers.md"
