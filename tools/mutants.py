@@ -38,7 +38,7 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
         "properties/test_placement_stories.py",
     ),
     "provisioning": ("unit/provisioning", "unit/provider_pool", "unit/provisioning_check", *RULES),
-    "quota": ("unit/quota", "unit/scheduling", *RULES, "unit/control/test_objections.py"),
+    "quota": ("unit/quota", "unit/scheduling", *RULES, "unit/control/manifests/test_objections.py"),
     "scheduling": ("unit/scheduling", *RULES, "unit/replay", "unit/whatif"),
     "timers": ("unit/timers", "acceptance"),
     "usage": ("unit/usage",),

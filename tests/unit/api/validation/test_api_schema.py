@@ -12,7 +12,7 @@ from tools import manifests_schema as schema
 from admittance.api.kinds import KINDS
 from admittance.events.subjects import CHECK_FACTS, WORKLOAD_FACTS
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.mark.parametrize("module", [schema, asyncapi], ids=["manifests", "messages"])

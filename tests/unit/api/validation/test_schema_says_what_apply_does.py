@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from tools.asyncapi import document
 from tools.manifests_schema import manifests_schema
 
-from unit.api.manifest_mistakes import SHARED, corpus, difference, mistaken, problems
+from unit.api.validation.manifest_mistakes import SHARED, corpus, difference, mistaken, problems
 
 MANIFESTS = int(os.environ.get("ADMIT_SCHEMA_MANIFESTS", "300"))
 """So many generated manifests are asked about."""

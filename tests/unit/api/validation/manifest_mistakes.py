@@ -24,7 +24,7 @@ from admittance.api.kinds import KINDS
 from admittance.api.reading.conform import resolve
 from admittance.api.reading.manifest import ManifestError, accept, parsed
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 SHARED = ROOT.parent / "shared"
 
 RICH = """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tools.manifests_schema import manifests_schema
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "manifests.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "manifests.md"
 ROW = re.compile(r"\| ([A-Za-z, ]+) \| `spec\.([A-Za-z.\[\]]+)` \| (\d+) \|")
 
 
