@@ -19,7 +19,7 @@ from admittance.client.requests.objects import BucketObject
 from admittance.client.requests.submissions.commands import allowing
 from admittance.events.requests.explanation import ExplainReply, VariantVerdict
 from support.builders import NOON, a_manifest
-from unit.cli.stored_families import (
+from unit.cli.show.stored_families import (
     a_family,
     a_parent,
     a_queue,
