@@ -98,6 +98,9 @@ class VirtualRun:
     def note_stop(self, note: StopNote) -> None:
         self.disk.stop = note
 
+    def note_drain(self, ends: float | None) -> None:
+        """Notes nothing: the jobs of the simulation are not warned."""
+
     def stop_note(self) -> StopNote | None:
         return self.disk.stop
 
@@ -191,6 +194,9 @@ class VirtualShims:
         shim = self._machine.disks[run.identity.key].shim
         if shim is not None and shim.alive:
             self._machine.kernel.after(0.0, lambda: shim.end_all("stopped"))
+
+    def tell_drain(self, run: RunFiles) -> None:
+        """Says nothing: the jobs of the simulation are not warned."""
 
     def kill(self, run: RunFiles) -> None:
         shim = self._machine.disks[run.identity.key].shim

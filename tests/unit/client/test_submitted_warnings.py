@@ -1,4 +1,4 @@
-"""A submitted command may ask for a warning only if its time ends."""
+"""A submitted command may ask for a warning, which must come after its start."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from admittance.client.requests.submissions.commands import check_warning, warni
     [
         (121, None, ""),
         (None, 121, ""),
-        (None, None, "signal warns before the time limit of the job, which has none"),
+        (None, None, ""),
         (120, 500, "signal USR1@120: the warning must come after the start of the job"),
     ],
 )
-def test_a_warning_needs_a_time_limit_that_is_longer(
+def test_a_warning_comes_after_the_start_of_a_job_with_a_time_limit(
     seconds: int | None, of_queue: int | None, said: str
 ) -> None:
     cluster = {"spec": {"defaultMaximumExecutionTimeSeconds": of_queue}} if of_queue else {}

@@ -287,16 +287,17 @@ async def test_a_drained_machine_stays_so_over_a_restart_until_the_drain_ends(
     async def announce() -> None:
         announced.append(drain.failure)
 
-    drain = MachineDrain(folder, lambda: NOON.replace(microsecond=7))
+    machine: Any = None
+    drain = MachineDrain(folder, machine, lambda: NOON.replace(microsecond=7))
     drain.announce = announce
     assert drain.failure is None
     await drain.begin("PrologFailed", "no disk")
     await drain.begin("EpilogFailed", "later")
     failure = MachineFailure(at=NOON, reason="PrologFailed", message="no disk")
     assert announced == [failure, failure]
-    assert MachineDrain(folder, lambda: NOON).failure == failure
+    assert MachineDrain(folder, machine, lambda: NOON).failure == failure
     await drain.end(NOON + timedelta(seconds=5))
-    assert (drain.failure, MachineDrain(folder, lambda: NOON).failure) == (None, None)
+    assert (drain.failure, MachineDrain(folder, machine, lambda: NOON).failure) == (None, None)
     await drain.begin("EpilogFailed", "again")
     # Placement tells failures apart by their times, whatever the clocks of the machines say.
     assert announced[2:] == [

@@ -25,7 +25,6 @@ class Spelling(NamedTuple):
     states: str = "states"
     sort_by: str = "sort_by"
     signal: str = "signal"
-    max_seconds: str = "max_seconds"
     array: str = "array"
     fail_fast: str = "fail_fast"
 

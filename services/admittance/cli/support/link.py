@@ -35,7 +35,6 @@ IN_COMMANDS = Spelling(
     states="--state",
     sort_by="--sort-by",
     signal="--signal",
-    max_seconds="--time",
     array="--array",
     fail_fast="--fail-fast",
 )

@@ -94,7 +94,8 @@ class Submission(NamedTuple):
 @option("--max-time SPAN", "The old name of --time.", hidden=True)
 @option(
     "--signal SIGNAL[@SPAN]",
-    "Warn the job with this signal so long before its time limit, such as USR1@2m. Default: @60",
+    "Warn the job with this signal so long before its time limit, and before its machine must be "
+    "empty by a drain, such as USR1@2m. Default: @60",
 )
 @option(
     "--array INDEXES[%N]",

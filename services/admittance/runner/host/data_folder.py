@@ -11,6 +11,7 @@ runner/
   runs/<ns>.<name>.<revision>/
     spec.json     what to run; written before any process of the run starts
     stop          the stop note: the run must stop, and why
+    drain         when the machine must be empty, in seconds since boot, for warnings
     shim          the pid of the run's shim; written before any process of the run starts
     alive         locked while the shim lives
     journal       the events of the run; format: `admittance.runner.jobs.journal`
@@ -49,6 +50,7 @@ from admittance.runner.host.port import OtherRun
 from admittance.runner.host.processes import ProcessRef
 from admittance.runner.host.records import RunIdentity, Spec, StopNote
 from admittance.runner.host.run_journal import RunJournal
+from admittance.runner.jobs.journal import DRAIN
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 from admittance.runtime.telemetry.object_faults import faults
@@ -127,6 +129,12 @@ class RunFolder:
         except (OSError, msgspec.MsgspecError):
             return None
 
+    def note_drain(self, ends: float | None) -> None:
+        if ends is None:
+            (self.path / DRAIN).unlink(missing_ok=True)
+        else:
+            replace_file(self.path / DRAIN, repr(ends).encode())
+
     def read_journal(self) -> bool:
         try:
             with open_plain(self.path / "journal") as file:
@@ -179,7 +187,7 @@ class RunFolder:
         self._clear()
 
     def _clear(self) -> None:
-        for name in ("journal", "stop", "shim", "alive", "said", STORED, *HOOK_LOGS):
+        for name in ("journal", "stop", "shim", "alive", "said", STORED, DRAIN, *HOOK_LOGS):
             (self.path / name).unlink(missing_ok=True)
         self._throw_away_files()
 

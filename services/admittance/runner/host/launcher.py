@@ -171,6 +171,10 @@ class Launcher:
     def stop(self, run: RunFiles) -> None:
         _signal_shim(run, signal.SIGTERM)
 
+    def tell_drain(self, run: RunFiles) -> None:
+        if run.identity.warns:  # a shim of an earlier version would end by this signal
+            _signal_shim(run, signal.SIGUSR1)
+
     def kill(self, run: RunFiles) -> None:
         _signal_shim(run, signal.SIGKILL)
 

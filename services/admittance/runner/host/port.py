@@ -47,6 +47,10 @@ class RunFiles(Protocol):
     def stop_note(self) -> StopNote | None:
         """The stop note of the run; None if `note_stop` was not called."""
 
+    def note_drain(self, ends: float | None) -> None:
+        """Notes when the machine must be empty, in seconds since boot; None: it need not be. Raises
+        OSError."""
+
     def read_journal(self) -> bool:
         """Reads new lines of the run's journal; returns True if there was a new line."""
 
@@ -200,6 +204,10 @@ class Shims(Protocol):
 
     def stop(self, run: RunFiles) -> None:
         """Tells the run's shim to end its pods. A shim that starts later reads the stop note."""
+
+    def tell_drain(self, run: RunFiles) -> None:
+        """Tells a shim that warns its pods that the note of the drain has changed. A shim that
+        starts later reads the note."""
 
     def kill(self, run: RunFiles) -> None:
         """Kills the run's shim: after this call the shim writes nothing more into the journal.

@@ -34,6 +34,7 @@ class Spec(RunPlan, frozen=True, kw_only=True):
     parts: int = 0
     restarts: int = 0
     placed: bool = False
+    warns: bool = False
     tag: int = 0
     requests: dict[str, int] = msgspec.field(default_factory=dict)
 
@@ -54,7 +55,8 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     job on several machines; 0: the whole job. ``placed``: whether the job is assigned to this
     runner. ``requests``: what its pods ask for together, in accounting units. ``restarts``: how
     often this runner has started the same admission before. ``transfers``: the files that the
-    runner brings and keeps. ``hooks``: what runs before and after the run."""
+    runner brings and keeps. ``hooks``: what runs before and after the run.
+    ``warns``: whether its shim warns pods, and takes the signal that a drain has changed."""
 
     key: str
     namespace: str
@@ -70,6 +72,7 @@ class RunIdentity(msgspec.Struct, frozen=True, kw_only=True):
     placed: bool = False
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     restarts: int = 0
+    warns: bool = False
     transfers: Transfers | None = None
     hooks: HookPlan | None = None
 

@@ -20,7 +20,7 @@ from admittance.runner.jobs.pod_process import close_inherited_files, start_time
 from admittance.runner.jobs.shim import Shim
 from admittance.runner.jobs.strays import adopt_strays, children
 
-BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD)
 
 
 def fork_server() -> None:

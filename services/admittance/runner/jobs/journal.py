@@ -9,10 +9,11 @@ all pods so far, "due": boot seconds, "left": further failures}`` when a pod or 
 has failed and the job goes on; "due" is null if its index has failed for good; ``{"e": "up"}`` once
 the first processes run, ``{"e": "ready"}`` once every pod runs or has succeeded, ``{"e": "stop",
 "why": "stopped" | "lost", "pods": […]}`` before these pods are stopped, ``{"e": "warned", "set":
-pod set, "signal": number}`` before its pods are warned of the end of the job's time, and last
-``{"e": "outcome", "kind": "succeeded" | "failed" | "stopped" | "lost" | "unprepared", "message": …,
-"code": exit code that failed the job, or 0, "reason": the policy that failed the job, or "",
-"drain": why the machine must get no new jobs, or ""}``. With hooks of the runner, ``{"e":
+pod set, "signal": number, "why": "time" | "drain"}`` before its pods are warned of the end of the
+job's time or of a drain of the machine, and last ``{"e": "outcome", "kind": "succeeded" | "failed"
+| "stopped" | "lost" | "unprepared", "message": …, "code": exit code that failed the job, or 0,
+"reason": the policy that failed the job, or "", "drain": why the machine must get no new jobs, or
+""}``. With hooks of the runner, ``{"e":
 "begun"}`` comes before the prolog, and ``{"e": "result", …}`` before the epilog, with the kind,
 message, code and reason of a job that has a result.
 """
@@ -24,6 +25,10 @@ import json
 import os
 
 from admittance.runner.disk.small_files import read_bytes
+from admittance.runner.jobs.job_policy import NEVER
+
+DRAIN = "drain"
+"""The file in the folder of a run that says when the machine must be empty."""
 
 JOURNAL_MAX = 128 << 20
 """The size in bytes of a journal that is full: the runner keeps the ends of all pods in memory. A
@@ -39,6 +44,15 @@ def read_lease(path: str) -> float:
         return float(read_bytes(path))
     except (OSError, ValueError):
         return 0.0
+
+
+def read_drain(folder: str) -> float:
+    """When the machine must be empty, in seconds since boot, as the runner has noted it in the
+    run's folder; infinite: it need not be."""
+    try:
+        return float(read_bytes(os.path.join(folder, DRAIN)))
+    except (OSError, ValueError):
+        return NEVER
 
 
 class JournalWriter:

@@ -53,7 +53,7 @@ from admittance.runner.jobs.job_policy import (
     NEVER,
     PodSetProgress,
 )
-from admittance.runner.jobs.journal import JournalWriter, read_lease
+from admittance.runner.jobs.journal import JournalWriter, read_drain, read_lease
 from admittance.runner.jobs.pod import Pod
 from admittance.runner.jobs.pod_process import (
     FolderError,
@@ -112,6 +112,7 @@ class Shim:
         self.pods: dict[int, Pod] = {}
         self.timed: dict[str, Pod] = {}  # pods with a time at which the shim must look at them
         self.asked: list[int] = []
+        self.told: list[int] = []
         self.ready_said = False
         # why the run ends: "succeeded", "failed", "stopped", "lost", "unprepared"; "" until it ends
         self.why_ending = ""
@@ -428,11 +429,13 @@ class Shim:
                         run_program(pod.kills[pid], self.starts.scratch_of(pod))
 
     def warn(self, pod_set: str, number: int, now: float) -> None:
-        """Sends the signal ``number`` to all processes of a pod set: the time of the job ends soon.
-        It is no stop, so an exit afterwards is a result."""
-        self.write(e="warned", set=pod_set, signal=number)
+        """Sends the signal ``number`` to all processes of a pod set: the time of the job ends soon,
+        or its machine must be empty. It is no stop, so an exit afterwards is a result."""
+        of_drain = self.warnings.of_drain
+        self.write(e="warned", set=pod_set, signal=number, why="drain" if of_drain else "time")
+        ends = "the machine of the job must be empty" if of_drain else "the time of the job ends"
         left = self.warnings.ends - now
-        text = f"the time of the job ends in {left:.0f} s: {signal.Signals(number).name} is sent"
+        text = f"{ends} in {left:.0f} s: {signal.Signals(number).name} is sent"
         for pod in sorted(set(self.pods.values()), key=lambda pod: pod.name):
             if pod.set.spec["name"] == pod_set and not pod.told_to_stop:
                 self.output.note(pod.name, f"admittance: {text}")
@@ -479,13 +482,14 @@ class Shim:
         end_strays(self.hooks.left)
 
     def run(self) -> None:
-        wake = handle_signals(self.asked)
+        wake = handle_signals(self.asked, self.told)
         deadline = self.check_start()
         if self.spec.get("hooks") and not self.why_ending:
             self.prepare()
             deadline = self.check_start()
         self.job_deadline = boot_seconds() + (self.spec.get("deadline") or NEVER)
         self.warnings = TimeWarnings(self.spec, boot_seconds())
+        self.warnings.set_drain(read_drain(self.folder))
         self.fill()
         if not self.why_ending:
             self.write(e="up")
@@ -505,6 +509,9 @@ class Shim:
                     pass
             except BlockingIOError:
                 pass
+            if self.told:
+                self.told.clear()
+                self.warnings.set_drain(read_drain(self.folder))
             self.groups.look()
             self.reap()  # before the stop: a pod that has ended by now counts as not stopped
             if self.asked and self.pods:

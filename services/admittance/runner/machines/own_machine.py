@@ -51,6 +51,7 @@ class OwnMachine:
         self._has_begun = True
         await self.announce(self.inventory.starts)
         await self._manager.retry(self._read_cordon)
+        self._warn_of_drain()  # a drain may have ended while this runner was away
 
     async def announce(self, starts: RunnerStarts | None) -> None:
         """Announces the machine. ``starts``: whose jobs it starts now; None: all jobs."""
@@ -118,11 +119,19 @@ class OwnMachine:
         if self._has_begun:
             await self.announce(self.inventory.starts)
 
+    def _warn_of_drain(self) -> None:
+        """Says to the shims of runs when the machine must be empty: they warn their pods before."""
+        drain = self.cordon.spec.drain
+        deadline = drain.deadline if drain is not None else None
+        for run in self._manager.drain.set_deadline(deadline, self._manager.folders.values()):
+            self._manager.launcher.tell_drain(run)
+
     def _on_cordon(self) -> None:
         failure, conditions = self._manager.drain.failure, self.cordon.conditions
         if failure is not None and (ended := is_undrained(failure, conditions)) is not None:
             self._manager.run_in_background(self._manager.drain.end(ended), "runner undrained")
         self._manager.cordoned = self.cordon.is_on
+        self._warn_of_drain()
         self._drain_changed.set()
 
     async def _read_cordon(self) -> None:

@@ -97,7 +97,7 @@ class RunManager:
         self.shutting_down = False
         self.cordoned = False
         """Whether the machine gets no new jobs."""
-        self.drain = MachineDrain(folder, clock)
+        self.drain = MachineDrain(folder, machine, clock)
         self.name = folder.runner
         """The name of this runner."""
         self.has_name = True
@@ -290,6 +290,7 @@ class RunManager:
             )
             files = self.folder.folder_of(identity)
             files.write(spec_of(plan, identity, self.folder, self.ttl))
+            self.drain.note(files)
         except OSError as error:
             if error.errno in NO_ROOM:
                 self._try_later(key, error)

@@ -218,6 +218,7 @@ class GatedShims(StartGate):
         self.start_done = shims.start_done
         self.start_slots = shims.start_slots
         self.kill = shims.kill
+        self.tell_drain = shims.tell_drain
 
     def resume(self, run: RunFiles) -> None:
         """Counts a run with a shim that this runner started before."""

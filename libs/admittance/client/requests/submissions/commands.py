@@ -207,16 +207,12 @@ async def _cluster_queue(link: Link, namespace: str, queue: str) -> dict[str, An
 def check_warning(
     warning: WarningSignal, seconds: int | None, cluster: dict[str, Any], spelled: Spelling
 ) -> None:
-    """Raises BadInput for a warning that never comes. ``seconds``: the time limit of the command;
-    None: that of its ClusterQueue."""
+    """Raises BadInput for a warning that is longer than the job. ``seconds``: the time limit of the
+    command; None: that of its ClusterQueue. A job without a limit is warned before the deadline of
+    a drain only."""
     if seconds is None:
         seconds = field(cluster, "spec", "defaultMaximumExecutionTimeSeconds", default=None)
-    if seconds is None:
-        raise BadInput(
-            f"{spelled.signal} warns before the time limit of the job, which has none: give it one "
-            f"with {spelled.max_seconds}"
-        )
-    if warning.seconds >= seconds:
+    if seconds is not None and warning.seconds >= seconds:
         raise BadInput(
             f"{spelled.signal} {warning}: the warning must come after the start of the job, which "
             f"may run {seconds} s"
