@@ -129,11 +129,11 @@ class MachineReconciler:
     def _on_object(self, entry: Entry) -> None:
         _, name = names_of(entry.key)
         # An object that cannot be read is written anew.
-        self.runners.objects[name] = StoredRunner(None, entry.revision)
+        self.runners.set_object(name, StoredRunner(None, entry.revision))
         if entry.value is not None:
             stored = read_manifest(entry.key, entry.value)
             assert isinstance(stored, Runner), "the key of a Runner"
-            self.runners.objects[name] = StoredRunner(stored, entry.revision)
+            self.runners.set_object(name, StoredRunner(stored, entry.revision))
         self._runner_changed(name)
 
     def _on_said(self, entry: Entry) -> None:
@@ -188,7 +188,7 @@ class MachineReconciler:
             "runner_stored", runner=write.name, id=write.object.status and write.object.status.id
         )
         if revision > self.runners.objects.get(write.name, NOT_STORED).revision:
-            self.runners.objects[write.name] = StoredRunner(write.object, revision)
+            self.runners.set_object(write.name, StoredRunner(write.object, revision))
             self._runner_changed(write.name)
 
     async def _read_again(self, name: str) -> None:

@@ -1,8 +1,10 @@
 """Runner objects as functions of what runners announce."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from admittance.api.reading.objects import encode
@@ -20,8 +22,15 @@ from admittance.events.stored.machines import (
     RunnerRefused,
     RunnerTaint,
 )
+from admittance.events.subjects import object_key
 from admittance.events.system import RunnerStarts, SystemMessage
-from admittance.placement.machines.known_runners import NAME_CONFLICT, KnownRunners, StoredRunner
+from admittance.placement.machines import known_runners
+from admittance.placement.machines.known_runners import (
+    NAME_CONFLICT,
+    KnownRunners,
+    StoredRunner,
+    runner_object,
+)
 from admittance.placement.machines.stored_machine import machine_of
 from admittance.placement_service.machine_metrics import values_of
 from admittance.workload.bucket_reader import read_manifest
@@ -58,9 +67,9 @@ def stored(known: KnownRunners, now: datetime = NOW) -> Runner | None:
     """The object of the runner after its writes, as the bucket returns it; None: no write."""
     made = None
     for write in known.writes(now):
-        read = read_manifest("runner.gpu=5F1", encode(write.object))
+        read = read_manifest(object_key("runner", "", write.name), encode(write.object))
         assert isinstance(read, Runner)
-        known.objects[write.name] = StoredRunner(read, write.expected + 1)
+        known.set_object(write.name, StoredRunner(read, write.expected + 1))
         made = read
     return made
 
@@ -97,6 +106,33 @@ def test_a_runner_object_is_written_only_when_the_machine_changes() -> None:
     assert (first.metadata.generation, second.metadata.generation) == (1, 2)
 
 
+def test_a_heartbeat_looks_at_the_object_of_no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, looked = KnownRunners(), list[str]()
+
+    def noted(before: Runner | None, said: RunnerInventory, *rest: Any) -> Runner:
+        looked.append(said.name)
+        return runner_object(before, said, *rest)
+
+    monkeypatch.setattr(known_runners, "runner_object", noted)
+    for name in ("a", "b", "c"):
+        say(known, INVENTORIES, replace(GPU, name=name), name)
+    # A write that failed comes again.
+    assert [len(list(known.writes(NOW))) for _ in range(2)] == [3, 3]
+    stored(known)
+    stored(known)
+    looked.clear()
+    say(known, ALIVE_RUNNERS, RunnerAlive(id="a1"), "a")
+    say(known, OPEN_RUNS, OpenRuns(id="a1"), "b")
+    assert (stored(known), looked) == (None, [])
+    say(known, REFUSED_RUNNERS, RunnerRefused(id="b2"), "c")
+    assert stored(known) is not None
+    assert looked == ["c"]
+    known.set_object("b", StoredRunner(None, 9))  # A user deleted the object.
+    again = stored(known)
+    assert again is not None
+    assert again.metadata.name == "b"
+
+
 def test_a_cordoned_and_drained_runner_stays_so_when_it_announces_itself_again() -> None:
     known = KnownRunners()
     say(known, INVENTORIES, GPU)
@@ -104,7 +140,7 @@ def test_a_cordoned_and_drained_runner_stays_so_when_it_announces_itself_again()
     assert made is not None
     drain = RunnerDrain(deadline=NOW, reason="a new fan")
     cordoned = replace(made, spec=replace(made.spec, unschedulable=True, drain=drain))
-    known.objects["gpu_1"] = StoredRunner(cordoned, 9)
+    known.set_object("gpu_1", StoredRunner(cordoned, 9))
     assert stored(known) is None
     say(known, INVENTORIES, replace(GPU, version="2.0"))
     again = stored(known)

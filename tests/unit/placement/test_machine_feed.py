@@ -54,7 +54,7 @@ def announce(runners: KnownRunners, name: str, runner: str, *, alive: bool = Tru
     value = msgspec.json.encode(RunnerAlive(id=runner)) if alive else None
     runners.said(ALIVE_RUNNERS, name, value)
     for write in runners.writes(NOON):
-        runners.objects[write.name] = StoredRunner(write.object, write.expected + 1)
+        runners.set_object(write.name, StoredRunner(write.object, write.expected + 1))
 
 
 def test_only_what_changed_is_passed_on_and_a_lost_runner_keeps_its_time() -> None:
@@ -119,7 +119,7 @@ def test_a_machine_with_a_new_data_folder_replaces_the_old_one() -> None:
     feed.touched.add("r1")
     feed.pass_on(NOON)
     assert listener.taken() == [("forget", "one"), ("machine", "new", True, None)]
-    runners.objects["r1"] = StoredRunner(None, 9)
+    runners.set_object("r1", StoredRunner(None, 9))
     feed.touched.add("r1")
     feed.pass_on(NOON)
     assert listener.taken() == [("forget", "new")]

@@ -81,7 +81,7 @@ def runner(name: str, known: KnownRunners, *, alive: bool = True, **spec: Any) -
     gpu = RunnerDevice(resource="gpu", index=0, id="a-0")
     status = RunnerStatus(id=f"id-{name}", capacity={"cpu": "8", "gpu": "4"}, devices=(gpu,))
     made = Runner(metadata=ObjectMeta(name=name), spec=RunnerSpec(**spec), status=status)
-    known.objects[name] = StoredRunner(made, 1)
+    known.set_object(name, StoredRunner(made, 1))
     known.inventories[name] = RunnerInventory(id=f"id-{name}", name=name)
     if alive:
         known.alive[name] = RunnerAlive(id=f"id-{name}")
@@ -96,7 +96,7 @@ def test_gauges_show_the_state_of_runners_and_what_waits() -> None:
     runner("b", known, unschedulable=True)
     runner("c", known, unschedulable=True, drain=DRAIN)
     runner("d", known, alive=False, drain=DRAIN)
-    known.objects["gone"] = StoredRunner(None, 1)
+    known.set_object("gone", StoredRunner(None, 1))
     cores = placed_cores()
     for name, gpus in (("first", 3), ("second", 2), ("third", 5)):
         job(cores, name, gpus)

@@ -61,11 +61,15 @@ class RunnerWrite(NamedTuple):
 class KnownRunners:
     """What runners have said last, and the stored objects, each by the runner's name.
 
-    Invariant: ``alive`` and ``refused`` hold only what has not expired.
+    Invariant: ``alive`` and ``refused`` hold only what has not expired. ``objects`` is for reading:
+    `set_object` changes it.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, StoredRunner] = {}
+        self._unsettled: set[str] = set()
+        """The runners with objects that may have to be written. A heartbeat and a list of runs
+        change no object, so that they cost the same with any number of runners."""
         self.inventories: dict[str, RunnerInventory] = {}
         self.alive: dict[str, RunnerAlive] = {}
         self.refused: dict[str, RunnerRefused] = {}
@@ -81,6 +85,8 @@ class KnownRunners:
         """Records what the runner says at the key of the bucket of claims that begins with
         ``first``; None: the value was deleted, or has expired. Raises Unreadable."""
         table, read = self._tables[first]
+        if table is self.inventories or table is self.refused:
+            self._unsettled.add(name)
         table.pop(name, None)
         if value is None:
             return
@@ -89,13 +95,22 @@ class KnownRunners:
             raise Unreadable(f"the inventory names another runner: {said.name}")
         table[name] = said
 
+    def set_object(self, name: str, stored: StoredRunner) -> None:
+        """Records the object of a runner as it is in the bucket now."""
+        self.objects[name] = stored
+        self._unsettled.add(name)
+
     def writes(self, now: datetime) -> Iterator[RunnerWrite]:
-        """The writes of all objects that do not look as they must."""
-        for name in sorted(self.inventories):
+        """The writes of all objects that do not look as they must; each comes again until its
+        object is set."""
+        for name in sorted(self._unsettled):
             stored = self.objects.get(name, NOT_STORED)
-            wanted = self._wanted(name, stored.object, now)
-            if wanted != stored.object:
-                yield RunnerWrite(name, wanted, stored.revision)
+            if name in self.inventories:
+                wanted = self._wanted(name, stored.object, now)
+                if wanted != stored.object:
+                    yield RunnerWrite(name, wanted, stored.revision)
+                    continue
+            self._unsettled.discard(name)
 
     def _wanted(self, name: str, before: Runner | None, now: datetime) -> Runner:
         said = self.inventories[name]
