@@ -127,7 +127,7 @@ class World:
 
 def preempted_by(name: str) -> Spec:
     grounds = {"clusterQueue": "q", "byClusterQueue": "q", "priority": 0, "byPriority": 1}
-    return {"preemptedBy": {"by": f"ns/{name}", "byUid": name, "grounds": grounds}}
+    return {"preemptedBy": {"by": f"ns/{name}", "byUid": name, "at": NOW, "grounds": grounds}}
 
 
 def preempt(world: World, name: str, by: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -98,9 +100,12 @@ class Faults:
     def strike(self, fault: Fault) -> None:
         """Applies the fault now, unless its process is dead or has another fault."""
         world = self._world
-        name = {"leader": self._leader, "decider": self._decider}.get(
-            fault.target, lambda: fault.target
-        )()
+        leaders: dict[str, Callable[[], str]] = {
+            "leader": partial(self._leader, "workload-controller", "wc-a"),
+            "placer": partial(self._leader, "placement", "pl-a"),
+            "decider": self._decider,
+        }
+        name = leaders[fault.target]() if fault.target in leaders else fault.target
         process = world.services[name].process
         wires = world.network.wires(process)
         muted = any(wire.out.silent_until > world.loop.now for wire in wires)
@@ -115,8 +120,12 @@ class Faults:
                 world.loop.post(process, world.services[name].stop.set)
             case "kill" if fault.target in world.machines and world.rng.random() < LOSING_SHIMS:
                 world.machines[name].kill_shims()
-            case "kill":
+            case "kill" | "crash" | "unplug":
                 process.kill()
+                if fault.kind == "crash":
+                    world.machines[name].crash()
+                elif fault.kind == "unplug":
+                    world.machines[name].lose_device()
                 world.kernel.after(fault.seconds, lambda: world.start(name))
             case "pause":
                 process.pause()
@@ -144,6 +153,17 @@ class Faults:
                 for wire in wires:
                     wire.slow = 200.0 if fault.kind == "slower" else 40.0
                 world.kernel.after(fault.seconds, lambda: self._speed_up(process))
+
+    def repair_machines(self) -> None:
+        """All devices are there again; runners that had lost some are started anew."""
+        world = self._world
+        for name, machine in world.machines.items():
+            if machine.spec.lost:
+                machine.spec = machine.spec._replace(lost=frozenset())
+                process = world.services[name].process
+                if process.alive:
+                    process.kill()
+                    world.kernel.after(1.0, partial(world.start, name))
 
     def _silence_when_lost(self, process: Process, seconds: float) -> None:
         """A process that receives nothing takes its connection for lost after a while. From then on
@@ -180,10 +200,10 @@ class Faults:
         for wire in world.network.wires(process):
             wire.slow = 1.0
 
-    def _leader(self) -> str:
-        world = self._world
-        epoch = world.server.log.last.get(f"{EPOCH}{token(service_domain('workload-controller'))}")
-        return _owner(epoch) if epoch is not None else "wc-a"
+    def _leader(self, service: str, first: str) -> str:
+        """The active instance of a service; ``first`` while there is none."""
+        epoch = self._world.server.log.last.get(f"{EPOCH}{token(service_domain(service))}")
+        return _owner(epoch) if epoch is not None else first
 
     def _decider(self) -> str:
         world = self._world

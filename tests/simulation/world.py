@@ -20,12 +20,16 @@ from unittest.mock import patch
 import msgspec
 import structlog
 
+from admittance.api.checks import MACHINES_CONTROLLER
 from admittance.events.subjects import DEADLETTER
 from admittance.events.system import DeadLetter
+from admittance.placement import decisions
+from admittance.placement_service import service as placement
 from admittance.provider_pool import service as provider_pool
 from admittance.provisioning.observed_state import CONTROLLER as PROVISIONING
 from admittance.provisioning_check import service as provisioning_check
 from admittance.retry_timer import service as retry_timer
+from admittance.runner.host.records import Spec
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import BusRefused, BusUnavailable
@@ -37,6 +41,7 @@ from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
 from simulation.environment.checks import Checks
 from simulation.environment.courses import Course
+from simulation.environment.machine_specs import NO_ROOM
 from simulation.environment.provider import Capacity, UnreliableProvider
 from simulation.environment.service_runs import LEASE_SECONDS, ServiceRun, beating
 from simulation.environment.users import Admin, Publisher
@@ -83,6 +88,7 @@ KINDS: Final[dict[str, ModuleType]] = {
     "s": scheduler,
     "t": retry_timer,
     "v": variant_controller,
+    "pl": placement,
     "p": provisioning_check,
     "pool": provider_pool,
 }
@@ -139,6 +145,8 @@ class World:
             stack.enter_context(patch.object(scheduler, "SchedulerService", self._shell))
             for module in (workload_controller, retry_timer):
                 stack.enter_context(patch.object(module, "limits_of", lambda *_, **__: limits))
+            times = self.plan.times
+            stack.enter_context(patch.object(decisions, "PlacementTimes", lambda: times))
             stack.enter_context(patch.object(LeaderElector, "run", _noting(self)))
             self.touched = stack.enter_context(forbidden(self.loop))
             if not self._is_loud:
@@ -168,6 +176,7 @@ class World:
         server.timers.on_stored.insert(0, inv.timed)
         server.on_acknowledged.append(inv.effects.acknowledged)
         server.on_acknowledged.append(inv.exclusive.acknowledged)
+        server.on_acknowledged.append(inv.bookings.acknowledged)
         for at in plan.lost_timers:
             self.kernel.at(at, server.lose_timers)
         for name in plan.services:
@@ -247,6 +256,7 @@ class World:
         self.provider.settle()
         self.users.losses = 0.0
         self._faults.clear()
+        self.faults.repair_machines()
         self.kernel.at_rest = self._is_at_rest
 
     def _is_at_rest(self) -> bool:
@@ -284,9 +294,14 @@ class World:
             rng.random() * 0.03, self.faults.strike, Fault(0, name, "pause", seconds, 0.0)
         )
 
-    def _job_started(self, key: str, name: str) -> None:
+    def _job_ended(self, key: str, kind: str) -> None:
+        self.invariants.ended(key, kind)
+        self.invariants.machines.ended(key)
+
+    def _job_started(self, spec: Spec, name: str) -> None:
         """In some seeds a fault strikes the runner soon, also for longer than the TTL of claims."""
-        self.invariants.started(key, name)
+        self.invariants.started(spec.key, name)
+        self.invariants.machines.started(spec, name, self.machines[name].spec)
         rng = self.rng
         if self.seed % SPARED == 1 and self.loop.now < self.plan.calm and rng.random() < STRUCK:
             what = rng.choice(("kill", "kill", "pause", "mute", "partition"))
@@ -305,8 +320,9 @@ class World:
                 self.loop,
                 self._course,
                 self._job_started,
-                self.invariants.ended,
+                self._job_ended,
                 self.server.publish,
+                self.plan.machines.get(name, NO_ROOM),
             )
             if self.seed % SHARING == 0:
                 for each in self.machines.values():
@@ -415,6 +431,7 @@ def _noting(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]
 
 
 def _controllers(manifests: list[dict[str, Any]]) -> list[str]:
-    """The controllers of the checks, without the provisioning check."""
+    """The controllers of the checks, without those that are services."""
     checks = (manifest["spec"] for manifest in manifests if manifest["kind"] == "AdmissionCheck")
-    return sorted({spec["controllerName"] for spec in checks} - {PROVISIONING})
+    services = {PROVISIONING, MACHINES_CONTROLLER}
+    return sorted({spec["controllerName"] for spec in checks} - services)

@@ -41,8 +41,8 @@ from admittance.workload import stored as workloads
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload
 from simulation.environment.programs import Program, Replica
+from simulation.nats.messages import Message
 from simulation.nats.observed import Server, Stored
-from simulation.nats.stream import Message
 from simulation.transcript import Broken
 from simulation.virtual_time.loop import VirtualLoop
 

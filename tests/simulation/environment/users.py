@@ -100,6 +100,8 @@ class Admin:
 def _name(manifest: dict[str, Any]) -> str:
     if "beat" in manifest:
         return f"a note: {manifest['beat']}"
+    if "machine" in manifest:
+        return f"a change of a machine: {manifest['machine']}"
     if "metadata" not in manifest:
         return f"an end of {manifest['delete']}"
     return f"{manifest['kind']} {manifest['metadata']['name']} {manifest['spec']}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +33,7 @@ from admittance.runner.inventory.machine_inventory import AnnouncedRunner
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from simulation.environment.courses import Course
+from simulation.environment.machine_specs import NO_ROOM, MachineSpec
 from simulation.nats.observed import Outgoing
 from simulation.virtual_time.kernel import Kernel
 from simulation.virtual_time.loop import Process, VirtualLoop
@@ -179,10 +181,10 @@ class VirtualShims:
         self._machine.listener = None
 
     async def launch(self, run: RunFiles) -> None:
-        key = run.identity.key
+        key, machine = run.identity.key, self._machine
         if key not in self._starting:
             self._starting.add(key)
-            self._machine.after(*STARTS, lambda: self._machine.start(key))
+            machine.after(*STARTS, partial(machine.start, key, machine.crashes))
 
     def start_done(self, key: str) -> None:
         self._starting.discard(key)
@@ -205,7 +207,8 @@ class VirtualShims:
 
 
 class VirtualMachine:
-    """The machine of one runner. ``readable``: machines that read the folders of each other."""
+    """The machine of one runner. ``readable``: machines that read the folders of each other.
+    ``crashes``: how often it has crashed."""
 
     renewed_at = 0.0
     """When the lease was last renewed."""
@@ -216,11 +219,14 @@ class VirtualMachine:
         kernel: Kernel,
         loop: VirtualLoop,
         course_of: Callable[[], Course],
-        on_start: Callable[[str, str], None],
+        on_start: Callable[[Spec, str], None],
         on_end: Callable[[str, str], None],
         publish: Callable[[Outgoing], Any],
+        spec: MachineSpec = NO_ROOM,
     ) -> None:
         self.runner = name
+        self.spec = spec
+        self.crashes = 0
         self.kernel = kernel
         self.loop = loop
         self.course_of = course_of
@@ -258,14 +264,7 @@ class VirtualMachine:
         return MachineFacts()
 
     def inventory(self, _: GivenMachine, runner: AnnouncedRunner) -> RunnerInventory:
-        return RunnerInventory(
-            id=runner.id,
-            name=runner.name,
-            host=self.runner,
-            executors=(runner.executor,),
-            starts=runner.starts,
-            messages=runner.messages,
-        )
+        return self.spec.inventory(self.runner, runner)
 
     def find_run(self, roots: Mapping[str, str], key: str) -> OtherRun | None:
         for name in roots:
@@ -308,10 +307,12 @@ class VirtualMachine:
 
     # Shims. ---------------------------------------------------------------------------------
 
-    def start(self, key: str) -> None:
-        """Starts the shim of a run, unless it has one."""
+    def start(self, key: str, crashes: int) -> None:
+        """Starts the shim of a run, unless it has one, or the machine has crashed since."""
         disk = self.disks.get(key)
-        if disk is not None and disk.spec is not None and disk.shim is None:
+        if disk is None or crashes != self.crashes:
+            return
+        if disk.spec is not None and disk.shim is None:
             disk.shim = Shim(self, disk, disk.spec)
             disk.shim.start()
 
@@ -320,6 +321,20 @@ class VirtualMachine:
         for disk in self.disks.values():
             if disk.shim is not None:
                 disk.shim.die()
+
+    def crash(self) -> None:
+        """Ends all processes at once, as a loss of power does: no shim writes anything any more."""
+        self.crashes += 1
+        for disk in self.disks.values():
+            if disk.shim is not None:
+                disk.shim.crash()
+
+    def lose_device(self) -> None:
+        """One more device vanishes; the runner sees that at its next start."""
+        left = sorted(set(range(self.spec.gpus)) - self.spec.lost)
+        if left:
+            lost = self.spec.lost | {self.kernel.rng.choice(left)}
+            self.spec = self.spec._replace(lost=lost)
 
     def has_orphans(self) -> bool:
         """Whether pods of dead shims run. Only the sweep of the runner ends them: no promise covers
@@ -363,7 +378,7 @@ class Shim:
         if machine.loop.now >= machine.renewed_at + self.spec.lease_stop:
             self._tell_end("lost")
             return
-        machine.on_start(self.spec.key, machine.runner)
+        machine.on_start(self.spec, machine.runner)
         self._course = course = machine.course_of()
         machine.after(*UP, self._come_up)
         ending = "succeeded" if course.succeeds else "failed"
@@ -431,6 +446,13 @@ class Shim:
         """Kills the shim: its pods run on, and nothing more about them is written."""
         self.alive = False
         self.dead = True
+
+    def crash(self) -> None:
+        """Ends the shim and its pods, and nothing about them is written."""
+        self.die()
+        if not self.over:
+            self.over = True
+            self._machine.on_end(self.spec.key, "lost")
 
     def _tell_end(self, kind: str) -> None:
         self.over = True

@@ -50,10 +50,10 @@ class Effects:
         self._around = around
         self._facts: dict[str, list[Heard]] = defaultdict(list)
         self._versions: dict[str, list[Version]] = defaultdict(list)
-        self.verdicts: dict[tuple[str, str], list[tuple[int, facts.CheckReported]]] = defaultdict(
-            list
+        self.verdicts: dict[str, dict[str, list[tuple[int, facts.CheckReported]]]] = defaultdict(
+            lambda: defaultdict(list)
         )
-        """Verdicts on the log by key of the workload and name of the check."""
+        """Verdicts on the log by key of the workload, and by name of the check."""
         self._read: dict[str, list[int]] = defaultdict(list)
         self._objects: list[int] = []
         self._timers: dict[str, list[int]] = defaultdict(list)
@@ -79,7 +79,7 @@ class Effects:
         check = None
         if isinstance(fact, facts.CheckReported):
             check = self._around.checks.get(fact.check)
-            self.verdicts[key, fact.check].append((stored.sequence, fact))
+            self.verdicts[key][fact.check].append((stored.sequence, fact))
         self._facts[key].append(Heard(stored.sequence, fact, check))
 
     def read(self, key: str, since: int, through: int) -> list[int]:
@@ -113,7 +113,8 @@ class Effects:
             # Its queue no longer asks for it: it goes with the next fact about its family.
             return
         said = next(
-            (said_fact for said_fact in self._facts[key] if said_fact.sequence == fact), None
+            (said_fact for said_fact in self._facts.get(key, ()) if said_fact.sequence == fact),
+            None,
         )
         if said is None or self.read(key, since, fact) != [fact]:
             return  # Another kind of fact, or several in one write.
@@ -123,15 +124,19 @@ class Effects:
     def acknowledged(self, through: int) -> None:
         """Checks and drops the facts up to ``through``, which the workload-controller has
         acknowledged."""
-        for key, heard in self._facts.items():
-            if not heard or heard[0].sequence > through:
+        for key, heard in list(self._facts.items()):
+            if heard[0].sequence > through:
                 continue
             versions = self._versions[key]
             for fact in heard:
                 if fact.sequence > through:
                     break
                 self._settle(key, fact, versions)
-            self._facts[key] = [fact for fact in heard if fact.sequence > through]
+            left = [fact for fact in heard if fact.sequence > through]
+            if left:
+                self._facts[key] = left
+            else:
+                del self._facts[key]
             while len(versions) > 1 and versions[1].fact <= through:
                 versions.pop(0)
 

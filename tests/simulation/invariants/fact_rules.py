@@ -137,6 +137,8 @@ def _of_this_cycle(
                 return Counts.YES
             return Counts.OPEN  # Its message, at most.
         case "Ready":
+            if said.placement and row.state == "Pending":
+                return Counts.OPEN  # Other workloads may hold what it assigns (2.9).
             if reserved(workload):
                 return _unless_repeated(row, said)
             if _by_check(workload):

@@ -96,6 +96,13 @@ def covered(queue: ClusterQueue, around: Manifests) -> set[str]:
     return offered & set(check.spec.on_flavors)
 
 
+def unsettled(workload: StoredWorkload, around: Manifests) -> set[str]:
+    """The checks that another service has written, and that may not have counted yet when the
+    workload's last fact was read."""
+    fact = workload.status.log.fact
+    return {name for name, counts_from in around.counts_from.items() if fact < counts_from}
+
+
 def _reservation(
     before: StoredWorkload | None, after: StoredWorkload, now: datetime, around: Manifests
 ) -> Iterator[str]:
@@ -117,7 +124,8 @@ def _reservation(
     yield from _inactive(after, after.status.admission.cluster_queue, around)
     names = required(after.status.admission, around)
     rows = {row.name: row for row in after.status.admission_checks}
-    if names is not None and set(names) != set(rows):
+    unsure = unsettled(after, around)
+    if names is not None and set(names) - unsure != set(rows) - unsure:
         yield f"it was reserved with rows {sorted(rows)}, required are {sorted(names)} (2.3)"
     for row in rows.values():
         if row.state != "Pending":
@@ -159,8 +167,11 @@ def _admission(
         yield f"it was admitted with victims outstanding: {status.pending_preemption} (2.7)"
     names = required(status.admission, around)
     rows = {row.name: row for row in status.admission_checks}
+    unsure = unsettled(after, around)
     for name, controller in (names or {}).items():
         row = rows.get(name)
+        if row is None and name in unsure:
+            continue
         doubts = row is not None and row.state == "Pending" and head(after).role == VARIANT
         if (row is None or row.state != "Ready") and not doubts:
             # A variant has nothing to say of its admission that would have to come before a doubt.
@@ -171,7 +182,7 @@ def _admission(
             and said.cycle == status.admission_cycle
             and (said.controller == controller or not controller)
             and sequence <= status.log.fact
-            for sequence, said in effects.verdicts[key, name]
+            for sequence, said in effects.verdicts[key][name]
         ):
             yield f"it was admitted, and no controller said Ready of {name} in this cycle (2.5)"
     yield from _conflicts(after, around)
@@ -196,4 +207,4 @@ def _conflicts(workload: StoredWorkload, around: Manifests) -> Iterator[str]:
                         yield f"{row.name} sets {kind} {label}={value}, and it is {before} (2.6)"
 
 
-__all__ = ["broken", "covered", "required"]
+__all__ = ["broken", "covered", "required", "unsettled"]

@@ -7,6 +7,7 @@ as it happens: nothing else can break a promise.
 from __future__ import annotations
 
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import msgspec
@@ -30,6 +31,9 @@ from simulation.invariants import (
 from simulation.invariants.effects import Effects
 from simulation.invariants.exclusive import Exclusive
 from simulation.invariants.fact_rules import Around
+from simulation.invariants.machines.bookings import Bookings
+from simulation.invariants.machines.fences import Fences
+from simulation.invariants.machines.running import Running
 from simulation.invariants.preemption import starting
 from simulation.invariants.quota import Accounts, Replans, worlds
 from simulation.invariants.rows import Paced
@@ -39,6 +43,8 @@ from simulation.nats.observed import Stored
 from simulation.transcript import Broken
 from simulation.virtual_time.kernel import Kernel
 
+MACHINES = "machines"
+MACHINES_CHECK_KEY = f"admissioncheck.{MACHINES}"
 EventKey = tuple[str, int, str]
 """Uid, revision, and what was to be said."""
 
@@ -71,21 +77,28 @@ class Invariants:
         self._slack = slack
         self._limits = limits
         self.seen: dict[str, Seen] = {}
+        self._holding: dict[str, Seen] = {}
+        """Those of ``seen`` that hold quota."""
         self.accounts = Accounts()
         self.queues: dict[str, Any] = {}
         self.cohorts: dict[str, Any] = {}
         self.locals: dict[tuple[str, str], Any] = {}
         self.flavors: dict[str, Any] = {}
         self.checks: dict[str, Any] = {}
+        self.runners: dict[str, Any] = {}
         self._objects: dict[str, dict[Any, Any]] = {
             "clusterqueue": self.queues,
             "cohort": self.cohorts,
             "localqueue": self.locals,
             "flavor": self.flavors,
             "admissioncheck": self.checks,
+            "runner": self.runners,
         }
         self.effects = Effects(Around(self.checks, limits.requeue_after))
-        self._around = Manifests(self.queues, self.checks, self.flavors, self.locals)
+        self._counts_from: dict[str, float] = {}
+        self._around = Manifests(
+            self.queues, self.checks, self.flavors, self.locals, self._counts_from
+        )
         self.paced = Paced(limits, self.effects, self.checks)
         self.owed: dict[EventKey, str] = {}
         self.said: set[EventKey] = set()
@@ -102,6 +115,9 @@ class Invariants:
         """Where workloads went, as pairs of groups of phases."""
         self.families = Families(self.seen, limits.drain, slack, self._variants_of_queue)
         self.exclusive = Exclusive(self.seen, self.families, self._around)
+        self.bookings = Bookings(self._around, self.runners, self.effects)
+        self.machines = Running(self.seen, self.abandoned)
+        self.fences = Fences()
 
     @property
     def usage(self) -> dict[str, reference_quota.Usage]:
@@ -117,6 +133,8 @@ class Invariants:
             self._workload(entry)
         elif prefix not in ("barrier", "_admittance", CAPACITY):
             self.paced.objects_changed()
+            if entry.subject == MACHINES_CHECK_KEY:
+                self._counts_from[MACHINES] = inf
             kept = self._objects.get(prefix, {})
             name = tuple(rest.split(".", 1)) if prefix == "localqueue" else rest
             if entry.gone:
@@ -145,6 +163,10 @@ class Invariants:
         after = Seen.of(entry, self._kernel.time())
         self.families.saw(key, before, after)
         self.seen[key] = after
+        if after.usage:
+            self._holding[key] = after
+        else:
+            self._holding.pop(key, None)
         if before.workload is not None:
             after.seconds = before.seconds
         self.effects.stored(key, entry, after.workload)
@@ -161,6 +183,7 @@ class Invariants:
         self.exclusive.saw(key, before, after, self._kernel.time())
         if new is not None:
             self._look(entry, before, after, new)
+        self.bookings.stored(key, before, after)
         self._charge(key, before, after)
         if after.usage and after.where == "admitted" and before.where == "reserved":
             self._rechecked(key, after)
@@ -193,7 +216,7 @@ class Invariants:
         assert after.workload is not None
         assert after.workload.status.admission is not None
         queue = after.workload.status.admission.cluster_queue
-        for usage in worlds(self.seen, self.accounts, key, self.replans):
+        for usage in worlds(self._holding, self.accounts, key, self.replans):
             for fr, much in after.usage.items():
                 if much and reference_quota.exceeds(queue, fr, self.queues, self.cohorts, usage):
                     raise Broken(f"{key} is admitted, and {fr} of {queue} is over quota")
@@ -262,7 +285,7 @@ class Invariants:
             other = starting(self.seen, key, self.queues, self.cohorts)
             if other:
                 raise Broken(f"{key} gets quota while the pods of {other} come up")
-        for usage in worlds(self.seen, self.accounts, key, self.replans):
+        for usage in worlds(self._holding, self.accounts, key, self.replans):
             for fr in grown:
                 left = reference_quota.available(queue, fr, self.queues, self.cohorts, usage)
                 if left < 0:
@@ -279,6 +302,7 @@ class Invariants:
             return
         _, thing, what, rest = stored.subject.split(".", 3)
         self.effects.logged(stored)
+        self.fences.logged(stored)
         if what in ("assigned", "refused"):
             decision = decode(stored.subject, stored.data)
             self.exclusive.decided(f"workload.{rest}", decision, stored.sequence)
@@ -286,6 +310,9 @@ class Invariants:
             self.replans.logged(f"workload.{rest}", stored.sequence)
         if thing == "object":
             self.stated.add((stored.subject, _said.decode(stored.data).revision))
+            if stored.subject.endswith(f".admissioncheck._.{MACHINES}"):
+                before = self._counts_from.get(MACHINES, inf)
+                self._counts_from[MACHINES] = min(before, stored.sequence)
             return
         if thing == "check" and what == "requested":
             what, rest = "check_requested", rest.partition(".")[2]

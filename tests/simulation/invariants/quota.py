@@ -155,6 +155,7 @@ def worlds(
     seen: Mapping[str, Seen], accounts: Accounts, about: str, replans: Replans
 ) -> Iterator[Mapping[str, Usage]]:
     """Yields every usage that is possible while the workload at the key ``about`` holds its quota.
+    ``seen``: at least the workloads that hold some.
 
     A planner whose new plan was assumed and never written is left out: it blocks no workload, since
     the recheck lets it go on only where there is room for it.

@@ -71,7 +71,7 @@ def _rows(
         old = rows.get(row.name)
         said = [
             verdict
-            for sequence, verdict in effects.verdicts[key, row.name]
+            for sequence, verdict in effects.verdicts[key][row.name]
             if since < sequence <= through
         ]
         timers = len(effects.timed(key, since, through))
@@ -224,8 +224,7 @@ class Paced:
         since, through = before.status.log.fact, after.status.log.fact
         said = {
             check: [verdict for at, verdict in verdicts if since < at <= through]
-            for (owner, check), verdicts in self._effects.verdicts.items()
-            if owner == key
+            for check, verdicts in self._effects.verdicts[key].items()
         }
         same = before.metadata.generation == after.metadata.generation
         anew = not same or is_true(after, Type.ADMITTED) or not head(after).active

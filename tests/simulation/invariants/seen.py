@@ -90,9 +90,11 @@ def legal(before: Seen, after: Seen) -> bool:
 
 
 class Manifests(NamedTuple):
-    """By name; LocalQueues by namespace and name."""
+    """By name; LocalQueues by namespace and name. ``counts_from``: of the checks that another
+    service writes, the fact from which on the workload-controller counts what is written now."""
 
     queues: Mapping[str, Any]
     checks: Mapping[str, Any]
     flavors: Mapping[str, Any]
     locals: Mapping[tuple[str, str], Any]
+    counts_from: Mapping[str, float] = {}

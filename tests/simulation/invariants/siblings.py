@@ -195,7 +195,7 @@ class Families:
         for run, runner in running.items():
             if not run.startswith(name) or run in abandoned:
                 continue
-            key = self.runs_as.get(run)
+            key = self.runs_as.get(admission_of(run))
             held = self._seen.get(key or "")
             if held is None or held.usage or self._over(about):
                 continue
@@ -226,7 +226,8 @@ class Families:
             raise Broken(f"the variant {name} is started by a runner (4.1)")
         if seen.role == PARENT:
             for other in running:
-                if other.rpartition(".")[0] == name and other not in abandoned:
+                is_part = admission_of(other) == admission_of(run) != run
+                if other.rpartition(".")[0] == name and not is_part and other not in abandoned:
                     raise Broken(f"{run} starts while {other} runs (4.6)")
 
     def at_rest(self, *, heals: bool) -> None:
@@ -241,6 +242,12 @@ class Families:
                 raise Broken(f"{key} goes on without {parent}")
             if seen.workload.status.promised is not None:
                 raise Broken(f"{key} is promised quota forever")
+
+
+def admission_of(run: str) -> str:
+    """The admission of a run, as a whole job is named: without the number of its part."""
+    job, _, revision = run.rpartition(".")
+    return f"{job}.{revision.partition('-')[0]}"
 
 
 def _job(parent: StoredWorkload, revision: int) -> str:

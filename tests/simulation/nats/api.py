@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
 from simulation.nats.consumer import Consumer
 from simulation.nats.core import Server
-from simulation.nats.stream import Answer, Message, Refusal, Stream
+from simulation.nats.messages import Message
+from simulation.nats.stream import Answer, Refusal, Stream
 from simulation.nats.subjects import header_block, is_literal, matching
 from simulation.virtual_time.loop import START
 
@@ -174,14 +176,12 @@ class Api:
             return
         since = asked.get("start_time")
         after = _virtual(since) if since else 0.0
-        matches, left, sent = matching([asked.get("next_by_subj") or ">"]), asked.get("batch", 1), 0
-        for message in stream.since(asked.get("seq", 1), time=after):
-            if sent == left:
-                break
-            if matches(message.subject):
-                sent += 1
-                headers = header_block(_placed(name, message))
-                server.deliver(reply, reply, "", message.data, headers)
+        left, sent = asked.get("batch", 1), 0
+        pattern = asked.get("next_by_subj") or ">"
+        for message in islice(stream.under(pattern, asked.get("seq", 1), time=after), left):
+            sent += 1
+            headers = header_block(_placed(name, message))
+            server.deliver(reply, reply, "", message.data, headers)
         server.status(reply, "204 EOB" if sent else "404 Message Not Found")
 
 

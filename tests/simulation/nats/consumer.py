@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from simulation.nats.stream import Message, Refusal, Stream
+from simulation.nats.messages import Message
+from simulation.nats.stream import Refusal, Stream
 from simulation.nats.subjects import header_block, matching
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from admittance.events.requests.manifests import Apply, ApplyReply, Delete, Dele
 from admittance.runtime.bus import streams
 from simulation.nats import core
 from simulation.nats.api import Api
-from simulation.nats.stream import FENCE, Message
+from simulation.nats.messages import Message
+from simulation.nats.stream import FENCE
 from simulation.nats.stream import Stream as NatsStream
 from simulation.nats.subjects import header_block
 from simulation.virtual_time.kernel import Kernel
@@ -175,6 +176,8 @@ class Server:
         if "beat" in first:
             self._beat(**first["beat"])
             answered("applied")
+        elif "machine" in first:
+            self._change_machine(dict(first["machine"]), answered)
         elif "metadata" in first:
             objects = tuple(msgspec.Raw(_encode(manifest)) for manifest in manifests)
             self._admin.ask("admit.api.apply", Apply(objects=objects), ApplyReply, answered)
@@ -183,6 +186,18 @@ class Server:
             namespace, _, name = rest.rpartition(".")
             asked = Delete(kind=kind, namespace=namespace, name=name)
             self._admin.ask("admit.api.delete", asked, DeleteReply, answered)
+
+    def _change_machine(self, change: dict[str, Any], answered: Answered) -> None:
+        """Changes the spec of a stored Runner, as `admit cordon` and `admit drain` do."""
+        stored = self.bucket.last.get(f"runner.{change.pop('name')}")
+        if stored is None or stored.gone:
+            answered("the machine is not announced yet")
+            return
+        value = msgspec.json.decode(stored.data)
+        value.pop("status", None)
+        value["spec"] = {**value.get("spec", {}), **change}
+        asked = Apply(objects=(msgspec.Raw(_encode(value)),))
+        self._admin.ask("admit.api.apply", asked, ApplyReply, answered)
 
     def _beat(self, check: str, active: bool) -> None:
         """Makes the heartbeats of a check's controller say that it is active, or not active."""

@@ -7,10 +7,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from simulation.nats.messages import Message, SubjectIndex
 from simulation.nats.subjects import Matches, header_block, matching
 from simulation.virtual_time.loop import START, VirtualLoop
 
@@ -35,7 +36,6 @@ DOWN_SECONDS: Final = 0.1
 """How soon what is due is tried again while the server is down."""
 COPY_SECONDS: Final = 0.002
 """How late a message of a source is copied."""
-START_NANOSECONDS: Final = int(START.timestamp()) * 1_000_000_000
 
 _NEVER: Final = "0001-01-01T00:00:00Z"
 
@@ -60,26 +60,6 @@ class Refusal(Exception):
     def __init__(self, code: int, err_code: int, description: str) -> None:
         super().__init__(description)
         self.error = {"code": code, "err_code": err_code, "description": description}
-
-
-class Message(NamedTuple):
-    """A message as a stream keeps it. ``raw``: its header block. ``time``: virtual seconds."""
-
-    sequence: int
-    subject: str
-    data: bytes
-    raw: bytes
-    headers: Mapping[str, str]
-    time: float
-
-    @property
-    def nanoseconds(self) -> int:
-        return START_NANOSECONDS + int(self.time * 1e6) * 1000
-
-    @property
-    def stamp(self) -> str:
-        whole, rest = divmod(self.nanoseconds, 1_000_000_000)
-        return f"{datetime.fromtimestamp(whole, START.tzinfo).isoformat()[:19]}.{rest:09d}Z"
 
 
 Batch = list[tuple[str, bytes, bytes, Mapping[str, str]]]
@@ -118,6 +98,7 @@ class Stream:
         self.loop = loop
         self._late = late
         self._messages: list[Message | None] = []
+        self._index = SubjectIndex()
         self._times: list[float] = []
         """The time at which each message was stored, including removed messages."""
         self._newest: Message | None = None
@@ -168,6 +149,14 @@ class Stream:
         for at in range(begin, self.end):
             message = self._messages[at]
             if message is not None:
+                yield message
+
+    def under(self, pattern: str, sequence: int, *, time: float = 0.0) -> Iterator[Message]:
+        """The messages under a pattern of subjects, from a sequence and from a time on."""
+        matches = matching([pattern])
+        listed = None if self._only_last else self._index.since(pattern, sequence)
+        for message in self.since(sequence, time=time) if listed is None else listed:
+            if matches(message.subject) and message.time >= time and self.has(message):
                 yield message
 
     def info(self, subjects: str = "") -> dict[str, Any]:
@@ -286,6 +275,8 @@ class Stream:
                 self._replaced[self.last[subject].sequence] = self.last[subject]
             self.remove(self.last[subject])
         self._messages.append(message)
+        if not self._only_last:
+            self._index.add(message)
         self._times.append(now)
         self._count += 1
         self._bytes += _size(message)
@@ -363,6 +354,7 @@ class Stream:
                 self._bytes += _size(old)
         self._newest = next((m for m in reversed(self._messages) if m is not None), None)
         self._ids = {name: entry for name, entry in self._ids.items() if entry[1] <= self.end}
+        self._index = SubjectIndex(self.since(1))
         for consumer in self.consumers.values():
             consumer.on_lost()
 

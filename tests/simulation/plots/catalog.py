@@ -11,6 +11,7 @@ from simulation.plots.checked import checked, planned
 from simulation.plots.configuration import NAMESPACE, Queues
 from simulation.plots.contested import contested, preempting, reconfigured
 from simulation.plots.families import exclusive, families
+from simulation.plots.placed import placed
 from simulation.plots.provided import provided
 from simulation.plots.scenario import (
     ACTIVE_SECONDS,
@@ -30,6 +31,7 @@ __all__ = [
     "contested",
     "exclusive",
     "families",
+    "placed",
     "planned",
     "preempting",
     "provided",
@@ -113,6 +115,7 @@ PLOTS: Final[dict[str, Plot]] = {
         reconfigured,
         families,
         exclusive,
+        placed,
     )
 }
 """By name."""

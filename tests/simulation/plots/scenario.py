@@ -6,7 +6,7 @@ Small on purpose: few queues, tight quotas, many collisions.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from datetime import timedelta
 from random import Random
@@ -16,10 +16,12 @@ import msgspec
 
 from admittance.events import facts
 from admittance.events.base import Fact
+from admittance.placement.verdicts import PlacementTimes
 from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits, PodsReadyLimits
 from simulation.environment.checks import CheckBehavior, Outage
 from simulation.environment.courses import Courses
+from simulation.environment.machine_specs import MachineSpec
 from simulation.plots.configuration import NAMESPACE, Manifests, Queues, manifest
 
 ACTIVE_SECONDS: Final = 60.0
@@ -50,7 +52,8 @@ class AdminChange(NamedTuple):
 class Fault(NamedTuple):
     """Something goes wrong with a service, at the ``after``-th message that the server stores:
     so it strikes where work is done, not while all is idle. ``target`` "leader": the active
-    workload-controller; "decider": a scheduler that decides. ``seconds``: how long it lasts."""
+    workload-controller; "decider": a scheduler that decides; "placer": the active placement.
+    ``seconds``: how long it lasts."""
 
     after: int
     target: str
@@ -63,7 +66,8 @@ class Scenario(NamedTuple):
     """``lost_timers``: when the server forgets every schedule that it has. ``heals``: in the end
     there is room for all, and nothing is stopped or turned off, so that everything must end.
     ``calm``: when that end begins. ``interval_factor``: lengthens the time between renewals of
-    claims and between comparisons of schedules, which cost most in a long story."""
+    claims and between comparisons of schedules, which cost most in a long story. ``machines``: what
+    the machines of runners have, by the name of the runner; ``times``: those of placement."""
 
     manifests: Manifests
     user_facts: list[UserFact]
@@ -80,6 +84,8 @@ class Scenario(NamedTuple):
     services: tuple[str, ...] = SERVICES
     calm: float = CALM_SECONDS
     interval_factor: float = 1.0
+    machines: Mapping[str, MachineSpec] = {}
+    times: PlacementTimes = PlacementTimes()
 
     def slack(self) -> timedelta:
         """Largest number of seconds by which any clock may be ahead."""
