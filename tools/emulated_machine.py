@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-TESTS: Final = ("tests/unit/runner/test_job_groups.py", "-rs")
+TESTS: Final = ("tests/unit/runner/machines/test_job_groups.py", "-rs")
 SECONDS: Final = 1200
 MEMORY: Final = "2048"
 DONE: Final = "emulated machine: status "

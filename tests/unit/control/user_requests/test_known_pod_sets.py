@@ -15,7 +15,7 @@ from admittance.control.user_requests.submissions import InvalidSubmission, vali
 from admittance.events import facts
 from admittance.workload.limits import Limits
 from support.builders import a_manifest
-from unit.runner.hostile_templates import hostile_template
+from unit.runner.plans.hostile_templates import hostile_template
 
 CONTROLLER = Controller(b"secret", Limits())
 PATHS = [("metadata", "labels"), ("metadata", "annotations"), ("metadata", "name")]

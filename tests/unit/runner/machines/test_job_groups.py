@@ -25,7 +25,7 @@ from admittance.runner.groups.run_groups import oom_text
 from admittance.runner.host.local_executor import LocalExecutor
 from admittance.runner.plans.pod_limits import GroupsPlan, PodLimits
 from admittance.runtime.errors import SetupError
-from unit.runner.test_runner_shim import Bench, bench, sh, until  # noqa: F401  (a fixture)
+from unit.runner.jobs.test_runner_shim import Bench, bench, sh, until  # noqa: F401  (a fixture)
 
 MEBI = 1 << 20
 KINDS = ("v1", "v2", "none")

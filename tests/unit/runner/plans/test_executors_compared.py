@@ -21,7 +21,7 @@ from admittance.runner.plans.docker_plan import plan_docker
 from admittance.runner.plans.inputs.host_inputs import NoInputs
 from admittance.runner.plans.local_plan import plan_local
 
-PAGE: Final = Path(__file__).parents[3] / "docs" / "manifests.md"
+PAGE: Final = Path(__file__).parents[4] / "docs" / "manifests.md"
 MAIN: Final[dict[str, Any]] = {"name": "c", "image": "i", "command": ["/bin/true"]}
 MOUNT: Final = {"name": "v", "mountPath": "/v"}
 

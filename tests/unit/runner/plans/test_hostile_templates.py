@@ -20,7 +20,7 @@ from admittance.runner.host.docker_executor import DockerExecutor
 from admittance.runner.host.live_rules import LiveRules
 from admittance.runner.host.local_executor import LocalExecutor
 from admittance.runner.plans.run_plan import RunPlan
-from unit.runner.hostile_templates import hostile_template
+from unit.runner.plans.hostile_templates import hostile_template
 
 TEMPLATES = 400
 RULES = JobRules(folders=("/tmp",), images=("busybox*",))
