@@ -9,19 +9,26 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from admittance.events.facts import Admitted
-from admittance.events.stored.machines import MachineFailure
+from admittance.events.placement import PlacementPart
+from admittance.events.shapes import PodSetToRun
+from admittance.events.stored.machines import Device, MachineFailure
 from admittance.job_rules.hooks import HookTexts, JobHooks, hooks_of
-from admittance.job_rules.rules import UnixUser
+from admittance.job_rules.rules import JobRules, UnixUser
 from admittance.runner.decide import Ended
 from admittance.runner.host.data_folder import DataFolder, RunFolder
+from admittance.runner.host.docker_executor import DockerExecutor
 from admittance.runner.host.hooks import run_epilog
+from admittance.runner.host.live_rules import LiveRules
+from admittance.runner.host.local_executor import LocalExecutor
 from admittance.runner.host.records import RunIdentity, Spec, StopNote
 from admittance.runner.jobs.fork_server import run_shim
 from admittance.runner.jobs.hooks import KEPT_BYTES, TEXT_MAX, problem_of, run_hook
 from admittance.runner.jobs.shim import boot_seconds
+from admittance.runner.plans.devices import MachineDevices
 from admittance.runner.plans.hook_plan import HookPlan, hook_plan
 from admittance.runner.plans.run_plan import ContainerPlan, PodSetPlan
 from admittance.runner.runs.machine_drain import MachineDrain
@@ -91,6 +98,46 @@ def test_hooks_get_what_the_runner_knows_of_the_job() -> None:
         "ADMITTANCE_CHECKPOINT_DIR": "/ckpt/w",
         "ADMITTANCE_RESTART_COUNT": "2",
     }
+
+
+@pytest.mark.parametrize("kind", [LocalExecutor, DockerExecutor])
+def test_every_executor_gives_its_runs_the_hooks_of_the_runner(
+    kind: type[LocalExecutor] | type[DockerExecutor], tmp_path: Path
+) -> None:
+    user = UnixUser(uid=501, gid=501, name="ada")
+    rules = JobRules(run_as={"*": user}, hooks=JobHooks(prolog="p", seconds=9.0))
+    executor = kind({}, LiveRules(rules, local=kind is LocalExecutor))
+    if isinstance(executor, DockerExecutor):
+        executor.open("r", str(tmp_path / "checkpoints"))
+    executor.machine = MachineDevices("r-1", (Device(resource="x.io/g", index=0, id="a"),))
+    given = PlacementPart(
+        runner="r", id="r-1", pod_set="main", first=0, count=1, devices={"x.io/g": ("a",)}
+    )
+    container = {"name": "c", "image": "i", "command": ["x"], "workingDir": "/home/ada"}
+    template = msgspec.Raw(msgspec.json.encode({"spec": {"containers": [container]}}))
+    pods = PodSetToRun(name="main", count=1, template=template, parts=(given,))
+    admitted = Admitted(namespace="n", name="w", uid="u", revision=7, pod_sets=(pods,))
+    hooks = executor.run_plan(admitted, "mark").hooks
+    assert hooks is not None
+    assert (hooks.prolog, hooks.epilog, hooks.seconds) == ("p", "", 9.0)
+    assert (hooks.env["ADMITTANCE_UNIX_UID"], hooks.env["ADMITTANCE_DEVICES"]) == (
+        "501",
+        "x.io/g=a",
+    )
+    is_local = kind is LocalExecutor
+    assert hooks.env["ADMITTANCE_FOLDER"] == ("/home/ada" if is_local else "")
+    assert bool(hooks.env["ADMITTANCE_CHECKPOINT_DIR"]) is not is_local
+    assert (
+        kind({}, LiveRules(local=is_local))
+        .run_plan(
+            msgspec.structs.replace(
+                admitted, pod_sets=(PodSetToRun(name="m", count=1, template=template),)
+            ),
+            "mark",
+        )
+        .hooks
+        is None
+    )
 
 
 # Their ends. --------------------------------------------------------------------------------
