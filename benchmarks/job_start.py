@@ -1,11 +1,13 @@
 """How long from submitted to started on one machine, and what a start costs.
 
-``python -m benchmarks.job_start [--rate 20] [--seconds 15] [--user nobody] [--cgroup none]
-[--admit PROGRAM]``
+``python -m benchmarks.job_start [--rate 20] [--seconds 15] [--queue 200] [--user nobody]
+[--cgroup none] [--admit PROGRAM]``
 
 Starts an open nats-server with all services in one process, and a runner in another one. Jobs run
 ``true`` with quota for all of them. The CPU of a job is that of the runner, and that of the fork
-server with the shims and jobs. ``--admit`` measures another version.
+server with the shims and jobs. Then a queue of jobs with quota for four of them at a time shows how
+long quota lies idle between the end of a job and the start of the next. ``--admit`` measures
+another version.
 """
 
 from __future__ import annotations
@@ -36,32 +38,51 @@ from benchmarks.harness.server_cluster import free_ports
 
 IDLE_SECONDS: Final = 10.0
 LIMIT_SECONDS: Final = 60.0
-QUEUES: Final = """
+ROOM: Final = 4
+QUEUES: Final = f"""
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
-metadata: {name: here}
+metadata: {{name: here}}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
-metadata: {name: all}
+metadata: {{name: all}}
 spec:
-  namespaceSelector: {}
+  namespaceSelector: {{}}
   resourceGroups:
   - coveredResources: [cpu, memory]
     flavors:
     - name: here
       resources:
-      - {name: cpu, nominalQuota: 100000}
-      - {name: memory, nominalQuota: 100Ti}
+      - {{name: cpu, nominalQuota: 100000}}
+      - {{name: memory, nominalQuota: 100Ti}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {{name: few}}
+spec:
+  namespaceSelector: {{}}
+  resourceGroups:
+  - coveredResources: [cpu, memory]
+    flavors:
+    - name: here
+      resources:
+      - {{name: cpu, nominalQuota: {ROOM}}}
+      - {{name: memory, nominalQuota: 100Ti}}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
-metadata: {name: all, namespace: default}
-spec: {clusterQueue: all}
+metadata: {{name: all, namespace: default}}
+spec: {{clusterQueue: all}}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {{name: few, namespace: default}}
+spec: {{clusterQueue: few}}
 """
 
 
-def workload(name: str) -> dict[str, Any]:
+def workload(name: str, queue: str = "all") -> dict[str, Any]:
     """A workload whose job ends at once."""
     resources = {"requests": {"cpu": "1", "memory": "64Mi"}}
     container = {"name": "c", "command": ["/bin/true"], "resources": resources}
@@ -71,7 +92,7 @@ def workload(name: str) -> dict[str, Any]:
         "kind": "Workload",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
-            "queueName": "all",
+            "queueName": queue,
             "podSets": [{"name": "main", "count": 1, "template": template}],
         },
     }
@@ -104,7 +125,9 @@ async def start(
     return process
 
 
-async def measured(*, rate: float, seconds: float, user: str, cgroup: str, admit: str) -> list[str]:
+async def measured(
+    *, rate: float, seconds: float, queue: int, user: str, cgroup: str, admit: str
+) -> list[str]:
     """The figures. Raises SetupError if a job does not start."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="admit-start-")))
@@ -127,31 +150,43 @@ async def measured(*, rate: float, seconds: float, user: str, cgroup: str, admit
         stack.push_async_callback(bus.close)
         async with await Client.connect(url) as client:
             await client.apply(QUEUES)
-        return await _measure(bus, runner, rate, seconds)
+        return await _measure(bus, runner, rate, seconds, queue)
 
 
-async def _measure(bus: Bus, runner: psutil.Process, rate: float, seconds: float) -> list[str]:
+def percentiles(seconds: list[float]) -> str:
+    ordered = sorted(seconds)
+    middle, last = ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)]
+    return f"p50 {middle * 1000:.0f} ms, p99 {last * 1000:.0f} ms"
+
+
+async def _measure(
+    bus: Bus, runner: psutil.Process, rate: float, seconds: float, queue: int
+) -> list[str]:
     began_at: dict[str, float] = {}
     delays: list[float] = []
+    starts: list[float] = []
+    ends: list[float] = []
     ended: set[str] = set()
 
     async def on_start(message: Msg) -> None:
         name = message.subject.rpartition(".")[2]
+        starts.append(clock.monotonic())
         if name in began_at:
             delays.append(clock.monotonic() - began_at[name])
 
     async def on_end(message: Msg) -> None:
+        ends.append(clock.monotonic())
         ended.add(message.subject.rpartition(".")[2])
 
     await bus.nc.subscribe("admit.workload.started.>", cb=on_start)
     await bus.nc.subscribe("admit.workload.finished.>", cb=on_end)
 
-    async def submit(name: str) -> None:
+    async def submit(name: str, to: str = "all") -> None:
         fact = Submitted(
             namespace="default",
             name=name,
             time=clock.now(),
-            workload=msgspec.Raw(msgspec.json.encode(workload(name))),
+            workload=msgspec.Raw(msgspec.json.encode(workload(name, to))),
         )
         began_at[name] = clock.monotonic()
         await bus.publish(Outgoing(subject_of(fact), encode(fact)))
@@ -179,14 +214,21 @@ async def _measure(bus: Bus, runner: psutil.Process, rate: float, seconds: float
     await wait(count + 1)
     lasted = clock.monotonic() - first
     jobs = (own_cpu(runner) - before[0] - idle * lasted) / count, all_cpu(server) - before[1]
-    delays.sort()
-    p50, p99 = delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.99)] * 1000
+    latency = percentiles(delays)
+    starts.clear()
+    ends.clear()
+    for number in range(queue):
+        await submit(f"queued{number}", "few")
+    await wait(count + 1 + queue)
+    # The end of a job makes room for the job that starts as the fourth after it.
+    idle_quota = [start - end for end, start in zip(ends, starts[ROOM:], strict=False)]
     return [
-        f"submitted to started at {rate:g} a second, {count} jobs: p50 {p50:.0f} ms, p99 "
-        f"{p99:.0f} ms",
+        f"submitted to started at {rate:g} a second, {count} jobs: {latency}",
         f"CPU of a job: fork server, shim and job {jobs[1] / count * 1000:.1f} ms, runner "
         f"{jobs[0] * 1000:.1f} ms",
         f"idle runner: {idle:.2%} of a core",
+        f"{queue} jobs in a queue with quota for {ROOM} at a time: from finished to the next "
+        f"started {percentiles(idle_quota)}; {queue / (ends[-1] - starts[0]):.0f} a second",
     ]
 
 
@@ -196,6 +238,7 @@ if __name__ == "__main__":
         __doc__,
         Option("--rate", 20.0, "jobs a second", above=0),
         Option("--seconds", 15.0, above=0),
+        Option("--queue", 200, "jobs that wait for quota", above=ROOM),
         Option("--user", "", "the Unix user of jobs, by default that of the runner", kind=str),
         Option("--cgroup", "", "the runner's option; an older version has none", kind=str),
         Option("--admit", str(Path(sys.executable).with_name("admit")), "the program", kind=str),
