@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from admittance.events.names import token
 from admittance.events.subjects import CLAIMS, RUNNER_DURABLE, STREAM
 from admittance.runner.host.records import run_key
-from admittance.runner.runs.claims import Claims, ClaimState
+from admittance.runner.runs.claims import Claim, Claims, ClaimState
 from admittance.runtime.bus.bucket import get, put_message
 from admittance.runtime.bus.durables import list_consumers
 from integration.runner.harness import NAMESPACE, RunnerProcess, RunnerTestbed, until
@@ -267,6 +268,32 @@ class TestClaims:
         assert await a.mark_over(KEY), "saying so twice is saying so once"
         assert not await b.mark_over(KEY)
         assert (await b.take([KEY]))[0].state is ClaimState.OVER
+
+    async def test_the_end_of_a_job_is_marked_without_a_read_if_the_claim_has_not_changed(
+        self, testbed: RunnerTestbed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        same, other = (Claims(testbed.bus, name, 60.0) for name in "ab")
+        for held_by, is_marked, reads in ((None, True, 0), (same, True, 1), (other, False, 1)):
+            key = run_key(NAMESPACE, f"train-{reads}-{is_marked}", 1)
+            claims = Claims(testbed.bus, "a", 60.0)
+            await claims.take([key])
+            if held_by is not None:
+                await same.take([key])
+                if held_by is other:
+                    await same.release(key)
+                await held_by.take([key])
+            asked: list[str] = []
+            read = claims.read
+
+            async def counted(key: str, *, at_least: int = 0, read: Any = read) -> Claim:
+                asked.append(key)  # noqa: B023
+                claim: Claim = await read(key, at_least=at_least)
+                return claim
+
+            monkeypatch.setattr(claims, "read", counted)
+            assert await claims.mark_over(key) == is_marked
+            assert len(asked) == reads
+            assert ((await same.read(key)).state is ClaimState.OVER) == is_marked
 
     async def test_a_released_claim_is_free(self, testbed: RunnerTestbed) -> None:
         a, b = (Claims(testbed.bus, name, 60.0) for name in "ab")

@@ -469,3 +469,26 @@ async def test_folders_that_a_job_nested_a_thousand_deep_are_removed(tmp_path: P
     await TrashRemover(folder.root).empty()
     assert list(trash_of(folder.root).iterdir()) == []
     assert kept.exists()
+
+
+@pytest.mark.parametrize(
+    ("has_files", "has_trash", "is_done"),
+    [(False, True, True), (False, False, True), (True, True, True), (True, False, False)],
+)
+def test_closing_a_run_says_whether_files_of_the_job_are_left(
+    has_files: bool, has_trash: bool, is_done: bool, tmp_path: Path
+) -> None:
+    folder = DataFolder.open(tmp_path)
+    run = a_run(folder)
+    (run.path / "scratch/main-0").mkdir(parents=True)
+    if has_files:
+        (run.path / "scratch/main-0/file").touch()
+    if not has_trash:
+        trash_of(folder.root).touch()  # no folder can be made there
+    assert run.close() == is_done
+    assert run.is_closed()
+    assert (run.path / "scratch").exists() == (not is_done)
+    run.free()
+    assert not (run.path / "scratch").exists()
+    assert (run.path / "out").exists()
+    folder.close()

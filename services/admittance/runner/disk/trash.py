@@ -44,14 +44,23 @@ def trash_of(root: Path) -> Path:
 
 
 def throw_away(path: Path, trash: Path) -> None:
-    """Removes ``path`` from its place; its files are freed later. Follows no symbolic link."""
+    """Removes ``path`` from its place; its files are freed later. Follows no symbolic link. It may
+    take long if nothing can be put into the trash."""
+    if not put_away(path, trash):
+        _remove_tree(path)
+
+
+def put_away(path: Path, trash: Path) -> bool:
+    """Removes ``path`` from its place as `throw_away` does, if that takes no time; returns whether
+    it did."""
     if not os.path.lexists(path) or (not path.is_symlink() and _is_empty_removed(path)):
-        return
+        return True
     try:
         trash.mkdir(mode=0o700, exist_ok=True)
         path.rename(trash / chance.token_hex(12))
     except OSError:
-        _remove_tree(path)
+        return False
+    return True
 
 
 def _is_empty_removed(path: Path) -> bool:

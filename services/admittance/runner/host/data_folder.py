@@ -44,7 +44,7 @@ import structlog
 from admittance.events.stored.machines import MachineFailure
 from admittance.job_rules import runner_name
 from admittance.job_rules.runner_name import replace_file
-from admittance.runner.disk.trash import throw_away, trash_of
+from admittance.runner.disk.trash import put_away, throw_away, trash_of
 from admittance.runner.files.pod_files import INPUTS, OUTPUTS, STORED
 from admittance.runner.host.port import OtherRun
 from admittance.runner.host.processes import ProcessRef
@@ -66,6 +66,8 @@ FAILURE: Final = "failure.json"
 HOOK_LOGS: Final = ("prolog.log", "epilog.log")
 SMALL_BYTES: Final = 1 << 16
 """The most bytes that are read of a file with a name, a number or a note."""
+NOT_KEPT: Final = ("scratch", INPUTS, OUTPUTS)
+"""What is removed of a run when it has ended."""
 LEASE_BYTES: Final = 32
 """The bytes of the lease file, which is longer than any number."""
 SPEC_BYTES: Final = 256 << 20
@@ -96,11 +98,18 @@ def _read(path: Path, most: int = SMALL_BYTES) -> bytes:
         return file.read(most)
 
 
-def _make_folder(path: Path) -> None:
-    """Makes a folder that no other Unix user may list. If the runner is root, jobs that run as
-    other Unix users may pass through the folder to their scratch folders."""
-    path.mkdir(parents=True, exist_ok=True)
+def _make_folder(path: Path) -> bool:
+    """Makes a folder that no other Unix user may list; returns whether it is new. If the runner is
+    root, jobs that run as other Unix users may pass through the folder to their scratch folders."""
+    is_new = True
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        is_new = False
     path.chmod(0o700 if os.geteuid() else 0o711)
+    return is_new
 
 
 class RunFolder:
@@ -113,10 +122,9 @@ class RunFolder:
         self._trash = trash_of(path.parent.parent)
 
     def write(self, spec: Spec) -> None:
-        if not (self.path / "spec.json").exists():
+        if not _make_folder(self.path) and not (self.path / "spec.json").exists():
             # An earlier run of the same admission may have been given back, perhaps not completely.
             self._clear()
-        _make_folder(self.path)
         (self.path / "out").mkdir(mode=0o700, exist_ok=True)
         replace_file(self.path / "spec.json", msgspec.json.encode(spec))
 
@@ -192,7 +200,7 @@ class RunFolder:
         self._throw_away_files()
 
     def _throw_away_files(self) -> None:
-        for name in ("scratch", INPUTS, OUTPUTS):
+        for name in NOT_KEPT:
             throw_away(self.path / name, self._trash)
 
     def closed_at(self) -> float:
@@ -201,7 +209,7 @@ class RunFolder:
         except FileNotFoundError:
             return (self.path / "earlier.json").stat().st_mtime
 
-    def close(self) -> None:
+    def close(self) -> bool:
         try:
             (self.path / "said").touch()
         except FileNotFoundError:
@@ -209,6 +217,10 @@ class RunFolder:
         except OSError as error:
             # Without the mark, the next start of the runner publishes the same facts again.
             log.warning("run_not_marked", run=self.identity.key, error=error.strerror)
+        left = [name for name in NOT_KEPT if not put_away(self.path / name, self._trash)]
+        return not left
+
+    def free(self) -> None:
         self._throw_away_files()
 
     def mark_published(self) -> None:

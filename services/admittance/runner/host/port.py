@@ -73,8 +73,12 @@ class RunFiles(Protocol):
         FileNotFoundError.
         """
 
-    def close(self) -> None:
-        """Marks all facts of the run as published; the output of the run is kept for a while."""
+    def close(self) -> bool:
+        """Marks all facts of the run as published; the output of the run is kept for a while.
+        Returns whether its other files are gone: if not, `free` removes them. Takes no time."""
+
+    def free(self) -> None:
+        """Removes the files of a closed run except its output, which may take long."""
 
     def mark_published(self) -> None:
         """Marks all facts of the run as published by another runner."""

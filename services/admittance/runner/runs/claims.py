@@ -174,11 +174,14 @@ class Claims:
         Returns True also if this runner has marked the claim before, because the end of the job may
         not be published yet. ``dead_only``: whether to mark only an expired claim.
         """
-        self.held.pop(key, None)
         headers = {VERDICT: "over", RUNNER: self._runner}
+        # The server refuses the mark if the claim is not as this runner wrote it last.
+        written = self.held.pop(key, 0)
+        claim = Claim(ClaimState.HELD, self._runner, written)
         known = 0
         while True:
-            claim = await self.read(key, at_least=known)
+            if known or not written or dead_only:
+                claim = await self.read(key, at_least=known)
             if claim.state is ClaimState.OVER:
                 # This runner, also its previous process, may have marked the claim with a write
                 # that got no answer.

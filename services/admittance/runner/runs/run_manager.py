@@ -251,7 +251,8 @@ class RunManager:
             # the run is closed
             files.journal.processes.clear()
             files.journal.ended.clear()
-            await asyncio.to_thread(files.close)
+            if not files.close():
+                await asyncio.to_thread(files.free)
         if key in self._released:
             self._released.discard(key)
             if not self.shutting_down:
