@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import selectors
 import socket
 import socketserver
 import threading
@@ -37,8 +38,6 @@ CLIENT_SECONDS: Final = 10.0
 CLIENTS_MAX: Final = 64
 """How many clients are served at the same time; further ones are disconnected at once, so that
 clients that send nothing cannot use up the open files of the process."""
-CLOSE_SECONDS: Final = 0.1
-"""Seconds between two checks of the admin port's thread whether the thread must end."""
 STARTING: Final = "starting"
 SERVER: Final = "admittance"
 """The value of the HTTP header `Server` in every answer of the admin port."""
@@ -84,15 +83,15 @@ class AdminPort:
             raise SetupError(f"cannot serve the admin port at {where}: {reason}") from None
         self.address = (host, int(self._server.server_address[1]))
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(CLOSE_SECONDS,), name="admin", daemon=True
+            target=self._server.serve_forever, name="admin", daemon=True
         )
         self._thread.start()
 
     async def close(self) -> None:
         """Stops answering."""
-        await asyncio.to_thread(self._server.shutdown)
-        self._server.server_close()
+        self._server.shutdown()
         await asyncio.to_thread(self._thread.join)
+        self._server.server_close()
 
     # Services. ----------------------------------------------------------------------
 
@@ -204,13 +203,32 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
+    timeout = 0.0  # a client that is gone again is not waited for
 
     def __init__(self, address: tuple[str, int], port: AdminPort) -> None:
         self.port = port
         self._room = threading.Semaphore(CLIENTS_MAX)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
+        self._wake, self._poke = socket.socketpair()
         super().__init__(address, _Handler)
+
+    def serve_forever(self, poll_interval: float = 0.0) -> None:  # noqa: ARG002
+        """Answers clients until `shutdown` is called. That of the base class wakes several times in
+        a second to see whether it must end."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            selector.register(self._wake, selectors.EVENT_READ)
+            while all(key.fileobj is self for key, _ in selector.select()):
+                self.handle_request()
+
+    def shutdown(self) -> None:
+        self._poke.send(b"\0")
+
+    def server_close(self) -> None:
+        super().server_close()
+        self._wake.close()
+        self._poke.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answers an HTTP request in a new thread, unless the limit of concurrent clients is

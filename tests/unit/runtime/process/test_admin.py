@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 import socket
 import threading
 from http.client import HTTPConnection
@@ -41,6 +42,20 @@ async def test_the_process_is_alive_while_its_event_loop_runs() -> None:
         assert await asked(port, "/livez", "HEAD") == (200, "")
         assert (await asked(port, "/nothing"))[0] == 404
         assert (await asked(port, "/metrics", "POST"))[0] == 501
+
+
+async def test_the_port_sleeps_until_a_client_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float | None] = []
+
+    class Selector(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            waits.append(timeout)
+            return super().select(timeout)
+
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    async with admin_port(settings()) as port:
+        assert (await asked(port, "/livez"))[0] == 200
+    assert waits == [None, None]
 
 
 async def test_a_process_with_a_blocked_event_loop_is_not_alive(
