@@ -22,7 +22,6 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import is_temporary
 from admittance.runtime.nats.protocol import description, status
-from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry.logger import logger
 
 SILENCE: Final = 2.5
@@ -89,6 +88,13 @@ def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
         int(parts[at + 3]),
         int(parts[at + 4]),
     )
+
+
+def look_after(beat: float, quiet: float) -> float:
+    """In how many seconds a consumer may have been silent for too long. ``beat``: seconds between
+    heartbeats. ``quiet``: seconds since the last message; if that is too long already, the server
+    is asked again after one heartbeat."""
+    return max(beat, SILENCE * beat - quiet)
 
 
 class PullConsumer:
@@ -197,7 +203,7 @@ class PullConsumer:
 
     async def _run(self) -> None:
         while not self._stopped:
-            await set_within(self._wake, self._bus.heartbeat_seconds)
+            await self._pause()
             self._wake.clear()
             try:
                 if self._renew or await self._silent():
@@ -215,6 +221,18 @@ class PullConsumer:
                 # without end and seem healthy.
                 self.fail(error)
                 return
+
+    async def _pause(self) -> None:
+        """Waits until there is something to do, or the server may have been silent for too long."""
+        quiet = clock.monotonic() - self._last_message_at
+        # A consumer without messages spends most of its CPU here, so no exception ends the wait.
+        loop = asyncio.get_running_loop()
+        seconds = look_after(self._bus.heartbeat_seconds, quiet)
+        timer = loop.call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
 
     async def _silent(self) -> bool:
         silence = SILENCE * self._bus.heartbeat_seconds
