@@ -281,7 +281,7 @@ def _hanging(rng: Random) -> Scenario:
 
 MUTATIONS: Final = {
     "a deposed leader would hand out quota a second time": Mutation(
-        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 48
+        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 25
     ),
     "what was stored and not synced would be lost with the machine": Mutation(
         (Patch(core.Server, "unsynced_seconds", 2.0), Patch(Stream, "keeps_replaced", True)),
@@ -305,7 +305,7 @@ MUTATIONS: Final = {
         7,
     ),
     "decisions made before a quota was cut would be applied after it": Mutation(
-        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 6
+        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 7
     ),
     "quota would be handed on that no workload has given up": Mutation(
         (Patch(Bus, "atomic", _torn),), preempting, _OVER_QUOTA, 0
@@ -323,7 +323,7 @@ MUTATIONS: Final = {
         (Patch(VirtualMachine, "renewed_at", property(lambda _: 1e9, lambda *_: None)),),
         scenario,
         f"gives up its quota, and .* runs on|{_RUNS_TWICE}",
-        85,
+        37,
     ),
     "checks that come later would never be asked": Mutation(
         (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 36
@@ -353,7 +353,7 @@ MUTATIONS: Final = {
         18,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
-        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 2
+        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 57
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
