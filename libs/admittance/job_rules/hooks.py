@@ -37,6 +37,11 @@ class JobHooks(msgspec.Struct, frozen=True, kw_only=True):
     epilog: str = ""
     seconds: float = DEFAULT_SECONDS
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a prolog or an epilog."""
+        return bool(self.prolog or self.epilog)
+
 
 class HookTexts(msgspec.Struct, frozen=True, kw_only=True):
     """The texts of options; "": the option was not given."""

@@ -34,6 +34,8 @@ def hooks_of_run(
 ) -> HookPlan | None:
     """The hooks of a run of the runner with the id ``runner``. ``user``: the Unix user of its
     processes; None: that of the runner."""
+    if not hooks.any:
+        return None
     folders = (process.cwd for pods in plan.sets for process in (*pods.init, *pods.main))
     return hook_plan(
         hooks,

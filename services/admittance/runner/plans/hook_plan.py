@@ -38,7 +38,7 @@ def hook_plan(
     """The hooks of a run; None: the runner has none. ``user``: the Unix user of its processes.
     ``units``: its units of devices, as ``<resource>=<id>``. ``folder``: where its processes start;
     "": in scratch folders. ``checkpoint``: its checkpoint folder."""
-    if not (hooks.prolog or hooks.epilog):
+    if not hooks.any:
         return None
     env = {
         "ADMITTANCE_WORKLOAD": admitted.name,

@@ -22,7 +22,7 @@ from admittance.events.reader import number
 from admittance.runner import decide
 from admittance.runner.decide import Run, Stage
 from admittance.runner.host.other_folders import wait_for_shim
-from admittance.runner.host.port import OtherRun
+from admittance.runner.host.port import OtherRun, RunFiles
 from admittance.runner.host.records import run_key
 from admittance.runner.plans.devices import all_parts, is_for, part_here, runners_to_run
 from admittance.runner.runs.admissions import (
@@ -272,7 +272,7 @@ async def resume_runs(manager: RunManager) -> None:
     service, so that claims of running jobs do not expire while the workload-controller does not
     answer.
     """
-    _read_folder(manager)
+    read_folder(manager)
     await _take_claims_again(manager)
 
 
@@ -341,11 +341,12 @@ async def _take_unclaimed(
     return len(waiting)
 
 
-def _read_folder(manager: RunManager) -> None:
+def read_folder(manager: RunManager) -> None:
+    """Reads the runs of the data folder: open ones, closed ones, and those that were given back."""
     manager.given_back.update((files.identity.key, files) for files in manager.folder.given_back())
     for files in manager.folder.runs():
         identity = files.identity
-        if files.is_closed():
+        if files.is_closed() and not _is_in_epilog(files):
             manager.closed[identity.key] = files
             continue
         files.read_journal()
@@ -368,6 +369,15 @@ def _read_folder(manager: RunManager) -> None:
         if note is not None:
             # The previous process may have written the stop note without telling the shim to stop.
             manager.launcher.stop(files)
+
+
+def _is_in_epilog(files: RunFiles) -> bool:
+    """Whether a run of which another runner has published the result may still have its epilog."""
+    hooks = files.identity.hooks
+    if hooks is None or not hooks.epilog:
+        return False
+    files.read_journal()
+    return files.journal.begun and files.journal.outcome is None
 
 
 async def _take_claims_again(manager: RunManager) -> None:

@@ -7,6 +7,7 @@ import os
 import time
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.plans.devices import MachineDevices
 from admittance.runner.plans.hook_plan import HookPlan, hook_plan
 from admittance.runner.plans.run_plan import ContainerPlan, PodSetPlan
+from admittance.runner.runs.fact_handlers import read_folder
 from admittance.runner.runs.machine_drain import MachineDrain
 from admittance.runtime.errors import SetupError
 from support.builders import NOON
@@ -319,6 +321,41 @@ async def test_the_epilog_of_a_run_whose_shim_has_died_is_run_by_the_runner(
     assert (await run_epilog(late, Ended("lost"))).startswith("epilog failed: it has not ended")
     without = folder.folder_of(RunIdentity(**OF, hooks=HookPlan(prolog="false")))
     assert await run_epilog(without, Ended("lost")) == ""
+    folder.close()
+
+
+@pytest.mark.parametrize(
+    ("epilog", "journal", "is_open"),
+    [
+        ("x", b'{"e":"begun"}\n{"e":"result","kind":"succeeded"}\n', True),
+        ("x", b'{"e":"begun"}\n{"e":"outcome","kind":"succeeded"}\n', False),
+        ("x", b"", False),
+        ("", b'{"e":"begun"}\n', False),
+    ],
+    ids=["in its epilog", "over", "stopped before it began", "without an epilog"],
+)
+def test_a_run_stays_open_in_its_epilog_although_another_runner_has_published_its_result(
+    tmp_path: Path, epilog: str, journal: bytes, is_open: bool
+) -> None:
+    folder = DataFolder.open(tmp_path)
+    hooks = HookPlan(prolog="p", epilog=epilog)
+    run = folder.folder_of(RunIdentity(**OF, hooks=hooks))
+    run.path.mkdir()
+    (run.path / "spec.json").write_bytes(msgspec.json.encode(run.identity))
+    (run.path / "journal").write_bytes(journal)
+    run.mark_published()
+    manager: Any = SimpleNamespace(
+        folder=folder,
+        given_back={},
+        closed={},
+        folders={},
+        runs={},
+        launcher=SimpleNamespace(resume=lambda _: None),
+    )
+    read_folder(manager)
+    assert (list(manager.folders), list(manager.closed)) == (
+        ([OF["key"]], []) if is_open else ([], [OF["key"]])
+    )
     folder.close()
 
 
