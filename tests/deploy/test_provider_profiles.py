@@ -17,7 +17,7 @@ import pytest
 from containers import ROOT, Deployment, docker
 from relay import PORT, relayed
 
-from integration.provisioning.fake_kubernetes import Kubernetes
+from integration.provisioning.backends.fake_kubernetes import Kubernetes
 from support.ec2_server import Ec2Server
 from support.servers import until
 

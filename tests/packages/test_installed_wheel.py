@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
-# tests/integration/provisioning/test_providers_serve.py shows the error without an extra.
+# tests/integration/provisioning/providers/test_providers_serve.py shows the error without an extra.
 EXTRAS = {
     "aws": "boto3",
     "kubernetes": "lightkube",

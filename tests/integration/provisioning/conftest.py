@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from admittance.runtime.bus.bus import Bus
+from integration.provisioning.backends.fake_kubernetes import Kubernetes
 from integration.provisioning.capacity_requester import CapacityRequester
-from integration.provisioning.fake_kubernetes import Kubernetes
 from support.capacity import SERVICES
 from support.cluster import Cluster
 from support.ec2_server import Ec2Server

@@ -8,7 +8,7 @@ from admittance.events.requests.manifests import Delete, DeleteReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import provider_durables
 from admittance.workload.phase import Phase
-from integration.provisioning.test_pool_live import a_pool, booked, finish
+from integration.provisioning.backends.test_pool_live import a_pool, booked, finish
 from support import capacity
 from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, until_phase

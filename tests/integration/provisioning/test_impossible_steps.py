@@ -30,7 +30,7 @@ from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.object_faults import faults
-from integration.provisioning.test_many_queries import a_record
+from integration.provisioning.providers.test_many_queries import a_record
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

@@ -21,7 +21,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
 from admittance.services import SERVICES
-from integration.provisioning.fake_kubernetes import Kubernetes
+from integration.provisioning.backends.fake_kubernetes import Kubernetes
 from support.requests import apply, eventually, health, queues
 from support.servers import TestServer, until
 from support.service_process import OWN_USER

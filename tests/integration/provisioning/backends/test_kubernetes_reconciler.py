@@ -21,8 +21,8 @@ from admittance.provider_kubernetes.service import KubernetesReconciler
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.process.settings import Settings
+from integration.provisioning.backends.fake_kubernetes import Kubernetes
 from integration.provisioning.capacity_requester import CLASS, CapacityRequester
-from integration.provisioning.fake_kubernetes import Kubernetes
 from support.cluster import Cluster
 from support.servers import TestServer, until, within
 

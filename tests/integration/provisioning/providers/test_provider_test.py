@@ -19,8 +19,8 @@ from admittance.conformance.provider_requester import RequestShape
 from admittance.providers import Accepted, Cancellation, Failed, Provider, Provisioned, Request
 from admittance.runtime.bus.bus import Bus
 from integration.checks.strays import at_work
-from integration.provisioning import stray_providers as strays
-from integration.provisioning.stray_providers import STRAY_CLASS, StrayProvider
+from integration.provisioning.providers import stray_providers as strays
+from integration.provisioning.providers.stray_providers import STRAY_CLASS, StrayProvider
 from support.cluster import Cluster
 from support.conformance_runs import (
     assert_only_failure,
@@ -239,8 +239,14 @@ async def test_a_provider_that_forgets_its_bookings_is_named(
     room: int,
     sentence: str,
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    command = [sys.executable, "-m", "integration.provisioning.forgetful_rack", how, STRAY_CLASS]
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    command = [
+        sys.executable,
+        "-m",
+        "integration.provisioning.providers.forgetful_rack",
+        how,
+        STRAY_CLASS,
+    ]
     report = await tried(
         bus,
         nats_server.url,

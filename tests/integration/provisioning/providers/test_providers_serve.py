@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from admittance.runtime.bus.bus import Bus
-from integration.provisioning.fake_kubernetes import Kubernetes
+from integration.provisioning.backends.fake_kubernetes import Kubernetes
 from support.requests import eventually, health
 from support.servers import TestServer, within
 

@@ -31,7 +31,7 @@ from support.servers import TestServer
 
 pytestmark = pytest.mark.bus
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "providers.md"
 SAMPLES = ROOT / "deploy" / "samples" / "providers"
 RACK = "rack.example.com"

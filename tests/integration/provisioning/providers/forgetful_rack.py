@@ -1,6 +1,6 @@
 """Providers that do right until they are killed, each as a process of its own:
-``python -m integration.provisioning.forgetful_rack HOW CLASS FOLDER``. Each file in the folder is a
-machine: empty, or with the id of the request that has it.
+``python -m integration.provisioning.providers.forgetful_rack HOW CLASS FOLDER``. Each file in the
+folder is a machine: empty, or with the id of the request that has it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from admittance.providers import Cancellation, Failed, Provider, Provisioned, Request, Status
 from admittance.runtime.bus.bus import Bus
-from integration.provisioning.stray_providers import StrayProvider
+from integration.provisioning.providers.stray_providers import StrayProvider
 
 
 def greedy(provider: Provider, folder: Path) -> None:

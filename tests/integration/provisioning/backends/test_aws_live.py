@@ -30,7 +30,7 @@ from support.servers import LIMIT, TestServer, within
 
 pytestmark = pytest.mark.bus
 
-SAMPLE = Path(__file__).parents[3] / "deploy" / "samples" / "providers" / "aws" / "manifests.yaml"
+SAMPLE = Path(__file__).parents[4] / "deploy" / "samples" / "providers" / "aws" / "manifests.yaml"
 LARGE = {"InstanceType": "m5.large", "AvailabilityZone": ZONE}
 """Two vCPUs and 8 GiB."""
 

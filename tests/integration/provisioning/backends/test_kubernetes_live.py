@@ -15,7 +15,7 @@ from admittance.events.subjects import subject_of
 from admittance.provisioning.steps import CLASS, CONSUME
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
-from integration.provisioning.fake_kubernetes import Kubernetes, Manifest
+from integration.provisioning.backends.fake_kubernetes import Kubernetes, Manifest
 from support.builders import a_manifest
 from support.capacity import CHECK, SERVICES, a_config, row, until_phase
 from support.cluster import Cluster

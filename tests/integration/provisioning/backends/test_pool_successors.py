@@ -15,8 +15,8 @@ from admittance.providers.status_store import StatusStore
 from admittance.runtime.bus.bucket import put_message
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import BusRefused, Fenced, Superseded
+from integration.provisioning.backends.test_pool_reconciler import a_pool, booked, kept
 from integration.provisioning.capacity_requester import CLASS, pods, requested
-from integration.provisioning.test_pool_reconciler import a_pool, booked, kept
 from support.servers import until, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]

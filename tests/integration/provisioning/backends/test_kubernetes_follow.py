@@ -20,7 +20,7 @@ from admittance.provider_kubernetes.objects import ObjectIdentity, selector
 from admittance.provider_kubernetes.settings import KubeSettings
 from admittance.providers import Failed, Request
 from admittance.providers.health import InactiveReasons
-from integration.provisioning.fake_kubernetes import BOOKMARK_SECONDS, Kubernetes
+from integration.provisioning.backends.fake_kubernetes import BOOKMARK_SECONDS, Kubernetes
 from support.servers import until
 
 
