@@ -46,7 +46,7 @@ def allocated_of(ledger: Ledger, machine_id: str, but: Collection[str] = ()) -> 
         return NOTHING
     units: dict[tuple[str, str], int] = {}
     for resource, numbered in room.numbering.items():
-        held = numbered.offered & ~room.units.get(resource, 0)
+        held = numbered.offered & ~room.units[resource]
         for unit in numbered.names(numbered.offered):
             # A unit of a shared device is named <id>::<number>.
             device = resource, unit.partition("::")[0]

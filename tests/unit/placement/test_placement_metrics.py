@@ -27,6 +27,9 @@ def test_what_workloads_and_open_runs_hold_is_allocated_device_by_device() -> No
     held = allocated_of(machines.ledger, "id-a", {"n/w"})
     assert (held.amounts[GPU], held.units) == (1, {(GPU, "a-0"): 0, (GPU, "a-1"): 1})
     assert allocated_of(machines.ledger, "unknown") == ({}, {})
+    machines.ledger.set_runs("id-a", [Run("n", "old", 4, {"fpga": 2})])
+    held = allocated_of(machines.ledger, "id-a")
+    assert held.amounts["fpga"] == 2, "the machine has it no more"
 
 
 def placed_cores(times: PlacementTimes | None = None) -> PlacedCores:
