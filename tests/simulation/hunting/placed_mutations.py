@@ -41,7 +41,7 @@ def _over_with_the_first(workload: StoredWorkload, fact: PartFact) -> Collected 
 
 PLACED_MUTATIONS: Final = {
     "a deposed placement would go on placing": Mutation(
-        (Patch(Stream, "fences", False),), placed, "of epoch .* gives a verdict", 2
+        (Patch(Stream, "fences", False),), placed, "of epoch .* gives a verdict", 3
     ),
     "two reservations would get one device": Mutation(
         (
@@ -69,7 +69,7 @@ PLACED_MUTATIONS: Final = {
         (Patch(parts, "collect", _over_with_the_first),),
         placed,
         "gives up its quota, and .* runs on",
-        0,
+        1,
     ),
     "runners would start what is placed on others": Mutation(
         (Patch(fact_handlers, "is_for", lambda *_: True),), placed, "starts (on|as part) ", 0

@@ -15,8 +15,8 @@ from simulation.plots.placed import PLACED_SERVICES, job_of
 from simulation.plots.placed_queues import PlacedQueues
 from simulation.plots.scenario import AdminChange, Fault, Scenario, UserFact, skews, submission
 
-RATE: Final = 0.25
-"""Jobs that are submitted each second, for each machine: about as many as the machines can do."""
+RATE: Final = 0.12
+"""Jobs that are submitted each second, for each machine: they keep half of all devices busy."""
 CALM_AFTER: Final = 60.0
 """Seconds between the last submission and the end of the faults."""
 MESSAGES: Final = 9
@@ -58,7 +58,12 @@ def fleet(rng: Random, *, machines: int, jobs: int) -> Scenario:
         calm=calm,
         interval_factor=INTERVALS,
         machines=specs,
-        times=PlacementTimes(lost_after=timedelta(seconds=30), hold_after=timedelta(minutes=1)),
+        times=PlacementTimes(
+            retry_after=timedelta(seconds=10),
+            retry_delay=timedelta(seconds=5),
+            hold_after=timedelta(seconds=20),
+            lost_after=timedelta(seconds=30),
+        ),
     )
 
 
