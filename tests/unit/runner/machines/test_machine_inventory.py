@@ -246,14 +246,21 @@ def test_a_silent_nvml_proves_no_loss() -> None:
     parts = cards("MIG-a", resource="nvidia.com/mig-1g.5gb")
     of_amd = cards("GPU-1", resource="amd.com/gpu")
     silent = Detected((*cards("GPU-a"), *of_amd), ("parts are not known",), "it hangs")
-    assert known.look(silent) == silent, "NVML is not installed"
-    assert known.look(Detected(parts)).messages == tuple(
+    known.look(Detected(()))
+    assert known.look(silent) == silent, "the driver was loaded later, and NVML is not installed"
+    assert known.look(
+        Detected((*parts, *cards("GPU-2", resource="amd.com/gpu")))
+    ).messages == tuple(
         f"the device {id} is lost, so no job gets it"
         for id in ("GPU-a of nvidia.com/gpu", "GPU-1 of amd.com/gpu")
     )
     offered = known.look(silent)
     assert offered.devices == (*parts, *of_amd)
-    assert offered.messages[0] == "NVML does not answer any more: it hangs"
+    assert offered.messages == (
+        "NVML does not answer any more: it hangs",
+        "the device GPU-a of nvidia.com/gpu is lost, so no job gets it",
+        "the device GPU-2 of amd.com/gpu is lost, so no job gets it",
+    )
 
 
 def test_a_device_may_be_a_file(tmp_path: Path) -> None:
@@ -338,10 +345,16 @@ def test_a_job_can_be_kept_from_devices_with_files(
     files: list[tuple[str, str, int, int]],
     denied: set[str],
 ) -> None:
-    root = root_of(tmp_path, {f"dev/{name}": "" for name in ("nvidia0", "nvidia1", "nvidiactl")})
+    root = root_of(
+        tmp_path,
+        {f"dev/{name}": "" for name in ("nvidia0", "nvidia1", "nvidiactl", "dri/renderD128")},
+    )
     made = machine_devices("r1", devices, can_deny=True, root=root)
     assert [(each.id, each.path, each.major, each.minor) for each in made.files] == files
     assert made.denied == denied
+    group = (root / "dev/dri/renderD128").stat().st_gid
+    groups = {each.group for each in made.files if each.resource == "amd.com/gpu"}
+    assert groups <= {group}, "a container needs the group of the file"
     not_denied = machine_devices("r1", devices, can_deny=False, root=root)
     assert (not_denied.denied, not_denied.deniable()) == (frozenset(), ())
 

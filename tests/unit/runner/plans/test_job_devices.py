@@ -24,6 +24,7 @@ from admittance.runner.plans.devices import (
     is_for,
     part_here,
     planned_devices,
+    pods_here,
     units_of,
     unset_for,
 )
@@ -305,6 +306,26 @@ def test_a_runner_plans_no_pod_set_that_is_on_other_machines() -> None:
     assert [each.name for each in plan_local(fact, given={}, machine=HERE).sets] == ["main"]
 
 
+HALF, REST = a_part(count=1), a_part(first=1, count=2)
+ELSEWHERE = a_part(first=1, count=2, runner="r2")
+
+
+@pytest.mark.parametrize(
+    ("parts", "completions", "expected"),
+    [
+        pytest.param((), 7, (0, 3, 7), id="it is placed nowhere"),
+        pytest.param((), 2, (0, 2, 2), id="it is placed nowhere and has fewer completions"),
+        pytest.param((HALF, REST), 7, (0, 3, 7), id="all its pods are here, in two parts"),
+        pytest.param((HALF, ELSEWHERE), 3, (0, 1, 1), id="its first pod is here"),
+        pytest.param((ELSEWHERE,), 3, (0, 0, 0), id="all its pods are elsewhere"),
+    ],
+)
+def test_a_runner_starts_the_pods_that_are_placed_on_it(
+    parts: tuple[PlacementPart, ...], completions: int, expected: tuple[int, int, int]
+) -> None:
+    assert pods_here(a_pod_set(*parts, count=3), completions, "r1") == expected
+
+
 def test_pods_with_further_completions_are_not_split_among_machines() -> None:
     parts = (a_part("GPU-00"), a_part("GPU-11", first=1, runner="r2"))
     pod_set = msgspec.structs.replace(a_pod_set(*parts, count=2), completions=5)
@@ -390,8 +411,10 @@ def test_each_slot_of_a_container_has_as_many_words() -> None:
 
 
 def test_a_container_gets_no_card_of_amd_without_a_known_file() -> None:
-    part = msgspec.structs.replace(a_part(), devices={AMD_GPU: ("0",)})
-    by_hand = MachineDevices("r1", (Device(resource=AMD_GPU, index=0, id="0"),))
+    part = msgspec.structs.replace(a_part(), devices={AMD_GPU: ("GPU-a0", "0")})
+    by_hand = MachineDevices(
+        "r1", (OF_AMD[0], Device(resource=AMD_GPU, index=9, id="0")), AMD_FILES
+    )
     with pytest.raises(CannotRun, match=r"no devices of amd\.com/gpu that an option names"):
         planned_devices(a_pod_set(part), (), by_hand, DOCKER)
 
