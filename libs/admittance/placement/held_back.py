@@ -85,7 +85,8 @@ class HeldBack:
         )
 
     def wait(self, reservation: Reservation, since: datetime, now: datetime, *, ends: bool) -> None:
-        """The reservation lacks room since that time. ``ends``: other jobs that end make room."""
+        """The reservation lacks room since that time, which is not before its quota was reserved.
+        ``ends``: other jobs that end make room."""
         key = reservation.judged.key
         known = self._patients.get(key)
         if known is not None:
@@ -93,8 +94,6 @@ class HeldBack:
         elif reservation.judged.row.retry_count:
             # It waited under another instance, which knew since when.
             since = waits_since(reservation, self._times)
-        else:
-            since = max(since, reservation.reserved_at)
         self._patients[key] = _Patient(reservation.priority, since)
         self._gone.discard(key)
         after = self._times.hold_after
