@@ -5,8 +5,20 @@ from __future__ import annotations
 import pytest
 
 from admittance.api.meta import LabelSelector, LabelSelectorRequirement, Taint, Toleration
-from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
-from admittance.quota.labels import matches_node, selects, untolerated
+from admittance.api.pods import (
+    NodeFieldRequirement,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+)
+from admittance.quota.labels import (
+    affinity_matches,
+    matches_node,
+    missing_labels,
+    preference,
+    selects,
+    untolerated,
+)
 
 
 def needs(key: str, operator: str, *values: str) -> LabelSelector:
@@ -64,12 +76,15 @@ def test_a_taint_that_only_prefers_excludes_no_pod() -> None:
     assert untolerated((taint("PreferNoSchedule"),), ()) is None
 
 
-def term(*expressions: tuple[str, str, str]) -> NodeSelectorTerm:
+def term(*expressions: tuple[str, str, str], name: str = "") -> NodeSelectorTerm:
+    """A term with these expressions, and that a machine has that name."""
+    fields = (NodeFieldRequirement(key="metadata.name", operator="In", values=(name,)),)
     return NodeSelectorTerm(
         match_expressions=tuple(
             NodeSelectorRequirement(key=key, operator=operator, values=(value,) if value else ())
             for key, operator, value in expressions
-        )
+        ),
+        match_fields=fields if name else (),
     )
 
 
@@ -110,3 +125,59 @@ def test_matches_node(
 
 def test_case_27_a_flavor_without_labels_matches_any_selector() -> None:
     assert matches_node({}, {"type": "two"}, (term(("type", "In", "two")),))
+
+
+# Machines. ----------------------------------------------------------------------------------
+
+
+ZONE_A = ("zone", "In", "a")
+HAS_DISK = ("disk", "Exists", "")
+MACHINE = {"zone": "a", "cores": "8"}
+
+
+@pytest.mark.parametrize(
+    ("terms", "matches"),
+    [
+        pytest.param(None, True, id="nothing is required"),
+        pytest.param((), False, id="no terms"),
+        pytest.param((term(),), False, id="an empty term"),
+        pytest.param((term(ZONE_A),), True, id="one expression"),
+        pytest.param((term(HAS_DISK),), False, id="a label that the machine lacks"),
+        pytest.param((term(ZONE_A, HAS_DISK),), False, id="all expressions of a term"),
+        pytest.param((term(HAS_DISK), term(ZONE_A)), True, id="one of the terms"),
+        pytest.param((term(name="gpu-1"),), True, id="its name"),
+        pytest.param((term(name="gpu-2"),), False, id="the name of another"),
+        pytest.param((term(ZONE_A, name="gpu-1"),), True, id="its name and a label"),
+        pytest.param((term(ZONE_A, name="gpu-2"),), False, id="a label of another"),
+        pytest.param((term(HAS_DISK, name="gpu-1"),), False, id="its name without the label"),
+        pytest.param((term(("cores", "Gt", "7")),), True, id="more than"),
+        pytest.param((term(("cores", "Gt", "8")),), False, id="not more than"),
+        pytest.param((term(("cores", "Lt", "9")),), True, id="less than"),
+        pytest.param((term(("cores", "Lt", "8")),), False, id="not less than"),
+        pytest.param((term(("cores", "Gt", "")),), False, id="more than nothing"),
+        pytest.param((term(("zone", "Gt", "1")),), False, id="no number"),
+        pytest.param((term(("disk", "Lt", "1")),), False, id="a number that is not there"),
+        pytest.param((term(("zone", "NotIn", "b")),), True, id="another value"),
+        pytest.param((term(("zone", "NotIn", "a")),), False, id="a value ruled out"),
+    ],
+)
+def test_a_machine_matches_a_required_affinity(
+    terms: tuple[NodeSelectorTerm, ...] | None, matches: bool
+) -> None:
+    assert affinity_matches("gpu-1", MACHINE, terms) is matches
+
+
+def test_the_weights_of_preferred_terms_add_up() -> None:
+    preferred = [
+        PreferredSchedulingTerm(weight=weight, preference=preference)
+        for weight, preference in ((3, term(ZONE_A)), (5, term(HAS_DISK)), (7, term(name="gpu-1")))
+    ]
+    assert preference("gpu-1", MACHINE, preferred) == 10
+    assert preference("gpu-2", MACHINE, preferred) == 3
+    assert preference("gpu-2", {}, preferred) == 0
+
+
+def test_the_labels_that_a_machine_lacks_are_those_with_another_value_too() -> None:
+    selector = [("zone", "a"), ("zone", "b"), ("disk", "ssd")]
+    assert missing_labels(MACHINE, selector) == (("zone", "b"), ("disk", "ssd"))
+    assert missing_labels(MACHINE, []) == ()

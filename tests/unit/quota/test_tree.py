@@ -231,3 +231,114 @@ def test_unlimited_quota_stays_unlimited_at_any_usage() -> None:
     assert available(cell(tree, "b")) == UNLIMITED
     tree.set_queue("a", "co", quota(10))
     assert available(cell(tree, "b")) == -985
+
+
+# What follows from an edit. -----------------------------------------------------------------
+
+
+def a_tree(left: int | None = None) -> Tree:
+    """Queues a and b in the cohort left below root; ``left``: what the cohort lends."""
+    tree = Tree()
+    tree.set_cohort("root", "", {FR: Quota(1)})
+    tree.set_cohort("left", "root", {FR: Quota(2, None, left)})
+    for name in ("a", "b"):
+        tree.set_queue(name, "left", {FR: Quota(3)})
+    return tree
+
+
+def at(tree: Tree, name: str) -> Cell:
+    return (tree.queues.get(name) or tree.cohorts[name]).cells[FR]
+
+
+def test_an_edit_moves_quota_and_spilled_usage_to_all_nodes_above() -> None:
+    tree = a_tree()
+    at(tree, "a").charge(5)
+    tree.set_queue("a", "left", {FR: Quota(10, None, 4)})
+    assert [at(tree, name).subtree for name in ("a", "left", "root")] == [10, 9, 10]
+    assert [at(tree, name).usage for name in ("a", "left", "root")] == [5, 0, 0]
+    tree.set_queue("a", "left", {FR: Quota(10, None, 8)})
+    assert [at(tree, name).subtree for name in ("a", "left", "root")] == [10, 13, 14]
+    assert [at(tree, name).usage for name in ("a", "left", "root")] == [5, 3, 3]
+    tree.set_cohort("left", "root", {FR: Quota(0, None, 9)})
+    assert [at(tree, name).subtree for name in ("left", "root")] == [11, 10]
+    assert [at(tree, name).usage for name in ("left", "root")] == [3, 1]
+
+
+def test_a_node_leaves_the_numbers_that_it_found() -> None:
+    tree = a_tree(left=5)
+    assert [at(tree, name).subtree for name in ("left", "root")] == [8, 6]
+    at(tree, "a").charge(7)
+    assert [at(tree, name).usage for name in ("left", "root")] == [7, 4]
+    gone = tree.drop_queue("a")
+    assert gone is not None and gone.parent is None
+    assert [at(tree, name).subtree for name in ("left", "root")] == [5, 6]
+    assert [at(tree, name).usage for name in ("left", "root")] == [0, 0]
+    tree.drop_queue("b")
+    assert [at(tree, name).subtree for name in ("left", "root")] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("nominal", "lend", "guaranteed", "lent"),
+    [
+        (4, None, 0, 4),
+        (4, 0, 4, 0),
+        (4, 3, 1, 3),
+        (4, 4, 0, 4),
+        (4, 9, 0, 4),
+        (0, 0, 0, 0),
+        (UNLIMITED, None, 0, UNLIMITED),
+        (UNLIMITED, 5, UNLIMITED, 0),
+        (UNLIMITED, UNLIMITED, 0, UNLIMITED),
+    ],
+)
+def test_what_is_not_lent_is_guaranteed(
+    nominal: int, lend: int | None, guaranteed: int, lent: int
+) -> None:
+    cell = Tree().set_queue("cq", "co", {FR: Quota(nominal, None, lend)}).cells[FR]
+    assert (cell.guaranteed, cell.lent()) == (guaranteed, lent)
+    assert cell.parent is not None
+    assert cell.parent.subtree == lent
+
+
+def test_each_edit_raises_the_edition_of_its_root_alone() -> None:
+    tree = a_tree()
+    tree.set_queue("alone", "", {FR: Quota(1)})
+    root, alone = tree.cohorts["root"], tree.queues["alone"]
+    before = root.edition, alone.edition
+    tree.set_queue("a", "left", {FR: Quota(4)})
+    assert root.edition > before[0]
+    assert alone.edition == before[1]
+
+
+def test_a_cohort_counts_its_active_queues() -> None:
+    tree = a_tree()
+    left = tree.cohorts["left"]
+    assert left.active_members == 2
+    tree.set_active("a", active=False)
+    assert left.active_members == 1
+    tree.drop_queue("a")
+    assert left.active_members == 1
+    tree.drop_queue("b")
+    assert left.active_members == 0
+
+
+def test_a_flavor_is_listed_by_each_manifest_below_once() -> None:
+    tree = a_tree()
+    tree.set_cohort("left", "root", {})
+    tree.set_cohort("root", "", {})
+    left, root = at(tree, "left"), at(tree, "root")
+    assert (left.listed_below, root.listed_below, root.children) == (2, 1, 1)
+    tree.set_queue("a", "left", {})
+    assert (left.listed_below, root.listed_below) == (1, 1)
+    tree.set_queue("a", "left", {FR: Quota(1)})
+    assert (left.listed_below, root.listed_below) == (2, 1)
+    at(tree, "a").charge(1)
+    tree.set_queue("a", "left", {})
+    tree.drop_queue("b")
+    assert (left.is_listed, root.is_listed) == (False, False)
+    assert left.usage == 1, "usage of a flavor that no manifest names"
+
+
+def test_a_new_node_has_weight_one_and_no_height() -> None:
+    node = Tree().set_queue("cq", "", {})
+    assert (node.weight, node.height, node.edition > 0, node.active_members) == (1.0, 0, True, 0)
