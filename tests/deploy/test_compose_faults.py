@@ -18,7 +18,7 @@ from containers import ROOT, Deployment, docker
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
 from support.needs import needs_root
-from support.old_version import unpack
+from support.programs.old_version import unpack
 from system.users.test_locked_up import Folder, stored
 
 pytestmark = pytest.mark.deploy

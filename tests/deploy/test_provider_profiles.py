@@ -18,7 +18,7 @@ from containers import ROOT, Deployment, docker
 from relay import PORT, relayed
 
 from integration.provisioning.backends.fake_kubernetes import Kubernetes
-from support.ec2_server import Ec2Server
+from support.programs.ec2_server import Ec2Server
 from support.servers import until
 
 pytestmark = pytest.mark.deploy

@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from recorded.story import NAMESPACE, PLAYED_CHECKS
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 
 ADMIT = Path(sys.executable).with_name("admit")
 

@@ -12,8 +12,8 @@ from admittance.runtime.process.supervise import serve
 from admittance.services import SERVICES
 from simulation.nats.simulated_server import SimulatedServer
 from simulation.virtual_time.loop import Process
+from support.processes.service_process import ServiceProcess, variables
 from support.servers import TestServer, within
-from support.service_process import ServiceProcess, variables
 
 
 class SimulatedService:

@@ -21,8 +21,8 @@ from admittance.events.subjects import subject_of, workload_key
 from admittance.lease import Fence
 from admittance.runtime.telemetry.tracing import follow
 from admittance.traces.spans import LoggedFact, Span
-from support.cores.family_cores import LOWER, FamilyCores
-from support.cores.family_queues import family_policy
+from support.cores.families.family_cores import LOWER, FamilyCores
+from support.cores.families.family_queues import family_policy
 
 
 class LoggedCores(FamilyCores):

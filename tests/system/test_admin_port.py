@@ -15,7 +15,7 @@ from tools.pages.metrics import by_service
 from admittance.bench.system import embedded
 from admittance.runtime.bus.bus import Bus
 from support.builders import a_manifest
-from support.prometheus import a_free_port, answer, ask, prometheus
+from support.programs.prometheus import a_free_port, answer, ask, prometheus
 from support.requests import apply, eventually, queues, submit
 
 pytestmark = pytest.mark.bus

@@ -24,7 +24,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import Phase, phase
 from support.builders import an_object
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.requests import admission_check, apply, eventually, queues, submit, workload
 from support.servers import LIMIT
 

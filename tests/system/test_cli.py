@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from admittance.runtime.bus.streams import all_streams
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.servers import LIMIT, answer_with
 
 ADMIT = Path(sys.executable).parent / "admit"

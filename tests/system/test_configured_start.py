@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 
 ADMIT = Path(sys.executable).parent / "admit"
 

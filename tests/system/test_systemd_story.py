@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.fork_server import ForkedProcess, run_admit
+from support.processes.fork_server import ForkedProcess, run_admit
+from support.processes.service_process import OWN_USER
 from support.requests import eventually
-from support.service_process import OWN_USER
 
 pytestmark = pytest.mark.bus
 

@@ -11,7 +11,7 @@ import pytest
 
 from admittance.events import facts
 from admittance.workload.limits import Limits, PodsReadyLimits
-from support.cores.family_cores import LOWER, FamilyCores, cores_with_families
+from support.cores.families.family_cores import LOWER, FamilyCores, cores_with_families
 from support.documents import marked_table
 
 PAGE = Path(__file__).parents[3] / "docs" / "concurrent-admission.md"

@@ -10,7 +10,7 @@ from admittance.api.configuration import Configuration
 from admittance.scheduling.state.config import config_of
 from admittance.workload.limits import limits_of
 from admittance.workload.stored import head
-from support.cores.family_cores import FamilyCores, cores_with_families
+from support.cores.families.family_cores import FamilyCores, cores_with_families
 
 TWO = {"reservation": 4, "on-demand": 4}
 WORSE = "j-variant-on-demand"

@@ -17,7 +17,7 @@ from admittance.workload.change import with_spec
 from admittance.workload.family_info import allowed_flavors
 from admittance.workload.limits import limits_of
 from admittance.workload.stored import encode, head, owner_of
-from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
+from support.cores.families.family_cores import LOWER, FamilyCores, Row, cores_with_families
 
 scenario = pytest.mark.scenario
 ONE = {"reservation": 4, "on-demand": 4, "spot": 8}

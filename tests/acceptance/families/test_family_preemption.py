@@ -10,7 +10,7 @@ import pytest
 
 from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
-from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
+from support.cores.families.family_cores import LOWER, FamilyCores, Row, cores_with_families
 
 scenario = pytest.mark.scenario
 TWO = {"reservation": 4, "on-demand": 4}

@@ -18,7 +18,7 @@ from admittance.scheduling.state.config import CohortFairSharing, Config, config
 from admittance.workload.limits import Limits, limits_of
 from admittance.workload.stored import head
 from support.builders import NOON
-from support.cores.family_cores import LOWER, FamilyCores, Row, cores_with_families
+from support.cores.families.family_cores import LOWER, FamilyCores, Row, cores_with_families
 
 scenario = pytest.mark.scenario
 TWO = {"reservation": 4, "on-demand": 4}

@@ -13,7 +13,7 @@ import pytest
 
 from admittance.workload.conditions import is_true
 from support.builders import NOON
-from support.cores.family_cores import GPU, LOWER, FamilyCores, Row, cores_with_families
+from support.cores.families.family_cores import GPU, LOWER, FamilyCores, Row, cores_with_families
 
 scenario = pytest.mark.scenario
 Begin = Callable[..., FamilyCores]

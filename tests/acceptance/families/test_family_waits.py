@@ -10,7 +10,7 @@ from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.queues import PendingQuery
 from admittance.workload.phase import phase
 from admittance.workload.waiting_reason import reason_of
-from support.cores.family_cores import FamilyCores, cores_with_families
+from support.cores.families.family_cores import FamilyCores, cores_with_families
 
 TWO = {"reservation": 4, "on-demand": 4}
 ASKED = {"reservation": ["quick"], "on-demand": ["slow"]}

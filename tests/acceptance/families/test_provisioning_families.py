@@ -6,7 +6,7 @@ import pytest
 
 from admittance.events.provisioning import CapacityRevoked
 from support.cores.capacity_cores import CHECK, CapacityCores
-from support.cores.family_cores import FamilyCores
+from support.cores.families.family_cores import FamilyCores
 
 FLAVORS = {"reservation": 4, "spot": 8}
 

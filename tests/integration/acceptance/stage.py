@@ -28,7 +28,7 @@ from admittance.workload.stored import StoredWorkload, head
 from simulation.invariants.siblings import between
 from support.builders import an_object
 from support.cluster import Cluster
-from support.cores.family_invariants import FamilyWatch
+from support.cores.families.family_invariants import FamilyWatch
 from support.cores.lifecycle_invariants import Watch
 from support.requests import apply, submit
 from support.servers import TestServer, within

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from support.check_requests import NAME
-from support.fork_server import ForkedProcess
+from support.processes.fork_server import ForkedProcess
 from support.servers import until
 
 PROGRAM = "integration.checks.controllers"

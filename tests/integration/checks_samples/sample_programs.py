@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from admittance.bench.system import Child
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.servers import LIMIT, within
 
 ROOT = Path(__file__).parents[3]

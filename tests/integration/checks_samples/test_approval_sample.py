@@ -12,7 +12,7 @@ import pytest
 import yaml
 from sample_programs import SAMPLES, Admit, eventually, program
 
-from support.forked_system import embedded
+from support.processes.forked_system import embedded
 
 pytestmark = pytest.mark.bus
 

@@ -16,7 +16,7 @@ from meters import Meters, exporter, prometheus, stand_in
 from sample_programs import SAMPLES, Admit, Program, program
 
 from admittance.runtime import clock
-from support.forked_system import embedded
+from support.processes.forked_system import embedded
 
 pytestmark = pytest.mark.bus
 

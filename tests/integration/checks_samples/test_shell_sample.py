@@ -11,7 +11,7 @@ from sample_programs import SAMPLES, Admit, program
 
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
-from support.forked_system import embedded
+from support.processes.forked_system import embedded
 from support.servers import LIMIT, within
 
 pytestmark = [

@@ -29,7 +29,7 @@ from admittance.client import (
 )
 from admittance.client.requests.link import Link
 from admittance.client.requests.submissions import submitting
-from support.forked_system import embedded
+from support.processes.forked_system import embedded
 from support.servers import LIMIT, within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]

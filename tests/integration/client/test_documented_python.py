@@ -17,7 +17,7 @@ from tools.notebook import TARGET, made
 
 from admittance.client import Client
 from support.documents import ROOT, differences, python_blocks
-from support.forked_system import embedded
+from support.processes.forked_system import embedded
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 

@@ -34,7 +34,7 @@ from admittance.runtime.telemetry import findings
 from admittance.telemetry.exporter import RECEIVER, OtlpExport
 from admittance.telemetry.span_metrics import SpanMetrics
 from admittance.traces.spans import Span
-from support.prometheus import a_free_port
+from support.programs.prometheus import a_free_port
 from support.servers import ConfiguredServer, until
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]

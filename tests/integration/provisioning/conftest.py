@@ -12,7 +12,7 @@ from integration.provisioning.backends.fake_kubernetes import Kubernetes
 from integration.provisioning.capacity_requester import CapacityRequester
 from support.capacity import SERVICES
 from support.cluster import Cluster
-from support.ec2_server import Ec2Server
+from support.programs.ec2_server import Ec2Server
 from support.servers import TestServer
 
 

@@ -14,7 +14,7 @@ from integration.provisioning.bare_provider import BareProvider
 from support.builders import a_manifest
 from support.capacity import CHECK, a_config, records, until_phase
 from support.cluster import Cluster
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit
 from support.servers import TestServer
 

@@ -40,9 +40,9 @@ from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.stored import decode as decode_workload
 from admittance.workload.stored import encode as encode_workload
 from admittance.workload_controller.endpoints.reading_endpoints import reading_endpoints
-from support.fork_server import ForkedProcess
+from support.processes.fork_server import ForkedProcess
+from support.processes.service_process import OWN_USER
 from support.servers import LIMIT
-from support.service_process import OWN_USER
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NAMESPACE = "team"

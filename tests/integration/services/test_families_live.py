@@ -22,9 +22,9 @@ from admittance.workload.conditions import is_true
 from admittance.workload.stored import StoredWorkload, head, owner_of
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.cores.stepped_variants import a_cluster_queue
+from support.cores.families.stepped_variants import a_cluster_queue
+from support.processes.service_process import ServiceProcess
 from support.requests import apply, ask, eventually, health, submit, workload, workloads
-from support.service_process import ServiceProcess
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 

@@ -14,8 +14,8 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.fork_server import run_admit
-from support.prometheus import a_free_port
+from support.processes.fork_server import run_admit
+from support.programs.prometheus import a_free_port
 from support.requests import (
     admission_check,
     apply,

@@ -17,7 +17,7 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.stored import StoredWorkload
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import TestServer
 

@@ -26,10 +26,10 @@ from admittance.traces.spans import LoggedFact, Span
 from support.builders import a_manifest
 from support.check_requests import running
 from support.cluster import Cluster
-from support.otlp_receiver import OtlpReceiver, otlp_receiver
+from support.processes.service_process import variables
+from support.programs.otlp_receiver import OtlpReceiver, otlp_receiver
 from support.requests import admission_check, apply, eventually, health, queues, submit
 from support.servers import TestServer, until, within
-from support.service_process import variables
 
 pytestmark = pytest.mark.bus
 CORE = ("workload-controller", "scheduler", "retry-timer")

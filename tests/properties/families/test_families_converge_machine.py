@@ -21,7 +21,7 @@ from admittance.workload.families.parent_status import rows_of, summary_of
 from admittance.workload.family_info import allowed_flavors, parent_state, variant_state
 from admittance.workload.stored import StoredWorkload, head
 from support.builders import a_condition, an_admission
-from support.cores.stepped_variants import NS, SteppedVariants
+from support.cores.families.stepped_variants import NS, SteppedVariants
 from support.examples import examples
 
 FLAVORS = ("a", "b", "c")

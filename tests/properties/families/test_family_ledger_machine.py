@@ -24,8 +24,8 @@ from admittance.scheduling.state.shared_quota import (
     restore_usage,
 )
 from simulation.invariants import reference_quota
-from support.cores.family_queues import both, explicit
-from support.cores.family_scheduler import FamilyScheduler
+from support.cores.families.family_queues import both, explicit
+from support.cores.families.family_scheduler import FamilyScheduler
 from support.examples import examples
 
 QUEUES = ("a", "b")

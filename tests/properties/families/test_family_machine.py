@@ -20,7 +20,7 @@ from admittance.workload.conditions import Type, is_true
 from admittance.workload.due_times import due_times
 from admittance.workload.phase import holds_quota, is_stopping
 from admittance.workload.stored import StoredWorkload, head, owner_of
-from support.cores.family_controller import UPGRADE, FamilyController
+from support.cores.families.family_controller import UPGRADE, FamilyController
 from support.examples import examples
 
 TAGS = ("a", "b", "c")

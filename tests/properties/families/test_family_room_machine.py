@@ -20,8 +20,8 @@ from admittance.events.facts import Assigned, Preempted
 from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.workload.conditions import Type, is_true
 from simulation.invariants import reference_quota
-from support.cores.family_queues import both, explicit
-from support.cores.family_scheduler import FamilyScheduler
+from support.cores.families.family_queues import both, explicit
+from support.cores.families.family_scheduler import FamilyScheduler
 from support.examples import examples
 
 QUEUES = ("a", "b")

@@ -18,7 +18,7 @@ from admittance.workload.stored import head
 from admittance.workload.transition_context import TransitionContext
 from admittance.workload.transitions import MOVES
 from properties.families.test_family_machine import KINDS, POLICIES, TAGS, Families
-from support.cores.family_controller import FamilyController
+from support.cores.families.family_controller import FamilyController
 from support.examples import examples
 
 SEEDS = 120

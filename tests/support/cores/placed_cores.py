@@ -22,7 +22,7 @@ from admittance.workload.bucket_reader import names_of
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules, FlavorParts
-from support.cores.family_cores import FamilyCores
+from support.cores.families.family_cores import FamilyCores
 from support.machines import Run
 
 

@@ -25,7 +25,7 @@ from admittance.workload.stored import PARENT, StoredWorkload, head
 from simulation.invariants.quota import charged
 from support.builders import NOON
 from support.cores.configured_system import NS
-from support.cores.family_invariants import FamilyWatch
+from support.cores.families.family_invariants import FamilyWatch
 from support.cores.lifecycle_invariants import Watch
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups

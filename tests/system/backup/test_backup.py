@@ -26,8 +26,8 @@ from recorded.finish import CAN_FINISH, finish_all
 from recorded.player import Player, condition
 from recorded.story import CONFIGURATION, NAMESPACE, workload
 from support.cluster import Cluster
-from support.fork_server import Answer, run_admit
-from support.old_version import unpack
+from support.processes.fork_server import Answer, run_admit
+from support.programs.old_version import unpack
 from support.servers import TestServer, until, within
 from support.three_servers import SERVICES, services_on, three_servers
 

@@ -26,7 +26,7 @@ from admittance.runtime.nats_server import snapshots
 from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.nats_server.snapshots import SnapshotEnded, take_snapshot
 from recorded.player import ADMIT
-from support.fork_server import Answer, run_admit
+from support.processes.fork_server import Answer, run_admit
 from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus

@@ -16,7 +16,7 @@ from admittance.workload.phase import phase
 from recorded.story import NAMESPACE, manifest, queue
 from recorded.story import workload as a_workload
 from support.cluster import Cluster
-from support.fork_server import Answer, run_admit
+from support.processes.fork_server import Answer, run_admit
 from support.requests import apply, becomes, eventually, submit, workload
 from support.servers import TestServer, within
 

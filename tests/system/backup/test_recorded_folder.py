@@ -22,7 +22,7 @@ from admittance.cli.system.replay_decision import replay_decision
 from recorded.finish import finish_all
 from recorded.player import ADMIT, Player
 from recorded.story import CONFIGURATION, NAMESPACE
-from support.old_version import unpack
+from support.programs.old_version import unpack
 from support.servers import TestServer, within
 
 pytestmark = pytest.mark.bus

@@ -17,7 +17,7 @@ from recorded.finish import finish_all
 from recorded.player import Player, condition
 from recorded.story import CONFIGURATION, OBJECTS, STEPS
 from support.cluster import Cluster
-from support.old_version import OldService, build_wheel
+from support.programs.old_version import OldService, build_wheel
 from support.requests import eventually
 from support.servers import TestServer, within
 

@@ -23,11 +23,11 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bucket import get
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.workload.phase import Phase
-from support import promql
 from support.builders import a_manifest, resource_groups
 from support.capacity import CHECK, a_config, until_phase
-from support.forked_system import embedded
-from support.prometheus import a_free_port, answer, ask, prometheus
+from support.processes.forked_system import embedded
+from support.programs import promql
+from support.programs.prometheus import a_free_port, answer, ask, prometheus
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import within
 

@@ -25,8 +25,8 @@ from support.builders import NOON
 from support.cores.stepped_scheduler import groups
 from support.cores.timed_cores import TimedCores, cores_with_queue
 from support.documents import marked_table
-from support.fork_server import run_admit
-from support.forked_system import embedded
+from support.processes.fork_server import run_admit
+from support.processes.forked_system import embedded
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"

@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 
 from admittance.bench.system import Child
-from support.fork_server import run_admit
-from support.forked_system import embedded
+from support.processes.fork_server import run_admit
+from support.processes.forked_system import embedded
 from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]

@@ -21,7 +21,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.nats.connection_options import connection_options
 from support.cluster import Cluster
 from support.documents import ROOT, Block, console_blocks, differences
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.servers import LIMIT, TestServer, answer_with
 from system.test_cli import Up
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.fork_server import run_admit
-from support.forked_system import embedded
+from support.processes.fork_server import run_admit
+from support.processes.forked_system import embedded
 
 pytestmark = pytest.mark.bus
 

@@ -31,8 +31,8 @@ from admittance.runtime.nats_server.jwt_issuer import (
 )
 from support.builders import an_object
 from support.cluster import Cluster
-from support.fork_server import Answer, run_admit
 from support.nats.logins import write_secret
+from support.processes.fork_server import Answer, run_admit
 from support.requests import eventually
 from support.servers import LIMIT, ConfiguredServer
 

@@ -8,7 +8,7 @@ from benchmarks import chaos, faults
 from benchmarks.chaos import ChaosPlan
 from benchmarks.harness import fleet
 
-from support.forked_system import start
+from support.processes.forked_system import start
 
 
 async def test_jobs_survive_a_cluster_that_starts_and_breaks(

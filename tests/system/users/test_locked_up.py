@@ -27,11 +27,11 @@ from admittance.runtime.bus.messages import SECRET_KEY
 from admittance.runtime.bus.streams import KV_CLAIMS, all_streams
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from recorded.story import NAMESPACE
-from support.fork_server import Answer, run_admit
-from support.forked_system import start
 from support.needs import needs_root
-from support.old_version import unpack
-from support.otlp_receiver import OtlpReceiver, otlp_receiver
+from support.processes.fork_server import Answer, run_admit
+from support.processes.forked_system import start
+from support.programs.old_version import unpack
+from support.programs.otlp_receiver import OtlpReceiver, otlp_receiver
 from support.requests import eventually
 from support.servers import LIMIT, until, within
 

@@ -28,7 +28,7 @@ from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import AdmittanceError, StaleRevision
 from admittance.runtime.tasks import cancel_and_wait
 from support.builders import an_object
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.requests import admission_check, apply, eventually, queues
 from support.servers import within
 from system.users.locked import Locked

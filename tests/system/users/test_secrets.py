@@ -15,8 +15,8 @@ from admittance.runtime.bus.streams import all_streams
 from admittance.runtime.errors import BusRefused
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from support.cluster import Cluster, Service
-from support.fork_server import run_admit
 from support.nats.logins import NKey, write_secret
+from support.processes.fork_server import run_admit
 from support.requests import becomes, eventually
 from support.servers import ConfiguredServer
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.in_process import Admit
+from support.processes.in_process import Admit
 
 
 @pytest.fixture

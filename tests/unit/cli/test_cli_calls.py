@@ -20,7 +20,7 @@ from admittance.cli.up import up
 from admittance.cli.up.options import Options
 from admittance.client.errors import BadInput
 from admittance.client.requests.submissions.names import stem, suffix
-from support.in_process import Admit
+from support.processes.in_process import Admit
 
 FLAVOR = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: spot}\n"
 QUEUE = """\

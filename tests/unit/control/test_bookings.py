@@ -10,7 +10,7 @@ import pytest
 from admittance.events import facts
 from admittance.events.placement import PlacementPart
 from support.builders import resource_groups
-from support.cores.family_cores import cores_with_families
+from support.cores.families.family_cores import cores_with_families
 from support.cores.timed_cores import TimedCores
 
 CONTROLLER = "admittance.dev/machines"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import CheckRequested, CheckWithdrawn
-from support.cores.family_cores import cores_with_families
+from support.cores.families.family_cores import cores_with_families
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups
 

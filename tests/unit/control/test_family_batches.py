@@ -11,7 +11,7 @@ from admittance.control import fold as folding
 from admittance.control.batch import fold
 from admittance.events import facts
 from admittance.events.shapes import Refusal
-from support.cores.family_controller import FamilyController, key_of_workload
+from support.cores.families.family_controller import FamilyController, key_of_workload
 
 J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")

@@ -14,7 +14,7 @@ from admittance.events.shapes import Refusal
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import phase
-from support.cores.family_controller import FamilyController
+from support.cores.families.family_controller import FamilyController
 
 J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")

@@ -15,8 +15,8 @@ from admittance.family import PREEMPTION_TIMEOUT
 from admittance.workload.family_info import gate_of
 from admittance.workload.stored import head
 from support.builders import a_manifest
-from support.cores.family_controller import FamilyController
-from support.cores.family_cores import cores_with_families
+from support.cores.families.family_controller import FamilyController
+from support.cores.families.family_cores import cores_with_families
 
 J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, B, C = (f"j-variant-{tag}" for tag in "abc")

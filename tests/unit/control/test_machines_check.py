@@ -20,7 +20,7 @@ from admittance.events.system import ObjectApplied
 from admittance.scheduling.state.config import Config, config_of
 from admittance.workload.limits import Limits, limits_of
 from support.builders import an_object
-from support.cores.family_cores import cores_with_families
+from support.cores.families.family_cores import cores_with_families
 from support.cores.stepped_scheduler import groups
 from support.cores.timed_cores import TimedCores
 

@@ -14,7 +14,7 @@ import yaml
 from tools import deploy_lists
 from tools.dashboards import FOLDER, files
 
-from support import promql
+from support.programs import promql
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())

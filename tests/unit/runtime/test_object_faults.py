@@ -30,7 +30,7 @@ from admittance.telemetry.service import TraceExporter
 from admittance.timers.schedules import SetTimer, TimerSlot, WantedSchedule
 from admittance.variants import core, required_acts
 from support.builders import NOON
-from support.cores.stepped_variants import SteppedVariants
+from support.cores.families.stepped_variants import SteppedVariants
 
 
 def taken() -> list[tuple[str, str]]:

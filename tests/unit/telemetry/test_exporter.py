@@ -15,7 +15,7 @@ from admittance.telemetry import exporter
 from admittance.telemetry.exporter import OtlpExport
 from admittance.telemetry.span_metrics import NOT_TAKEN, QUEUE_FULL, SpanMetrics
 from admittance.traces.spans import Span
-from support.otlp_receiver import OtlpReceiver, otlp_receiver
+from support.programs.otlp_receiver import OtlpReceiver, otlp_receiver
 from support.servers import until, within
 
 Make = Callable[..., OtlpExport]

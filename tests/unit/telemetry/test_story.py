@@ -9,7 +9,7 @@ from admittance.telemetry.open_traces import OpenTraces
 from admittance.telemetry.span_metrics import SpanMetrics
 from admittance.traces.builder import TraceBuilder
 from admittance.traces.spans import LoggedFact
-from support.otlp_receiver import otlp_receiver
+from support.programs.otlp_receiver import otlp_receiver
 from support.servers import until
 from support.traced_story import told_story
 

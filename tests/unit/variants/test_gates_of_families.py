@@ -9,7 +9,7 @@ import pytest
 from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
 from admittance.family import PREEMPTION_TIMEOUT
 from support.builders import NOON, a_condition, an_admission
-from support.cores.stepped_variants import SteppedVariants, a_family
+from support.cores.families.stepped_variants import SteppedVariants, a_family
 
 GATED = (
     a_condition("QuotaReserved", False, "AdmissionGated"),

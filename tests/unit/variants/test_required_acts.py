@@ -13,7 +13,7 @@ from admittance.api.workload import FAMILY_GATE
 from admittance.events import facts
 from admittance.variants.core import GATHER
 from support.builders import NOON, a_condition
-from support.cores.stepped_variants import NS, SteppedVariants, a_family
+from support.cores.families.stepped_variants import NS, SteppedVariants, a_family
 
 RESERVATION, DEMAND, SPOT = "j-variant-reservation", "j-variant-demand", "j-variant-spot"
 DELAYED = (

@@ -10,7 +10,7 @@ from admittance.acts import AGAIN, BEHIND_MAX, PATIENCE, PATIENCE_MAX
 from admittance.variants.core import FamilyActs
 from admittance.workload.stored import LogPosition
 from support.builders import NOON, a_condition
-from support.cores.stepped_variants import NS, SteppedVariants, a_family
+from support.cores.families.stepped_variants import NS, SteppedVariants, a_family
 
 
 def test_an_act_without_effect_is_repeated_with_growing_delays() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.builders import a_condition, an_admission
-from support.cores.stepped_variants import SteppedVariants, a_family
+from support.cores.families.stepped_variants import SteppedVariants, a_family
 
 
 def counted(table: SteppedVariants) -> dict[str, int]:

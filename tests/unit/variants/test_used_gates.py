@@ -9,7 +9,7 @@ from admittance.events import facts
 from admittance.events.shapes import HandedOn, PendingPreemption, PlannedVictim, Refusal
 from admittance.workload.family_info import gate_of, preempts_workloads, sibling
 from support.builders import an_admission
-from support.cores.family_controller import FamilyController
+from support.cores.families.family_controller import FamilyController
 
 A = "j-variant-a"
 CHECKS = {"a": ("slow",), "b": ("slow",)}

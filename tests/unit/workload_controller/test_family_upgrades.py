@@ -13,7 +13,7 @@ from admittance.events import facts
 from admittance.events.shapes import PodSetUpdate
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import an_admission
-from support.cores.family_controller import UPGRADE, FamilyController
+from support.cores.families.family_controller import UPGRADE, FamilyController
 
 J: dict[str, Any] = {"namespace": "ns", "name": "j"}
 A, C = "j-variant-a", "j-variant-c"

@@ -10,7 +10,7 @@ from admittance.events.shapes import Grounds
 from admittance.runtime.telemetry.metrics import Counter, Histogram
 from admittance.workload_controller.workload_metrics import WorkloadMetrics, active_checks
 from support.builders import Around
-from support.cores.family_controller import FamilyController
+from support.cores.families.family_controller import FamilyController
 from support.cores.tracked_workload import ME, TrackedWorkload
 
 QUEUE = ("cq", "")

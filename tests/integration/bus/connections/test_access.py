@@ -25,8 +25,8 @@ from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
 from admittance.services import SERVICES
 from support.nats.logins import Operator
+from support.processes.service_process import ServiceProcess
 from support.servers import ConfiguredServer, until, within
-from support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.bus
 

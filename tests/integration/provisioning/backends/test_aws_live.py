@@ -24,7 +24,7 @@ from admittance.workload.phase import Phase
 from support.builders import a_manifest
 from support.capacity import CHECK, SERVICES, a_config, row, until_phase
 from support.cluster import Cluster
-from support.ec2_server import ZONE, Ec2Server
+from support.programs.ec2_server import ZONE, Ec2Server
 from support.requests import apply, eventually, queues, submit, workload
 from support.servers import LIMIT, TestServer, within
 

@@ -21,10 +21,10 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait
 from integration.provisioning.capacity_requester import CLASS, CapacityRequester, pods
 from support.cluster import Cluster
-from support.ec2_server import ZONE, Ec2Server
+from support.processes.service_process import ServiceProcess
+from support.programs.ec2_server import ZONE, Ec2Server
 from support.requests import eventually, health
 from support.servers import TestServer, until, within
-from support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.bus
 

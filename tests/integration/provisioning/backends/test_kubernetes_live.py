@@ -19,9 +19,9 @@ from integration.provisioning.backends.fake_kubernetes import Kubernetes, Manife
 from support.builders import a_manifest
 from support.capacity import CHECK, SERVICES, a_config, row, until_phase
 from support.cluster import Cluster
+from support.processes.service_process import ServiceProcess
 from support.requests import apply, eventually, queues, submit
 from support.servers import TestServer, until
-from support.service_process import ServiceProcess
 
 pytestmark = pytest.mark.bus
 

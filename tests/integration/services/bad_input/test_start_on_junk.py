@@ -18,7 +18,7 @@ from admittance.runtime.errors import AdmittanceError
 from admittance.workload.conditions import Type, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.requests import apply, eventually, health, queues, submit, workload
 from support.servers import LIMIT, TestServer
 from support.stored.values import VALUES_OF_A_STORY

@@ -13,7 +13,7 @@ from admittance.runtime.bus.history import read_messages
 from admittance.workload.conditions import Type, is_true
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.requests import (
     admission_check,
     apply,

@@ -18,7 +18,7 @@ from admittance.runtime.bus.history import read_messages
 from admittance.workload.phase import holds_quota
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.fork_server import run_admit
+from support.processes.fork_server import run_admit
 from support.requests import (
     admission_check,
     apply,

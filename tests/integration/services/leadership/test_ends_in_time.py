@@ -22,9 +22,9 @@ from admittance.runtime.process import supervise
 from admittance.runtime.process.settings import Settings
 from admittance.services import SERVICES
 from integration.provisioning.backends.fake_kubernetes import Kubernetes
+from support.processes.service_process import OWN_USER
 from support.requests import apply, eventually, health, queues
 from support.servers import TestServer, until
-from support.service_process import OWN_USER
 
 pytestmark = [
     pytest.mark.bus,

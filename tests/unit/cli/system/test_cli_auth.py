@@ -8,8 +8,8 @@ import pytest
 from admittance.cli.commands.program import invoke
 from admittance.runtime.nats import contexts
 from admittance.runtime.nats.contexts import Context
-from support.in_process import Admit
 from support.needs import needs_root
+from support.processes.in_process import Admit
 
 DEAD = "nats://127.0.0.1:1"
 

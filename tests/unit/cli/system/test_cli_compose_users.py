@@ -12,7 +12,7 @@ from admittance.cli.auth import compose
 from admittance.cli.commands.program import invoke
 from admittance.runtime.nats.connection_options import URL_VARIABLE
 from admittance.runtime.nats_server.auth_store import AuthStore
-from support.in_process import Admit
+from support.processes.in_process import Admit
 
 
 @pytest.fixture

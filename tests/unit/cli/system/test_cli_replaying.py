@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from admittance.cli.system import replay
-from support.in_process import Admit
+from support.processes.in_process import Admit
 
 
 def put(folder: Path, name: str, **more: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.in_process import Admit
+from support.processes.in_process import Admit
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import msgspec
 
 from admittance.events.facts import CheckRequested, TimerDue
 from admittance.workload.checks.rows import row_of
-from support.cores.family_cores import cores_with_families
+from support.cores.families.family_cores import cores_with_families
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups
 

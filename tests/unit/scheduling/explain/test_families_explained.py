@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from support.cores.family_queues import both, explicit
-from support.cores.family_scheduler import FamilyScheduler, full
+from support.cores.families.family_queues import both, explicit
+from support.cores.families.family_scheduler import FamilyScheduler, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 DELAYED: list[dict[str, Any]] = [

@@ -12,7 +12,7 @@ from admittance.api.workload import RequeueState
 from admittance.events.requests.queues import PendingQuery, PendingRow, Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import remove_from_queue
-from support.cores.family_scheduler import FamilyScheduler, full
+from support.cores.families.family_scheduler import FamilyScheduler, full
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quota
 
 

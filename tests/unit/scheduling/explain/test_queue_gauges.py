@@ -11,8 +11,8 @@ from typing import Any
 from admittance.events.shapes import ConsumedUsage
 from admittance.scheduling.queue_gauges import GAUGES
 from admittance.scheduling.state.config import CohortFairSharing, Config, UsageFairSharing
-from support.cores.family_queues import both, explicit
-from support.cores.family_scheduler import FamilyScheduler
+from support.cores.families.family_queues import both, explicit
+from support.cores.families.family_scheduler import FamilyScheduler
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 

@@ -10,7 +10,7 @@ import pytest
 from admittance.api.workload import FAMILY_GATE, GatePosition
 from admittance.events.facts import Refused
 from admittance.scheduling.state.config import Config
-from support.cores.family_scheduler import FamilyScheduler
+from support.cores.families.family_scheduler import FamilyScheduler
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 GATED = "AdmissionGated"

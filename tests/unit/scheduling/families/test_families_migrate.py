@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
-from support.cores.family_scheduler import FamilyScheduler, full
+from support.cores.families.family_scheduler import FamilyScheduler, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 

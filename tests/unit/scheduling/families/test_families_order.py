@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.requests.queues import PendingQuery, Queues
-from support.cores.family_scheduler import FamilyScheduler, full
+from support.cores.families.family_scheduler import FamilyScheduler, full
 from support.cores.stepped_scheduler import groups
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import Preempted, Refused
-from support.cores.family_scheduler import FamilyScheduler, full
+from support.cores.families.family_scheduler import FamilyScheduler, full
 
 EXPLICIT: list[dict[str, Any]] = [
     {"name": "fast", "allowedResourceFlavors": ["best"], "createDelaySeconds": 100},

@@ -13,8 +13,8 @@ from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.config import CohortFairSharing, Config, UsageFairSharing
 from admittance.scheduling.state.workload_info import Victim
-from support.cores.family_queues import both, explicit
-from support.cores.family_scheduler import FamilyScheduler
+from support.cores.families.family_queues import both, explicit
+from support.cores.families.family_scheduler import FamilyScheduler
 from support.cores.stepped_scheduler import groups
 
 ON_DEMAND = {"gpu": "on-demand", "cpu": "cpu-only"}

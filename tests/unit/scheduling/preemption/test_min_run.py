@@ -25,7 +25,7 @@ from admittance.scheduling.state.requests import Shapes
 from admittance.scheduling.state.workload_info import Charge, InFlight, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import Run
 from support.builders import NOON, an_admission
-from support.cores.family_cores import FamilyCores
+from support.cores.families.family_cores import FamilyCores
 from support.cores.stepped_cores import SteppedCores
 from support.cores.stepped_scheduler import groups
 

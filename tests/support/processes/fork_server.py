@@ -55,9 +55,9 @@ PRELOADED: Final = (
     "admittance.client.requests.waits",
     "admittance.client.requests.submissions.warnings",
     # Its children begin with it, and nats-py imports its part for JetStream late.
-    "support.fork_server",
+    "support.processes.fork_server",
     "nats.js.client",
-    "support.frozen_imports",
+    "support.processes.frozen_imports",
 )
 _context: Final = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(list(PRELOADED))

@@ -15,7 +15,7 @@ from tools.pages.metrics import by_service
 
 from admittance.runtime.telemetry.metrics import PREFIX
 
-FOLDER: Final = Path(__file__).parents[2] / "deploy" / "observability"
+FOLDER: Final = Path(__file__).parents[3] / "deploy" / "observability"
 ALWAYS: Final = {"job", "instance"}
 """Labels that Prometheus adds."""
 _SUFFIXES: Final = {"_bucket": {"le"}, "_count": set(), "_sum": set()}

@@ -32,7 +32,7 @@ from support.builders import (
     an_object,
     resource_groups,
 )
-from support.cores.family_queues import family_policy
+from support.cores.families.family_queues import family_policy
 
 NS = "ns"
 

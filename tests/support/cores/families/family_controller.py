@@ -29,7 +29,7 @@ from admittance.workload.stored import VARIANT, StoredWorkload, head, owner_of
 from admittance.workload_controller.commit_writer import split_groups
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from support.builders import NOON, a_manifest, an_admission, an_object, resource_groups
-from support.cores.family_invariants import FamilyWatch
+from support.cores.families.family_invariants import FamilyWatch
 
 UPGRADE: dict[str, Any] = {"migrationConstraints": {"mode": "UpgradeOnly"}}
 

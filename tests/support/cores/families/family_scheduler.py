@@ -26,7 +26,7 @@ from admittance.workload.phase import is_stopping
 from admittance.workload.stored import PARENT, VARIANT, StoredWorkload, head
 from simulation.invariants.reference_quota import Usage
 from support.builders import API, resource_groups
-from support.cores.family_queues import family_policy
+from support.cores.families.family_queues import family_policy
 from support.cores.stepped_scheduler import SteppedScheduler
 from support.cores.written_usage import written_usage
 

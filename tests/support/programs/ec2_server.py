@@ -4,8 +4,8 @@ moto has instance types, zones, tags and the protocol, but no capacity reservati
 calls are added to moto's EC2 here, as EC2's pages describe them. `TroubleMaker` stands before moto:
 it refuses, throttles, delays and loses answers, and leaves the newest reservations out of lists.
 
-`python -m support.ec2_server PORT` serves; `Ec2Server` starts that process and tells it which calls
-have to fail.
+`python -m support.programs.ec2_server PORT` serves; `Ec2Server` starts that process and tells it
+which calls have to fail.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Ec2Server:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(self.port)],
-                cwd=Path(__file__).parents[1],  # as a script it would import `requests` from here
+                cwd=Path(__file__).parents[2],  # as a script it would import `requests` from here
                 stdout=log,
                 stderr=log,
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from admittance.services import SERVICES
-from support.fork_server import ForkedProcess
+from support.processes.fork_server import ForkedProcess
 from support.servers import within
 
 OWN_USER: Final = f"*={os.geteuid()}"

@@ -12,7 +12,7 @@ from unittest.mock import patch
 from admittance.bench import system
 from admittance.bench.system import READY_SECONDS, Child
 from admittance.runtime.errors import SetupError
-from support.fork_server import ForkedProcess
+from support.processes.fork_server import ForkedProcess
 from support.servers import until
 
 

@@ -16,7 +16,7 @@ from admittance.workload.stored import StoredWorkload, head
 from admittance.workload_controller.workload_metrics import WorkloadMetrics
 from simulation.invariants.quota import charged
 from support.builders import a_manifest, resource_groups
-from support.cores.family_queues import family_policy
+from support.cores.families.family_queues import family_policy
 from support.cores.timed_cores import TimedCores
 
 GPU = "gpu"

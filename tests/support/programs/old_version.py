@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from admittance.services import SERVICES
+from support.processes.service_process import variables
 from support.servers import within
-from support.service_process import variables
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def unpack(packed: tarfile.TarFile, folder: Path) -> None:

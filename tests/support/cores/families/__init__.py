@@ -1,0 +1,1 @@
+"""Families in the pure cores."""

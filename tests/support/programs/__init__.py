@@ -1,0 +1,1 @@
+"""Programs beside the system: clouds, receivers, monitoring, earlier versions."""
