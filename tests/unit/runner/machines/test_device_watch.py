@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from admittance.events.stored.machines import Device, RunnerInventory
 from admittance.runner.decide import ShutDown
+from admittance.runner.machines import device_watch
 from admittance.runner.machines.device_watch import DeviceWatch
 
 GPU = "nvidia.com/gpu"
@@ -67,6 +71,27 @@ async def test_a_device_is_lost_when_two_looks_in_a_row_miss_it() -> None:
     assert (runner.announced, runner.taken) == (1, (B,))
     assert (runner.inventory, runner.inventory.capacity) == (inventory(B), {GPU: 1})
     assert runner.handled == [("r0", f"the device GPU-0 of {GPU} is lost")]
+
+
+async def test_a_missing_device_is_looked_for_again_in_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = iter(((A, B), (B,), (B,)))
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 4:
+            raise asyncio.CancelledError
+
+    quick = SimpleNamespace(sleep=sleep, to_thread=asyncio.to_thread)
+    monkeypatch.setattr(device_watch, "asyncio", quick)
+    runner = cast(Any, _Runner())
+    watch = DeviceWatch(runner, runner, lambda: seen(next(looks, ())))
+    with pytest.raises(asyncio.CancelledError):
+        await watch.run()
+    long, short = device_watch.LOOK_SECONDS, device_watch.CONFIRM_SECONDS
+    assert (pauses, long > short) == ([long, long, short, long], True)
 
 
 async def test_a_device_that_comes_back_is_announced_at_once() -> None:
