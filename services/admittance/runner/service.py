@@ -178,6 +178,14 @@ def _log_limits(offers: Offers) -> None:
         log.warning("memory_not_limited", reason=offers.why_not)
 
 
+def _why_waiting(manager: RunManager, key: str) -> str:
+    """Why no process of a run has started; "": some have."""
+    files = manager.folders.get(key)
+    if files is not None and files.journal.in_prolog:
+        return f"the prolog of runner {manager.name} runs"
+    return manager.launcher.waiting.get(key, "")
+
+
 async def _serve(
     bus: Bus,
     settings: Settings,
@@ -205,7 +213,7 @@ async def _serve(
     logs = LogReader(
         manager.runs_of,
         manager.given_back.values,
-        lambda key: manager.launcher.waiting.get(key, ""),
+        partial(_why_waiting, manager),
         lambda run: run.journal.failures.summary(manager.clock(), manager.machine.boot_seconds()),
     )
 

@@ -103,6 +103,11 @@ class RunJournal:
         return self.outcome or self.result
 
     @property
+    def in_prolog(self) -> bool:
+        """Whether the hooks have begun and no process of the job has started."""
+        return self.begun and not self.up and self.end is None
+
+    @property
     def is_result(self) -> bool:
         """Whether the job ended without a stop request: then the result counts, and the job does
         not run again."""

@@ -26,6 +26,7 @@ from admittance.runner.host.hooks import run_epilog
 from admittance.runner.host.live_rules import LiveRules
 from admittance.runner.host.local_executor import LocalExecutor
 from admittance.runner.host.records import RunIdentity, Spec, StopNote
+from admittance.runner.host.run_journal import RunJournal
 from admittance.runner.jobs.fork_server import run_shim
 from admittance.runner.jobs.hooks import KEPT_BYTES, TEXT_MAX, problem_of, run_hook
 from admittance.runner.jobs.shim import boot_seconds
@@ -303,6 +304,22 @@ def test_a_stop_during_the_prolog_waits_for_its_end_and_starts_nothing(tmp_path:
     assert [line.split()[0] for line in noted] == ["prolog", "epilog"]
     assert lines == ["begun", "outcome"]
     assert run.journal.outcome == Ended("stopped", "stopped before it started")
+
+
+@pytest.mark.parametrize(
+    ("lines", "in_prolog"),
+    [
+        ([], False),
+        (["begun"], True),
+        (["begun", "up"], False),
+        (["begun", "outcome"], False),
+        (["up"], False),
+    ],
+)
+def test_a_run_is_in_its_prolog_until_its_job_starts(lines: list[str], in_prolog: bool) -> None:
+    journal = RunJournal()
+    journal.feed("".join(f'{{"e":"{line}"}}\n' for line in lines).encode())
+    assert journal.in_prolog is in_prolog
 
 
 async def test_the_epilog_of_a_run_whose_shim_has_died_is_run_by_the_runner(
