@@ -167,3 +167,22 @@ def test_labels_that_keep_devices_from_a_job_are_named(
     )
     assert misfit(system, gpu="1") == (said if is_said else "")
     assert misfit(system, memory="1") == ""
+
+
+@pytest.mark.parametrize(("others", "is_said"), [(8, True), (9, False)])
+def test_of_too_many_combinations_of_flavors_nothing_is_said(others: int, is_said: bool) -> None:
+    system = SteppedScheduler()
+    names = {"memory": [f"m{n}" for n in range(8)], GPU: [f"g{n}" for n in range(others)]}
+    groups = []
+    for resource, flavors in names.items():
+        resources = [{"name": resource, "nominalQuota": "100Ti"}]
+        offered = [{"name": name, "resources": resources} for name in flavors]
+        groups.append({"coveredResources": [resource], "flavors": offered})
+        for name in flavors:
+            system.flavor(name)
+    covered = {"controllerName": MACHINES_CONTROLLER, "onFlavors": names[GPU]}
+    system.put("AdmissionCheck", MACHINES_CHECK, covered)
+    system.queue("cq", resourceGroups=groups)
+    said = misfit(with_machines(system), gpu="9", memory="1Gi")
+    assert bool(said) is is_said
+    assert not is_said or said.startswith(f"{TOO_LARGE} (flavor g0 and m0): 9 GPUs on one ")
