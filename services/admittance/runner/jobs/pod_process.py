@@ -350,9 +350,9 @@ def _become(
         os.umask(place["umask"])
 
 
-def handle_signals(asked: list[int], told: list[int]) -> int:
+def handle_signals(asked: list[int], news: list[int]) -> int:
     """Adds the numbers of signals that ask this process to end to ``asked``, and the one that says
-    that the runner has changed the run's folder to ``told``; returns a file that can be read after
+    that the runner has changed the run's folder to ``news``; returns a file that can be read after
     any signal, also of the end of a child."""
     wake, poke = os.pipe()
     os.set_blocking(wake, False)
@@ -360,7 +360,7 @@ def handle_signals(asked: list[int], told: list[int]) -> int:
     signal.set_wakeup_fd(poke, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: asked.append(number))
-    signal.signal(signal.SIGUSR1, lambda number, _: told.append(number))
+    signal.signal(signal.SIGUSR1, lambda number, _: news.append(number))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

@@ -112,7 +112,7 @@ class Shim:
         self.pods: dict[int, Pod] = {}
         self.timed: dict[str, Pod] = {}  # pods with a time at which the shim must look at them
         self.asked: list[int] = []
-        self.told: list[int] = []
+        self.news: list[int] = []
         self.ready_said = False
         # why the run ends: "succeeded", "failed", "stopped", "lost", "unprepared"; "" until it ends
         self.why_ending = ""
@@ -482,7 +482,7 @@ class Shim:
         end_strays(self.hooks.left)
 
     def run(self) -> None:
-        wake = handle_signals(self.asked, self.told)
+        wake = handle_signals(self.asked, self.news)
         deadline = self.check_start()
         if self.spec.get("hooks") and not self.why_ending:
             self.prepare()
@@ -509,8 +509,8 @@ class Shim:
                     pass
             except BlockingIOError:
                 pass
-            if self.told:
-                self.told.clear()
+            if self.news:
+                self.news.clear()
                 self.warnings.set_drain(read_drain(self.folder))
             self.groups.look()
             self.reap()  # before the stop: a pod that has ended by now counts as not stopped

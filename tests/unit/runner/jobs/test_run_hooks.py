@@ -164,7 +164,7 @@ def test_every_executor_gives_its_runs_the_hooks_of_the_runner(
         (1, False, b"x" * 999, f"prolog failed: exit code 1: {'x' * TEXT_MAX}"),
     ],
 )
-def test_the_end_of_a_hook_is_told_in_one_sentence(
+def test_the_end_of_a_hook_is_one_sentence(
     status: int | None, killed: bool, output: bytes, problem: str
 ) -> None:
     assert problem_of("prolog", status, killed, 2.5, output) == problem
