@@ -21,7 +21,7 @@ NAMES: Final = ("Job", "Client")
 
 HEAD: Final = '''"""`Sync{name}`: `{name}` for programs without a loop.
 
-Made by ``python -m tools.sync_client``; edit `{source}` instead.
+Made by ``python -m tools.sync_client``; edit {sources} instead.
 """
 
 from __future__ import annotations
@@ -151,10 +151,11 @@ def written(name: str) -> str:
     source = FOLDER / f"{name.lower()}.py"
     tree = ast.parse(source.read_text())
     cls = class_in(tree, name)
-    trees, classes = [tree], [cls]
+    trees, classes, sources = [tree], [cls], [source.name]
     for inherited in cls.bases:
         base = ast.unparse(inherited)
-        trees.append(ast.parse((FOLDER / f"{module_of(tree, base)}.py").read_text()))
+        sources.append(f"{module_of(tree, base)}.py")
+        trees.append(ast.parse((FOLDER / sources[-1]).read_text()))
         classes.append(class_in(trees[-1], base))
     imports = "".join(
         f"{ast.unparse(node)}\n"
@@ -171,7 +172,7 @@ def written(name: str) -> str:
     )
     head = HEAD.format(
         name=name,
-        source=source.name,
+        sources=" or ".join(f"`{each}`" for each in sources),
         imports=IMPORTS + (SYNC_JOB if name == "Client" else "") + imports,
         about=ABOUT_CLIENT if name == "Client" else ast.get_docstring(cls, clean=False),
     )

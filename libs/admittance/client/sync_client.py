@@ -1,6 +1,6 @@
 """`SyncClient`: `Client` for programs without a loop.
 
-Made by ``python -m tools.sync_client``; edit `client.py` instead.
+Made by ``python -m tools.sync_client``; edit `client.py` or `workload_changes.py` instead.
 """
 
 from __future__ import annotations
