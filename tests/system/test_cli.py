@@ -563,6 +563,32 @@ def test_the_doctor_reports_a_healthy_system(admit: Up) -> None:
     assert {f"stream {stream.name}" for stream in all_streams()} <= things
 
 
+def test_an_array_runs_its_elements_and_submits_again_what_failed(admit: Up) -> None:
+    script = 'echo "$ADMITTANCE_ARRAY_INDEX of $ADMITTANCE_ARRAY_COUNT"; '
+    script += "[ $ADMITTANCE_ARRAY_INDEX != 4 ]"
+    asked = ("--array", "0-6:2%2")
+    admit.ok("submit", "--name", "sweep", "-q", "main", *asked, "--", "sh", "-c", script)
+    ended = admit("wait", "workload", "sweep", "--for", "Finished", "--timeout", "50s")
+    assert "sweep" in ended.err
+    assert "4 elements: 3 succeeded, 1 failed" in ended.err
+    assert admit.ok("logs", "workload", "sweep[6]").out == "6 of 4\n"
+    assert "an array" in admit("logs", "workload", "sweep").err
+    listed = admit.ok("get", "workloads").lines
+    assert [line.split()[0] for line in listed if line.startswith("sweep")] == ["sweep"]
+    assert "3 succeeded, 1 failed of 4" in next(line for line in listed if "sweep" in line)
+    label = ("-l", "admittance.dev/array=sweep", "-o", "name")
+    assert len(admit.ok("get", "workloads", *label).lines) == 4
+    waited = admit("wait", "workload", "sweep[2-6:2]", "--for", "Finished")
+    assert waited.err.strip().endswith("1 of 3 elements did not succeed: sweep[4]")
+    assert 'array "sweep" has no element 1' in admit("explain", "workload", "sweep[1]").err
+    admit.ok("resubmit", "workload", "sweep", "--failed", "--name", "again")
+    again = admit.ok("get", "workload", "again", "-o", "json").json()
+    assert again["spec"]["array"]["indexes"] == "4"
+    admit("wait", "workload", "again", "--for", "Finished", "--timeout", "50s")
+    admit.ok("delete", "workload", "sweep", "again")
+    answer_with(lambda: admit("get", "workloads", *label).out, lambda names: "sweep" not in names)
+
+
 def test_a_second_up_on_the_same_folder_is_refused(admit: Up) -> None:
     second = admit("up", "--data-dir", str(admit.folder / "data"), "--port", "0")
     assert (second.status, second.out) == (1, "")
