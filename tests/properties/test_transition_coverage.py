@@ -8,11 +8,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.api.checks import RetryStrategy
+from admittance.api.dependencies import DEPENDENCIES_GATE
+from admittance.api.workload import GATED_BY, DependencyRow
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.shapes import PendingPreemption, PodSetUpdate, Refusal
+from admittance.workload.change import with_status
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits, PodsReadyLimits
 from admittance.workload.phase import Phase
@@ -183,9 +187,33 @@ def rare() -> None:
     assert third.confirmed().conditions["Requeued"] == ("True", "FlavorsChanged")
 
 
+def waiting() -> None:
+    """Verdicts on a dependency of workloads that have no quota."""
+    never = facts.DependenciesJudged(**ME, never="prep failed")
+    met = facts.DependenciesJudged(**ME, met=(0,))
+    retried = Walk(Around(["a"])).assigned().verdict("a", "Retry", 60)
+    rejected = Walk(Around(["a"])).assigned().verdict("a", "Rejected")
+    lives = (
+        (Walk(), met, Phase.PENDING),
+        (Walk(), never, Phase.DEACTIVATED),
+        (retried, met, Phase.BACKOFF),
+        (Walk(Around(["a"])).assigned().verdict("a", "Retry", 60), never, Phase.DEACTIVATED),
+        (Walk().off(), never, Phase.DEACTIVATED),
+        (rejected, never, Phase.REJECTED),
+    )
+    for life, fact, phase in lives:
+        assert life.workload is not None
+        rows = (DependencyRow(workload="prep", uid="u"),)
+        waits = with_status(life.workload, dependencies=rows)
+        notes = {GATED_BY: DEPENDENCIES_GATE}
+        life.workload = replace(waits, metadata=replace(waits.metadata, annotations=notes))
+        assert life.happens(fact).phase is phase
+
+
 @pytest.mark.scenario("A24")
 def test_random_lives_use_exactly_the_transitions_of_the_table() -> None:
     rare()
+    waiting()
     for seed in range(1500):
         live_in_parts(Random(seed))
     for seed in range(LIVES):

@@ -194,6 +194,7 @@ SUBJECTS = """
     admit.workload.preempted.{namespace}.{name}
     admit.workload.quota_reserved.{namespace}.{name}
     admit.workload.admitted.{namespace}.{name}
+    admit.workload.dependencies_judged.{namespace}.{name}
     admit.workload.elements_counted.{namespace}.{name}
     admit.workload.evicted.{namespace}.{name}
     admit.workload.quota_released.{namespace}.{name}

@@ -225,8 +225,8 @@ def variant_controller(user: User) -> Permissions:
 
 
 ARRAY_FACTS: Final = (
-    "activated", "deactivated", "deleted", "elements_counted", "finished", "released",
-    "reprioritized", "submitted",
+    "activated", "deactivated", "deleted", "dependencies_judged", "elements_counted", "finished",
+    "released", "reprioritized", "submitted",
 )  # fmt: skip
 
 

@@ -9,6 +9,12 @@ from typing import Annotated, Any
 import msgspec
 
 from admittance.api.arrays import INDEXES_LENGTH_MAX
+from admittance.api.dependencies import (
+    DEPENDENCIES_GATE,
+    DEPENDENCIES_MAX,
+    AfterUnmet,
+    Dependency,
+)
 from admittance.api.fields.limits import (
     FLAVORS_ALLOWED_MAX,
     GATES_MAX,
@@ -92,8 +98,9 @@ class ArraySpec(Strict, frozen=True, kw_only=True):
 class WorkloadSpec(Strict, frozen=True, kw_only=True):
     """``role``: regular, parent or variant (KEP-8691), or array. A variant has ``variant``, the
     flavor or the name of the explicit variant that it tries, and ``sibling_index``, its place among
-    the variants of its parent; 0 is the best. An array has ``array``. The completions
-    of a job are in the annotation `COMPLETIONS` of its pod template."""
+    the variants of its parent; 0 is the best. An array has ``array``. ``after``: what it waits for,
+    ``after_unmet``: what becomes of it if that cannot happen any more; None is ``cancel``. The
+    completions of a job are in the annotation `COMPLETIONS` of its pod template."""
 
     pod_sets: Annotated[tuple[PodSet, ...], list_rule(POD_SETS_MAX, "pod sets", required=True)] = ()
     queue_name: NameOrNone = ""
@@ -107,6 +114,8 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     variant: str = ""
     sibling_index: Natural | None = None
     array: ArraySpec | None = None
+    after: Annotated[tuple[Dependency, ...], list_rule(DEPENDENCIES_MAX, "dependencies")] = ()
+    after_unmet: AfterUnmet | None = None
 
 
 class Workload(Strict, frozen=True, kw_only=True):
@@ -283,6 +292,19 @@ class ArrayStatus(Kept, frozen=True, kw_only=True):
     states: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+class DependencyRow(Kept, frozen=True, kw_only=True):
+    """A `Dependency` of a stored workload. ``uid``: that of the workload that is waited for.
+    ``since``: when the dependency was met; None: it is not. ``elementwise``: the row is for the
+    elements of this array, each of which has a row with its index."""
+
+    workload: str
+    uid: str
+    condition: str = msgspec.field(default_factory=lambda: "ok")
+    index: int | None = None
+    elementwise: bool = False
+    since: datetime | None = None
+
+
 SUCCEEDED, FAILED, DELETED, ENDED, NO_RESULT = "s", "f", "d", "c", "."
 """The letters of results: of an element that succeeded, failed, was deleted before its end, or was
 ended by its array; and of one without a result."""
@@ -294,7 +316,7 @@ ARRAY_GATE = "admittance.dev/array"
 """The admission gate of an element of an array, which opens when few enough elements before it are
 unfinished."""
 
-OWN_GATES = frozenset({ARRAY_GATE})
+OWN_GATES = frozenset({ARRAY_GATE, DEPENDENCIES_GATE})
 """The admission gates that services of Admittance open."""
 
 

@@ -21,7 +21,7 @@ from admittance.arrays.required_acts import required_acts
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.reader import BROKEN, reason_of
-from admittance.events.subjects import WorkloadName, workload_name
+from admittance.events.subjects import WorkloadName, workload_key, workload_name
 from admittance.object_errors import ObjectError
 from admittance.workload.arrays.elements import ElementOf, element_of
 from admittance.workload.stored import ARRAY, StoredWorkload, head
@@ -51,6 +51,7 @@ class ArrayActs:
         self._errors = errors
         self._arrays: dict[WorkloadName, ArrayMembers] = {}
         self._names: dict[WorkloadName, ElementOf | None] = {}
+        self._ordinary: set[str] = set()
         self._sent = SentActs(facts.ElementsCounted, coalesce, gather)
         self._times = LookTimes()
         self._changed: dict[WorkloadName, None] = {}
@@ -65,6 +66,7 @@ class ArrayActs:
         """Records the stored workload with the key ``key``; None: the workload was deleted. Raises
         ValueError if ``key`` is not the key of a workload."""
         name = workload_name(key)
+        self._ordinary.discard(key)
         self._set_aside.discard(name)
         before = self._names.get(name)
         element = element_of(stored) if stored is not None else None
@@ -83,18 +85,21 @@ class ArrayActs:
         """Records that the workload with the key ``key`` is neither an array nor an element. The
         caller need not decode the value of such a workload. Raises ValueError if ``key`` is not the
         key of a workload."""
+        if key in self._ordinary:
+            return
         name = workload_name(key)
         self._set_aside.discard(name)
-        before = self._names.get(name)
+        before = self._names.pop(name, None)
         if before is not None:
             self._drop_element(name, before)
-        self._names[name] = None
+        self._ordinary.add(key)
         self._put_array(name, None, 0)
 
     def set_aside(self, key: str) -> None:
         """Records that the workload with the key ``key`` cannot be read. No acts are computed for
         an array of this name, since its elements must not seem to have no array."""
         name = workload_name(key)
+        self._ordinary.discard(key)
         self._names.setdefault(name, None)
         self._set_aside.add(name)
 
@@ -259,7 +264,7 @@ class ArrayActs:
     def _taken(self, namespace: str, name: str) -> bool | None:
         about = WorkloadName(namespace, name)
         if about not in self._names:
-            return False
+            return workload_key(namespace, name) in self._ordinary
         element = self._names[about]
         if element is None:
             return True

@@ -217,12 +217,17 @@ PLACES_MAX: Final = 64
 
 
 def places_of(array: KnownArray) -> dict[int, int]:
-    """The place of each index of an array. Arrays with the same indexes share them."""
-    known = _places.get(array.indexes)
+    """The place of each index of an array."""
+    return places_of_indexes(array.indexes)
+
+
+def places_of_indexes(indexes: tuple[int, ...]) -> dict[int, int]:
+    """The place of each index. Arrays with the same indexes share them."""
+    known = _places.get(indexes)
     if known is None:
         if len(_places) >= PLACES_MAX:
             _places.clear()
-        known = _places[array.indexes] = {index: p for p, index in enumerate(array.indexes)}
+        known = _places[indexes] = {index: place for place, index in enumerate(indexes)}
     return known
 
 

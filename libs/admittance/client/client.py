@@ -131,6 +131,8 @@ class Client(WorkloadChanges):
         array: str | None = None,
         retries: int | None = None,
         fail_fast: bool = False,
+        after: Sequence[str] = (),
+        after_unmet: str | None = None,
         anyway: bool = False,
         key: str | None = None,
     ) -> Job:
@@ -150,7 +152,10 @@ class Client(WorkloadChanges):
         ``array``: runs the command once for each index, such as ``0-99`` or ``0-99%10``, which is
         at most ten at once; `Job.element` is one of them. ``retries``: how many failed pods run
         again; with an array in each element. ``fail_fast``: the first failed element ends the
-        array.
+        array. ``after``: workloads that it waits for, such as ``prep``, ``prep:any``,
+        ``prep:failed``, ``prep:started``, ``prep[3]``, or ``prep[=]`` for each element of an array
+        the one with its index. ``after_unmet``: ``cancel`` (the default) stops it when that cannot
+        happen any more, ``keep`` lets it wait.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -182,6 +187,7 @@ class Client(WorkloadChanges):
                     place = await named_place(link, chdir, space, image=bool(image), anyway=anyway)
                 told = (place.warning,) if place.warning else ()
                 wanted = files.wanted_files(inputs, outputs)
+                waits_for, unmet = commands.dependencies_of(words(after), after_unmet)
                 options = CommandOptions(
                     command=command or (),
                     queue=queue,
@@ -200,6 +206,8 @@ class Client(WorkloadChanges):
                     warning=commands.warning_of(signal),
                     array=commands.array_of(array, fail_fast=fail_fast),
                     retries=retries,
+                    after=waits_for,
+                    after_unmet=unmet,
                 )
                 workload, fit = await submitting.fitting_command(
                     link, options, space, key=key, anyway=anyway, files=wanted

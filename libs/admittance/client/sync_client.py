@@ -116,6 +116,8 @@ class SyncClient:
         array: str | None = None,
         retries: int | None = None,
         fail_fast: bool = False,
+        after: Sequence[str] = (),
+        after_unmet: str | None = None,
         anyway: bool = False,
         key: str | None = None,
     ) -> SyncJob:
@@ -135,7 +137,10 @@ class SyncClient:
         ``array``: runs the command once for each index, such as ``0-99`` or ``0-99%10``, which is
         at most ten at once; `Job.element` is one of them. ``retries``: how many failed pods run
         again; with an array in each element. ``fail_fast``: the first failed element ends the
-        array.
+        array. ``after``: workloads that it waits for, such as ``prep``, ``prep:any``,
+        ``prep:failed``, ``prep:started``, ``prep[3]``, or ``prep[=]`` for each element of an array
+        the one with its index. ``after_unmet``: ``cancel`` (the default) stops it when that cannot
+        happen any more, ``keep`` lets it wait.
         ``anyway``: submit also to a queue that does not exist or can never hold the job. A manifest
         takes only ``namespace``, ``queue`` and ``key`` beside it.
 
@@ -174,6 +179,8 @@ class SyncClient:
                     array=array,
                     retries=retries,
                     fail_fast=fail_fast,
+                    after=after,
+                    after_unmet=after_unmet,
                     anyway=anyway,
                     key=key,
                 )

@@ -17,10 +17,12 @@ from admittance.control.messages import MessageBuilder
 from admittance.control.user_requests.submissions import VariantIntake
 from admittance.control.workloads import VersionedWorkload, Workloads
 from admittance.events.base import HEADER_TRACE
+from admittance.events.names import token
 from admittance.events.reader import SEQUENCE_MAX, Unreadable, number, reason_of
 from admittance.events.subjects import CAPACITY, FENCED, RESTORED, USAGE, workload_key
 from admittance.object_errors import ObjectError
 from admittance.quota.catalog import Catalog
+from admittance.workload.arrays.dependencies import names_in
 from admittance.workload.arrays.intake import ElementIntake
 from admittance.workload.bucket_reader import names_of, read_manifest, read_whole
 from admittance.workload.limits import Limits
@@ -196,6 +198,11 @@ class Controller:
 
         A decision about a finished workload is void, whatever the workload looks like."""
         keys = {key_of_fact(logged) for logged in batch if not logged.subject.startswith(DECISIONS)}
+        for logged in batch:
+            # A submission may wait for a finished workload.
+            if ".submitted." in logged.subject and (names := names_in(logged.data)):
+                prefix = key_of_fact(logged).rpartition(".")[0]
+                keys |= {f"{prefix}.{token(name)}" for name in names}
         return [key for key in keys if self.workloads.must_load(key)]
 
     def committed(self, put: Put, revision: int, now: datetime) -> list[Message]:

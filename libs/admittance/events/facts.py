@@ -127,6 +127,14 @@ class ElementsCounted(Fact, frozen=True, kw_only=True):
     gone: bool = False
 
 
+class DependenciesJudged(Fact, frozen=True, kw_only=True):
+    """What became of the dependencies of a workload, by their places in its status. ``met``: those
+    that are met. ``never``: one of them can no longer be met, for the reason in this sentence."""
+
+    met: tuple[int, ...] = ()
+    never: str = ""
+
+
 # Published by runners. ------------------------------------------------------------------
 
 
@@ -435,7 +443,8 @@ class TimerDue(Fact, frozen=True, kw_only=True):
 
 ABOUT_WORKLOADS: Final[tuple[type[Fact], ...]] = (
     Submitted, Activated, Deactivated, Held, Released, Reprioritized, Deleted, Ungated,
-    Aggregated, ElementsCounted, Started, PodsReady, PodsNotReady, PodsFailed, Finished, Stopped,
+    Aggregated, ElementsCounted, DependenciesJudged,
+    Started, PodsReady, PodsNotReady, PodsFailed, Finished, Stopped,
     Assigned, Refused, Planned, Confirmed, Revoked, Preempted,
     QuotaReserved, Admitted, Evicted, QuotaReleased, Requeued, Rejected, Pending, Noted,
 )  # fmt: skip

@@ -17,7 +17,7 @@ import msgspec
 
 from admittance.api.kinds import OBJECT_KINDS
 from admittance.api.reading.manifest import decode_object
-from admittance.arrays.core import ArrayActs
+from admittance.arrays.controller_core import ArrayControllerCore
 from admittance.control.batch import fold
 from admittance.control.commit import Commit, LogMessage, Message, Put
 from admittance.control.controller import HEADER_FACT, Controller
@@ -105,7 +105,7 @@ class LocalSystem:
         self.controller = Controller(b"", self.limits)
         self.scheduler = Scheduler(self.config)
         self.families = FamilyActs(enabled=self.limits.families, coalesce=timedelta(0))
-        self.arrays = ArrayActs(coalesce=timedelta(0))
+        self.arrays = ArrayControllerCore(coalesce=timedelta(0))
         self.timers = Schedules(self.limits)
 
     def _compare_timers(self) -> None:
@@ -348,7 +348,14 @@ class LocalSystem:
 
     def orders(self) -> list[Fact]:
         """Returns the facts that the variant-controller and the array-controller publish now."""
-        return self.families.orders(self.now) + self.arrays.orders(self.now)
+        return self.families.orders(self.now) + self.array_orders()
+
+    def array_orders(self) -> list[Fact]:
+        """Returns the facts that the array-controller publishes now."""
+        for name in list(self.arrays.dependents.unknown):
+            target = self.stored_workload(*name)
+            self.arrays.dependents.apply_target(name, target, self.revision)
+        return self.arrays.orders(self.now)
 
     def set_timers(self) -> None:
         """Sets the timers on the bus that the retry-timer orders now."""

@@ -10,8 +10,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from admittance.api.dependencies import DEPENDENCIES_GATE, described
 from admittance.api.meta import Condition
-from admittance.api.workload import GATED_BY
+from admittance.api.workload import ARRAY_GATE, GATED_BY
 from admittance.events import reasons
 from admittance.workload.stored import ARRAY, StoredWorkload, head
 
@@ -31,6 +32,7 @@ class Type(StrEnum):
     DEACTIVATION_TARGET = "DeactivationTarget"
     BLOCKED_ON_PREEMPTION_GATES = "BlockedOnPreemptionGates"
     FINISHED = "Finished"
+    DEPENDENCIES_MET = "DependenciesMet"
 
 
 MESSAGE_MAX = 32_768
@@ -139,6 +141,26 @@ def gated_by(workload: StoredWorkload) -> str:
     return workload.metadata.annotations.get(GATED_BY, "").strip()
 
 
+def _gated_message(workload: StoredWorkload, gates: str) -> str:
+    message = f"The admission is gated by: {gates}"
+    if DEPENDENCIES_GATE in gates:
+        message = f"{message}; {waits_for(workload)}"
+    if ARRAY_GATE in gates:
+        message = f"{message}; its array has as many open elements as it may have at once"
+    return message
+
+
+def waits_for(workload: StoredWorkload) -> str:
+    """What the workload still waits for, like ``waits for prep to succeed``."""
+    rows = workload.status.dependencies
+    each = [
+        described(row.workload, row.condition, row.index)
+        for row in rows
+        if row.since is None and not row.elementwise
+    ]
+    return f"waits for {' and '.join(each)}" if each else "waits for nothing"
+
+
 def is_held(workload: StoredWorkload) -> bool:
     """Whether a user has put the workload on hold."""
     waits = find_false(workload, Type.QUOTA_RESERVED)
@@ -149,7 +171,7 @@ def pending_reason(workload: StoredWorkload, context: TransitionContext) -> Pend
     """Why the scheduler does not consider an active workload; None: the workload competes."""
     gates = gated_by(workload)
     if gates:
-        return PendingReason(reasons.ADMISSION_GATED, f"The admission is gated by: {gates}")
+        return PendingReason(reasons.ADMISSION_GATED, _gated_message(workload, gates))
     spec = head(workload)
     if spec.role == ARRAY:
         return PendingReason(reasons.ARRAY, "The elements of the array wait and run")

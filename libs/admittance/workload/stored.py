@@ -16,6 +16,7 @@ from admittance.api.workload import (
     AdmissionConstraints,
     ArrayStatus,
     CheckState,
+    DependencyRow,
     GateHolder,
     GatePosition,
     ImmediateRetries,
@@ -120,6 +121,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     ``next_change_at``: the time at which the desired state of a variant changes.
     ``preemption_gate``: the preemption gate that was opened last.
 
+    ``dependencies``: what it waits for, or has waited for.
     An array has ``array``: the results and states of its elements.
 
     A variant has: ``stopped_by``: why policy keeps the variant inactive
@@ -160,6 +162,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     parts: JobParts | None = None
     started_at: datetime | None = None
     array: ArrayStatus | None = None
+    dependencies: tuple[DependencyRow, ...] = ()
     restarts: int = 0
     admitted_revision: int = 0
     evicted_revision: int = 0
@@ -200,6 +203,7 @@ class SpecHead(Kept, frozen=True, kw_only=True, gc=False):
     sibling_index: int | None = None
     admission_constraints: AdmissionConstraints | None = None
     array: ArrayHead | None = None
+    after_unmet: str | None = None
 
 
 _stored = msgspec.json.Decoder(StoredWorkload)

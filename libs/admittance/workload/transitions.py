@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
+from admittance.workload.arrays import dependencies
 from admittance.workload.arrays import moves as array_moves
 from admittance.workload.change import Change, FactOutcome, applied, ignored, with_status
 from admittance.workload.moves import parts, queue_changes, requests, reservation, timeouts
@@ -114,6 +115,8 @@ TRANSITIONS: Final[dict[str, Transition]] = {
                       "unchanged", _KEPT),
     "T29": Transition("its priority changed", _KEPT, _KEPT, _KEPT),
     "T30": Transition("a user holds it or releases it", _KEPT, _KEPT, _KEPT),
+    "T31": Transition("what it waits for has happened, or cannot happen any more", "none", _KEPT,
+                      _KEPT),
     "2.6": Transition("a verdict is stored", _KEPT, "that row", _KEPT),
 }  # fmt: skip
 """The transitions, by their ids in docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only
@@ -312,6 +315,8 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_WAITING, facts.Held, requests.hold, ("T30", _STAYS)),
     **_rows(_HOLDING, facts.Held, requests.hold),  # A hold is refused for a workload with quota.
     **_rows(_WAITING, facts.Released, requests.release, ("T30", _STAYS)),
+    **_rows(_WAITING, facts.DependenciesJudged, dependencies.judged, ("T31", _STAYS), ("T31", _D)),
+    **_rows(_OFF, facts.DependenciesJudged, dependencies.judged, ("T31", _STAYS)),
     **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize, ("T29", _STAYS)),
     **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
     **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),
@@ -376,6 +381,8 @@ def transition(workload: StoredWorkload | None, fact: Fact, context: TransitionC
             workload, reasons.OTHER_UID, f"the workload's uid is {workload.metadata.uid}"
         )
     if head(workload).role == ARRAY:
+        if isinstance(fact, facts.DependenciesJudged):
+            return dependencies.judged(workload, fact, context)
         return array_moves.apply(workload, fact, context)
     where = phase(workload, context.now)
     legal = MOVES.get((where, type(fact)))

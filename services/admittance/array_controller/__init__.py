@@ -1,10 +1,10 @@
 """Keeps arrays: creates their elements in the order of the indexes, opens the gates of elements,
-and counts results.
+and counts results. Judges the dependencies of workloads that wait for others.
 
 Consumes: workloads, from the bucket. Publishes: ``submitted``, ``activated``, ``deactivated``,
 ``reprioritized``, ``released``, ``finished`` and ``deleted`` for elements, ``elements_counted`` for
-arrays. All facts of the array-controller are requests; a repeated request changes nothing. Owns:
-nothing. Leadership: one active instance.
+arrays, ``dependencies_judged`` for workloads that wait. All facts of the array-controller are
+requests; a repeated request changes nothing. Owns: nothing. Leadership: one active instance.
 """
 
 from __future__ import annotations

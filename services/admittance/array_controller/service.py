@@ -10,16 +10,21 @@ import asyncio
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+import structlog
+
 from admittance.acts import STUCK
 from admittance.api.arrays import INDEX_LABEL
-from admittance.arrays.core import ARRAY_STATES, GATHER, ArrayActs
+from admittance.arrays.controller_core import ArrayControllerCore
+from admittance.arrays.core import ARRAY_STATES, GATHER
 from admittance.events import facts
 from admittance.events.base import Fact
+from admittance.events.reader import BROKEN
 from admittance.events.requests.services import ArraysReply
-from admittance.events.subjects import WorkloadName
+from admittance.events.subjects import WorkloadName, workload_key
 from admittance.lease import service_domain
 from admittance.object_errors import ObjectError
 from admittance.runtime import clock
+from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.acting_reconciler import ActingReconciler
@@ -28,17 +33,19 @@ from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.metrics import Gauges, gauge
-from admittance.workload.bucket_reader import names_of, read
+from admittance.workload.bucket_reader import read
 
 SERVICE: Final = "array-controller"
-MARKS: Final = (f'"{INDEX_LABEL}"'.encode(), b'"role":"array"')
-"""The bytes of every stored element, and of every stored array; a workload without these texts is
-ordinary."""
+MARKS: Final = (f'"{INDEX_LABEL}"'.encode(), b'"role":"array"', b'"dependencies":[')
+"""The bytes of every stored element, of every stored array, and of every workload that waits for
+others or has waited; a workload without these texts is ordinary."""
 
 __all__ = ["SERVICE", "run"]
 
+log = structlog.get_logger()
 
-class ArrayReconciler(ActingReconciler[ArrayActs]):
+
+class ArrayReconciler(ActingReconciler[ArrayControllerCore]):
     """Keeps the elements of arrays."""
 
     service = SERVICE
@@ -52,7 +59,7 @@ class ArrayReconciler(ActingReconciler[ArrayActs]):
 
     def parent_of(self, fact: Fact) -> WorkloadName | None:
         """The array that an act is about."""
-        return self.core.array_of(fact)
+        return self.core.arrays.array_of(fact)
 
     def endpoints(self) -> Mapping[str, micro.Handler]:
         """The request about arrays."""
@@ -61,7 +68,8 @@ class ArrayReconciler(ActingReconciler[ArrayActs]):
     async def _status(self, _: bytes, __: str) -> ArraysReply:
         return ArraysReply(
             arrays=len(self.core),
-            unfinished=self.core.unfinished(),
+            unfinished=self.core.arrays.unfinished(),
+            waiting=len(self.core.dependents),
             pending=self.core.pending,
             stuck=self.core.stuck,
             stated=self.stated,
@@ -69,13 +77,28 @@ class ArrayReconciler(ActingReconciler[ArrayActs]):
 
     def apply(self, entry: Entry) -> None:
         """Applies a workload."""
-        names_of(entry.key)
         value = entry.value
-        if value is not None and not any(mark in value for mark in MARKS):
+        is_marked = value is not None and any(mark in value for mark in MARKS)
+        if value is not None and not is_marked and not self.core.dependents.wants(entry.key):
             self.core.ordinary(entry.key)
         else:
             workload = None if value is None else read(entry.key, value)
             self.core.apply(entry.key, workload, entry.revision, clock.now())
+
+    async def prepare(self) -> None:
+        """Reads the workloads that others begin to wait for, which were not decoded before."""
+        dependents = self.core.dependents
+        for name in list(dependents.unknown):
+            key = workload_key(*name)
+            entry = await bucket.get(self._bus, key)
+            value = entry.value if entry is not None else None
+            if entry is None or value is None:
+                dependents.apply_target(name, None, 0)
+                continue
+            try:
+                dependents.apply_target(name, read(key, value), entry.revision)
+            except BROKEN:
+                log.warning("target_unreadable", key=key, revision=entry.revision)
 
     def set_aside(self, entry: Entry) -> None:
         """Records that a workload cannot be read."""
@@ -103,7 +126,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     def begin(epoch: int) -> ArrayReconciler:
         errors: list[ObjectError] = []
         return ArrayReconciler(
-            bus, settings, ArrayActs(gather=GATHER, errors=errors), epoch, errors
+            bus, settings, ArrayControllerCore(gather=GATHER, errors=errors), epoch, errors
         )
 
     elected = LeaderElectedService(
@@ -121,8 +144,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             return {}
         core = reconciler.core
         return {
-            ARRAYS.name: {(state,): count for state, count in core.states().items()},
-            UNFINISHED.name: {(): core.unfinished()},
+            ARRAYS.name: {(state,): count for state, count in core.arrays.states().items()},
+            UNFINISHED.name: {(): core.arrays.unfinished()},
             STUCK_FACTS.name: {(): core.stuck},
         }
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from admittance.api.workload import NO_RESULT, ArrayStatus
-from admittance.arrays.core import ArrayActs
+from admittance.arrays.controller_core import ArrayControllerCore
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload.conditions import gated_by
@@ -30,7 +31,7 @@ class ArrayCores(SteppedCores):
     def control(self, rounds: int = 20) -> None:
         """Lets the array-controller publish acts until none is left."""
         for _ in range(rounds):
-            orders = self.arrays.orders(self.now)
+            orders = self.array_orders()
             if not orders:
                 return
             self.published_acts += orders
@@ -48,7 +49,7 @@ class ArrayCores(SteppedCores):
 
     def restart_controller(self) -> None:
         """A new leader of the array-controller reads the bucket."""
-        self.arrays = ArrayActs(coalesce=self.arrays._sent._coalesce)
+        self.arrays = ArrayControllerCore(coalesce=timedelta(0))
         for key, known in list(self.controller.workloads.items()):
             self.arrays.apply(key, known.workload, known.revision, self.now)
         for key, entry in self.kept.items():

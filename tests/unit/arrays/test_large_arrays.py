@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from admittance.arrays.core import ArrayActs
+from admittance.arrays.controller_core import ArrayControllerCore
 from admittance.arrays.known_arrays import array_from
 from admittance.arrays.required_acts import WINDOW_MIN, window_of
 from admittance.events import facts
@@ -43,7 +43,7 @@ def test_ten_thousand_elements_ten_at_once_cost_a_window_of_objects() -> None:
 
 def test_an_array_is_counted_once_a_second_and_at_once_at_its_end() -> None:
     cores = ArrayCores()
-    cores.arrays = ArrayActs(coalesce=timedelta(seconds=1))
+    cores.arrays = ArrayControllerCore(coalesce=timedelta(seconds=1))
     cores.array(indexes="0-2")
     cores.control()
     cores.run()
@@ -76,5 +76,5 @@ def test_an_act_that_could_not_be_published_is_published_again() -> None:
     cores.now += timedelta(seconds=1)
     assert [act.fact.name for act in cores.arrays.acts(cores.now)] == ["a-0", "a-1"]
     cores.arrays.stated(submitted[0].fact, 7)
-    assert (len(cores.arrays), cores.arrays.unfinished(), cores.arrays.stuck) == (1, 0, 0)
+    assert (len(cores.arrays), cores.arrays.arrays.unfinished(), cores.arrays.stuck) == (1, 0, 0)
     assert cores.arrays.pending == 2

@@ -162,6 +162,7 @@ OTHERS: dict[str, object] = {
     "max_seconds": 2,
     "retries": 1,
     "fail_fast": True,
+    "after": ["x"],
     "cpu": 1,
     "memory": "1Gi",
     "gpu": 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.api.dependencies import Dependency
 from admittance.api.effects.field_effect import (
     BY_SYSTEM,
     HEAD,
@@ -52,7 +53,10 @@ WORKLOADS: Final[Table] = {
         "variant",
         "siblingIndex",
         "array",
+        "after",
+        "afterUnmet",
     ),
+    Dependency: all_work("workload", "condition", "index", "elementwise"),
     ArraySpec: all_work("indexes", "parallelism", "failFast"),
     PodSet: {
         **all_work("name", "count", "minCount", "template"),

@@ -63,6 +63,8 @@ def check_workload(workload: Workload) -> list[Problem]:
         )
     problems += _family(workload)
     problems += _array(workload)
+    if spec.after:
+        problems += _after(workload)
     if spec.admission_constraints is not None:
         problems += _allowed_flavors(workload, spec.admission_constraints.allowed_resource_flavors)
     annotations = workload.metadata.annotations
@@ -115,6 +117,29 @@ def _array(workload: Workload) -> list[Problem]:
         problems.append(Problem("spec.array.indexes", str(error)))
     if wrong := array_name_error(workload.metadata.name):
         problems.append(Problem("metadata.name", wrong))
+    return problems
+
+
+def _after(workload: Workload) -> list[Problem]:
+    spec = workload.spec
+    problems: list[Problem] = []
+    for i, dependency in enumerate(spec.after):
+        path = f"spec.after[{i}]"
+        if spec.role == "variant":
+            problems.append(Problem(path, "must be left out: its parent waits", FORBIDDEN))
+        if dependency.elementwise and spec.array is None:
+            message = "goes with spec.array only: each element waits for one element"
+            problems.append(Problem(f"{path}.elementwise", message, FORBIDDEN))
+        if dependency.elementwise and dependency.index is not None:
+            message = "must be left out with elementwise"
+            problems.append(Problem(f"{path}.index", message, FORBIDDEN))
+        if dependency.condition == "started" and (
+            dependency.elementwise or dependency.index is not None
+        ):
+            message = "cannot be started for one element of an array: only results are known"
+            problems.append(Problem(f"{path}.condition", message, FORBIDDEN))
+        if dependency.workload == workload.metadata.name:
+            problems.append(Problem(f"{path}.workload", "is the workload itself"))
     return problems
 
 

@@ -27,6 +27,8 @@ class Spelling(NamedTuple):
     signal: str = "signal"
     array: str = "array"
     fail_fast: str = "fail_fast"
+    after: str = "after"
+    after_unmet: str = "after_unmet"
 
 
 IN_PYTHON: Final = Spelling()

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from admittance.api.array_status import summary
+from admittance.api.dependencies import DEPENDENCIES_GATE, described
 from admittance.client import kinds
 from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import NoResponder, RequestFailed
@@ -22,14 +24,14 @@ from admittance.client.requests.families import (
     parent_of,
 )
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, find, is_array
+from admittance.client.requests.objects import BucketObject, find, is_array, lookup
 from admittance.events import reasons
 from admittance.events.requests.explanation import STOP_POLICY_REMOVAL, Explain, ExplainReply
 from admittance.events.requests.history import Logs, LogsReply
 from admittance.events.requests.reading import Runners, RunnersReply
 from admittance.events.shapes import PodRetries
 from admittance.runtime import clock
-from admittance.workload.conditions import gated_by, is_held
+from admittance.workload.conditions import Type, find_false, gated_by, is_held
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
@@ -59,6 +61,10 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
     if phase(workload, now) is not Phase.FINISHED:
         request = Explain(name=stored.name)
         reply = await link.ask("explain", request, ExplainReply, namespace=stored.namespace)
+    if waits := await _dependencies(link, workload, now):
+        opens = f"`admit release workload {stored.name} --gate {DEPENDENCIES_GATE}`"
+        others = [each for each in reply.unblocked_by if not each.startswith(OBSTACLE)]
+        reply = replace(reply, message=waits, unblocked_by=(*others, opens))
     family = await family_of(link, stored) if is_parent(workload) else None
     parent = await parent_of(link, stored) if is_variant(workload) else None
     runner = await answer_of_runner(link, workload, now)
@@ -70,6 +76,40 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
     if not reply.phase:
         reply = replace(reply, phase=str(phase(workload, now)))
     return Explanation(stored, reply, family, runner, refused)
+
+
+async def _dependencies(link: Link, workload: StoredWorkload, now: datetime) -> str:
+    """What the workload waits for and what becomes of that, such as ``waits for prep to succeed:
+    prep is Running since 12 min``; "": it waits for no other workload."""
+    if DEPENDENCIES_GATE not in gated_by(workload):
+        return ""
+    namespace = workload.metadata.namespace
+    said = []
+    for row in workload.status.dependencies:
+        if row.since is not None or row.elementwise:
+            continue
+        target = await lookup(link, kinds.WORKLOAD.object_key(namespace, row.workload))
+        what = f"waits for {described(row.workload, row.condition, row.index)}"
+        if target is None or target.workload().metadata.uid != row.uid:
+            said.append(f"{what}: {row.workload} was deleted")
+            continue
+        other = target.workload()
+        where = phase(other, now)
+        since = max(
+            (
+                each.last_transition_time
+                for each in other.status.conditions
+                if each.last_transition_time is not None
+            ),
+            default=other.metadata.creation_timestamp,
+        )
+        ago = f" since {span((now - since).total_seconds())}" if since is not None else ""
+        counts = f" ({summary(other.status.array)})" if other.status.array is not None else ""
+        said.append(f"{what}: {row.workload} is {where}{ago}{counts}")
+    unmet = find_false(workload, Type.DEPENDENCIES_MET)
+    if unmet is not None and unmet.reason == reasons.DEPENDENCY_UNMET:
+        said.append(f"{unmet.message}, so it will never start by itself")
+    return "; ".join(said)
 
 
 async def _of_array(link: Link, stored: BucketObject, now: datetime) -> Explanation:
@@ -84,18 +124,23 @@ async def _of_array(link: Link, stored: BucketObject, now: datetime) -> Explanat
         phase=str(where), reason=reason, message=message, priority=spec.priority or 0
     )
     nothing = Explanation(stored, about, None, RunnerAnswer(), RunnersReply())
+    waits = await _dependencies(link, workload, now) if where is Phase.PENDING else ""
+    if waits:
+        return nothing._replace(reply=replace(about, message=waits))
     is_open = where not in (Phase.FINISHED, Phase.DEACTIVATED) and not gated_by(workload)
     element = await first_waiting(link, stored) if is_open else None
     if element is None:
         return nothing
-    waits = await explanation(link, element.name, element.namespace)
-    said = f"{message}; {element.name} waits: {waits.reply.message or waits.reply.reason}"
-    reply = replace(waits.reply, phase=str(where), message=said)
-    return waits._replace(found=stored, reply=reply)
+    first = await explanation(link, element.name, element.namespace)
+    said = f"{message}; {element.name} waits: {first.reply.message or first.reply.reason}"
+    reply = replace(first.reply, phase=str(where), message=said)
+    return first._replace(found=stored, reply=reply)
 
 
 # What the stored workload knows better. -------------------------------------------------
 
+OBSTACLE: Final = "removal of this obstacle"
+"""The first words of a remedy that the scheduler gives without knowing what it is."""
 OF_QUEUE: Final = (STOP_POLICY_REMOVAL, "ClusterQueue ")
 """First words of the phrases about changes that the queue of the workload needs."""
 

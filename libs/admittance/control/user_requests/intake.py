@@ -13,10 +13,11 @@ from admittance.control.controller import Controller
 from admittance.control.user_requests.people import user_behind
 from admittance.control.user_requests.submissions import claim_of, digest, validate_submission
 from admittance.control.workloads import BatchFamilies, VersionedWorkload, ref_to
-from admittance.events import facts
+from admittance.events import facts, reasons
 from admittance.events.subjects import workload_key
+from admittance.workload.arrays.dependencies import resolved
 from admittance.workload.arrays.elements import claimed_element
-from admittance.workload.change import Change
+from admittance.workload.change import Change, refused
 from admittance.workload.moves.requests import Arrived
 from admittance.workload.stored import StoredWorkload, head
 
@@ -53,4 +54,10 @@ def enter(
             has_variants=queues.family_rules(fact.namespace, queue) is not None,
         )
     arrived = validate_submission(fact, state.objects, queues, state.workload_reader)
-    return replace(arrived, message_id=digest(logged), submitted_by=user_behind(logged))
+    arrived = replace(arrived, message_id=digest(logged), submitted_by=user_behind(logged))
+    if present is not None:
+        return arrived  # The submission creates nothing.
+    entered = resolved(arrived, lambda name: known(workload_key(fact.namespace, name)).workload)
+    if isinstance(entered, str):
+        return refused(None, reasons.NO_DEPENDENCY, entered)
+    return entered

@@ -57,13 +57,15 @@ class Arrays(Request, frozen=True, kw_only=True):
 
 
 class ArraysReply(Reply, frozen=True, kw_only=True):
-    """``arrays``: number of arrays; ``unfinished``: of their elements without a result.
+    """``arrays``: number of arrays; ``unfinished``: of their elements without a result;
+    ``waiting``: of workloads that wait for others.
     ``pending``: number of arrays to be looked at, and of published facts without an effect so far;
     ``stuck``: number of facts published three times or more without an effect. ``stated``: number
     of facts published since this instance leads."""
 
     arrays: int = 0
     unfinished: int = 0
+    waiting: int = 0
     pending: int = 0
     stuck: int = 0
     stated: int = 0

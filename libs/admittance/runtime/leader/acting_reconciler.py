@@ -42,7 +42,9 @@ log = structlog.get_logger()
 class ActingCore(Protocol):
     """A core that computes acts for parents of workloads, such as families and arrays."""
 
-    unreadable: dict[WorkloadName, str]
+    @property
+    def unreadable(self) -> Mapping[WorkloadName, str]:
+        """The parents with acts that cannot be computed, each with the reason."""
 
     def acts(self, now: datetime) -> list[Act]:
         """Returns the acts to publish now, in order."""
@@ -109,6 +111,9 @@ class ActingReconciler(ABC, Generic[Core]):
     def parent_of(self, fact: Fact) -> WorkloadName | None:
         """The parent that an act is about; None: the core does not know it any more."""
 
+    async def prepare(self) -> None:
+        """Called before acts are computed."""
+
     @abstractmethod
     def endpoints(self) -> Mapping[str, micro.Handler]:
         """The requests that the active instance answers, by subject."""
@@ -160,6 +165,7 @@ class ActingReconciler(ABC, Generic[Core]):
             # The event ``_changed`` is cleared before publishing, so that a change of the bucket
             # during publishing causes another round.
             self._changed.clear()
+            await self.prepare()
             while acts := self.core.acts(clock.now()):
                 await self._publish(acts, secret)
             faults.record_all(self.service, self._errors)

@@ -164,7 +164,7 @@ class ElementSpecs:
             MAX_ENV: str(indexes[-1]),
         }
         self._decoded: dict[str, Any] = msgspec.json.decode(array.spec)
-        for field in ("array", "role"):
+        for field in ("array", "role", "after"):
             self._decoded.pop(field, None)
 
     def spec_of(self, index: int) -> msgspec.Raw:

@@ -8,6 +8,7 @@ from typing import Final
 from admittance.api.arrays import element_name
 from admittance.api.workload import PARENT_VARIANT
 from admittance.events import facts, reasons
+from admittance.workload.arrays.dependencies import rows_of_element, with_rows
 from admittance.workload.arrays.elements import (
     ElementOf,
     ElementSpecs,
@@ -79,7 +80,7 @@ class ElementIntake:
         spec = specs.spec_of(claim.number)
         if has_variants and not is_partial(spec):
             metadata, spec = with_role_of_queue(metadata, spec, PARENT, PARENT_VARIANT)
-        return Arrived(
+        arrived = Arrived(
             namespace=fact.namespace,
             name=fact.name,
             uid=fact.uid,
@@ -89,6 +90,8 @@ class ElementIntake:
             submitted_by=array.status.submitted_by,
             created_at=metadata.creation_timestamp,
         )
+        rows = rows_of_element(array, claim.number)
+        return with_rows(arrived, rows) if rows else arrived
 
     def _specs_of(self, array: StoredWorkload) -> ElementSpecs:
         uid = array.metadata.uid

@@ -59,8 +59,15 @@ def _turn_off(array: StoredWorkload, context: TransitionContext) -> Change:
     if not head(array).active:
         return ignored(array, reasons.REPEATED, "it is not active")
     message = f"The array is deactivated{context.by_user}"
+    return turn_off(array, reasons.DEACTIVATED, message, context)
+
+
+def turn_off(
+    array: StoredWorkload, reason: str, message: str, context: TransitionContext
+) -> Change:
+    """Deactivates an array, whose elements the array-controller then deactivates."""
     off = with_spec(array, active=False)
-    off = with_condition(off, Type.EVICTED, True, reasons.DEACTIVATED, message, now=context.now)
+    off = with_condition(off, Type.EVICTED, True, reason, message, now=context.now)
     off = with_condition(
         off, Type.QUOTA_RESERVED, False, reasons.DEACTIVATED, message, now=context.now
     )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from admittance.api.array_status import new_status
 from admittance.api.meta import ObjectMeta
-from admittance.api.workload import GATED_BY, OWN_GATES, gate_names
+from admittance.api.workload import GATED_BY, OWN_GATES, DependencyRow, gate_names
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.names import workload_uid
@@ -36,13 +36,22 @@ from admittance.workload.conditions import (
     is_true,
     pending_reason,
     put,
+    waits_for,
     without_condition,
 )
 from admittance.workload.moves.backoff import wait_message
 from admittance.workload.moves.eviction import closed_gates, evict, fresh_rows, withdrawals
 from admittance.workload.outputs import kept_outputs
 from admittance.workload.phase import holds_quota, is_reserved, is_stopping
-from admittance.workload.stored import ARRAY, BY_ARRAY, PARENT, OutboxEntry, StoredWorkload, head
+from admittance.workload.stored import (
+    ARRAY,
+    BY_ARRAY,
+    PARENT,
+    OutboxEntry,
+    StoredWorkload,
+    WorkloadStatus,
+    head,
+)
 from admittance.workload.transition_context import TransitionContext
 
 INT32: Final = range(-(2**31), 2**31)
@@ -57,7 +66,7 @@ class Arrived(Fact, frozen=True, kw_only=True):
     user. ``uncharged``: each requested resource for which no quota is charged, with the reason.
     ``message_id``: digest of the submission's message id; "": the submission had no id.
     ``submitted_by``: the user; "": unknown. ``created_at``: the creation time of an element, which
-    is that of its array; None: the time of the log."""
+    is that of its array; None: the time of the log. ``dependencies``: what it waits for."""
 
     api_version: str
     metadata: ObjectMeta
@@ -67,6 +76,7 @@ class Arrived(Fact, frozen=True, kw_only=True):
     message_id: str = ""
     submitted_by: str = ""
     created_at: datetime | None = None
+    dependencies: tuple[DependencyRow, ...] = ()
 
 
 def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionContext) -> Change:
@@ -99,7 +109,11 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
         managed_fields=None,
     )
     new = StoredWorkload(
-        api_version=fact.api_version, kind="Workload", metadata=metadata, spec=fact.spec
+        api_version=fact.api_version,
+        kind="Workload",
+        metadata=metadata,
+        spec=fact.spec,
+        status=WorkloadStatus(dependencies=fact.dependencies),
     )
     spec = head(new)
     queue = context.queues.cluster_queue(fact.namespace, spec.queue_name)
@@ -124,10 +138,16 @@ def arrive(workload: StoredWorkload | None, fact: Arrived, context: TransitionCo
         each = "; ".join(f"{name}: {why}" for name, why in fact.uncharged.items())
         said = f"No quota is charged for {each}"[:MESSAGE_MAX]
         outbox = (*outbox, OutboxEntry(what="noted", reason=reasons.NOT_CHARGED, message=said))
+    conditions = put((), Type.QUOTA_RESERVED, False, reason, message, now=context.now)
+    if any(not row.elementwise for row in fact.dependencies):
+        waits = reasons.WAITS_FOR_DEPENDENCIES
+        conditions = put(
+            conditions, Type.DEPENDENCIES_MET, False, waits, waits_for(new), now=context.now
+        )
     return applied(
         with_status(
             new,
-            conditions=put((), Type.QUOTA_RESERVED, False, reason, message, now=context.now),
+            conditions=conditions,
             admission_checks=synced_rows((), {}, required, now=context.now).rows,
             submitted_as=fact.message_id,
             submitted_by=fact.submitted_by,

@@ -30,7 +30,7 @@ async def apply(call: Call, file: Sequence[str]) -> int:
     """
     from admittance.api.workload import Job, Workload
     from admittance.cli.support import files
-    from admittance.cli.workloads.submit import submission_of, submit_all
+    from admittance.cli.workloads.submit import in_order, submission_of, submit_all
 
     documents = files.documents(file, call.namespace)
     files.warn_about(documents)
@@ -38,7 +38,7 @@ async def apply(call: Call, file: Sequence[str]) -> int:
     objects = [
         document for document in documents if not isinstance(document.manifest, Workload | Job)
     ]
-    submissions = [submission_of(run) for run in runs]
+    submissions = in_order([submission_of(run) for run in runs])
     async with link(call) as bus:
         sizes = [len(manifest.raw) for manifest in objects]
         foreign = [await _apply_part(bus, part) for part in requests.applying.parts(objects, sizes)]

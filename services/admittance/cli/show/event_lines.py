@@ -151,7 +151,8 @@ class EventLine(NamedTuple):
 
 
 _BOOKKEEPING: Final = tuple(
-    f"admit.workload.{key}." for key in ("aggregated", "elements_counted", "quota_released")
+    f"admit.workload.{key}."
+    for key in ("aggregated", "dependencies_judged", "elements_counted", "quota_released")
 )
 
 

@@ -37,6 +37,8 @@ IN_COMMANDS = Spelling(
     signal="--signal",
     array="--array",
     fail_fast="--fail-fast",
+    after="--after",
+    after_unmet="--after-unmet",
 )
 """The options of commands."""
 

@@ -15,6 +15,7 @@ from admittance.client import kinds, requests
 from admittance.client.errors import BadInput, ClientError, RequestFailed
 
 if TYPE_CHECKING:
+    from admittance.api.dependencies import Dependency
     from admittance.api.reading.manifest import Document
     from admittance.api.warning_signal import WarningSignal
     from admittance.api.workload import ArraySpec, Workload
@@ -106,6 +107,16 @@ class Submission(NamedTuple):
     "--retries N", "How many failed pods run again; of an array in each element.", kind=int, least=0
 )
 @option("--fail-fast", "The first failed element ends the array.")
+@option(
+    "--after NAME[:ok|any|failed|started]",
+    "Wait for this workload to succeed, finish, fail or start; repeatable. NAME[3]: an element of "
+    "an array; NAME[=]: each element of an array waits for the one with its index.",
+    many=True,
+)
+@option(
+    "--after-unmet cancel|keep",
+    "If that cannot happen any more: stop it, or keep it waiting. Default: cancel",
+)
 @option("--wait", "Wait until it has finished; the exit status is that of the job.")
 @option("--anyway", "Submit even if the queue does not exist or can never hold it.")
 @timeout
@@ -128,6 +139,8 @@ async def submit(
     outputs: Sequence[str],
     array: str | None,
     fail_fast: bool,
+    after: Sequence[str],
+    after_unmet: str | None,
     **described: Any,
 ) -> int:
     """Submit a workload: a command after --, or manifests with -f."""
@@ -139,7 +152,7 @@ async def submit(
             raise BadInput("either a command after --, or -f; not both")
         options = (*described.values(), env, export, chdir, limit, signal, inputs, outputs)
         given = [value for value in options if value not in (None, ())]
-        arrays = array is not None or fail_fast
+        arrays = array is not None or fail_fast or after or after_unmet is not None
         if given or count != 1 or max_time is not None or anyway or arrays:
             raise BadInput(
                 "with -f the whole workload comes from the manifest; leave out the other options, "
@@ -154,6 +167,7 @@ async def submit(
         variables = origin.variables(is_here=False)
         if inputs or outputs:
             wanted = requests.files.wanted_files(inputs, outputs, IN_COMMANDS)
+        waits_for = requests.commands.dependencies_of(after, after_unmet, spelled=IN_COMMANDS)
         elements = requests.commands.array_of(array, fail_fast=fail_fast, spelled=IN_COMMANDS)
         wish = _wish(
             command,
@@ -163,12 +177,13 @@ async def submit(
             env=variables,
             warning=warning,
             array=elements,
+            dependencies=waits_for,
             **described,
         )
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
     longest = None if timeout is None else times.seconds_of(timeout, "--timeout")
-    submissions = _from_files(file, call.namespace, queue) if file else []
+    submissions = in_order(_from_files(file, call.namespace, queue)) if file else []
     async with link(call) as bus:
         folder = ""
         if wish is not None and origin is not None:
@@ -210,6 +225,7 @@ def _wish(
     image: str | None,
     warning: WarningSignal | None,
     array: ArraySpec | None,
+    dependencies: tuple[tuple[Dependency, ...], str | None],
     retries: int | None,
 ) -> CommandOptions:
     """The workload that the options describe. Raises BadInput."""
@@ -235,6 +251,8 @@ def _wish(
         warning=warning,
         array=array,
         retries=retries,
+        after=dependencies[0],
+        after_unmet=dependencies[1],
     )
 
 
@@ -267,6 +285,16 @@ def _from_files(paths: Sequence[str], namespace: str, queue: str | None) -> list
     submissions = [_runnable(document) for document in documents]
     files.warn_about(documents)
     return submissions
+
+
+def in_order(submissions: list[Submission]) -> list[Submission]:
+    """The submissions, each behind those that it waits for. Raises BadInput for a cycle, with its
+    path."""
+    if not any(submission.workload.spec.after for submission in submissions):
+        return submissions
+    workloads = [submission.workload for submission in submissions]
+    places = requests.manifests.in_order(workloads)
+    return [submissions[place] for place in places]
 
 
 def _runnable(document: Document) -> Submission:

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from admittance.api.arrays import BadIndexes, split_parallelism
+from admittance.api.dependencies import (
+    AFTER_UNMET,
+    BadDependency,
+    Dependency,
+    parse_dependency,
+)
 from admittance.api.fields.names import image_error
 from admittance.api.fields.problems import ManifestError
 from admittance.api.fields.units import parse, quantity_error
@@ -50,6 +56,7 @@ class CommandOptions:
     "": in an empty folder. ``folder``: the folder that ``working_dir`` must be; None: the path
     alone counts. ``warning``: before the end of its time; None: none. ``array``: the indexes of its
     elements; None: it is not an array. ``retries``: how many failed pods run again; None: none.
+    ``after``: what it waits for; ``after_unmet``: what becomes of it if that cannot happen.
     """
 
     command: Sequence[str]
@@ -69,6 +76,24 @@ class CommandOptions:
     warning: WarningSignal | None = None
     array: ArraySpec | None = None
     retries: int | None = None
+    after: Sequence[Dependency] = ()
+    after_unmet: str | None = None
+
+
+def dependencies_of(
+    texts: Sequence[str], unmet: str | None, *, spelled: Spelling = IN_PYTHON
+) -> tuple[tuple[Dependency, ...], str | None]:
+    """The dependencies of texts such as ``prep:any``, and what becomes of a workload whose
+    dependencies cannot be met. Raises BadInput."""
+    if unmet is not None and not texts:
+        raise BadInput(f"{spelled.after_unmet} goes with {spelled.after}")
+    if unmet is not None and unmet not in AFTER_UNMET:
+        raise BadInput(f'{spelled.after_unmet} "{unmet}" is not one of {", ".join(AFTER_UNMET)}')
+    try:
+        after = tuple(map(parse_dependency, texts))
+    except BadDependency as error:
+        raise BadInput(f"{spelled.after} {error}") from None
+    return after, unmet
 
 
 def array_of(
@@ -152,6 +177,8 @@ async def workload_of_command(link: Link, options: CommandOptions, namespace: st
             maximum_execution_time_seconds=options.max_seconds,
             admission_constraints=allowing(options.flavors),
             array=options.array,
+            after=tuple(options.after),
+            after_unmet=options.after_unmet,
         ),
     )
     if options.retries is not None:

@@ -65,7 +65,7 @@ class Run(NamedTuple):
 
 def parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Run]]:
     """The manifests as `apply` sends them: first other objects as JSON, then the workloads of
-    Workloads and Jobs. Raises BadInput."""
+    Workloads and Jobs, each behind those that it waits for. Raises BadInput."""
     others: list[bytes] = []
     runs: list[Run] = []
     for document in documents:
@@ -73,7 +73,7 @@ def parted(documents: Sequence[Document]) -> tuple[list[bytes], list[Run]]:
             runs.append(_run(document.manifest, document.warnings))
         else:
             others.append(encode(document.manifest))
-    return others, runs
+    return others, [runs[place] for place in in_order([run.workload for run in runs])]
 
 
 def _run(manifest: Workload | Job, warnings: tuple[str, ...]) -> Run:
@@ -102,3 +102,37 @@ def only_run(
         name = name_of_key(meta.namespace, user, key)
         manifest = replace(manifest, metadata=replace(meta, name=name, generate_name=""))
     return _run(manifest, document.warnings)
+
+
+def in_order(workloads: Sequence[Workload]) -> list[int]:
+    """The places of the workloads in an order in which each comes behind those that it waits for.
+    Raises BadInput for a cycle, with its path."""
+    by_name = {(w.metadata.namespace, w.metadata.name): place for place, w in enumerate(workloads)}
+    order: list[int] = []
+    done: set[int] = set()
+    for start in range(len(workloads)):
+        # The path of places from ``start``, each with those that it waits for.
+        path: list[tuple[int, list[int]]] = []
+        if start not in done:
+            path.append((start, _waited_for(workloads[start], by_name)))
+        while path:
+            place, rest = path[-1]
+            following = next((each for each in rest if each not in done), None)
+            if following is None:
+                path.pop()
+                done.add(place)
+                order.append(place)
+                continue
+            places = [each for each, _ in path]
+            if following in places:
+                cycle = [*places[places.index(following) :], following]
+                names = " → ".join(workloads[each].metadata.name for each in cycle)
+                raise BadInput(f"these workloads wait for each other: {names}")
+            path.append((following, _waited_for(workloads[following], by_name)))
+    return order
+
+
+def _waited_for(workload: Workload, by_name: Mapping[tuple[str, str], int]) -> list[int]:
+    space = workload.metadata.namespace
+    names = ((space, dependency.workload) for dependency in workload.spec.after)
+    return [by_name[name] for name in names if name in by_name]
