@@ -16,6 +16,7 @@ from admittance.acts import STUCK
 from admittance.api.arrays import INDEX_LABEL
 from admittance.arrays.controller_core import ArrayControllerCore
 from admittance.arrays.core import ARRAY_STATES, GATHER
+from admittance.backoff import Backoff
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.reader import BROKEN
@@ -27,11 +28,14 @@ from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bucket import Entry
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.leader.acting_reconciler import ActingReconciler
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
+from admittance.runtime.tasks import until_returned
+from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, gauge
 from admittance.workload.bucket_reader import read
 
@@ -39,6 +43,8 @@ SERVICE: Final = "array-controller"
 MARKS: Final = (f'"{INDEX_LABEL}"'.encode(), b'"role":"array"', b'"dependencies":[')
 """The bytes of every stored element, of every stored array, and of every workload that waits for
 others or has waited; a workload without these texts is ordinary."""
+
+READ_PAUSE_SECONDS: Final = 0.5
 
 __all__ = ["SERVICE", "run"]
 
@@ -90,7 +96,7 @@ class ArrayReconciler(ActingReconciler[ArrayControllerCore]):
         dependents = self.core.dependents
         for name in list(dependents.unknown):
             key = workload_key(*name)
-            entry = await bucket.get(self._bus, key)
+            entry = await self._read(key)
             value = entry.value if entry is not None else None
             if entry is None or value is None:
                 dependents.apply_target(name, None, 0)
@@ -99,6 +105,18 @@ class ArrayReconciler(ActingReconciler[ArrayControllerCore]):
                 dependents.apply_target(name, read(key, value), entry.revision)
             except BROKEN:
                 log.warning("target_unreadable", key=key, revision=entry.revision)
+
+    async def _read(self, key: str) -> Entry | None:
+        throttle = LogThrottle()
+
+        def failed(error: AdmittanceError, _: float) -> None:
+            if throttle.due(clock.monotonic()):
+                log.warning("target_not_read", key=key, error=str(error))
+
+        backoff = Backoff(READ_PAUSE_SECONDS, READ_PAUSE_SECONDS)
+        return await until_returned(
+            lambda: bucket.get(self._bus, key), backoff, failed, on=(BusUnavailable, BusRefused)
+        )
 
     def set_aside(self, entry: Entry) -> None:
         """Records that a workload cannot be read."""

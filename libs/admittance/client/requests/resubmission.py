@@ -59,7 +59,8 @@ async def again(
             labels={key: value for key, value in meta.labels.items() if key not in own},
             annotations=_annotations(meta.annotations),
         ),
-        spec=replace(spec, active=True, role="regular"),
+        # What the first one has waited for may be gone.
+        spec=replace(spec, active=True, role="regular", after=(), after_unmet=None),
     )
 
 

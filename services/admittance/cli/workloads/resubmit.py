@@ -13,7 +13,7 @@ from admittance.client import requests
 @option("--failed", "Of an array only the elements that did not succeed.")
 @option("--name N", "Name of the new workload. Default: generated.", name="new_name")
 async def resubmit(call: Call, name: str, failed: bool, new_name: str | None) -> int:
-    """Submit a workload once more, as a new workload with the same spec.
+    """Submit a workload once more, as a new workload with the same spec that waits for no other.
 
     With --failed the new workload is an array of the indexes that have failed, were deleted, or
     were ended by the array.
