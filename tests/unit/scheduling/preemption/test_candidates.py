@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from admittance.quota.cell import Cell, Quota
-from admittance.quota.tree import Node, Tree
+from admittance.quota.cell import Quota
+from admittance.quota.tree import Tree
 from admittance.scheduling.preemption.candidates import (
     CandidateLists,
     allows,
@@ -23,80 +22,22 @@ from admittance.scheduling.preemption.candidates import (
     path_below,
 )
 from admittance.scheduling.state.equivalence import RefusalQueue
-from admittance.scheduling.state.flavor_plan import FlavorPlan, Policy
 from admittance.scheduling.state.workload_info import (
-    Charge,
-    Domain,
     InFlight,
     Queue,
-    WorkloadInfo,
 )
-from support.builders import NOON, an_admission
-
-CPU = ("default", "cpu")
-GPU = ("default", "gpu")
-ACTIVE: Any = type("Activity", (), {"active": True})()
-STOPPED: Any = type("Activity", (), {"active": False})()
-
-
-def plan(name: str, **policy: Any) -> FlavorPlan:
-    return FlavorPlan(
-        queue=name, groups={}, covers_pods=False, borrow_next=False, preempt_next=True,
-        preemption_first=False, policy=Policy(**policy),
-    )  # fmt: skip
-
-
-class Town:
-    """Queues by name: ``here`` and ``near`` in cohort left, ``far`` in cohort right, both below
-    root; each has 2 cpu and 2 gpu. ``domain``: of all."""
-
-    def __init__(self, **policy: Any) -> None:
-        tree = Tree()
-        tree.set_cohort("root", "", {})
-        for name in ("left", "right"):
-            tree.set_cohort(name, "root", {})
-        self.domain = Domain("root")
-        self.queues: dict[str, Queue] = {}
-        for name, cohort in (("here", "left"), ("near", "left"), ("far", "right")):
-            node = tree.set_queue(name, cohort, {CPU: Quota(2), GPU: Quota(2)})
-            queue = Queue(name, RefusalQueue(), node=node, domain=self.domain)
-            queue.activity = ACTIVE
-            queue.plan = plan(name, **policy)
-            self.queues[name] = queue
-
-    def node(self, name: str) -> Node:
-        node = self.queues[name].node
-        assert node is not None
-        return node
-
-    def cell(self, name: str, fr: tuple[str, str] = CPU) -> Cell:
-        return self.node(name).cell(fr)
-
-    def holds(
-        self, name: str, queue: str, amount: int, *, priority: int = 0, age: int = 0,
-        fr: tuple[str, str] = CPU,
-    ) -> WorkloadInfo:  # fmt: skip
-        """A workload with so much quota of the queue; ``age``: how long it has had it."""
-        workload = WorkloadInfo(("ns", name), uid=name)
-        workload.priority = priority
-        workload.queued_at = NOON - timedelta(seconds=age)
-        cell = self.cell(queue, fr)
-        cell.charge(amount)
-        workload.charge = Charge(self.queues[queue], an_admission(queue), [(cell, amount)])
-        self.queues[queue].add_candidate(workload, NOON - timedelta(seconds=age))
-        self.domain.version += 1
-        return workload
+from support.cores.three_queues import (
+    ACTIVE,
+    CPU,
+    GPU,
+    STOPPED,
+    ThreeQueues,
+    preemptor,
+)
 
 
 def names(entries: Any) -> list[str]:
     return [entry[4].key[1] for entry in entries]
-
-
-def preemptor(priority: int = 1, age: int = 50) -> WorkloadInfo:
-    workload = WorkloadInfo(("ns", "preemptor"), uid="preemptor")
-    workload.priority = priority
-    workload.queued_at = NOON - timedelta(seconds=age)
-    return workload
 
 
 # One queue. ---------------------------------------------------------------------------------
@@ -112,7 +53,7 @@ def preemptor(priority: int = 1, age: int = 50) -> WorkloadInfo:
     ],
 )
 def test_a_policy_allows_by_priority_and_then_by_age(policy: str, allowed: list[str]) -> None:
-    town = Town()
+    town = ThreeQueues()
     for name, priority, age in (
         ("higher", 2, 1), ("older", 1, 99), ("same", 1, 50), ("newer", 1, 1), ("lower", 0, 99)
     ):  # fmt: skip
@@ -125,7 +66,7 @@ def test_a_policy_allows_by_priority_and_then_by_age(policy: str, allowed: list[
 
 
 def test_candidates_are_ordered_by_priority_and_newest_reservation() -> None:
-    town = Town()
+    town = ThreeQueues()
     for name, priority, age in (("a", 1, 1), ("b", 0, 1), ("c", 0, 2), ("d", 0, 1)):
         town.holds(name, "here", 1, priority=priority, age=age)
     assert names(candidates_of(town.queues["here"], "Any", preemptor(), [CPU])) == [
@@ -134,7 +75,7 @@ def test_candidates_are_ordered_by_priority_and_newest_reservation() -> None:
 
 
 def test_candidates_hold_a_contested_flavor_even_nothing_of_it() -> None:
-    town = Town()
+    town = ThreeQueues()
     town.holds("cpu", "here", 1)
     town.holds("none", "here", 0)
     town.holds("gpu", "here", 1, fr=GPU)
@@ -151,7 +92,7 @@ def test_candidates_hold_a_contested_flavor_even_nothing_of_it() -> None:
 
 
 def test_known_candidates_are_searched_anew_when_the_domain_changes() -> None:
-    town = Town()
+    town = ThreeQueues()
     town.holds("first", "here", 1)
     here, mine = town.queues["here"], preemptor()
     assert names(candidates_of(here, "Any", mine, [CPU])) == ["first"]
@@ -167,7 +108,7 @@ def test_known_candidates_are_searched_anew_when_the_domain_changes() -> None:
 
 
 def test_workloads_that_leave_come_first() -> None:
-    town = Town()
+    town = ThreeQueues()
     for name in "abcde":
         town.holds(name, "here", 1)
     a, b, c, d, e = (entry[4] for entry in town.queues["here"].candidates)
@@ -184,7 +125,9 @@ def test_workloads_that_leave_come_first() -> None:
 # The cohort. --------------------------------------------------------------------------------
 
 
-def found_in_cohort(town: Town, need: int, fr: Any = CPU, **more: Any) -> list[tuple[str, bool]]:
+def found_in_cohort(
+    town: ThreeQueues, need: int, fr: Any = CPU, **more: Any
+) -> list[tuple[str, bool]]:
     """The queues with candidates and whether they owe quota, for a workload of ``here``."""
     cell = town.cell("here", fr)
     found = candidates_in_cohort(
@@ -210,14 +153,14 @@ def found_in_cohort(town: Town, need: int, fr: Any = CPU, **more: Any) -> list[t
 def test_queues_that_borrow_have_candidates(
     used: dict[str, int], need: int, found: list[tuple[str, bool]]
 ) -> None:
-    town = Town(reclaim="Any")
+    town = ThreeQueues(reclaim="Any")
     for name, amount in used.items():
         town.holds(name, name, amount)
     assert found_in_cohort(town, need) == found
 
 
 def test_only_queues_that_may_be_preempted_are_asked() -> None:
-    town = Town(reclaim="LowerPriority")
+    town = ThreeQueues(reclaim="LowerPriority")
     low = town.holds("low", "near", 3)
     town.holds("high", "far", 3, priority=1)
     assert found_in_cohort(town, 1) == [("near", True)], "the other one has no lower priority"
@@ -228,7 +171,7 @@ def test_only_queues_that_may_be_preempted_are_asked() -> None:
     town.queues["near"].activity = ACTIVE
     del town.queues["near"]
     assert found_in_cohort(town, 1) == []
-    never = Town(reclaim="Never")
+    never = ThreeQueues(reclaim="Never")
     never.holds("low", "near", 3)
     assert found_in_cohort(never, 1) == []
 
@@ -240,7 +183,7 @@ def test_only_queues_that_may_be_preempted_are_asked() -> None:
 def test_a_cohort_with_enough_of_its_own_is_entitled(
     need: int, borrowed: int, expected: bool
 ) -> None:
-    town = Town()
+    town = ThreeQueues()
     town.holds("near", "near", borrowed)
     assert is_entitled(town.queues["here"], {town.cell("here"): need}) is expected
 
@@ -252,7 +195,7 @@ def test_a_queue_alone_is_entitled_to_nothing() -> None:
 
 
 def test_queues_below_a_cohort_are_asked_while_each_cohort_borrows() -> None:
-    town = Town()
+    town = ThreeQueues()
     town.holds("far", "far", 3)
     root = town.node("far").root()
     left = town.node("here").parent
@@ -274,7 +217,7 @@ def test_queues_below_a_cohort_are_asked_while_each_cohort_borrows() -> None:
 
 
 def test_the_way_to_a_cohort_has_the_cells_below_it() -> None:
-    town = Town()
+    town = ThreeQueues()
     node = town.node("far")
     root = node.root()
     assert node.parent is not None
@@ -288,7 +231,7 @@ def test_the_way_to_a_cohort_has_the_cells_below_it() -> None:
 
 
 def test_lists_of_several_queues_are_sorted_together() -> None:
-    town = Town(reclaim="Any")
+    town = ThreeQueues(reclaim="Any")
     town.holds("near-1", "near", 1, priority=1)
     town.holds("near-0", "near", 2)
     town.holds("far-2", "far", 1, priority=2)
@@ -310,7 +253,7 @@ def test_lists_of_several_queues_are_sorted_together() -> None:
 
 
 def test_candidates_that_leave_come_before_all_that_stay() -> None:
-    town = Town()
+    town = ThreeQueues()
     entries = {}
     for name, queue in (("e", "far"), ("e-going", "far"), ("o", "near"), ("o-going", "near"),
                         ("w", "here"), ("w-going", "here")):  # fmt: skip
@@ -333,7 +276,7 @@ def test_candidates_that_leave_come_before_all_that_stay() -> None:
 
 
 def test_all_amounts_must_be_there_for_a_right_to_them() -> None:
-    town = Town(reclaim="Any")
+    town = ThreeQueues(reclaim="Any")
     town.holds("far", "far", 3)
     here = town.queues["here"]
     for gpu, expected in ((2, True), (4, True), (5, False)):
@@ -365,7 +308,7 @@ class LargestFirst:
 
 
 def test_with_usages_of_local_queues_the_candidates_of_a_queue_change_places() -> None:
-    town = Town(reclaim="Any")
+    town = ThreeQueues(reclaim="Any")
     for name, queue, priority in (
         ("a", "near", 0), ("b", "far", 1), ("c", "near", 2), ("d", "far", 3)
     ):  # fmt: skip
@@ -387,7 +330,7 @@ def test_with_usages_of_local_queues_the_candidates_of_a_queue_change_places() -
 
 
 def test_the_candidates_of_one_queue_keep_their_order() -> None:
-    town = Town(reclaim="Any")
+    town = ThreeQueues(reclaim="Any")
     town.holds("a", "near", 2)
     town.holds("c", "near", 2)
     lanes: Any = LargestFirst()
