@@ -67,10 +67,12 @@ class CgroupV1(JobGroups):
 
     def make(self, run: str, pod: str, limits: Limits) -> None:
         for folder in self._at_once:
+            path = os.path.join(folder, run, pod)
             try:
-                make_folder(os.path.join(folder, run, pod))
-            except FileNotFoundError:
-                os.makedirs(os.path.join(folder, run, pod), exist_ok=True)
+                make_folder(os.path.join(folder, run))
+                make_folder(path)
+            except FileNotFoundError:  # another runner has removed the empty group of this one
+                os.makedirs(path, exist_ok=True)
         if limits.memory and "memory" in self._folders:
             self._limit_memory(run, pod, limits.memory)
         if limits_processes(limits) and "pids" in self._folders:
