@@ -6,11 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests.queues import PendingQuery, Queues
 from admittance.scheduling.cycle.refusals import IN_FLIGHT_MAX
+from admittance.scheduling.state.assumption import domain_of, undo
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.workload_info import InFlight
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 
@@ -443,3 +446,23 @@ def test_a_workload_of_a_missing_queue_is_listed_with_the_reason() -> None:
     assert (row.name, row.position, row.reason) == ("early", 0, "Misconfigured")
     assert scheduler.core.pending(PendingQuery()).total == 1
     assert scheduler.core.pending(PendingQuery(cluster_queue="cq")).rows == ()
+
+
+@pytest.mark.parametrize("decided", [InFlight.PREEMPTED, InFlight.REVOKED])
+@pytest.mark.parametrize("admits", [True, False], ids=["admitted", "reserved"])
+def test_a_reservation_that_keeps_its_quota_is_rechecked(admits: bool, decided: InFlight) -> None:
+    scheduler = a_scheduler()
+    scheduler.admits = admits
+    scheduler.submit("one", "cq", "6")
+    scheduler.settle()
+    state = scheduler.core._state
+    workload = state.workloads["ns", "one"]
+    domain = domain_of(workload)
+    assert domain is not None
+    domain.rechecks.clear()
+    state.set_in_flight(workload, domain, decided)
+    assert workload.assumption is not None
+    assert not scheduler.core.has_work()
+    undo(state, workload.assumption, workload, domain, scheduler.now)
+    assert workload.in_flight is InFlight.NOTHING
+    assert (workload in domain.rechecks) is not admits

@@ -32,6 +32,16 @@ def test_no_worse_variant_is_tried_while_an_admission_is_in_flight(mode: str) ->
     assert scheduler.settle() == []
 
 
+def test_a_worse_variant_is_tried_when_the_chosen_one_is_deleted_meanwhile() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue(flavors={"best": "4", "worst": "4"})
+    scheduler.family("a")
+    assert scheduler.cycle(confirm=False) == ["a-best"]
+    assert scheduler.cycle(confirm=False) == []
+    scheduler.gone("a-best")
+    assert scheduler.cycle(confirm=False) == ["a-worst"]
+
+
 def test_a_variant_that_may_not_be_tried_blocks_no_other() -> None:
     scheduler = FamilyScheduler()
     scheduler.family_queue(mode="NoMigration", flavors={"best": "8", "mid": "8"})
