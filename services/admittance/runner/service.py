@@ -35,6 +35,7 @@ from admittance.runner.runs.admissions import AdmissionReader
 from admittance.runner.runs.claims import Claims
 from admittance.runner.runs.fact_handlers import (
     admit,
+    claims_loaded,
     evict,
     on_claims_changed,
     recover,
@@ -257,7 +258,7 @@ async def _serve(
             bus,
             (">",),
             partial(on_claims_changed, manager),
-            lambda _: manager.other_folders.loaded.set(),
+            lambda _: claims_loaded(manager),
             bucket=CLAIMS,
             # An end of the service here would leave the jobs without a runner that can stop them.
             request=lambda after: manager.retry(lambda: make(name, "claims", after)),

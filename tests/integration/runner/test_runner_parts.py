@@ -12,6 +12,8 @@ from admittance.client.requests.link import Link
 from admittance.events.placement import Placement, PlacementPart
 from admittance.events.stored.machines import ALIVE_RUNNERS, RunnerAlive, key_of_runner
 from admittance.events.subjects import CLAIMS
+from admittance.runner.host.records import run_key
+from admittance.runner.runs.claims import Claims
 from admittance.runtime.bus.bucket import get
 from integration.runner.harness import NAMESPACE, RunnerTestbed, until
 
@@ -80,3 +82,25 @@ async def test_a_runner_leaves_an_admission_to_the_runner_that_it_is_placed_on(
         await testbed.admit("own", "true")
         await testbed.wait_for_fact("finished", "own")
         assert await testbed.said("started", "gang") is None
+
+
+async def test_a_restarted_runner_reports_the_lost_part_of_another_that_was_not_reported(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner("a", user="m-1"):
+        placement = await parts_on(testbed, "gone", "m-1")
+        admitted = await testbed.admit("gang", "sleep 60", count=2, placement=placement)
+        await testbed.wait_for_fact("started", "gang")
+    # Its earlier process has marked the claim of the other part, and ended before it said so.
+    mine = (testbed.tmp / "a/runner/id").read_text()
+    lost = run_key(NAMESPACE, "gang", admitted, 1)
+    claims = Claims(testbed.bus, mine, 60.0)
+    await claims.take([lost])
+    assert await claims.mark_over(lost)
+    async with testbed.runner("a", user="m-1"):
+
+        async def is_reported() -> bool:
+            said = await testbed.all_said("stopped", "gang")
+            return (1, "NodeFailures") in [(fact.part, fact.reason) for fact in said]
+
+        await until(is_reported, "the end of the lost part")

@@ -9,7 +9,7 @@ until the bus answers them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -306,8 +306,18 @@ async def recover(manager: RunManager) -> None:
     for key, files in list(manager.folders.items()):
         manager.report_journal(key, files)
     await check_runs(manager)
+    manager.elsewhere = set(_runs_elsewhere(views, manager.folder.runner))
     considered = await _take_unclaimed(manager, views)
     log.info("runner_recovered", runs=len(manager.runs), considered=considered)
+
+
+def _runs_elsewhere(views: Mapping[tuple[str, str], AdmissionView], runner: str) -> Iterator[str]:
+    """The keys of the current runs that are assigned to other runners than the one with this id."""
+    for (namespace, name), view in views.items():
+        if view.state is AdmissionState.CURRENT:
+            for part, other in zip(all_parts(view.runners), view.runners, strict=False):
+                if other != runner:
+                    yield run_key(namespace, name, view.revision, part)
 
 
 async def take_left_out(manager: RunManager) -> None:
@@ -395,6 +405,12 @@ async def _take_claims_again(manager: RunManager) -> None:
 # Claims of other runners. ---------------------------------------------------------------
 
 
+def claims_loaded(manager: RunManager) -> None:
+    """All claims were handled once since the runner has started."""
+    manager.elsewhere.clear()
+    manager.other_folders.loaded.set()
+
+
 async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> None:
     """Reacts to changed claims: expired, released, or taken from this runner by another."""
     manager.other_folders.learn(entries)
@@ -415,6 +431,10 @@ async def _on_claim_changed(manager: RunManager, entry: Entry) -> None:
     if namespace == "_alive" or revision is None or part is None:
         return
     claim = read_claim(entry)
+    unpublished = claim.state is ClaimState.OVER and entry.key in manager.elsewhere
+    if claim.runner == manager.folder.runner and unpublished:
+        of = ClaimedRun(plain(namespace), plain(name), revision, part)
+        manager.run_in_background(publish_end(manager, of), entry.key)
     if claim.state is ClaimState.OVER or claim.runner == manager.folder.runner:
         return
     if entry.key in manager.runs:

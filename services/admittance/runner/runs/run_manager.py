@@ -102,6 +102,10 @@ class RunManager:
         """The name of this runner."""
         self.has_name = True
         """Whether no other runner has the name of this one."""
+        self.elsewhere: set[str] = set()
+        """The keys of current runs that are assigned to other runners, until the claims are read.
+        An earlier process of this runner may have marked such a claim as over, and ended before it
+        published the end of the lost job."""
         self.left_out = False
         """Whether this runner left admissions to others, so that some may be unclaimed."""
         self.open_runs_changed = asyncio.Event()
