@@ -42,7 +42,7 @@ def test_prometheus_scrapes_running_services_and_misses_absent_ones(
         leads = 'admittance_led_domains{service!="scheduler"} == 1'
         containers.eventually(lambda: asked(port, leads, "service"), "workload-controller")
         missing = 'ALERTS{alertname="AdmittanceServiceMissing"}'
-        absent = "provisioning-check variant-controller"
+        absent = "array-controller provisioning-check variant-controller"
         assert containers.eventually(lambda: asked(port, missing, "service"), absent) == absent
         deployment.compose("stop", "retry-timer")
         containers.eventually(lambda: asked(port, missing, "service"), "check retry-timer")
