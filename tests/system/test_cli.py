@@ -258,6 +258,17 @@ def test_submit_with_wait_returns_the_exit_status_of_the_job(
     assert admit("wait", "workload", name, "--for", "Failed").status == 0
 
 
+def test_a_script_runs_as_it_was_submitted(admit: Up, tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text('#ADMIT --cpu 2 -e A=1 -e B=2\n[ $$ -gt 1 ] && echo "$(id -u) $A $B $1"\n')
+    words = ("-e", "A=3", "--wait", "--name", "script", str(script), "0.1")
+    admit.ok("submit", *words)
+    assert admit.ok("logs", "workload", "script").lines == [f"{os.getuid()} 3 2 0.1"]
+    spec = admit.ok("get", "wl", "script", "-o", "json").json()["spec"]
+    [container] = spec["podSets"][0]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"]["cpu"] == "2"
+
+
 def test_a_job_is_submitted_once(admit: Up) -> None:
     assert admit.ok("submit", "-f", "-", stdin=JOB).lines == [
         "workload.kueue.x-k8s.io/two-pods created"

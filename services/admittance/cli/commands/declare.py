@@ -35,6 +35,8 @@ Complete = Callable[[click.Context, str], Sequence[str]]
 Text = str | Callable[[], str]
 """A text of the help. A function is called only for the help, so it may import more."""
 
+WORDS: Final = "admittance.words"
+"""The key of a click context for the words after the name of the command."""
 GLOBAL: Final = "Global options"
 SERVER: Final = ("nats",)
 PLACE: Final = ("nats", "namespace")
@@ -321,6 +323,7 @@ class Command(Help):
         forever: bool,
         negative_numbers: bool,
         short_output: bool,
+        amend: Callable[[click.Context], None] | None,
     ) -> None:
         shared = global_options(takes, without=without, short=short_output) if takes else []
         super().__init__(
@@ -334,9 +337,16 @@ class Command(Help):
         self._refuses_output = bool(takes) and "output" not in takes and not own_output
         self._without = without
         self._forever = forever
+        self._amend = amend
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> int:
         """Runs the command; returns its exit status."""
+        if self._amend is not None:
+            self._amend(ctx)
         values = dict(ctx.params)
         given = {name: values.pop(name) for name in self._shared}
         first: list[Call] = []
@@ -362,12 +372,14 @@ def command(
     forever: bool = False,
     negative_numbers: bool = False,
     short_output: bool = False,
+    amend: Callable[[click.Context], None] | None = None,
 ) -> Callable[[Callable[..., Any]], Command]:
     """Makes a command of a function. ``takes``: the global options, which the function gets as its
     first parameter, a `Call`; (): it gets none. ``without``: output formats that it does not have.
     ``own_output``: the function declares ``-o`` itself. ``forever``: it is a service.
     ``negative_numbers``: -5 is a word and no option. ``short_output``: the output format is ``-o``
-    only, because ``--output`` is an option of the command."""
+    only, because ``--output`` is an option of the command. ``amend``: changes the parsed values of
+    the command line, as a script with options does; the words are ``ctx.meta[WORDS]``."""
     return partial(
         Command,
         takes=takes,
@@ -376,6 +388,7 @@ def command(
         forever=forever,
         negative_numbers=negative_numbers,
         short_output=short_output,
+        amend=amend,
     )
 
 

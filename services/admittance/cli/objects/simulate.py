@@ -16,7 +16,7 @@ from admittance.client.errors import BadInput, RequestFailed
 
 if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
-    from admittance.cli.workloads.submit import Submission
+    from admittance.cli.workloads.submissions import Submission
     from admittance.client.requests.link import Link
 
 ROWS: Final = 20

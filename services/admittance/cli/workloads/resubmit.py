@@ -18,7 +18,8 @@ async def resubmit(call: Call, name: str, failed: bool, new_name: str | None) ->
     With --failed the new workload is an array of the indexes that have failed, were deleted, or
     were ended by the array.
     """
-    from admittance.cli.workloads.submit import COMMAND_LINE, Submission, submit_all
+    from admittance.cli.workloads.submissions import COMMAND_LINE, Submission
+    from admittance.cli.workloads.submit import submit_all
 
     async with link(call) as bus:
         workload = await requests.resubmission.again(bus, name, failed=failed, new_name=new_name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from admittance.cli.commands.arguments import queues, timeout
 from admittance.cli.commands.declare import argument, command, option
@@ -11,10 +11,19 @@ from admittance.cli.support import output, times
 from admittance.cli.support.job_options import origin_of, placed, time_limit, warning_of
 from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call, Output, key_values
+from admittance.cli.workloads.submissions import (
+    COMMAND_LINE,
+    Submission,
+    note_jobs_continue,
+    show_accepted,
+    wait_for_all,
+)
 from admittance.client import kinds, requests
 from admittance.client.errors import BadInput, ClientError, RequestFailed
 
 if TYPE_CHECKING:
+    from click import Context
+
     from admittance.api.dependencies import Dependency
     from admittance.api.reading.manifest import Document
     from admittance.api.warning_signal import WarningSignal
@@ -23,30 +32,27 @@ if TYPE_CHECKING:
     from admittance.client.requests.submissions.commands import CommandOptions
     from admittance.events.base import Fact
     from admittance.events.requests.history import SettledReply
-    from admittance.workload.phase import Phase
-    from admittance.workload.stored import StoredWorkload
 
 AT_ONCE: Final = 100
 """The greatest number of outcomes of submissions that are requested at the same time."""
 
-COMMAND_LINE: Final = "the command line"
-NAMED_MAX: Final = 5
-NOTHING_TO_SUBMIT: Final = "nothing to submit: name a command after --, or a file with -f"
+NOTHING_TO_SUBMIT: Final = "nothing to submit: name a script, a command after --, or a file with -f"
 
 
-class Submission(NamedTuple):
-    """A workload to submit, and its source."""
+def _with_script(ctx: Context) -> None:
+    from admittance.cli.workloads.job_scripts import with_script
 
-    source: str
-    workload: Workload
-
-    @property
-    def subject(self) -> str:
-        return f"{kinds.WORKLOAD.qualified}/{self.workload.metadata.name}"
+    with_script(ctx)
 
 
-@command(short_output=True)
-@argument("-- CMD...", "Command of each pod.", name="command", required=False)
+@command(short_output=True, amend=_with_script)
+@argument(
+    "SCRIPT|-- CMD...",
+    "A script, which may have lines such as `#ADMIT --gpu 1`, with its arguments; or the command "
+    "of each pod.",
+    name="command",
+    required=False,
+)
 @option("--file -f FILE|DIR|-", "Manifests of Workloads or Jobs instead of a command.", many=True)
 @option(
     "--queue -q QUEUE",
@@ -143,7 +149,7 @@ async def submit(
     after_unmet: str | None,
     **described: Any,
 ) -> int:
-    """Submit a workload: a command after --, or manifests with -f."""
+    """Submit a workload: a script, a command after --, or manifests with -f."""
     import asyncio
 
     wish = origin = wanted = None
@@ -201,9 +207,9 @@ async def submit(
         if status or not wait:
             return status
         try:
-            return await _wait_for_all(bus, submissions, longest)
+            return await wait_for_all(bus, submissions, longest)
         except asyncio.CancelledError:
-            _note_jobs_continue(submissions)
+            note_jobs_continue(submissions)
             raise
 
 
@@ -377,22 +383,6 @@ async def submit_all(
     return status
 
 
-def show_accepted(submission: Submission, outcome: str, shape: Output) -> None:
-    """Prints an accepted submission: one line, or a document of YAML."""
-    meta = submission.workload.metadata
-    made = {"namespace": meta.namespace, "name": meta.name}
-    match shape:
-        case Output.NAME:
-            output.say(submission.subject)
-        case Output.JSON:
-            output.show_json_line(made)
-        case Output.YAML:
-            output.say("---")
-            output.show_yaml(made)
-        case Output.TABLE | Output.WIDE:
-            output.outcome(submission.subject, outcome)
-
-
 async def _is_edited_variant(bus: Link, workload: Workload) -> bool:
     """Whether the workload is an existing variant with a different spec; ``active`` is ignored."""
     from msgspec.structs import replace
@@ -458,43 +448,3 @@ async def _settled(
             return error
 
     return list(await asyncio.gather(*map(one, submitted, sequences)))
-
-
-async def _wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
-    from admittance.runtime import clock
-    from admittance.workload.phase import Phase
-
-    status = 0
-    deadline = None if timeout is None else clock.monotonic() + timeout
-    for submission in submissions:
-        meta = submission.workload.metadata
-        left = None if deadline is None else max(0.0, deadline - clock.monotonic())
-        with output.Progress(meta.name) as progress:
-            last: list[Phase] = []
-
-            def seen(_workload: StoredWorkload, phase: Phase) -> None:
-                if not last or last[-1] is not phase:  # noqa: B023  (called in this turn only)
-                    last.append(phase)  # noqa: B023
-                    progress.say(str(phase))
-
-            workload = await requests.waits.reach(
-                bus, meta.namespace, meta.name, Phase.FINISHED, left, seen
-            )
-        if why := requests.waits.is_failure(workload):
-            output.error(f'workload "{meta.name}" failed: {why}')
-            status = status or requests.waits.exit_status(workload)
-        else:
-            output.outcome(submission.subject, "finished")
-    return status
-
-
-def _note_jobs_continue(submissions: Sequence[Submission]) -> None:
-    """Prints that only the wait was interrupted, and that the jobs continue."""
-    names = ", ".join(submission.workload.metadata.name for submission in submissions[:NAMED_MAX])
-    more = f" and {len(submissions) - NAMED_MAX} more" if len(submissions) > NAMED_MAX else ""
-    goes = "continues" if len(submissions) == 1 else "continue"
-    first = submissions[0].workload.metadata.name
-    output.note(
-        f"{names}{more} {goes}; `admit wait workload {first} --for Finished` waits again, "
-        f"`admit stop workload {first}` ends it"
-    )

@@ -10,7 +10,7 @@ from admittance.cli.support import output
 from admittance.cli.support.options import Output
 from admittance.cli.support.output import Column, Table
 from admittance.cli.workloads.logs import Writer
-from admittance.cli.workloads.submit import Submission, show_accepted
+from admittance.cli.workloads.submissions import Submission, show_accepted
 from admittance.events.shapes import PodLog
 from support.builders import a_manifest
 

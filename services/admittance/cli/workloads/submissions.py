@@ -1,0 +1,86 @@
+"""Submissions of one command: how their outcomes are shown, and how the command waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from admittance.cli.support import output
+from admittance.cli.support.options import Output
+from admittance.client import kinds, requests
+
+if TYPE_CHECKING:
+    from admittance.api.workload import Workload
+    from admittance.client.requests.link import Link
+    from admittance.workload.phase import Phase
+    from admittance.workload.stored import StoredWorkload
+
+COMMAND_LINE: Final = "the command line"
+NAMED_MAX: Final = 5
+
+
+class Submission(NamedTuple):
+    """A workload to submit, and its source."""
+
+    source: str
+    workload: Workload
+
+    @property
+    def subject(self) -> str:
+        return f"{kinds.WORKLOAD.qualified}/{self.workload.metadata.name}"
+
+
+def show_accepted(submission: Submission, outcome: str, shape: Output) -> None:
+    """Prints an accepted submission: one line, or a document of YAML."""
+    meta = submission.workload.metadata
+    made = {"namespace": meta.namespace, "name": meta.name}
+    match shape:
+        case Output.NAME:
+            output.say(submission.subject)
+        case Output.JSON:
+            output.show_json_line(made)
+        case Output.YAML:
+            output.say("---")
+            output.show_yaml(made)
+        case Output.TABLE | Output.WIDE:
+            output.outcome(submission.subject, outcome)
+
+
+async def wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
+    from admittance.runtime import clock
+    from admittance.workload.phase import Phase
+
+    status = 0
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    for submission in submissions:
+        meta = submission.workload.metadata
+        left = None if deadline is None else max(0.0, deadline - clock.monotonic())
+        with output.Progress(meta.name) as progress:
+            last: list[Phase] = []
+
+            def seen(_workload: StoredWorkload, phase: Phase) -> None:
+                if not last or last[-1] is not phase:  # noqa: B023  (called in this turn only)
+                    last.append(phase)  # noqa: B023
+                    progress.say(str(phase))
+
+            workload = await requests.waits.reach(
+                bus, meta.namespace, meta.name, Phase.FINISHED, left, seen
+            )
+        if why := requests.waits.is_failure(workload):
+            output.error(f'workload "{meta.name}" failed: {why}')
+            status = status or requests.waits.exit_status(workload)
+        else:
+            output.outcome(submission.subject, "finished")
+    return status
+
+
+def note_jobs_continue(submissions: Sequence[Submission]) -> None:
+    """Prints that only the wait was interrupted, and that the jobs continue."""
+    names = ", ".join(submission.workload.metadata.name for submission in submissions[:NAMED_MAX])
+    more = f" and {len(submissions) - NAMED_MAX} more" if len(submissions) > NAMED_MAX else ""
+    goes = "continues" if len(submissions) == 1 else "continue"
+    first = submissions[0].workload.metadata.name
+    output.note(
+        f"{names}{more} {goes}; `admit wait workload {first} --for Finished` waits again, "
+        f"`admit stop workload {first}` ends it"
+    )
