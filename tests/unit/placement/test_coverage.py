@@ -37,9 +37,10 @@ def covered(queue: ClusterQueue, **more: Any) -> list[str]:
         "any": ResourceFlavor(),
         "a100": ResourceFlavor(spec=ResourceFlavorSpec(node_labels={"card": "a100"})),
     }
+    card = more.pop("card", "a100")
     machines = [
         a_machine("plain"),
-        a_machine("gpu", gpus=2, labels={"card": more.pop("card", "a100")}),
+        a_machine("gpu", gpus=2, labels={} if card is None else {"card": card}),
     ]
     coverage.machines |= {machine.name: machine for machine in machines}
     wanted = coverage.wanted(NOON)
@@ -51,7 +52,10 @@ def covered(queue: ClusterQueue, **more: Any) -> list[str]:
     [
         (a_queue({"any": 8}), "h100", ["any"]),
         (a_queue({"any": 8, "a100": 8}), "a100", ["a100", "any"]),
-        (a_queue({"a100": 8}), "h100", []),
+        (a_queue({"a100": 8}), "h100", ["a100"]),
+        (a_queue({"a100": 8}), None, []),
+        (a_queue({"a100": 8}, "cpu"), "h100", ["a100"]),
+        (a_queue({"a100": 0}), "a100", []),
         (a_queue({"any": 8}, "cpu"), "a100", []),
         (a_queue({"any": 0}), "a100", []),
         (a_queue({"any": 8}, machines="Off"), "a100", []),
@@ -62,8 +66,11 @@ def covered(queue: ClusterQueue, **more: Any) -> list[str]:
     ids=[
         "devices of the flavor",
         "labels too",
-        "other labels",
-        "cpu alone",
+        "another value of its label",
+        "no machine has the key of its label",
+        "cpu alone with labels",
+        "labels without quota",
+        "cpu alone without labels",
         "no quota",
         "machines off",
         "a flavor is provisioned",
@@ -71,8 +78,8 @@ def covered(queue: ClusterQueue, **more: Any) -> list[str]:
         "no such flavor",
     ],
 )
-def test_a_flavor_is_covered_by_a_machine_with_its_devices_and_labels(
-    queue: ClusterQueue, card: str, flavors: list[str]
+def test_a_flavor_is_covered_by_a_machine_with_keys_of_its_labels_or_its_devices(
+    queue: ClusterQueue, card: str | None, flavors: list[str]
 ) -> None:
     assert covered(queue, card=card) == flavors
 

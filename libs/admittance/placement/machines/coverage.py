@@ -1,8 +1,10 @@
 """Which flavors are covered by the machines of runners, and the AdmissionCheck that says so. Pure.
 
-A flavor is covered from the time on when a runner has devices of which a ClusterQueue offers quota
-in this flavor, and the labels of the flavor. Flavors of cpu and memory alone are listed by people:
-their quota may be larger than the machines, and was served so far.
+A flavor with labels is covered from the time on when a machine has labels of the same keys: such a
+label says to which flavors a machine belongs and to which it does not, so a flavor that no machine
+belongs to waits for one. A flavor without labels is covered when a machine has devices of which a
+ClusterQueue offers quota in this flavor. Flavors of cpu and memory alone without labels are listed
+by people: their quota may be larger than the machines, and was served so far.
 """
 
 from __future__ import annotations
@@ -68,7 +70,9 @@ class Coverage:
             for flavor, resources in _offered(queue):
                 if flavor in self.flavors and not self._is_provisioned(queue, flavor):
                     labels = self.flavors[flavor].spec.node_labels
-                    if any(_has(machine, labels, resources) for machine in self.machines.values()):
+                    if any(
+                        _covers(machine, labels, resources) for machine in self.machines.values()
+                    ):
                         yield flavor
 
     def _is_provisioned(self, queue: ClusterQueue, flavor: str) -> bool:
@@ -83,18 +87,18 @@ class Coverage:
 
 
 def _offered(queue: ClusterQueue) -> Iterator[tuple[str, set[str]]]:
-    """The flavors of the queue, each with the resources of which it has any quota."""
+    """The flavors of the queue that have quota, each with the resources of which it has any."""
     for group in queue.spec.resource_groups:
         for flavor in group.flavors:
-            yield (
-                flavor.name,
-                {r.name for r in flavor.resources if amount(r.name, r.nominal_quota) > 0},
-            )
+            resources = {r.name for r in flavor.resources if amount(r.name, r.nominal_quota) > 0}
+            if resources:
+                yield flavor.name, resources
 
 
-def _has(machine: Machine, labels: Mapping[str, str], resources: Iterable[str]) -> bool:
-    devices = {device.resource for device in machine.devices}
-    return not devices.isdisjoint(resources) and labels.items() <= machine.labels.items()
+def _covers(machine: Machine, labels: Mapping[str, str], resources: set[str]) -> bool:
+    if labels:
+        return labels.keys() <= machine.labels.keys()
+    return any(device.resource in resources for device in machine.devices)
 
 
 def _new_check(flavors: Iterable[str], now: datetime) -> AdmissionCheck:
