@@ -261,8 +261,16 @@ def test_submit_with_wait_returns_the_exit_status_of_the_job(
 def test_a_script_runs_as_it_was_submitted(admit: Up, tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text('#ADMIT --cpu 2 -e A=1 -e B=2\n[ $$ -gt 1 ] && echo "$(id -u) $A $B $1"\n')
-    words = ("-e", "A=3", "--wait", "--name", "script", str(script), "0.1")
-    admit.ok("submit", *words)
+    words = ("submit", "-e", "A=3", "--name", "script", str(script), "0.1")
+    planned = admit.ok(*words, "--dry-run", "-o", "json").json()
+    script.write_text(f"{script.read_text()}exit 3\n")
+    followed = admit(*words, "--follow", "--timeout", "50s")
+    assert followed.status == 3
+    assert f"{os.getuid()} 3 2 0.1" in followed.lines
+    assert planned["metadata"]["name"] == "script"
+    admit.ok("delete", "workload", "script")
+    admit.ok("apply", "-f", "-", stdin=json.dumps(planned))
+    admit.ok("wait", "workload", "script", "--for", "Succeeded", "--timeout", "50s")
     assert admit.ok("logs", "workload", "script").lines == [f"{os.getuid()} 3 2 0.1"]
     spec = admit.ok("get", "wl", "script", "-o", "json").json()["spec"]
     [container] = spec["podSets"][0]["template"]["spec"]["containers"]

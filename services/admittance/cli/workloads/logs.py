@@ -15,6 +15,7 @@ from admittance.client import requests
 from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
+    from admittance.client.requests.link import Link
     from admittance.events.shapes import PodLog
 
 
@@ -34,27 +35,43 @@ async def logs(
     if follow and previous:
         raise BadInput("an earlier run has ended: --previous does not go with --follow")
     async with link(call) as bus:
-        writer = Writer(pod)
-        waiting = missing = ""
-        replies = requests.history.output_of(
-            bus,
-            name,
-            pod=pod,
-            follow=follow,
-            tail=tail,
-            previous=previous,
-            instead="`admit logs workload {}`",
-        )
-        async with aclosing(replies):
-            async for reply in replies:
-                if reply.waiting and reply.waiting != waiting:
-                    note(f"not started yet: {reply.waiting}")
-                waiting = reply.waiting
-                if reply.missing and reply.missing != missing:
-                    note(reply.missing)
-                missing = reply.missing
-                writer.write(reply.pods)
-        writer.end()
+        await show_output(bus, name, pod=pod, follow=follow, tail=tail, previous=previous)
+
+
+async def show_output(
+    bus: Link,
+    name: str,
+    namespace: str = "",
+    *,
+    pod: int | None = None,
+    follow: bool = False,
+    tail: int | None = None,
+    previous: int = 0,
+) -> None:
+    """Prints the output of a workload. The parameters are those of `requests.history.output_of`,
+    and so are the errors."""
+    writer = Writer(pod)
+    waiting = missing = ""
+    replies = requests.history.output_of(
+        bus,
+        name,
+        namespace,
+        pod=pod,
+        follow=follow,
+        tail=tail,
+        previous=previous,
+        instead="`admit logs workload {}`",
+    )
+    async with aclosing(replies):
+        async for reply in replies:
+            if reply.waiting and reply.waiting != waiting:
+                note(f"not started yet: {reply.waiting}")
+            waiting = reply.waiting
+            if reply.missing and reply.missing != missing:
+                note(reply.missing)
+            missing = reply.missing
+            writer.write(reply.pods)
+    writer.end()
 
 
 class Writer:

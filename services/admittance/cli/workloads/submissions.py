@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admittance.cli.support import output
 from admittance.cli.support.options import Output
 from admittance.client import kinds, requests
+from admittance.client.errors import BadInput, NotFound
 
 if TYPE_CHECKING:
     from admittance.api.workload import Workload
@@ -44,6 +46,57 @@ def show_accepted(submission: Submission, outcome: str, shape: Output) -> None:
             output.show_yaml(made)
         case Output.TABLE | Output.WIDE:
             output.outcome(submission.subject, outcome)
+
+
+def show_manifests(submissions: Sequence[Submission], shape: Output) -> None:
+    """Prints what would be submitted: manifests that `admit apply -f -` reads, or a line each."""
+    import msgspec
+
+    from admittance.api.reading.objects import encode
+
+    made = [msgspec.json.decode(encode(submission.workload)) for submission in submissions]
+    match shape:
+        case Output.JSON:
+            several = {"apiVersion": "v1", "kind": "List", "items": made}
+            output.show_json(made[0] if len(made) == 1 else several)
+        case Output.YAML:
+            for manifest in made:
+                output.say("---")
+                output.show_yaml(manifest)
+        case Output.NAME:
+            for submission in submissions:
+                output.say(submission.subject)
+        case Output.TABLE | Output.WIDE:
+            for submission in submissions:
+                output.outcome(submission.subject, "created (dry run)")
+
+
+def check_followed(workloads: Sequence[Workload]) -> None:
+    """Raises BadInput unless there is one output to follow."""
+    if len(workloads) != 1:
+        raise BadInput(f"--follow shows the output of one workload, not of {len(workloads)}")
+    if workloads[0].spec.array is not None:
+        raise BadInput(
+            "--follow shows the output of one workload; follow an element of the array with "
+            "`admit logs workload 'NAME[0]' --follow`"
+        )
+
+
+async def follow_to_the_end(bus: Link, submission: Submission, timeout: float | None) -> int:
+    """Shows the output of the job as it comes; returns its exit status."""
+    import asyncio
+
+    from admittance.cli.workloads.logs import show_output
+    from admittance.runtime import clock
+
+    meta = submission.workload.metadata
+    start = clock.monotonic()
+    # A job without output has only its result, and so has one that is not over in time.
+    with suppress(NotFound, TimeoutError):
+        async with asyncio.timeout(timeout):
+            await show_output(bus, meta.name, meta.namespace, follow=True)
+    left = None if timeout is None else max(0.0, timeout - (clock.monotonic() - start))
+    return await wait_for_all(bus, [submission], left)
 
 
 async def wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:

@@ -14,8 +14,11 @@ from admittance.cli.support.options import Call, Output, key_values
 from admittance.cli.workloads.submissions import (
     COMMAND_LINE,
     Submission,
+    check_followed,
+    follow_to_the_end,
     note_jobs_continue,
     show_accepted,
+    show_manifests,
     wait_for_all,
 )
 from admittance.client import kinds, requests
@@ -124,6 +127,11 @@ def _with_script(ctx: Context) -> None:
     "If that cannot happen any more: stop it, or keep it waiting. Default: cancel",
 )
 @option("--wait", "Wait until it has finished; the exit status is that of the job.")
+@option("--follow", "Wait, and show the output of the job as it comes.")
+@option(
+    "--dry-run",
+    "Submit nothing; with -o yaml or json print the manifest of what would be submitted.",
+)
 @option("--anyway", "Submit even if the queue does not exist or can never hold it.")
 @timeout
 async def submit(
@@ -132,6 +140,8 @@ async def submit(
     file: Sequence[str],
     queue: str | None,
     wait: bool,
+    follow: bool,
+    dry_run: bool,
     anyway: bool,
     timeout: str | None,
     count: int,
@@ -186,31 +196,55 @@ async def submit(
             dependencies=waits_for,
             **described,
         )
+    wait = wait or follow
     if timeout is not None and not wait:
         raise BadInput("--timeout goes with --wait")
+    if dry_run:
+        _check_dry_run(wait, inputs)
     longest = None if timeout is None else times.seconds_of(timeout, "--timeout")
     submissions = in_order(_from_files(file, call.namespace, queue)) if file else []
+    if dry_run and file:
+        show_manifests(submissions, call.output)
+        return 0
     async with link(call) as bus:
         folder = ""
         if wish is not None and origin is not None:
             has_files = wanted is not None
             wish, folder = await placed(bus, wish, origin, anyway=anyway, has_files=has_files)
             workload = await _of_command(bus, wish, anyway)
-            if wanted is not None:
+            if wanted is not None and not dry_run:
                 workload = await requests.submitting.with_stored_files(bus, workload, wanted)
             submissions.append(Submission(COMMAND_LINE, workload))
         if not submissions:
             raise BadInput(NOTHING_TO_SUBMIT)
+        if dry_run:
+            show_manifests(submissions, call.output)
+            output.note(folder)
+            return 0
+        if follow:
+            check_followed([submission.workload for submission in submissions])
         status = await submit_all(bus, submissions, call.output)
         if folder and not status:
             output.note(folder)
         if status or not wait:
             return status
         try:
+            if follow:
+                return await follow_to_the_end(bus, submissions[0], longest)
             return await wait_for_all(bus, submissions, longest)
         except asyncio.CancelledError:
             note_jobs_continue(submissions)
             raise
+
+
+def _check_dry_run(wait: bool, inputs: Sequence[str]) -> None:
+    """Raises BadInput for options that have no meaning if nothing is submitted."""
+    if wait:
+        raise BadInput("--dry-run submits nothing: leave out --wait and --follow")
+    if inputs:
+        raise BadInput(
+            "--dry-run stores no files, and a manifest names stored ones: leave out --input"
+        )
 
 
 def _wish(

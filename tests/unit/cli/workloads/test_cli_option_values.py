@@ -34,6 +34,20 @@ def test_a_value_that_would_count_as_another_is_refused(
     assert admit.err(2, "submit", *options, "--", "true").startswith(f"error: {said}")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--wait"], "--dry-run submits nothing: leave out --wait"),
+        (["--follow"], "--dry-run submits nothing: leave out --wait and --follow"),
+        (["--input", __file__], "--dry-run stores no files"),
+    ],
+)
+def test_a_dry_run_refuses_what_needs_a_submission(
+    options: list[str], said: str, admit: Admit
+) -> None:
+    assert said in admit.err(2, "submit", "--dry-run", *options, "--", "true")
+
+
 def test_an_option_for_commands_is_refused_beside_a_file(admit: Admit) -> None:
     for option in (["--cpu", "1"], ["--anyway"], ["--count", "2"], ["--max-time", "5m"]):
         assert "leave out the other options, except -q" in admit.err(
