@@ -592,6 +592,7 @@ def test_an_array_runs_its_elements_and_submits_again_what_failed(admit: Up) -> 
     assert "4 elements: 3 succeeded, 1 failed" in ended.err
     assert admit.ok("logs", "workload", "sweep[6]").out == "6 of 4\n"
     assert "an array" in admit("logs", "workload", "sweep").err
+    assert "an array" in admit("fetch", "workload", "sweep").err
     listed = admit.ok("get", "workloads").lines
     assert [line.split()[0] for line in listed if line.startswith("sweep")] == ["sweep"]
     assert "3 succeeded, 1 failed of 4" in next(line for line in listed if "sweep" in line)

@@ -13,6 +13,8 @@ WARNING_SIGNAL: Final = "admittance.dev/warning-signal"
 SIGNALS: Final = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH")
 """Names of the signals that a process may handle and that a job may ask for."""
 SECONDS_MAX: Final = 31 * 86_400
+FIRST_SECONDS: Final = 10
+"""No run is warned sooner after its start."""
 
 
 class BadWarning(ValueError):

@@ -34,6 +34,7 @@ _DEVICE: Final = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}|(/[A-Za-z0-9_.-]{1,63}){1,8}", re.ASCII
 )
 _SLICED: Final = re.compile(r"(?P<id>.+)x(?P<slices>[0-9]+)", re.ASCII)
+_NO_SLICES: Final = re.compile(r"[0-9]+x(-.*|[0-9]*\.[0-9]*)?", re.ASCII)
 _LIST: Final = re.compile(r"[\s,;]+")
 
 
@@ -132,6 +133,10 @@ def _device(part: str, text: str) -> GivenDevice:
     name, slices = part, 1
     if sliced is not None and (sliced["id"].isdecimal() or _may_have_slices(sliced["id"])):
         name, slices = sliced["id"], int(sliced["slices"])
+    if _NO_SLICES.fullmatch(name):
+        raise SetupError(
+            f"{shown('devices')} {text}: {name!r} is neither a device nor INDEXxN, with N jobs"
+        )
     if not _DEVICE.fullmatch(name):
         raise SetupError(
             f"{shown('devices')} {text}: {part!r} is no index, UUID or file of a device"

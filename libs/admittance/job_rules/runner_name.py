@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 
 VARIABLE = "ADMIT_RUNNER"
+_NAME = re.compile(r"[A-Za-z0-9_.@-]{1,253}", re.ASCII)
+
+
+def given_name(env: Mapping[str, str]) -> str | None:
+    """The name that the variable gives the runner; None: none. Raises SetupError for a name that
+    would not be told from others in a table."""
+    name = env.get(VARIABLE) or None
+    if name is not None and not _NAME.fullmatch(name):
+        raise SetupError(
+            f"{VARIABLE} {name[:80]!a}: a name of a runner has letters, digits, '-', '_', "
+            "'.' and '@', at most 253"
+        )
+    return name
 
 
 def runner_name(data_dir: Path) -> str:
     """The runner's name in permissions and in its consumer. Raises SetupError."""
     try:
-        return os.environ.get(VARIABLE) or name_of((data_dir / "runner").absolute())
+        return given_name(os.environ) or name_of((data_dir / "runner").absolute())
     except OSError as error:
         raise SetupError(f"cannot use {data_dir}/runner: {error.strerror}") from None
 

@@ -52,8 +52,6 @@ async def drain(call: Call, kind: str, name: str | None, deadline: str | None, r
 
     An eviction by a drain is not counted against a job. `undrain` ends the drain.
     """
-    from datetime import timedelta
-
     from admittance.api.runners import RunnerDrain
     from admittance.cli.support import times
     from admittance.client.arguments.times import stamp
@@ -62,7 +60,7 @@ async def drain(call: Call, kind: str, name: str | None, deadline: str | None, r
     runner = _runner(kind, name)
     at = None
     if deadline is not None:
-        at = clock.now() + timedelta(seconds=times.seconds_of(deadline, "--deadline"))
+        at = times.moment_after(deadline, "--deadline", clock.now())
     wanted = RunnerDrain(deadline=at, reason=reason)
     async with link(call) as bus:
         changed = await requests.machines.set_drain(bus, runner, wanted)

@@ -13,11 +13,12 @@ from admittance.runtime.process.service_process import run_service
 def _more(_: Any) -> dict[str, Any]:
     from admittance.job_rules.machine_options import MachineTexts, machine_of_texts
     from admittance.job_rules.options import RuleTexts, rules_of
+    from admittance.job_rules.runner_name import given_name
     from admittance.runtime.process.settings import choice
 
     executor = os.environ.get("ADMIT_EXECUTOR") or "local"
     return {
-        "name": os.environ.get("ADMIT_RUNNER"),
+        "name": given_name(os.environ),
         "executor": executor,
         "given": machine_of_texts(MachineTexts(), os.environ),
         "rules": rules_of(RuleTexts(), os.environ, executor=executor),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.api.warning_signal import WarningSignal
+from admittance.api.warning_signal import FIRST_SECONDS, WarningSignal
 from admittance.client.arguments.spelling import IN_PYTHON
 from admittance.client.errors import BadInput
 from admittance.client.requests.submissions.commands import check_warning, warning_of
+from admittance.runner.jobs.time_warnings import EARLIEST_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,20 @@ def test_a_warning_comes_after_the_start_of_a_job_with_a_time_limit(
         assert str(error).startswith(said)
     else:
         assert not said
+
+
+@pytest.mark.parametrize(("seconds", "is_refused"), [(10, True), (11, False)])
+def test_a_warning_that_no_run_would_get_is_refused(seconds: int, is_refused: bool) -> None:
+    assert FIRST_SECONDS == EARLIEST_SECONDS
+    try:
+        check_warning(WarningSignal("USR1", 1), seconds, {}, IN_PYTHON)
+    except BadInput as error:
+        assert is_refused
+        assert str(error) == (
+            "signal USR1@1: no job is warned in its first 10 s, and this one may run 10 s"
+        )
+    else:
+        assert not is_refused
 
 
 def test_a_text_that_names_no_warning_is_refused() -> None:

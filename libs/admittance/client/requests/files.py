@@ -31,7 +31,8 @@ from admittance.client import kinds
 from admittance.client.arguments.spelling import IN_PYTHON, Spelling
 from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import find
+from admittance.client.requests.objects import find, is_array
+from admittance.events import reasons
 from admittance.events.files import OutputFile, input_place, upload_of
 from admittance.events.requests.reading import Files, FilesReply
 from admittance.runtime import chance
@@ -236,6 +237,11 @@ async def outputs_of(link: Link, name: str, namespace: str) -> StoredWorkload:
         workload = (await find(link, kinds.WORKLOAD, variant, namespace)).workload()
     if workload.status.outputs:
         return workload
+    if is_array(workload):
+        raise Refused(
+            f"{name} is an array, and its elements have the outputs: name one, such as {name}[0]",
+            reason=reasons.IS_ARRAY,
+        )
     subject = f"workload {stored.namespace}/{stored.name}"
     files = [
         noted_files((pod_set["template"].get("metadata") or {}).get("annotations") or {})

@@ -57,6 +57,14 @@ def moment_of(text: str, option: str, now: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
+def moment_after(text: str, option: str, now: datetime) -> datetime:
+    """The moment after the duration that the text names. Raises BadInput."""
+    try:
+        return now + timedelta(seconds=seconds_of(text, option))
+    except OverflowError:
+        raise BadInput(f'{option} "{text}" is too far in the future') from None
+
+
 def day_of_text(text: str, option: str, now: datetime) -> date:
     """The day of a text, in UTC: a date, or whole days before now. Raises BadInput for any other
     text, also for a part of a day."""

@@ -34,6 +34,7 @@ from admittance.client.errors import BadInput
 from admittance.job_rules.machine_options import GivenMachine, machine_of_texts
 from admittance.job_rules.options import rules_of
 from admittance.job_rules.rules import JobRules
+from admittance.job_rules.runner_name import given_name
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
@@ -94,6 +95,7 @@ async def up(call: Call, options: Options) -> int:
         # The runner checks the executor as well, but only after everything else has started.
         await RUNNER.check(executor, job_rules(call, options))
         given_machine(options)
+        given_runner()
     if embeds(call, options):
         refuse_unused(call)
         # On a folder with a configuration, the server may be one that an earlier start left.
@@ -279,6 +281,14 @@ def served_rules(options: Options) -> JobRules:
         raise BadInput(str(error)) from None
 
 
+def given_runner() -> str | None:
+    """The name that the environment gives the runner. Raises BadInput."""
+    try:
+        return given_name(os.environ)
+    except SetupError as error:
+        raise BadInput(str(error)) from None
+
+
 def given_machine(options: Options) -> GivenMachine:
     """What options and variables say about this machine. Raises BadInput."""
     try:
@@ -321,7 +331,7 @@ def _task(
 def job_arguments(options: Options, rules: JobRules) -> dict[str, Any]:
     """The arguments of a service that runs jobs."""
     return {
-        "name": os.environ.get("ADMIT_RUNNER"),
+        "name": given_runner(),
         "executor": options.executor,
         "detach_jobs": options.detach_jobs,
         "rules": rules,

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from admittance.cli.show import tables
+from admittance.cli.show.capacity import machines
 from admittance.cli.show.objects import check_conditions, shown_queue, shown_workload
 from admittance.cli.show.sections import usage_of
 from admittance.client.errors import RequestFailed
@@ -227,3 +228,19 @@ def test_a_weighted_share_is_shown_where_shares_count() -> None:
     status = shown_queue(queue, QueueStatus(name="cq", weighted_share=250))["status"]
     assert status["fairSharing"] == {"weightedShare": 250}
     assert "fairSharing" not in shown_queue(queue, QueueStatus(name="cq"))["status"]
+
+
+@pytest.mark.parametrize(
+    ("drain", "want"),
+    [
+        pytest.param(None, "no limits", id="not drained"),
+        pytest.param({"reason": ""}, "no limits", id="drained without a reason"),
+        pytest.param({"reason": "new disk"}, "drained: new disk; no limits", id="with a reason"),
+    ],
+)
+def test_the_row_of_a_runner_has_the_reason_of_its_drain(
+    drain: dict[str, str] | None, want: str
+) -> None:
+    spec = {} if drain is None else {"drain": drain}
+    runner = {"metadata": {"name": "m"}, "spec": spec, "status": {"messages": ["no limits"]}}
+    assert machines.row(stored_object(runner, "runner.m"), NOON)[-1] == want

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from admittance.cli.support.times import age, day_of_text, moment_of, seconds_of
+from admittance.cli.support.times import age, day_of_text, moment_after, moment_of, seconds_of
 from admittance.client.arguments.times import span
 from admittance.client.errors import BadInput
 
@@ -45,6 +45,13 @@ def test_a_bad_duration_is_refused_with_the_name_of_the_option(text: str) -> Non
 )
 def test_moment_of(text: str, want: datetime) -> None:
     assert moment_of(text, "--since", NOON) == want
+
+
+def test_a_moment_after_now_is_refused_if_no_date_can_name_it() -> None:
+    assert moment_after("2h", "--deadline", NOON) == NOON + timedelta(hours=2)
+    for text in ("99999999999h", "9" * 400):
+        with pytest.raises(BadInput, match=r'^--deadline ".*" is too far in the future$'):
+            moment_after(text, "--deadline", NOON)
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "999999999d"])

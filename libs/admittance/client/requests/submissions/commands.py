@@ -21,7 +21,7 @@ from admittance.api.fields.problems import ManifestError
 from admittance.api.fields.units import parse, quantity_error
 from admittance.api.reading.from_job import GPU, from_command
 from admittance.api.validation.validate import validate
-from admittance.api.warning_signal import BadWarning, WarningSignal, warning_in
+from admittance.api.warning_signal import FIRST_SECONDS, BadWarning, WarningSignal, warning_in
 from admittance.api.workload import (
     JOB_POLICY,
     AdmissionConstraints,
@@ -243,6 +243,11 @@ def check_warning(
         raise BadInput(
             f"{spelled.signal} {warning}: the warning must come after the start of the job, which "
             f"may run {seconds} s"
+        )
+    if seconds is not None and seconds <= FIRST_SECONDS:
+        raise BadInput(
+            f"{spelled.signal} {warning}: no job is warned in its first {FIRST_SECONDS} s, and "
+            f"this one may run {seconds} s"
         )
 
 

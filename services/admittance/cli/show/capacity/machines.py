@@ -37,7 +37,7 @@ def row(stored: BucketObject, now: datetime) -> tuple[str, ...]:
         ",".join(field(plain, "status", "executors", default=())) or NOTHING,
         pairs(field(plain, "metadata", "labels", default={})) or NOTHING,
         ",".join(taints(plain)) or NOTHING,
-        "; ".join(messages(plain)) or NOTHING,
+        "; ".join((*_drain_reason(plain), *messages(plain))) or NOTHING,
     )
 
 
@@ -70,6 +70,11 @@ def taints(plain: Mapping[str, Any]) -> list[str]:
         f":{taint.get('effect')}"
         for taint in field(plain, "spec", "taints", default=())
     ]
+
+
+def _drain_reason(plain: Mapping[str, Any]) -> tuple[str, ...]:
+    reason = field(plain, "spec", "drain", "reason", default="")
+    return (f"drained: {reason}",) if reason else ()
 
 
 def messages(plain: Mapping[str, Any]) -> list[str]:
