@@ -36,6 +36,73 @@ def why(
     return {name: wish.why for name, wish in desired_states(family, variants, after(at)).items()}
 
 
+RUNS = {ActivityReason.RACE, ActivityReason.ADMITTED, ActivityReason.UPGRADE}
+TIMED = (
+    Variant("early", 0, create_delay=100),
+    Variant("ended", 0, delete_delay=10),
+    Variant("better", 1),
+    Variant("mid", 2),
+    Variant("same", 3),
+    Variant("lower", 4),
+    Variant("stopped", 0, stopped_by="User"),
+)
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        pytest.param(
+            FamilyState(True, NOON, admitted="same", first_admitted=NOON, floor="better"),
+            {
+                "early": ActivityReason.CREATE_DELAY,
+                "ended": ActivityReason.DELETE_DELAY,
+                "better": ActivityReason.UPGRADE,
+                "mid": ActivityReason.BELOW_MIN,
+                "same": ActivityReason.ADMITTED,
+                "lower": ActivityReason.LOWER_THAN_ADMITTED,
+                "stopped": ActivityReason.USER,
+            },
+            id="upgrades",
+        ),
+        pytest.param(
+            FamilyState(True, NOON, admitted="mid", first_admitted=NOON, mode="NoMigration"),
+            {
+                "early": ActivityReason.CREATE_DELAY,
+                "ended": ActivityReason.NO_MIGRATION,
+                "better": ActivityReason.NO_MIGRATION,
+                "mid": ActivityReason.ADMITTED,
+                "same": ActivityReason.NO_MIGRATION,
+                "lower": ActivityReason.NO_MIGRATION,
+                "stopped": ActivityReason.USER,
+            },
+            id="no migration",
+        ),
+        pytest.param(
+            FamilyState(False, NOON, admitted="mid", first_admitted=NOON),
+            {variant.name: ActivityReason.PARENT for variant in TIMED},
+            id="inactive",
+        ),
+        pytest.param(
+            FamilyState(True, NOON),
+            {
+                **{variant.name: ActivityReason.RACE for variant in TIMED},
+                "early": ActivityReason.CREATE_DELAY,
+                "stopped": ActivityReason.USER,
+            },
+            id="race",
+        ),
+    ],
+)
+def test_each_reason_says_whether_the_variant_is_active(
+    family: FamilyState, expected: dict[str, ActivityReason]
+) -> None:
+    wishes = desired_states(family, TIMED, after(50))
+    assert {name: wish.why for name, wish in wishes.items()} == expected
+    assert {name for name, wish in wishes.items() if wish.active} == {
+        name for name, reason in expected.items() if reason in RUNS
+    }
+
+
 def test_a_late_clock_does_not_delay_variants_without_a_delay() -> None:
     assert active(FamilyState(True, NOON), at=-3600) == ["reservation", "on-demand", "spot"]
 

@@ -8,6 +8,7 @@ import pytest
 
 from admittance.api.workload import ReclaimablePod
 from admittance.events.requests.queues import Queues
+from admittance.scheduling.cycle.nominate import most_of
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
@@ -89,3 +90,25 @@ def test_with_the_feature_off_no_reservation_is_revoked() -> None:
     scheduler.respec("one", podSets=[pods(10, 4)])
     scheduler.settle()
     assert scheduler.admission("one") is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "room", "most"),
+    [
+        pytest.param([(5, None)], 9, None, id="no minCount"),
+        pytest.param([(5, 5)], 9, None, id="no pod can be spared"),
+        pytest.param([(2, 1)], 9, [2], id="all fit, one can be spared"),
+        pytest.param([(2, 1)], 1, [1], id="the least"),
+        pytest.param([(2, 1)], 0, None, id="less than the least"),
+        pytest.param([(9, 2)], 5, [5], id="between"),
+        pytest.param([(9, 2)], 2, [2], id="exactly the least"),
+        pytest.param([(4, None), (4, 0)], 6, [4, 2], id="only one can be reduced"),
+        pytest.param([(4, 2), (8, 4)], 9, [3, 6], id="by the same fraction"),
+        pytest.param([(4, 2), (8, 4)], 6, [2, 4], id="all to the least"),
+        pytest.param([(4, 2), (8, 4)], 5, None, id="too little for all"),
+    ],
+)
+def test_the_largest_numbers_of_pods_that_fit_are_found(
+    counts: list[tuple[int, int | None]], room: int, most: list[int] | None
+) -> None:
+    assert most_of(counts, lambda pods: pods if sum(pods) <= room else None) == most
