@@ -29,6 +29,7 @@ CORES: Final = Path("libs", "admittance")
 RULES: Final = ("acceptance", "conformance")
 """Tests of several cores at once, which are slower than the unit tests."""
 TESTS: Final[Mapping[str, Sequence[str]]] = {
+    "arrays": ("unit/arrays",),
     "control": ("unit/control", "unit/workload_controller", *RULES),
     "family": ("unit/family", "unit/variants", *RULES),
     "lease": ("unit/lease",),
@@ -43,7 +44,13 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "timers": ("unit/timers", "acceptance"),
     "usage": ("unit/usage",),
     "variants": ("unit/variants", "unit/family", *RULES),
-    "workload": ("unit/workload", "unit/control", "unit/workload_controller", *RULES),
+    "workload": (
+        "unit/workload",
+        "unit/control",
+        "unit/arrays",
+        "unit/workload_controller",
+        *RULES,
+    ),
 }
 """For each core the folders and modules of its tests, the fastest first."""
 NOT_COPIED: Final = shutil.ignore_patterns(".[a-z]*", "dist", "build", "node_modules")
