@@ -3,12 +3,13 @@ calls."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
-from admittance.api.meta import ObjectMeta
+from admittance.api.meta import ObjectMeta, Toleration
 from admittance.api.workload import COMPLETIONS, JOB_POLICY
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.placement.machines.machine import PODS
@@ -22,7 +23,10 @@ SUCCESS = '{"successPolicy":{"rules":[{"succeededCount":1}]}}'
 
 
 def a_workload(
-    count: int = 2, admitted: int | None = None, pod: dict[str, Any] | None = None, **notes: str
+    count: int = 2,
+    admitted: int | None = None,
+    pod: dict[str, Any] | None = None,
+    notes: Mapping[str, str] = {},
 ) -> StoredWorkload:
     """A reserved workload; its pod template has these annotations."""
     template = {
@@ -66,12 +70,14 @@ def a_workload(
 def test_one_runner_starts_all_pods_of_which_it_draws_more(
     notes: dict[str, str], together: bool
 ) -> None:
-    request = request_of(a_workload(**notes), lambda _: FlavorParts())
+    request = request_of(a_workload(notes=notes), lambda _: FlavorParts())
     assert [group.together for group in request.pod_sets] == [together]
 
 
 def test_pods_are_counted_as_they_are_admitted() -> None:
-    request = request_of(a_workload(3, admitted=1, **{COMPLETIONS: "2"}), lambda _: FlavorParts())
+    request = request_of(
+        a_workload(3, admitted=1, notes={COMPLETIONS: "2"}), lambda _: FlavorParts()
+    )
     (group,) = request.pod_sets
     assert (request.key, request.family, request.pods) == ("ns/w", "ns/w", 1)
     assert group.requests == (("cpu", 1000), (PODS, 1)), "no gpu is asked for"
@@ -79,10 +85,10 @@ def test_pods_are_counted_as_they_are_admitted() -> None:
 
 
 def test_the_flavor_adds_to_the_pods() -> None:
-    own = {"key": "a", "operator": "Exists"}
-    more = {"key": "b", "operator": "Exists"}
+    own = Toleration(key="a", operator="Exists")
+    more = Toleration(key="b", operator="Exists")
     parts = FlavorParts(node_labels={"zone": "1", "pool": "f"}, tolerations=(own, more))
-    pod = {"nodeSelector": {"zone": "2"}, "tolerations": [own]}
+    pod = {"nodeSelector": {"zone": "2"}, "tolerations": [{"key": "a", "operator": "Exists"}]}
     (group,) = request_of(a_workload(pod=pod), lambda _: parts).pod_sets
     assert group.node_selector == (("pool", "f"), ("zone", "2")), "the pod comes first"
     assert [toleration.key for toleration in group.tolerations] == ["a", "b"]
