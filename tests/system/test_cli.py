@@ -270,6 +270,13 @@ def test_a_script_runs_as_it_was_submitted(admit: Up, tmp_path: Path) -> None:
     assert planned["metadata"]["name"] == "script"
     admit.ok("delete", "workload", "script")
     admit.ok("apply", "-f", "-", stdin=json.dumps(planned))
+    changed = ("--cpu", "1", "--time", "1h", "--priority", "7", "--name", "again-2")
+    admit.ok("resubmit", "workload", "script", *changed)
+    spec = admit.ok("get", "wl", "again-2", "-o", "json").json()["spec"]
+    assert (spec["priority"], spec["maximumExecutionTimeSeconds"]) == (7, 3600)
+    too_large = admit("resubmit", "workload", "script", "--cpu", "100")
+    assert (too_large.status, too_large.out) == (1, "")
+    assert "not submitted: " in too_large.err
     admit.ok("wait", "workload", "script", "--for", "Succeeded", "--timeout", "50s")
     assert admit.ok("logs", "workload", "script").lines == [f"{os.getuid()} 3 2 0.1"]
     spec = admit.ok("get", "wl", "script", "-o", "json").json()["spec"]

@@ -113,3 +113,17 @@ def warning_of(text: str | None) -> WarningSignal | None:
     if before > SECONDS_MAX:
         raise BadInput(f"--signal {text}: at most {SECONDS_MAX // 86_400} days before the limit")
     return warning
+
+
+def requests_of(cpu: str | None, memory: str | None, gpu: str | None) -> dict[str, str]:
+    """The given amounts by resource. Raises BadInput for an amount that would be rounded up."""
+    from admittance.api.reading.from_job import GPU
+    from admittance.client.requests.submissions.commands import check_whole
+
+    named = (("cpu", "--cpu", cpu), ("memory", "--memory", memory), (GPU, "--gpu", gpu))
+    asked = {}
+    for resource, spelled, amount in named:
+        if amount is not None:
+            check_whole(resource, amount, spelled)
+            asked[resource] = amount
+    return asked

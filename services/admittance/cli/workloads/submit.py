@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 from admittance.cli.commands.arguments import queues, timeout
 from admittance.cli.commands.declare import argument, command, option
 from admittance.cli.support import output, times
-from admittance.cli.support.job_options import origin_of, placed, time_limit, warning_of
+from admittance.cli.support.job_options import (
+    origin_of,
+    placed,
+    requests_of,
+    time_limit,
+    warning_of,
+)
 from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call, Output, key_values
 from admittance.cli.workloads.submissions import (
@@ -269,17 +275,13 @@ def _wish(
     retries: int | None,
 ) -> CommandOptions:
     """The workload that the options describe. Raises BadInput."""
-    from admittance.api.reading.from_job import GPU
-
-    asked = {"cpu": cpu, "memory": memory, GPU: gpu}
-    for resource, spelled in (("cpu", "--cpu"), ("memory", "--memory"), (GPU, "--gpu")):
-        requests.commands.check_whole(resource, asked[resource], spelled)
+    asked = requests_of(cpu, memory, gpu)
     requests.commands.check_container(image or "", env, spelled=IN_COMMANDS)
     return requests.commands.CommandOptions(
         command=command,
         queue=queue,
         name=name,
-        requests={resource: text for resource, text in asked.items() if text is not None},
+        requests=asked,
         count=count,
         priority=priority,
         priority_class=priority_class,
