@@ -235,6 +235,7 @@ def test_a_weighted_share_is_shown_where_shares_count() -> None:
     [
         pytest.param(None, "no limits", id="not drained"),
         pytest.param({"reason": ""}, "no limits", id="drained without a reason"),
+        pytest.param({"reason": "no limits"}, "no limits", id="with one that a message says"),
         pytest.param({"reason": "new disk"}, "drained: new disk; no limits", id="with a reason"),
     ],
 )

@@ -37,7 +37,7 @@ def row(stored: BucketObject, now: datetime) -> tuple[str, ...]:
         ",".join(field(plain, "status", "executors", default=())) or NOTHING,
         pairs(field(plain, "metadata", "labels", default={})) or NOTHING,
         ",".join(taints(plain)) or NOTHING,
-        "; ".join((*_drain_reason(plain), *messages(plain))) or NOTHING,
+        "; ".join(_row_messages(plain)) or NOTHING,
     )
 
 
@@ -72,9 +72,10 @@ def taints(plain: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _drain_reason(plain: Mapping[str, Any]) -> tuple[str, ...]:
-    reason = field(plain, "spec", "drain", "reason", default="")
-    return (f"drained: {reason}",) if reason else ()
+def _row_messages(plain: Mapping[str, Any]) -> list[str]:
+    """The reason of a drain that a person gave, and what is wrong."""
+    reason, said = field(plain, "spec", "drain", "reason", default=""), messages(plain)
+    return [f"drained: {reason}", *said] if reason and reason not in said else said
 
 
 def messages(plain: Mapping[str, Any]) -> list[str]:
