@@ -130,6 +130,16 @@ def test_a_deferring_check_is_awaited_before_room_is_booked() -> None:
     assert cores.on_machines("j") == {"a": 1}
 
 
+def test_room_is_free_again_when_a_deferring_check_is_no_longer_ready() -> None:
+    cores = placed_cores(gpus("a", 4), checks={"default": ["slow"]})
+    cores.check("approval", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    cores.edit_queue(admissionChecks=["approval"])
+    big(cores, "j", 4)
+    for state, holders in (("Ready", ["ns/j"]), ("Pending", []), ("Ready", ["ns/j"])):
+        cores.report("j", "approval", state)
+        assert cores.placement.ledger.holders("id-a") == holders
+
+
 def test_room_is_booked_while_a_check_that_does_not_defer_is_awaited() -> None:
     cores = placed_cores(gpus("a", 4), checks={"default": ["slow"]})
     big(cores, "j", 4)

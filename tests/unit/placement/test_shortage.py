@@ -11,8 +11,8 @@ from admittance.api.pods import NodeSelectorRequirement, NodeSelectorTerm
 from admittance.events.system import RunnerStarts
 from admittance.placement.machines.machine import HOSTNAME, Machine
 from admittance.placement.search.request import Demands, PlacementRequest, PodGroup
-from admittance.placement.search.shortage import SENTENCE_MAX, Shortage, Why
-from support.machines import Machines, a_group, a_machine, a_request
+from admittance.placement.search.shortage import SENTENCE_MAX, Shortage, Why, _head, amount_text
+from support.machines import GPU, Machines, a_group, a_machine, a_request
 
 TAINT = Taint(key="team", value="x", effect="NoSchedule")
 NO_ZONE = NodeSelectorTerm(
@@ -214,3 +214,33 @@ def test_a_sentence_has_a_bounded_length() -> None:
     pairs = [used("x" * 250 + str(number), 4, 1) for number in range(9)]
     missing = no_room(a_request("n/w", a_group(gpus=4)), *pairs)
     assert 700 < len(missing.message) <= SENTENCE_MAX
+
+
+@pytest.mark.parametrize(
+    ("group", "head"),
+    [
+        pytest.param(a_group(1, gpus=2), "2 GPUs on one machine", id="one pod"),
+        pytest.param(a_group(2, gpus=1), "2 pods with 1 GPU each", id="two pods"),
+        pytest.param(a_group(1200, gpus=1), "1,200 pods with 1 GPU each", id="many pods"),
+        pytest.param(a_group(1, gpus=1, together=True), "1 GPU on one machine", id="one together"),
+        pytest.param(
+            a_group(2, gpus=1, together=True), "2 GPUs on one machine for 2 pods", id="together"
+        ),
+    ],
+)
+def test_what_pods_need_is_said_for_each_or_together(group: PodGroup, head: str) -> None:
+    assert _head(group, [GPU]) == head
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        (GPU, 1, "1 GPU"),
+        (GPU, 0, "0 GPUs"),
+        ("gpu", 2, "2 GPUs"),
+        ("cpu", 1500, "1500m cpu"),
+        ("example.com/gpus", 1, "1 example.com/gpus"),
+    ],
+)
+def test_amounts_are_written_for_people(resource: str, amount: int, text: str) -> None:
+    assert amount_text(resource, amount) == text

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.usage import summary as summaries
 from admittance.usage.fold import WINDOW, UsageFold
 from admittance.usage.periods import DAY_SECONDS, parts
 from admittance.usage.report import BY, UsageReport
-from admittance.usage.runs import OTHERS, Run
+from admittance.usage.runs import OTHERS, Run, amounts_of
 from admittance.usage.summary import (
     Counts,
     RowKey,
@@ -249,3 +250,23 @@ def _run(uid: str, since: int, until: int, *, user: str = "ada", sequence: int) 
         sequence=sequence,
         cause=sequence,
     )
+
+
+def test_booked_amounts_are_summed_by_flavor_and_resource() -> None:
+    pod_sets = (
+        PodSetAssignment(
+            name="a", flavors={"cpu": "f", "gpu": "g"}, resource_usage={"cpu": "1500m", "gpu": "2"}
+        ),
+        PodSetAssignment(
+            name="b", flavors={"cpu": "f", "memory": "f"}, resource_usage={"cpu": "2"}
+        ),
+        PodSetAssignment(name="c", flavors={"cpu": "spot"}, resource_usage={"cpu": "1"}),
+    )
+    booked = amounts_of(Admission(cluster_queue="cq", pod_set_assignments=pod_sets))
+    assert booked == (
+        ("f", "cpu", 3500),
+        ("g", "gpu", 2),
+        ("f", "memory", 0),
+        ("spot", "cpu", 1000),
+    )
+    assert amounts_of(Admission(cluster_queue="cq")) == ()

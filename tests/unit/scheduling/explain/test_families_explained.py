@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from support.cores.families.family_queues import both, explicit
 from support.cores.families.family_scheduler import FamilyScheduler, full
 
@@ -181,6 +183,49 @@ def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
         "one of the flavors gold in ClusterQueue cq, or a flavor of that ClusterQueue in the "
         "allowed flavors of a",
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message", "position"),
+    [
+        pytest.param(
+            {},
+            "PendingEvaluation",
+            "Its variants are not created yet, or the ClusterQueue has no variant for it",
+            1,
+            id="no variants",
+        ),
+        pytest.param(
+            {"active": False}, "Suspended", "It does not compete for quota", 0, id="inactive"
+        ),
+        pytest.param(
+            {"admissionConstraints": {"allowedResourceFlavors": ["b", "a"]}},
+            "NoMatchingFlavor",
+            "The ClusterQueue has none of the allowed flavors: a, b",
+            1,
+            id="other flavors are allowed",
+        ),
+        pytest.param(
+            {"admissionConstraints": {"allowedResourceFlavors": []}},
+            "NoMatchingFlavor",
+            "The ClusterQueue has none of the allowed flavors: none",
+            1,
+            id="no flavor is allowed",
+        ),
+    ],
+)
+def test_a_parent_without_variants_says_why(
+    spec: dict[str, Any], reason: str, message: str, position: int
+) -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue()
+    scheduler.family("a", tags=())
+    scheduler.respec("a", **spec)
+    why = scheduler.why("a")
+    assert (why.phase, why.reason, why.message) == ("Pending", reason, message)
+    assert (why.position, why.pending) == (position, position)
+    assert (why.waiting_since is not None) is bool(position)
+    assert (why.requeue_at, why.preempted_by, why.parked) == (None, None, False)
 
 
 def test_a_family_in_an_inactive_queue_has_the_reason_of_the_queue() -> None:

@@ -43,7 +43,7 @@ def test_gauges_count_workloads_of_a_cluster_queue() -> None:
     assert (pending["lender", "active"], pending["lender", "inadmissible"]) == (0, 0)
     assert read(scheduler, "reserving_active_workloads") == {("cq",): 2, ("lender",): 0}
     assert read(scheduler, "admitted_active_workloads") == {("cq",): 2, ("lender",): 0}
-    assert sum(read(scheduler, "unadmitted_workloads").values()) == 2
+    assert read(scheduler, "unadmitted_workloads") == {("cq", "NoReservation", ""): 2}
     assert read(scheduler, "cluster_queue_resource_pending") == {("cq", "cpu"): 0.75}
 
 

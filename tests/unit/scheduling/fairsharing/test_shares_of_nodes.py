@@ -93,3 +93,14 @@ def test_a_node_without_a_cohort_borrows_nothing() -> None:
     assert share_of(node) == Share(0.0, 1.0, False)
     assert not is_borrowing_on(node, [CPU])
     assert not is_borrowing_on(node, [])
+
+
+def test_of_equal_shares_the_first_resource_by_name_is_dominant() -> None:
+    tree = Tree()
+    tree.set_cohort("co", "", {GPU: Quota(2), CPU: Quota(2)})
+    tree.set_queue("a", "co", {GPU: Quota(0), CPU: Quota(0)})
+    node = tree.queues["a"]
+    node.cell(GPU).charge(1)
+    node.cell(CPU).charge(1)
+    assert list(node.cells) == [GPU, CPU]
+    assert share_of(node) == Share(500.0, 1.0, True, "cpu")
