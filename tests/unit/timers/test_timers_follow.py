@@ -8,7 +8,15 @@ import pytest
 
 from admittance.api.workload import RequeueState
 from admittance.timers.core import SETTLE
-from admittance.timers.schedules import ActualSchedule, Cancel, SetTimer, TimerSlot
+from admittance.timers.schedules import (
+    PATIENCE,
+    SPARE,
+    ActualSchedule,
+    Cancel,
+    OverdueSlots,
+    SetTimer,
+    TimerSlot,
+)
 from admittance.workload.stored import StoredWorkload
 from support.builders import NOON
 from support.cores.stepped_timers import (
@@ -371,3 +379,28 @@ def test_the_kinds_of_one_workload_are_apart() -> None:
     table = SteppedTimers().has(admitted(0, 60)).settled()
     del table.bus.standing[TimerSlot("execution", "ns", "w")]
     assert kinds(table.compare().missing) == ["execution"]
+
+
+def test_outdated_entries_are_dropped_when_they_are_more_than_half() -> None:
+    overdue = OverdueSlots()
+    most = 2 + SPARE
+    for number in range(most):
+        overdue.expect(WAITING, seconds(number), seconds(0))
+    assert len(overdue._heap) == most
+    overdue.expect(WAITING, seconds(most), seconds(0))
+    assert overdue._heap == [(seconds(most) + PATIENCE, WAITING)]
+    assert overdue.next() == seconds(most) + PATIENCE
+
+
+def test_a_schedule_that_is_expected_again_is_noted_once() -> None:
+    overdue = OverdueSlots()
+    for _ in range(2):
+        overdue.expect(WAITING, seconds(5), seconds(0))
+    assert len(overdue._heap) == 1
+    assert list(overdue.take(seconds(5) + PATIENCE - timedelta(microseconds=1))) == []
+    assert list(overdue.take(seconds(5) + PATIENCE)) == [WAITING]
+    assert list(overdue.take(seconds(60))) == [], "it is looked at after it is expected again"
+    overdue.expect(WAITING, seconds(5), seconds(60))
+    assert overdue.next() == seconds(60) + 2 * PATIENCE
+    overdue.forget(WAITING)
+    assert overdue.next() is None

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -270,3 +271,8 @@ def test_booked_amounts_are_summed_by_flavor_and_resource() -> None:
         ("spot", "cpu", 1000),
     )
     assert amounts_of(Admission(cluster_queue="cq")) == ()
+
+
+def test_sums_of_nothing_take_no_room_in_a_summary() -> None:
+    assert msgspec.json.encode(Counts()) == b"{}"
+    assert msgspec.json.encode(Counts(runs=2, wait_seconds=3)) == b'{"runs":2,"waitSeconds":3}'
