@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.api.array_status import summary
+from admittance.api.arrays import ARRAY_LABEL
 from admittance.api.dependencies import DEPENDENCIES_GATE, described
+from admittance.api.workload import ARRAY_GATE, gate_names
 from admittance.client import kinds
 from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import NoResponder, RequestFailed
@@ -65,6 +67,8 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
         opens = f"`admit release workload {stored.name} --gate {DEPENDENCIES_GATE}`"
         others = [each for each in reply.unblocked_by if not each.startswith(OBSTACLE)]
         reply = replace(reply, message=waits, unblocked_by=(*others, opens))
+    elif phase(workload, now) is Phase.PENDING:
+        reply = with_turn(workload, reply)
     family = await family_of(link, stored) if is_parent(workload) else None
     parent = await parent_of(link, stored) if is_variant(workload) else None
     runner = await answer_of_runner(link, workload, now)
@@ -119,6 +123,8 @@ async def _of_array(link: Link, stored: BucketObject, now: datetime) -> Explanat
     workload = stored.workload()
     where = phase(workload, now)
     reason, message = reason_of(workload, now)
+    if not message and workload.status.array is not None:
+        reason, message = reason or reasons.ARRAY, summary(workload.status.array)
     spec = head(workload)
     about = ExplainReply(
         phase=str(where), reason=reason, message=message, priority=spec.priority or 0
@@ -135,6 +141,18 @@ async def _of_array(link: Link, stored: BucketObject, now: datetime) -> Explanat
     said = f"{message}; {element.name} waits: {first.reply.message or first.reply.reason}"
     reply = replace(first.reply, phase=str(where), message=said)
     return first._replace(found=stored, reply=reply)
+
+
+def with_turn(workload: StoredWorkload, reply: ExplainReply) -> ExplainReply:
+    """The explanation of an element that has to wait for other elements of its array."""
+    if ARRAY_GATE not in gate_names(gated_by(workload)):
+        return reply
+    array = workload.metadata.labels.get(ARRAY_LABEL, "")
+    others = [each for each in reply.unblocked_by if not each.startswith(OBSTACLE)]
+    ends = f"the end of an earlier element of array {array}"
+    opens = f"`admit release workload {workload.metadata.name} --gate {ARRAY_GATE}`"
+    message = f"waits for its turn: array {array} has as many open elements as it may have at once"
+    return replace(reply, message=message, unblocked_by=(ends, *others, opens))
 
 
 # What the stored workload knows better. -------------------------------------------------

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from admittance.api.workload import GATED_BY
 from admittance.cli.show import tables
 from admittance.client.errors import NoResponder, TimedOut
 from admittance.client.requests.explanation import (
@@ -18,6 +19,7 @@ from admittance.client.requests.explanation import (
     answer_of_runner,
     corrected,
     with_runners,
+    with_turn,
 )
 from admittance.client.requests.link import Link
 from admittance.events.requests.explanation import ExplainReply, OpenCheck
@@ -223,3 +225,39 @@ def test_an_admitted_workload_that_no_runner_takes_is_unblocked_by_a_runner() ->
     assert shown.unblocked_by == (START_A_RUNNER,)
     waits = with_runners(reply, "", RunnersReply(why="no rule", needed="a rule"))
     assert (waits.message, waits.unblocked_by) == (reply.message, ("besides: a rule",))
+
+
+@pytest.mark.parametrize(
+    ("gates", "message", "unblocked"),
+    [
+        pytest.param("", "before", ("removal of this obstacle: x", "quota"), id="no gate"),
+        pytest.param(
+            "example.com/admittance.dev/array",
+            "before",
+            ("removal of this obstacle: x", "quota"),
+            id="the gate of another program",
+        ),
+        pytest.param(
+            "example.com/mine,admittance.dev/array",
+            "waits for its turn: array sweep has as many open elements as it may have at once",
+            (
+                "the end of an earlier element of array sweep",
+                "quota",
+                "`admit release workload w --gate admittance.dev/array`",
+            ),
+            id="its turn in the array has not come",
+        ),
+    ],
+)
+def test_an_element_beyond_the_number_at_once_waits_for_its_turn(
+    gates: str, message: str, unblocked: tuple[str, ...]
+) -> None:
+    manifest = a_manifest()
+    manifest["metadata"] |= {
+        "labels": {"admittance.dev/array": "sweep"},
+        "annotations": {GATED_BY: gates},
+    }
+    workload = msgspec.json.decode(msgspec.json.encode(manifest), type=StoredWorkload)
+    reply = ExplainReply(message="before", unblocked_by=("removal of this obstacle: x", "quota"))
+    said = with_turn(workload, reply)
+    assert (said.message, said.unblocked_by) == (message, unblocked)
