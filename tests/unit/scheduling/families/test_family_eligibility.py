@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from admittance.events.facts import Preempted, Refused
+from admittance.scheduling.families import variant_place, wake_on_policy_change
+from admittance.scheduling.state.workload_view import LAST_PLACE
 from support.cores.families.family_scheduler import FamilyScheduler, full
 
 EXPLICIT: list[dict[str, Any]] = [
@@ -213,3 +215,30 @@ def test_the_state_of_the_parent_counts_before_its_variant_follows(
     scheduler.change("a", conditions=evicted, **gates)
     scheduler.finish("r-best")
     assert scheduler.settle() == []
+
+
+def test_a_regular_workload_has_the_first_place_and_no_policy() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue(
+        explicit=[
+            {"name": "fast", "allowedResourceFlavors": ["best"], "createDelaySeconds": 100},
+            {"name": "slow", "allowedResourceFlavors": ["mid"]},
+        ]
+    )
+    scheduler.family("a")
+    scheduler.submit("r", "cq", "1")
+    state = scheduler.core._state
+    names = ("r", "a", "a-fast", "a-slow")
+    workloads = [state.workloads["ns", name] for name in names]
+    assert [variant_place(workload) for workload in workloads] == [0, 0, LAST_PLACE, 1]
+    state.timers.clear()
+    queue = state.queues["cq"]
+    regular, _, _, variant = workloads
+    wake_on_policy_change(state, queue, regular)
+    assert state.timers == []
+    wake_on_policy_change(state, queue, variant)
+    assert [key for _, key in state.timers] == [variant.key]
+    scheduler.gone("a")
+    state.timers.clear()
+    wake_on_policy_change(state, queue, variant)
+    assert state.timers == [], "its parent is not known"
