@@ -268,6 +268,10 @@ def test_a_script_runs_as_it_was_submitted(admit: Up, tmp_path: Path) -> None:
     assert followed.status == 3
     assert f"{os.getuid()} 3 2 0.1" in followed.lines
     assert planned["metadata"]["name"] == "script"
+    late = admit("submit", "--follow", "--timeout", "1s", "--name", "late", "--", "sleep", "60")
+    assert late.status == 1
+    assert 'workload "late" has not finished after 1 s, and continues' in late.err
+    admit.ok("delete", "workload", "late")
     admit.ok("delete", "workload", "script")
     admit.ok("apply", "-f", "-", stdin=json.dumps(planned))
     changed = ("--cpu", "1", "--time", "1h", "--priority", "7", "--name", "again-2")

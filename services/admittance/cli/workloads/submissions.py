@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from admittance.cli.support import output
 from admittance.cli.support.options import Output
 from admittance.client import kinds, requests
-from admittance.client.errors import BadInput, NotFound
+from admittance.client.errors import BadInput, NotFound, TimedOut
 
 if TYPE_CHECKING:
     from admittance.api.workload import Workload
@@ -87,16 +87,19 @@ async def follow_to_the_end(bus: Link, submission: Submission, timeout: float | 
     import asyncio
 
     from admittance.cli.workloads.logs import show_output
-    from admittance.runtime import clock
 
     meta = submission.workload.metadata
-    start = clock.monotonic()
-    # A job without output has only its result, and so has one that is not over in time.
-    with suppress(NotFound, TimeoutError):
+    try:
         async with asyncio.timeout(timeout):
-            await show_output(bus, meta.name, meta.namespace, follow=True)
-    left = None if timeout is None else max(0.0, timeout - (clock.monotonic() - start))
-    return await wait_for_all(bus, [submission], left)
+            # A job without output has only its result.
+            with suppress(NotFound):
+                await show_output(bus, meta.name, meta.namespace, follow=True)
+            return await wait_for_all(bus, [submission], None)
+    except TimeoutError:
+        raise TimedOut(
+            f'workload "{meta.name}" has not finished after {timeout:g} s, and continues; '
+            f"`admit explain workload {meta.name}` says why"
+        ) from None
 
 
 async def wait_for_all(bus: Link, submissions: Sequence[Submission], timeout: float | None) -> int:
