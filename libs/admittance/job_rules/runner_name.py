@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,253}", re.ASCII)
 
 def given_name(env: Mapping[str, str]) -> str | None:
     """The name that the variable gives the runner; None: none. Raises SetupError for a name that
-    would not be told from others in a table."""
+    may look like another one in a table."""
     name = env.get(VARIABLE) or None
     if name is not None and not _NAME.fullmatch(name):
         raise SetupError(

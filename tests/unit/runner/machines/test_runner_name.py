@@ -18,7 +18,7 @@ def test_a_runner_without_a_variable_or_with_an_empty_one_is_given_no_name() -> 
 
 
 @pytest.mark.parametrize("name", ["a b", "a\x01b", "a\n", "a/b", "gr\u00fcn", "n" * 254])
-def test_a_name_that_cannot_be_typed_or_told_from_others_is_refused(name: str) -> None:
+def test_a_name_that_cannot_be_typed_or_looks_like_another_is_refused(name: str) -> None:
     with pytest.raises(SetupError, match=r"^ADMIT_RUNNER '.*': a name of a runner has") as error:
         given_name({"ADMIT_RUNNER": name})
     assert str(error.value).isprintable()
