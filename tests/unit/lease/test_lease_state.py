@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from admittance.lease import LeaseState, Takeover
+from admittance.lease import LeaseState, Takeover, service_domain
 
 D = "cohort-team"
 
@@ -140,3 +140,8 @@ def test_a_domain_that_is_gone_is_given_up_and_taken_again_as_the_log_says() -> 
     assert me.domains_to_take([D]) == [Takeover(D, 7)]
     assert me.took(D, 9)
     assert me.fence(D) is None, "the echo of the earlier barrier does not count"
+
+
+def test_a_part_of_a_service_has_a_domain_of_its_own() -> None:
+    assert service_domain("timers") == "service-timers"
+    assert service_domain("provisioning", "a") == "service-provisioning-a"
