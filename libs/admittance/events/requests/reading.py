@@ -167,10 +167,13 @@ class RunnerConsumer(Request, frozen=True, kw_only=True):
 
     ``stream``: ``log`` for admissions and evictions, ``claims`` for changes of claims. ``after``:
     the consumer begins after this sequence. None: for the log where the previous consumer of the
-    runner stopped, or at the end; for claims with the present ones."""
+    runner stopped, or at the end; for claims with the present ones. ``id``: copies of one request
+    have the same; a copy leaves the consumer as the request has made it. Empty: each copy makes the
+    consumer anew."""
 
     stream: str = "log"
     after: int | None = None
+    id: str = ""
 
 
 class TelemetryConsumer(Request, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from admittance.events.requests.reading import (
     RunnerConsumer,
 )
 from admittance.events.subjects import BUCKET, runner_consumer, workload_key
+from admittance.runtime import chance
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last_by_direct_get
@@ -104,9 +105,7 @@ def view_of(seen: AdmissionView | None, revision: int) -> AdmissionView:
 
 
 ASK_AGAIN_SECONDS: Final = 1.0
-"""How often a request without an answer is sent again. A consumer that is made twice is made again
-by its reader.
-"""
+"""How often a request without an answer is sent again."""
 REQUESTS_MAX: Final = 100
 """The most requests to the bus that are in flight at the same time."""
 
@@ -204,7 +203,7 @@ class AdmissionReader:
         """Asks the workload-controller to delete this runner's consumer and to make it again.
         ``stream``: the stream of the consumer, ``log`` or ``claims``."""
         subject = runner_consumer(runner, self.namespaces)
-        request = RunnerConsumer(stream=stream, after=after)
+        request = RunnerConsumer(stream=stream, after=after, id=chance.token_hex(6))
         made = await self._ask(subject, request, ConsumerReply)
         return MadeConsumer(made.consumer, made.after, made.pending, made.last)
 

@@ -3,14 +3,18 @@ themselves, and removes what a runner leaves that is gone for good.
 
 At each request the consumer is deleted and made again: messages that its reader has not
 acknowledged are delivered again at once and in order, and messages that were sent to a lost
-connection do not arrive late.
+connection do not arrive late. A copy of a request, which a runner sends when no answer has come for
+a second, leaves the consumer that the request has made: else a hundred runners that start at once
+would take away each other's answers, and their copies would keep the server busy for good.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -57,6 +61,12 @@ MARKER_SECONDS: Final = 3600.0
 READER: Final = "reader"
 """The key in the metadata of the telemetry service's consumer; its value is the instance that
 reads."""
+REQUEST: Final = "request"
+"""The key in the metadata of a runner's consumer; its value is the id of the request that made the
+consumer."""
+MAKING_MAX: Final = 8
+"""The most consumers of runners that are made at the same time: the server handles one request of
+its API after another, and requests of services must not wait behind those of all runners."""
 log = structlog.get_logger()
 
 
@@ -65,6 +75,8 @@ class OutsideConsumers:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
+        self._making: dict[tuple[str, bytes], asyncio.Task[ConsumerReply]] = {}
+        self._places = asyncio.Semaphore(MAKING_MAX)
 
     def endpoints(self) -> Mapping[str, micro.Handler]:
         """The handler of each subject on which a consumer is requested."""
@@ -153,18 +165,54 @@ class OutsideConsumers:
         return announcements
 
     async def of_runner(self, data: bytes, subject: str) -> ConsumerReply:
-        """Makes the consumer that a runner requests. Raises ValueError for a wrong request, and
-        BusRefused or BusUnavailable if the consumer cannot be made.
+        """Makes the consumer that a runner requests. Copies of a request get the same answer.
+        Raises ValueError for a wrong request, and BusRefused or BusUnavailable if the consumer
+        cannot be made.
         """
+        copies = subject, data
+        making = self._making.get(copies)
+        if making is None:
+            making = asyncio.create_task(self._of_runner(data, subject), name=f"consumer {subject}")
+            self._making[copies] = making
+            making.add_done_callback(partial(self._made, copies))
+        return await asyncio.shield(making)
+
+    def _made(self, copies: tuple[str, bytes], making: asyncio.Task[ConsumerReply]) -> None:
+        del self._making[copies]
+        if not making.cancelled():
+            making.exception()  # those that wait for the answer report it
+
+    async def _of_runner(self, data: bytes, subject: str) -> ConsumerReply:
         request = msgspec.json.decode(data, type=RunnerConsumer)
+        if request.stream not in ("log", "claims"):
+            raise ValueError(f'stream "{request.stream}" must be log or claims')
+        stream = STREAM if request.stream == "log" else KV_CLAIMS
         runner = subject.removeprefix(RUNNER_CONSUMER).partition(".")[0]
         name = f"{RUNNER_DURABLE}{token(plain(runner))}"
         namespaces = namespaces_of_consumer(subject)
-        if request.stream == "log":
-            return await self._of_log(name, request.after, runner_orders(namespaces))
-        if request.stream == "claims":
-            return await self._of_claims(name, request.after, _claims_of(namespaces))
-        raise ValueError(f'stream "{request.stream}" must be log or claims')
+        async with self._places:
+            if request.id and (made := await self._made_by(request.id, stream, name)):
+                return made
+            metadata = {REQUEST: request.id} if request.id else {}
+            if stream == STREAM:
+                filters = runner_orders(namespaces)
+                return await self._of_log(name, request.after, filters, metadata=metadata)
+            return await self._of_claims(name, request.after, _claims_of(namespaces), metadata)
+
+    async def _made_by(self, request: str, stream: str, name: str) -> ConsumerReply | None:
+        """The answer to a request that has made the consumer already; None: it has not."""
+        try:
+            info = await self._info(name, stream)
+        except _Missing:
+            return None
+        config = info["config"]
+        if config.get("metadata", {}).get(REQUEST) != request:
+            return None
+        after = config.get("opt_start_seq", 1) - 1
+        pending = int(info.get("num_pending", 0))
+        return ConsumerReply(
+            consumer=name, after=after, pending=pending, last=await self._last(stream)
+        )
 
     async def of_telemetry(self, data: bytes, _subject: str) -> ConsumerReply:
         """Makes the consumer of the telemetry service for the instance that requests it, unless
@@ -214,7 +262,7 @@ class OutsideConsumers:
         return ConsumerReply(consumer=name, after=after, pending=pending, last=last)
 
     async def _of_claims(
-        self, name: str, after: int | None, claims: Sequence[str]
+        self, name: str, after: int | None, claims: Sequence[str], metadata: Mapping[str, str]
     ) -> ConsumerReply:
         last = await self._last(KV_CLAIMS)
         config: dict[str, Any] = {
@@ -226,6 +274,7 @@ class OutsideConsumers:
             "num_replicas": 1,
             "max_waiting": 512,
             "deliver_policy": "last_per_subject",
+            "metadata": metadata,
         }
         if after:
             config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
@@ -236,10 +285,10 @@ class OutsideConsumers:
         pending = int(made.get("num_pending", 0))
         return ConsumerReply(consumer=name, after=after or 0, pending=pending, last=last)
 
-    async def _info(self, name: str) -> dict[str, Any]:
-        """The server's information about a consumer of the log."""
+    async def _info(self, name: str, stream: str = STREAM) -> dict[str, Any]:
+        """The server's information about a consumer."""
         try:
-            return await self._bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
+            return await self._bus.api(f"CONSUMER.INFO.{stream}.{name}")
         except BusRefused as error:
             if error.code == NO_CONSUMER:
                 raise _Missing from None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
-from admittance.events.requests.reading import RunnerConsumer
+from admittance.events.requests.reading import ConsumerReply, RunnerConsumer
 from admittance.events.subjects import CLAIMS, STREAM, runner_consumer
 from admittance.events.system import RunnerAnnouncement
 from admittance.runtime.bus.bucket import put_message
@@ -68,3 +70,31 @@ async def test_a_runner_that_reads_is_not_deleted(bus: Bus) -> None:
         assert await left(bus, consumers) == (["runner-gpu"], ["f00d"])
     finally:
         await puller.close()
+
+
+@pytest.mark.servers("real")
+@pytest.mark.parametrize("stream", ["log", "claims"])
+async def test_a_copy_of_a_request_leaves_the_consumer_that_the_request_made(
+    bus: Bus, stream: str
+) -> None:
+    subject = runner_consumer("gpu", ())
+    stored = STREAM if stream == "log" else f"KV_{CLAIMS}"
+
+    async def made_at(instance: OutsideConsumers, request: str) -> tuple[ConsumerReply, str]:
+        data = msgspec.json.encode(RunnerConsumer(stream=stream, id=request))
+        reply = await instance.of_runner(data, subject)
+        return reply, (await bus.api(f"CONSUMER.INFO.{stored}.runner-gpu"))["created"]
+
+    first, created = await made_at(OutsideConsumers(bus), "1")
+    assert await made_at(OutsideConsumers(bus), "1") == (first, created)
+    assert (await made_at(OutsideConsumers(bus), "2"))[1] != created
+
+
+async def test_copies_of_a_request_that_is_being_answered_get_its_answer(bus: Bus) -> None:
+    consumers = OutsideConsumers(bus)
+    subject = runner_consumer("gpu", ())
+    data = msgspec.json.encode(RunnerConsumer())
+    replies = await asyncio.gather(*(consumers.of_runner(data, subject) for _ in range(3)))
+    assert replies[0] is replies[1] is replies[2]
+    with pytest.raises(ValueError, match='stream "logs" must be log or claims'):
+        await consumers.of_runner(b'{"stream": "logs"}', subject)
