@@ -61,9 +61,6 @@ MARKER_SECONDS: Final = 3600.0
 READER: Final = "reader"
 """The key in the metadata of the telemetry service's consumer; its value is the instance that
 reads."""
-REQUEST: Final = "request"
-"""The key in the metadata of a runner's consumer; its value is the id of the request that made the
-consumer."""
 MAKING_MAX: Final = 8
 """The most consumers of runners that are made at the same time: the server handles one request of
 its API after another, and requests of services must not wait behind those of all runners."""
@@ -76,6 +73,8 @@ class OutsideConsumers:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._making: dict[tuple[str, bytes], asyncio.Task[ConsumerReply]] = {}
+        self._answered: dict[tuple[str, str], tuple[str, ConsumerReply]] = {}
+        """The id of the last request for each consumer (stream, name), and the answer."""
         self._places = asyncio.Semaphore(MAKING_MAX)
 
     def endpoints(self) -> Mapping[str, micro.Handler]:
@@ -191,28 +190,15 @@ class OutsideConsumers:
         name = f"{RUNNER_DURABLE}{token(plain(runner))}"
         namespaces = namespaces_of_consumer(subject)
         async with self._places:
-            if request.id and (made := await self._made_by(request.id, stream, name)):
-                return made
-            metadata = {REQUEST: request.id} if request.id else {}
+            last, reply = self._answered.get((stream, name), ("", None))
+            if reply is not None and last and last == request.id:
+                return reply
             if stream == STREAM:
-                filters = runner_orders(namespaces)
-                return await self._of_log(name, request.after, filters, metadata=metadata)
-            return await self._of_claims(name, request.after, _claims_of(namespaces), metadata)
-
-    async def _made_by(self, request: str, stream: str, name: str) -> ConsumerReply | None:
-        """The answer to a request that has made the consumer already; None: it has not."""
-        try:
-            info = await self._info(name, stream)
-        except _Missing:
-            return None
-        config = info["config"]
-        if config.get("metadata", {}).get(REQUEST) != request:
-            return None
-        after = config.get("opt_start_seq", 1) - 1
-        pending = int(info.get("num_pending", 0))
-        return ConsumerReply(
-            consumer=name, after=after, pending=pending, last=await self._last(stream)
-        )
+                reply = await self._of_log(name, request.after, runner_orders(namespaces))
+            else:
+                reply = await self._of_claims(name, request.after, _claims_of(namespaces))
+        self._answered[stream, name] = request.id, reply
+        return reply
 
     async def of_telemetry(self, data: bytes, _subject: str) -> ConsumerReply:
         """Makes the consumer of the telemetry service for the instance that requests it, unless
@@ -262,7 +248,7 @@ class OutsideConsumers:
         return ConsumerReply(consumer=name, after=after, pending=pending, last=last)
 
     async def _of_claims(
-        self, name: str, after: int | None, claims: Sequence[str], metadata: Mapping[str, str]
+        self, name: str, after: int | None, claims: Sequence[str]
     ) -> ConsumerReply:
         last = await self._last(KV_CLAIMS)
         config: dict[str, Any] = {
@@ -274,7 +260,6 @@ class OutsideConsumers:
             "num_replicas": 1,
             "max_waiting": 512,
             "deliver_policy": "last_per_subject",
-            "metadata": metadata,
         }
         if after:
             config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
@@ -285,10 +270,10 @@ class OutsideConsumers:
         pending = int(made.get("num_pending", 0))
         return ConsumerReply(consumer=name, after=after or 0, pending=pending, last=last)
 
-    async def _info(self, name: str, stream: str = STREAM) -> dict[str, Any]:
-        """The server's information about a consumer."""
+    async def _info(self, name: str) -> dict[str, Any]:
+        """The server's information about a consumer of the log."""
         try:
-            return await self._bus.api(f"CONSUMER.INFO.{stream}.{name}")
+            return await self._bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
         except BusRefused as error:
             if error.code == NO_CONSUMER:
                 raise _Missing from None

@@ -80,14 +80,16 @@ async def test_a_copy_of_a_request_leaves_the_consumer_that_the_request_made(
     subject = runner_consumer("gpu", ())
     stored = STREAM if stream == "log" else f"KV_{CLAIMS}"
 
-    async def made_at(instance: OutsideConsumers, request: str) -> tuple[ConsumerReply, str]:
+    consumers = OutsideConsumers(bus)
+
+    async def made_by(request: str) -> tuple[ConsumerReply, str]:
         data = msgspec.json.encode(RunnerConsumer(stream=stream, id=request))
-        reply = await instance.of_runner(data, subject)
+        reply = await consumers.of_runner(data, subject)
         return reply, (await bus.api(f"CONSUMER.INFO.{stored}.runner-gpu"))["created"]
 
-    first, created = await made_at(OutsideConsumers(bus), "1")
-    assert await made_at(OutsideConsumers(bus), "1") == (first, created)
-    assert (await made_at(OutsideConsumers(bus), "2"))[1] != created
+    first, created = await made_by("1")
+    assert await made_by("1") == (first, created)
+    assert (await made_by("2"))[1] != created
 
 
 async def test_copies_of_a_request_that_is_being_answered_get_its_answer(bus: Bus) -> None:
