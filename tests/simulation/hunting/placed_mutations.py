@@ -41,7 +41,7 @@ def _over_with_the_first(workload: StoredWorkload, fact: PartFact) -> Collected 
 
 PLACED_MUTATIONS: Final = {
     "a deposed placement would go on placing": Mutation(
-        (Patch(Stream, "fences", False),), placed, "of epoch .* gives a verdict", 3
+        (Patch(Stream, "fences", False),), placed, "of epoch .* gives a verdict", 2
     ),
     "two reservations would get one device": Mutation(
         (
@@ -54,7 +54,7 @@ PLACED_MUTATIONS: Final = {
         2,
     ),
     "machines would count as free while jobs still end on them": Mutation(
-        (Patch(Ledger, "set_runs", lambda *_: None),), placed, "cpu, and .* run on it", 43
+        (Patch(Ledger, "set_runs", lambda *_: None),), placed, "cpu, and .* run on it", 348
     ),
     "a device would be given to a job while another still uses it": Mutation(
         (
@@ -63,13 +63,13 @@ PLACED_MUTATIONS: Final = {
         ),
         placed,
         "is used by .* and by",
-        8,
+        125,
     ),
     "a job would give up its machines with its first part": Mutation(
         (Patch(parts, "collect", _over_with_the_first),),
         placed,
         "gives up its quota, and .* runs on",
-        1,
+        13,
     ),
     "runners would start what is placed on others": Mutation(
         (Patch(fact_handlers, "is_for", lambda *_: True),), placed, "starts (on|as part) ", 0

@@ -171,7 +171,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def alive(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second between open and read
         return False
     return state not in "ZX"
 
