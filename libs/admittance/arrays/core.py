@@ -1,4 +1,4 @@
-"""`ArrayActs`: knows all arrays, and returns the acts that they require. The module is pure.
+"""`ArrayActs` keeps all arrays, and returns the acts that they require. The module is pure.
 
 Acts are computed from stored objects, so nothing has to survive a restart, and two leaders do no
 harm: a repeated fact changes nothing, and the rule of the gates holds for each of them

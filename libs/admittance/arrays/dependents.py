@@ -1,4 +1,4 @@
-"""`DependentActs`: knows the workloads that wait for others, and returns the acts that say which
+"""`DependentActs` keeps the workloads that wait for others, and returns the acts that say which
 dependencies are met. The module is pure. docs/spec/arrays.md#5."""
 
 from __future__ import annotations
