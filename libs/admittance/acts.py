@@ -4,10 +4,13 @@ for. The module is pure.
 The variant-controller and the array-controller compute acts from stored objects, so nothing has to
 survive a restart: a new leader publishes the acts that are still required. `SentActs` keeps the
 published acts, so that no act is published twice before it has had time to take effect. `LookTimes`
-keeps when to compute the acts of a parent again."""
+keeps when to compute the acts of a parent again. `ParentActs` is what the cores of both services
+share: a parent is a workload whose acts are computed together, such as the parent of a family, an
+array, or a workload that waits for others."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
@@ -26,6 +29,8 @@ read the act on the log yet: a repeat would add to its backlog. While the worklo
 progress, the act is not repeated at all."""
 AGAIN: Final = timedelta(seconds=1)
 """Delay before a failed publish of an act is tried again."""
+ACTS_MAX: Final = 1000
+"""How many acts `ParentActs.acts` returns at once, if one parent does not need more."""
 STUCK: Final = 2
 """After so many repeats without effect an act counts as stuck."""
 
@@ -81,12 +86,12 @@ class SentActs:
         self._differs_since: dict[WorkloadName, datetime] = {}
 
     def to_publish(
-        self, family: WorkloadName, acts: Iterable[Act], now: datetime
+        self, parent: WorkloadName, acts: Iterable[Act], now: datetime
     ) -> tuple[list[Act], datetime | None]:
         """Returns those of ``acts`` that must be published now, and when to call this method again
-        for the acts that wait (None: no act waits). ``acts``: all acts that the family requires.
+        for the acts that wait (None: no act waits). ``acts``: all acts that the parent requires.
         Published acts that are not in ``acts`` are forgotten."""
-        before = self._sent.get(family, {})
+        before = self._sent.get(parent, {})
         sent: dict[_Key, _SentAct] = {}
         due_acts: list[Act] = []
         looks: list[datetime] = []
@@ -102,7 +107,7 @@ class SentActs:
                 last = self._postponed(last, now)
                 wait: datetime | None = last.due
             else:
-                wait = self._gather_until(family, act, now)
+                wait = self._gather_until(parent, act, now)
             # If the time to publish is later than PATIENCE_MAX from now, the clock was set back,
             # and the act is published.
             if wait is not None and now < wait <= now + PATIENCE_MAX:
@@ -116,13 +121,13 @@ class SentActs:
             looks.append(due)
             due_acts.append(act._replace(tries=tries) if tries else act)
             if isinstance(act.fact, self._gathered):
-                self._last_gathered[family] = now
+                self._last_gathered[parent] = now
         if sent:
-            self._sent[family] = sent
+            self._sent[parent] = sent
         else:
-            self._sent.pop(family, None)
+            self._sent.pop(parent, None)
         if not gathers:
-            self._differs_since.pop(family, None)
+            self._differs_since.pop(parent, None)
         return due_acts, min(looks, default=None)
 
     def through(self, sequence: int, now: datetime) -> None:
@@ -131,34 +136,34 @@ class SentActs:
             self._through = sequence
             self._progress_at = now
 
-    def has(self, family: WorkloadName, fact: Fact) -> bool:
-        """Whether the fact was published as an act of the family that is still required."""
-        return _key(fact) in self._sent.get(family, {})
+    def has(self, parent: WorkloadName, fact: Fact) -> bool:
+        """Whether the fact was published as an act of the parent that is still required."""
+        return _key(fact) in self._sent.get(parent, {})
 
-    def stated(self, family: WorkloadName, fact: Fact, sequence: int) -> None:
+    def stated(self, parent: WorkloadName, fact: Fact, sequence: int) -> None:
         """Records that the log has stored the act at ``sequence``: the act is not repeated before
         the workload-controller has read that message, see `BEHIND_MAX`."""
-        sent = self._sent[family]
+        sent = self._sent[parent]
         sent[_key(fact)] = sent[_key(fact)]._replace(sequence=sequence)
 
-    def failed(self, family: WorkloadName, fact: Fact, now: datetime) -> datetime:
+    def failed(self, parent: WorkloadName, fact: Fact, now: datetime) -> datetime:
         """Records that publishing the act failed, or that the outcome is unknown. Returns when to
         publish the act again."""
-        sent = self._sent[family]
+        sent = self._sent[parent]
         sent[_key(fact)] = sent[_key(fact)]._replace(due=now + AGAIN)
         return now + AGAIN
 
-    def forget(self, family: WorkloadName) -> None:
-        """Removes the published acts of a family that does not exist any more."""
+    def forget(self, parent: WorkloadName) -> None:
+        """Removes the published acts of a parent that does not exist any more."""
         for kept in (self._sent, self._last_gathered, self._differs_since):
-            kept.pop(family, None)
+            kept.pop(parent, None)
 
     def __len__(self) -> int:
         """The number of published acts that have had no effect yet, plus the number of parents with
         a delayed gathered act."""
         waiting = sum(
-            not any(kind is self._gathered for kind, _ in self._sent.get(family, ()))
-            for family in self._differs_since
+            not any(kind is self._gathered for kind, _ in self._sent.get(parent, ()))
+            for parent in self._differs_since
         )
         return waiting + sum(map(len, self._sent.values()))
 
@@ -180,11 +185,11 @@ class SentActs:
         )
         return last._replace(due=now + PATIENCE) if progresses else last
 
-    def _gather_until(self, family: WorkloadName, act: Act, now: datetime) -> datetime | None:
+    def _gather_until(self, parent: WorkloadName, act: Act, now: datetime) -> datetime | None:
         if not isinstance(act.fact, self._gathered) or act.at_once:
             return None
-        after = self._differs_since.setdefault(family, now) + self._gather
-        last = self._last_gathered.get(family)
+        after = self._differs_since.setdefault(parent, now) + self._gather
+        last = self._last_gathered.get(parent)
         return max(after, last + self._coalesce) if last is not None else after
 
 
@@ -197,47 +202,116 @@ SPARE: Final = 1000
 
 
 class LookTimes:
-    """The times at which the acts of each family must be computed again. Outdated entries of the
+    """The times at which the acts of each parent must be computed again. Outdated entries of the
     heap are dropped when they are popped, or when they are more than half of the heap."""
 
     def __init__(self) -> None:
         self._at: dict[WorkloadName, datetime] = {}
         self._heap: list[tuple[datetime, WorkloadName]] = []
 
-    def set(self, family: WorkloadName, at: datetime | None) -> None:
-        """Sets the time at which the family's acts must be computed again; None: the family has no
+    def set(self, parent: WorkloadName, at: datetime | None) -> None:
+        """Sets the time at which the parent's acts must be computed again; None: the parent has no
         such time."""
         if at is None:
-            self._at.pop(family, None)
-        elif self._at.get(family) != at:
-            self._at[family] = at
-            heappush(self._heap, (at, family))
+            self._at.pop(parent, None)
+        elif self._at.get(parent) != at:
+            self._at[parent] = at
+            heappush(self._heap, (at, parent))
             if len(self._heap) > 2 * len(self._at) + SPARE:
-                self._heap = sorted((when, family) for family, when in self._at.items())
+                self._heap = sorted((when, parent) for parent, when in self._at.items())
 
-    def sooner(self, family: WorkloadName, at: datetime) -> None:
-        """Sets the time at which the family's acts must be computed again, unless an earlier time
+    def sooner(self, parent: WorkloadName, at: datetime) -> None:
+        """Sets the time at which the parent's acts must be computed again, unless an earlier time
         is set already."""
-        set_for = self._at.get(family)
+        set_for = self._at.get(parent)
         if set_for is None or at < set_for:
-            self.set(family, at)
+            self.set(parent, at)
 
     def next(self) -> datetime | None:
-        """Returns the earliest time at which the acts of a family must be computed again; None: no
-        family has such a time."""
+        """Returns the earliest time at which the acts of a parent must be computed again; None: no
+        parent has such a time."""
         while self._heap:
-            at, family = self._heap[0]
-            if self._at.get(family) == at:
+            at, parent = self._heap[0]
+            if self._at.get(parent) == at:
                 return at
             heappop(self._heap)
         return None
 
     def due(self, now: datetime) -> Iterator[WorkloadName]:
-        """Yields the families with a time that has come, and removes these times."""
+        """Yields the parents with a time that has come, and removes these times."""
         while (at := self.next()) is not None and at <= now:
-            _, family = heappop(self._heap)
-            del self._at[family]
-            yield family
+            _, parent = heappop(self._heap)
+            del self._at[parent]
+            yield parent
 
     def __len__(self) -> int:
         return len(self._at)
+
+
+class ParentActs(ABC):
+    """The parents of which the acts must be computed again, and the acts that were published.
+    ``now`` is always the wall clock with a time zone."""
+
+    def __init__(self, sent: SentActs) -> None:
+        self._sent = sent
+        self._times = LookTimes()
+        self._changed: dict[WorkloadName, None] = {}
+
+    @abstractmethod
+    def parent_of(self, fact: Fact) -> WorkloadName | None:
+        """Returns the name of the parent that a fact is about; None: no such parent exists."""
+
+    @abstractmethod
+    def _acts_of(self, parent: WorkloadName, now: datetime) -> list[Act]:
+        """The acts of a parent to publish now; empty if the parent does not exist."""
+
+    def orders(self, now: datetime) -> list[Fact]:
+        """Returns the facts of the acts to publish now, in order."""
+        return [act.fact for act in self.acts(now)]
+
+    def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
+        """Returns the acts to publish now, in order. Each returned act counts as published, unless
+        `failed` is called for it. All acts of a parent are returned together, so the result may
+        have more than ``limit`` acts."""
+        self._changed.update(dict.fromkeys(self._times.due(now)))
+        due_acts: list[Act] = []
+        while self._changed and len(due_acts) < limit:
+            parent = next(iter(self._changed))
+            del self._changed[parent]
+            due_acts += self._acts_of(parent, now)
+        return due_acts
+
+    def stated(self, fact: Fact, sequence: int) -> None:
+        """Records that the log has stored the act at ``sequence``: the act is not repeated before
+        the workload-controller has read that message, see `BEHIND_MAX`."""
+        parent = self.parent_of(fact)
+        if parent is not None and self._sent.has(parent, fact):
+            self._sent.stated(parent, fact, sequence)
+
+    def failed(self, fact: Fact, now: datetime) -> None:
+        """Records that publishing the act failed, or that the outcome is unknown. `acts` returns a
+        failed act again after the time `AGAIN`, if it is still required."""
+        parent = self.parent_of(fact)
+        if parent is not None and self._sent.has(parent, fact):
+            self._times.sooner(parent, self._sent.failed(parent, fact, now))
+
+    def wake(self) -> datetime | None:
+        """Returns when to call `acts` next if nothing changes until then; None: never."""
+        return self._times.next()
+
+    @property
+    def pending(self) -> int:
+        """The number of parents with acts to be computed again, plus the number of published acts
+        that have had no effect yet."""
+        return len(self._changed) + len(self._sent)
+
+    @property
+    def stuck(self) -> int:
+        """The number of acts that were repeated at least `STUCK` times without effect."""
+        return self._sent.stuck
+
+    def _forget_acts(self, parent: WorkloadName) -> None:
+        """Removes what is kept about a parent that does not exist any more."""
+        self._sent.forget(parent)
+        self._times.set(parent, None)
+        self._changed.pop(parent, None)

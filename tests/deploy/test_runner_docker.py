@@ -131,7 +131,8 @@ async def test_a_container_over_its_memory_fails_with_its_limit(
 
 
 @pytest.mark.skipif(
-    not all(map(is_character_device, ("/dev/fuse", "/dev/net/tun"))), reason="it lacks two devices"
+    not all(map(is_character_device, ("/dev/fuse", "/dev/net/tun"))),
+    reason="the machine lacks a device",
 )
 async def test_a_container_has_its_own_devices_and_no_others(
     testbed: RunnerTestbed, image: str

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from admittance.acts import Act, LookTimes, SentActs
+from admittance.acts import Act, ParentActs, SentActs
 from admittance.arrays.known_arrays import (
     ArrayMembers,
     array_from,
@@ -26,15 +26,13 @@ from admittance.object_errors import ObjectError
 from admittance.workload.arrays.elements import ElementOf, element_of
 from admittance.workload.stored import ARRAY, StoredWorkload, head
 
-ACTS_MAX: Final = 1000
-"""How many acts `ArrayActs.acts` returns at once, if one array does not need more."""
 COALESCE: Final = timedelta(seconds=1)
 """Shortest time between two counts of one array."""
 GATHER: Final = timedelta(milliseconds=100)
 """Delay before a count is published, in which further changes join it."""
 
 
-class ArrayActs:
+class ArrayActs(ParentActs):
     """All arrays, and the acts that they require. ``now`` is always the wall clock with a time
     zone. Call `acts` only after all stored objects were applied: before, an element may seem to
     have no array, and `acts` would delete it."""
@@ -48,13 +46,11 @@ class ArrayActs:
     ) -> None:
         """``errors``: gets the exceptions by bugs that concern one array; None: such an exception
         is raised."""
+        super().__init__(SentActs(facts.ElementsCounted, coalesce, gather))
         self._errors = errors
         self._arrays: dict[WorkloadName, ArrayMembers] = {}
         self._names: dict[WorkloadName, ElementOf | None] = {}
         self._ordinary: set[str] = set()
-        self._sent = SentActs(facts.ElementsCounted, coalesce, gather)
-        self._times = LookTimes()
-        self._changed: dict[WorkloadName, None] = {}
         self._set_aside: set[WorkloadName] = set()
         self.unreadable: dict[WorkloadName, str] = {}
         """The arrays with acts that cannot be computed, each with the reason: a stored value is
@@ -141,45 +137,12 @@ class ArrayActs:
     def _forget_empty(self, members: ArrayMembers) -> None:
         if members.array is None and not members.elements:
             del self._arrays[members.name]
-            self._sent.forget(members.name)
-            self._times.set(members.name, None)
-            self._changed.pop(members.name, None)
+            self._forget_acts(members.name)
             self.unreadable.pop(members.name, None)
 
     # Acts. --------------------------------------------------------------------------
 
-    def orders(self, now: datetime) -> list[Fact]:
-        """Returns the facts of the acts to publish now, in order."""
-        return [act.fact for act in self.acts(now)]
-
-    def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
-        """Returns the acts to publish now, in order. Each returned act counts as published, unless
-        `failed` is called for it. All acts of an array are returned together, so the result may
-        have more than ``limit`` acts."""
-        self._changed.update(dict.fromkeys(self._times.due(now)))
-        due_acts: list[Act] = []
-        while self._changed and len(due_acts) < limit:
-            name = next(iter(self._changed))
-            del self._changed[name]
-            members = self._arrays.get(name)
-            if members is not None and name not in self._set_aside:
-                due_acts += self._acts_of(members, now)
-        return due_acts
-
-    def stated(self, fact: Fact, sequence: int) -> None:
-        """Records that the log has stored the act at ``sequence``."""
-        array = self.array_of(fact)
-        if array is not None and self._sent.has(array, fact):
-            self._sent.stated(array, fact, sequence)
-
-    def failed(self, fact: Fact, now: datetime) -> None:
-        """Records that publishing the act failed, or that the outcome is unknown: it is published
-        again if it is still required."""
-        array = self.array_of(fact)
-        if array is not None and self._sent.has(array, fact):
-            self._times.sooner(array, self._sent.failed(array, fact, now))
-
-    def array_of(self, fact: Fact) -> WorkloadName | None:
+    def parent_of(self, fact: Fact) -> WorkloadName | None:
         """Returns the name of the array that an act is about; None: it is not known any more."""
         about = WorkloadName(fact.namespace, fact.name)
         element = self._names.get(about)
@@ -198,21 +161,6 @@ class ArrayActs:
             if owner in self._arrays:
                 return owner
         return None
-
-    def wake(self) -> datetime | None:
-        """Returns when to call `acts` next if nothing changes until then; None: never."""
-        return self._times.next()
-
-    @property
-    def pending(self) -> int:
-        """The number of arrays with acts to be computed again, plus the number of published acts
-        that have had no effect yet."""
-        return len(self._changed) + len(self._sent)
-
-    @property
-    def stuck(self) -> int:
-        """The number of acts that were repeated several times without effect."""
-        return self._sent.stuck
 
     def states(self) -> dict[str, int]:
         """The number of arrays in each of `ARRAY_STATES`."""
@@ -243,8 +191,10 @@ class ArrayActs:
 
     # Steps. -------------------------------------------------------------------------
 
-    def _acts_of(self, members: ArrayMembers, now: datetime) -> list[Act]:
-        name = members.name
+    def _acts_of(self, name: WorkloadName, now: datetime) -> list[Act]:
+        members = self._arrays.get(name)
+        if members is None or name in self._set_aside:
+            return []
         try:
             required = required_acts(members, partial(self._taken, name.namespace))
         except Exception as error:

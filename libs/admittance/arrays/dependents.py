@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, NamedTuple
 
-from admittance.acts import Act, LookTimes, SentActs
+from admittance.acts import Act, ParentActs, SentActs
 from admittance.api.dependencies import DEPENDENCIES_GATE
 from admittance.api.workload import NO_RESULT, SUCCEEDED, DependencyRow, gate_names
 from admittance.arrays.known_arrays import places_of_indexes
@@ -97,19 +97,18 @@ def judge(row: DependencyRow, target: Target | None) -> tuple[Verdict, str]:
     return Verdict.WAITS, ""
 
 
-class DependentActs:
-    """All workloads that wait for others, and the acts about them.
+class DependentActs(ParentActs):
+    """All workloads that wait for others, and the acts about them. A target in `unknown` is not
+    judged.
 
     Only workloads that are waited for are kept as targets. A target that was not decoded when it
     was read is in `unknown`, until `apply_target` gives it."""
 
     def __init__(self) -> None:
+        super().__init__(SentActs(facts.ElementsCounted, timedelta(0), timedelta(0)))
         self._dependents: dict[WorkloadName, Dependent] = {}
         self._by_target: dict[WorkloadName, set[WorkloadName]] = {}
         self._targets: dict[WorkloadName, Target | None] = {}
-        self._sent = SentActs(facts.ElementsCounted, timedelta(0), timedelta(0))
-        self._times = LookTimes()
-        self._changed: dict[WorkloadName, None] = {}
         self.unknown: dict[WorkloadName, None] = {}
 
     # What changes. ------------------------------------------------------------------
@@ -165,9 +164,7 @@ class DependentActs:
                 self.unknown[target] = None
             self._by_target[target].add(name)
         if after is None:
-            self._sent.forget(name)
-            self._times.set(name, None)
-            self._changed.pop(name, None)
+            self._forget_acts(name)
             return
         self._dependents[name] = after
         self._changed[name] = None
@@ -176,19 +173,17 @@ class DependentActs:
 
     # Acts. --------------------------------------------------------------------------
 
-    def acts(self, now: datetime) -> list[Act]:
-        """Returns the acts to publish now. A target in `unknown` is not judged."""
-        self._changed.update(dict.fromkeys(self._times.due(now)))
-        changed, self._changed = self._changed, {}
-        due_acts: list[Act] = []
-        for name in changed:
-            dependent = self._dependents.get(name)
-            if dependent is None:
-                continue
-            required = list(self._required(name, dependent))
-            publish, again = self._sent.to_publish(name, required, now)
-            self._times.set(name, again)
-            due_acts += publish
+    def parent_of(self, fact: Fact) -> WorkloadName:
+        """The workload that a fact is about."""
+        return WorkloadName(fact.namespace, fact.name)
+
+    def _acts_of(self, parent: WorkloadName, now: datetime) -> list[Act]:
+        dependent = self._dependents.get(parent)
+        if dependent is None:
+            return []
+        required = list(self._required(parent, dependent))
+        due_acts, again = self._sent.to_publish(parent, required, now)
+        self._times.set(parent, again)
         return due_acts
 
     def _required(self, name: WorkloadName, dependent: Dependent) -> Iterator[Act]:
@@ -216,32 +211,6 @@ class DependentActs:
                 never=never,
             )
             yield Act(fact, "dependencies", (tuple(met), never), dependent.revision)
-
-    def stated(self, fact: Fact, sequence: int) -> None:
-        """Records that the log has stored the act at ``sequence``."""
-        name = WorkloadName(fact.namespace, fact.name)
-        if self._sent.has(name, fact):
-            self._sent.stated(name, fact, sequence)
-
-    def failed(self, fact: Fact, now: datetime) -> None:
-        """Records that publishing the act failed, or that the outcome is unknown."""
-        name = WorkloadName(fact.namespace, fact.name)
-        if self._sent.has(name, fact):
-            self._times.sooner(name, self._sent.failed(name, fact, now))
-
-    def wake(self) -> datetime | None:
-        """Returns when to call `acts` next if nothing changes until then; None: never."""
-        return self._times.next()
-
-    @property
-    def pending(self) -> int:
-        """The number of workloads to be looked at, and of acts without an effect so far."""
-        return len(self._changed) + len(self._sent)
-
-    @property
-    def stuck(self) -> int:
-        """The number of acts that were repeated several times without effect."""
-        return self._sent.stuck
 
     def __len__(self) -> int:
         return len(self._dependents)

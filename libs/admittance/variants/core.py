@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from admittance.acts import Act, LookTimes, SentActs
+from admittance.acts import Act, ParentActs, SentActs
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.reader import BROKEN, reason_of
@@ -37,8 +37,6 @@ COALESCE: Final = timedelta(milliseconds=100)
 GATHER: Final = timedelta(milliseconds=100)
 """Delay before the act `Aggregated` is published for a parent. Most changes of variants also change
 the parent, and then the workload-controller updates the parent's rows without this act."""
-ACTS_MAX: Final = 1000
-"""How many acts `FamilyActs.acts` returns at once, if one family does not need more."""
 
 
 FAMILY_STATES: Final = {
@@ -69,7 +67,7 @@ def _state_of(parent: KnownParent) -> str:
     return "backoff" if state.waits else "waiting"
 
 
-class FamilyActs:
+class FamilyActs(ParentActs):
     """All families of variants, and the acts that the families require. ``now`` is always the wall
     clock with a time zone.
 
@@ -87,14 +85,12 @@ class FamilyActs:
     ) -> None:
         """``errors``: gets the exceptions by bugs that concern one family, which is then set aside
         as unreadable; None: such an exception is raised."""
+        super().__init__(SentActs(facts.Aggregated, coalesce, gather))
         self._errors = errors
         self._queues = FamilyQueues(enabled=enabled)
         self._families: dict[WorkloadName, KnownFamily] = {}
         self._family_of: dict[WorkloadName, WorkloadName | None] = {}
-        self._sent = SentActs(facts.Aggregated, coalesce, gather)
         self._names = NameClaims()
-        self._times = LookTimes()
-        self._changed: dict[WorkloadName, None] = {}
         self._open: dict[WorkloadName, str] = {}
         self.unreadable: dict[WorkloadName, str] = {}
         """The families with stored values that cannot be read, each with the reason; no acts are
@@ -168,47 +164,14 @@ class FamilyActs:
         family = self._families.get(name)
         if family is None or family.parent is not None or family.variants:
             return
-        self._sent.forget(name)
+        self._forget_acts(name)
         self._names.set(name, ())
-        self._times.set(name, None)
-        for kept in (self._families, self._open, self._changed, self.unreadable):
+        for kept in (self._families, self._open, self.unreadable):
             kept.pop(name, None)
 
     # Acts. ------------------------------------------------------------------------
 
-    def orders(self, now: datetime) -> list[Fact]:
-        """Returns the facts of the acts to publish now, in order."""
-        return [act.fact for act in self.acts(now)]
-
-    def acts(self, now: datetime, limit: int = ACTS_MAX) -> list[Act]:
-        """Returns the acts to publish now, in order. Each returned act counts as published, unless
-        `FamilyActs.failed` is called for it. All acts of a family are returned together, so the
-        result may have more than ``limit`` acts."""
-        self._changed.update(dict.fromkeys(self._times.due(now)))
-        due_acts: list[Act] = []
-        while self._changed and len(due_acts) < limit:
-            name = next(iter(self._changed))
-            del self._changed[name]
-            family = self._families.get(name)
-            if family is not None:
-                due_acts += self._acts_of(family, now)
-        return due_acts
-
-    def stated(self, fact: Fact, sequence: int) -> None:
-        """Records that the log has stored the act at ``sequence``: the act is not repeated before
-        the workload-controller has read that message, see `BEHIND_MAX`."""
-        family = self.family_of(fact)
-        if family is not None and self._sent.has(family, fact):
-            self._sent.stated(family, fact, sequence)
-
-    def failed(self, fact: Fact, now: datetime) -> None:
-        """Records that publishing the act failed, or that the outcome is unknown. `acts` returns a
-        failed act again after the time `AGAIN`, if it is still required."""
-        family = self.family_of(fact)
-        if family is not None and self._sent.has(family, fact):
-            self._times.sooner(family, self._sent.failed(family, fact, now))
-
-    def family_of(self, fact: Fact) -> WorkloadName | None:
+    def parent_of(self, fact: Fact) -> WorkloadName | None:
         """Returns the name of the family that a fact is about; None: the family does not exist any
         more."""
         about = WorkloadName(fact.namespace, fact.name)
@@ -216,21 +179,6 @@ class FamilyActs:
             if self._sent.has(family, fact):
                 return family
         return self._family_of.get(about)
-
-    def wake(self) -> datetime | None:
-        """Returns when to call `acts` next if nothing changes until then; None: never."""
-        return self._times.next()
-
-    @property
-    def pending(self) -> int:
-        """The number of families with acts to be computed again, plus the number of published acts
-        that have had no effect yet."""
-        return len(self._changed) + len(self._sent)
-
-    @property
-    def stuck(self) -> int:
-        """The number of acts that were repeated at least `STUCK` times without effect."""
-        return self._sent.stuck
 
     def gates_open(self) -> dict[str, int]:
         """The number of families with a variant that may preempt, by ClusterQueue."""
@@ -262,8 +210,10 @@ class FamilyActs:
 
     # Steps. -------------------------------------------------------------------------
 
-    def _acts_of(self, family: KnownFamily, now: datetime) -> list[Act]:
-        name = family.name
+    def _acts_of(self, name: WorkloadName, now: datetime) -> list[Act]:
+        family = self._families.get(name)
+        if family is None:
+            return []
         context = (
             self._queues.context_of(name.namespace, family.parent.state.queue)
             if family.parent is not None

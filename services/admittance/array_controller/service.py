@@ -65,7 +65,7 @@ class ArrayReconciler(ActingReconciler[ArrayControllerCore]):
 
     def parent_of(self, fact: Fact) -> WorkloadName | None:
         """The array that an act is about."""
-        return self.core.arrays.array_of(fact)
+        return self.core.arrays.parent_of(fact)
 
     def endpoints(self) -> Mapping[str, micro.Handler]:
         """The request about arrays."""

@@ -65,7 +65,7 @@ class FamilyReconciler(ActingReconciler[FamilyActs]):
 
     def parent_of(self, fact: Fact) -> WorkloadName | None:
         """The family that an act is about."""
-        return self.core.family_of(fact)
+        return self.core.parent_of(fact)
 
     def endpoints(self) -> Mapping[str, micro.Handler]:
         """The request about families."""

@@ -116,9 +116,9 @@ def test_a_change_without_effect_computes_no_family() -> None:
     acts_of = FamilyActs._acts_of
 
     class Counting(FamilyActs):
-        def _acts_of(self, family, now):  # type: ignore[no-untyped-def]
-            looked.append(family.name.name)
-            return acts_of(self, family, now)
+        def _acts_of(self, name, now):  # type: ignore[no-untyped-def]
+            looked.append(name.name)
+            return acts_of(self, name, now)
 
     table.families.__class__ = Counting
     table.workload("regular", role="regular").offer("a", "b", quota=99)

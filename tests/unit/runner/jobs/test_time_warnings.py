@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from admittance.runner.host.data_folder import DataFolder
+from admittance.runner.host.data_folder import DataFolder, RunFolder
 from admittance.runner.host.records import RunIdentity, Spec
 from admittance.runner.jobs import time_warnings
 from admittance.runner.jobs.fork_server import run_shim
@@ -106,6 +106,28 @@ def test_a_job_is_warned_once_unless_its_end_moves() -> None:
     assert warnings.take(1900.0) == {}, "it was warned already"
 
 
+def run_to_its_end(run: RunFolder) -> None:
+    """Runs a shim in a process of its own, as the fork server does."""
+    shim = os.fork()
+    if not shim:
+        try:
+            run_shim(str(run.path))
+        finally:
+            os._exit(0)
+    os.waitpid(shim, 0)
+
+
+def assert_was_warned(run: RunFolder, why: str, text: str) -> None:
+    lines = [json.loads(line) for line in (run.path / "journal").read_text().splitlines()]
+    assert {"e": "warned", "set": "main", "signal": 10, "why": why} in lines
+    run.read_journal()
+    assert run.journal.outcome is not None
+    assert run.journal.outcome.kind == "succeeded"
+    output = (run.path / "out" / "main-0.log").read_text().splitlines()
+    assert output[0] == f"admittance: {text}: SIGUSR1 is sent"
+    assert output[-1] == "saved"
+
+
 def test_a_job_that_exits_with_0_after_its_warning_has_succeeded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,22 +161,9 @@ def test_a_job_that_exits_with_0_after_its_warning_has_succeeded(
         ends=boot_seconds() + 60.3,
     )
     run.write(spec)
-    shim = os.fork()
-    if not shim:
-        try:
-            run_shim(str(run.path))
-        finally:
-            os._exit(0)
-    os.waitpid(shim, 0)
+    run_to_its_end(run)
     assert not (tmp_path / "ready").exists(), "the program was there before its warning"
-    lines = [json.loads(line) for line in (run.path / "journal").read_text().splitlines()]
-    assert {"e": "warned", "set": "main", "signal": 10, "why": "time"} in lines
-    run.read_journal()
-    assert run.journal.outcome is not None
-    assert run.journal.outcome.kind == "succeeded"
-    output = (run.path / "out" / "main-0.log").read_text().splitlines()
-    assert output[0] == "admittance: the time of the job ends in 60 s: SIGUSR1 is sent"
-    assert output[-1] == "saved"
+    assert_was_warned(run, "time", "the time of the job ends in 60 s")
     folder.close()
 
 
@@ -189,21 +198,8 @@ def test_a_shim_warns_its_pods_of_a_drain_that_the_runner_notes(
     run.write(
         Spec(**of, sets=sets, mark="m", given=given, **paths, lease_stop=100.0, lease_kill=110.0)
     )
-    shim = os.fork()
-    if not shim:
-        try:
-            run_shim(str(run.path))
-        finally:
-            os._exit(0)
-    os.waitpid(shim, 0)
-    lines = [json.loads(line) for line in (run.path / "journal").read_text().splitlines()]
-    assert {"e": "warned", "set": "main", "signal": 10, "why": "drain"} in lines
-    run.read_journal()
-    assert run.journal.outcome is not None
-    assert run.journal.outcome.kind == "succeeded"
-    output = (run.path / "out" / "main-0.log").read_text().splitlines()
-    assert output[0] == "admittance: the machine of the job must be empty in 60 s: SIGUSR1 is sent"
-    assert output[-1] == "saved"
+    run_to_its_end(run)
+    assert_was_warned(run, "drain", "the machine of the job must be empty in 60 s")
     folder.close()
 
 
