@@ -5,8 +5,8 @@ The variant-controller and the array-controller compute acts from stored objects
 survive a restart: a new leader publishes the acts that are still required. `SentActs` keeps the
 published acts, so that no act is published twice before it has had time to take effect. `LookTimes`
 keeps when to compute the acts of a parent again. `ParentActs` is what the cores of both services
-share: a parent is a workload whose acts are computed together, such as the parent of a family, an
-array, or a workload that waits for others."""
+share: the acts of one parent are computed together. A parent is an array, the parent workload of a
+family, or a workload that waits for others."""
 
 from __future__ import annotations
 

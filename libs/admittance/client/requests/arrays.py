@@ -71,7 +71,7 @@ async def wait_for_elements(
 
 
 def failed_indexes(array: StoredWorkload) -> tuple[int, ...]:
-    """The indexes of an array whose elements did not succeed, of those with a result."""
+    """The indexes of the elements of an array that have a result and did not succeed."""
     status = array.status.array
     results = status.results if status is not None else ""
     bad = (FAILED, DELETED, ENDED)

@@ -17,7 +17,7 @@ from admittance.events import reasons
 from admittance.events.stored.machines import MachineFailure
 
 HOOKS_FAILED: Final = "HooksFailed"
-"""The condition of a Runner whose prolog or epilog has failed."""
+"""The condition of a Runner after its prolog or epilog has failed."""
 
 
 class DrainedByHooks(NamedTuple):

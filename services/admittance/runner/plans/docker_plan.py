@@ -1,4 +1,4 @@
-"""The plan of a run whose pods are containers of an engine. Pure."""
+"""The plan of a run with pods in containers of an engine. Pure."""
 
 from __future__ import annotations
 

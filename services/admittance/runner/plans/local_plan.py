@@ -1,4 +1,4 @@
-"""The plan of a run whose pods are processes of this machine. Pure."""
+"""The plan of a run with pods that are processes of this machine. Pure."""
 
 from __future__ import annotations
 
