@@ -119,7 +119,15 @@ def test_a_folder_that_does_not_answer_holds_up_the_shim_for_a_bounded_time(
 ) -> None:
     monkeypatch.setattr(pod_process, "FOLDER_SECONDS", 0.05)
     monkeypatch.setattr(pod_process, "enter_folder", lambda *_: time.sleep(60))
+    killed: list[int] = []
+    kill = os.kill
+
+    def noted_kill(pid: int, number: int) -> None:
+        killed.append(pid)
+        kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", noted_kill)
     with pytest.raises(FolderError, match=r"did not answer in 0\.05 s"):
         output_of(scratch, scratch.parent / "work", {})
-    _, status = os.waitpid(-1, 0)
+    _, status = os.waitpid(killed[0], 0)
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
