@@ -14,8 +14,8 @@ from typing import Final
 from admittance.bench import generator
 from admittance.bench.connection import connected, messages_stored
 from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.client.requests import questions
 from admittance.client.requests.link import Link
+from admittance.client.requests.queues import questions
 from admittance.events import subjects
 from admittance.events.requests.queues import PendingQuery
 from admittance.runtime import clock

@@ -138,9 +138,9 @@ def class_in(tree: ast.Module, name: str) -> ast.ClassDef:
 
 
 def module_of(tree: ast.Module, name: str) -> str:
-    """The module of `admittance.client` from which a module imports a class."""
+    """The path in `admittance.client` of the module from which a module imports a class."""
     return next(
-        str(node.module).rpartition(".")[2]
+        str(node.module).removeprefix("admittance.client.").replace(".", "/") + ".py"
         for node in tree.body
         if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]
     )
@@ -151,11 +151,10 @@ def written(name: str) -> str:
     source = FOLDER / f"{name.lower()}.py"
     tree = ast.parse(source.read_text())
     cls = class_in(tree, name)
-    trees, classes, sources = [tree], [cls], [source.name]
+    trees, classes = [tree], [cls]
     for inherited in cls.bases:
         base = ast.unparse(inherited)
-        sources.append(f"{module_of(tree, base)}.py")
-        trees.append(ast.parse((FOLDER / sources[-1]).read_text()))
+        trees.append(ast.parse((FOLDER / module_of(tree, base)).read_text()))
         classes.append(class_in(trees[-1], base))
     imports = "".join(
         f"{ast.unparse(node)}\n"
@@ -172,7 +171,7 @@ def written(name: str) -> str:
     )
     head = HEAD.format(
         name=name,
-        sources=" or ".join(f"`{each}`" for each in sources),
+        sources=f"`{source.name}`" + (" or a module of `methods`" if cls.bases else ""),
         imports=IMPORTS + (SYNC_JOB if name == "Client" else "") + imports,
         about=ABOUT_CLIENT if name == "Client" else ast.get_docstring(cls, clean=False),
     )

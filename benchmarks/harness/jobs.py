@@ -19,9 +19,11 @@ import msgspec
 from admittance.backoff import Backoff
 from admittance.bench.connection import until_answered
 from admittance.client import kinds
-from admittance.client.requests import history, objects, questions
-from admittance.client.requests.families import is_variant
+from admittance.client.requests import objects
 from admittance.client.requests.link import Link
+from admittance.client.requests.queues import questions
+from admittance.client.requests.workloads import history
+from admittance.client.requests.workloads.families import is_variant
 from admittance.events import codec, facts
 from admittance.events.base import Fact
 from admittance.events.requests.history import LogEntry

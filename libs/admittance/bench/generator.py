@@ -21,8 +21,9 @@ from admittance.api.reading.values import read_values
 from admittance.backoff import Backoff
 from admittance.bench.connection import until_answered
 from admittance.client.errors import BadInput, Refused
-from admittance.client.requests import applying, questions
+from admittance.client.requests import applying
 from admittance.client.requests.link import Link
+from admittance.client.requests.queues import questions
 from admittance.events.requests.queues import Queues, QueuesReply
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError

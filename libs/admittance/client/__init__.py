@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from admittance.client.job import Job
     from admittance.client.requests.files import FetchedFile
     from admittance.client.requests.objects import BucketObject, Change
-    from admittance.client.requests.waits import Result
+    from admittance.client.requests.workloads.waits import Result
     from admittance.client.sync_client import SyncClient
     from admittance.client.sync_job import SyncJob
     from admittance.runtime.nats.connection_options import ConnectionOptions
@@ -67,7 +67,7 @@ _HOMES = {
     "ConnectionOptions": "admittance.runtime.nats.connection_options",
     "FetchedFile": "admittance.client.requests.files",
     "Job": "admittance.client.job",
-    "Result": "admittance.client.requests.waits",
+    "Result": "admittance.client.requests.workloads.waits",
     "SyncClient": "admittance.client.sync_client",
     "SyncJob": "admittance.client.sync_job",
 }

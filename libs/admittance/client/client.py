@@ -1,48 +1,36 @@
 """`Client`: what programs may do with the system.
 
 `tools/sync_client.py` makes `SyncClient` from the signatures and docstrings of this module, and of
-`workload_changes.py`.
+those of `methods`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from datetime import date, datetime
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
-from admittance.api.runners import RunnerDrain
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods, not_default, words
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
-from admittance.client.kinds import WORKLOAD, kind_named
-from admittance.client.requests import (
-    applying,
-    files,
-    history,
-    machines,
-    objects,
-    questions,
-    selection,
-)
+from admittance.client.methods.machines import MachineMethods
+from admittance.client.methods.objects import ObjectMethods
+from admittance.client.methods.queues import QueueMethods
+from admittance.client.methods.workload_changes import WorkloadChanges
+from admittance.client.requests import files
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.submissions import commands, submitting, warnings
 from admittance.client.requests.submissions.commands import CommandOptions
 from admittance.client.requests.submissions.manifests import Manifests, only_run
 from admittance.client.requests.submissions.working_folder import Place, named_place
-from admittance.client.workload_changes import WorkloadChanges
+from admittance.client.requests.workloads import history
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry
-from admittance.events.requests.manifests import Applied, DeleteReply
-from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
-from admittance.events.requests.reading import UsageReply
-from admittance.events.requests.whatif import SimulateReply
 from admittance.events.shapes import PodLog
-from admittance.runtime import clock
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.workload.phase import Phase
 from admittance.workload.stored import StoredWorkload
@@ -52,7 +40,7 @@ BESIDE_A_MANIFEST: Final = ("self", "manifest", "namespace", "queue", "key")
 
 
 @checked_methods
-class Client(WorkloadChanges):
+class Client(ObjectMethods, MachineMethods, QueueMethods, WorkloadChanges):
     """A connection to the system. `connect` makes one; it is closed at the end of ``async with``.
 
     A call raises an error of `admittance.client.errors`. A client belongs to the process and the
@@ -102,8 +90,6 @@ class Client(WorkloadChanges):
     def namespace(self) -> str:
         """The namespace of calls that name none."""
         return self._namespace
-
-    # Jobs. ------------------------------------------------------------------------------
 
     async def submit(
         self,
@@ -286,200 +272,3 @@ class Client(WorkloadChanges):
             return history.facts_of(link, space, name, since=since, after=after, follow=follow)
 
         return self._calls.stream(entries)
-
-    # Objects. ---------------------------------------------------------------------------
-
-    async def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
-        """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
-        condition Ready. Raises NotFound."""
-        async with self._calls.call() as link:
-            wanted = kind_named(kind)
-            stored = await objects.find(link, wanted, name, namespace or "")
-            return (await machines.with_states(link, wanted, [stored])).runners[0]
-
-    async def list(
-        self,
-        kind: str = "workloads",
-        *,
-        labels: str | Sequence[str] = (),
-        states: str | Sequence[str] = (),
-        since: datetime | None = None,
-        queue: str | None = None,
-        sort_by: str | None = None,
-        limit: int | None = None,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-    ) -> Sequence[BucketObject]:
-        """The objects of a kind: running workloads first, then waiting, then finished ones, each
-        with the newest first; other objects by name.
-
-        ``labels``: selectors such as ``team=vision`` or ``!draft``; ``states``: phases, Succeeded
-        or Failed; ``since``: created from this time on; ``queue``: a LocalQueue or a ClusterQueue;
-        ``sort_by``: name, namespace, queue, priority, state, created, started or duration, with
-        ``-`` before it in reverse. Objects that cannot be read are left out.
-        """
-        async with self._calls.call() as link:
-            wanted = kind_named(kind)
-            at_least(1, limit=limit)
-            chosen = selection.selection(
-                wanted,
-                labels=words(labels),
-                states=words(states),
-                since=since,
-                sort_by=sort_by,
-                limit=limit,
-            )
-            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
-            if queue is not None:
-                if wanted is not WORKLOAD:
-                    raise BadInput("queue goes with workloads only")
-                named = await questions.queues_named(link, queue, space)
-                chosen = chosen._replace(queues=named)
-            readable, _ = await objects.find_all(link, wanted, space)
-            selected, _ = selection.select(wanted, readable, chosen, clock.now())
-            return (await machines.with_states(link, wanted, selected)).runners
-
-    def watch(
-        self,
-        kind: str = "workloads",
-        name: str | None = None,
-        *,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-    ) -> Stream[Change]:
-        """The present objects of a kind, then every change, by revision, until the iteration ends.
-
-        After a lost connection it continues after the last revision that it returned, and misses no
-        object and no deletion. Writes to one object that follow each other fast may come as one
-        change.
-        """
-
-        def changes(link: Link) -> AsyncGenerator[Change]:
-            space = opening.scope_of(
-                namespace, link.namespace, all_namespaces=all_namespaces, name=name
-            )
-            return objects.watch(link, kind_named(kind), name, space)
-
-        return self._calls.stream(changes)
-
-    async def apply(
-        self, manifests: Manifests, *, namespace: str | None = None
-    ) -> Sequence[Applied]:
-        """Creates or changes objects. For a Workload or Job, a new workload is submitted, after all
-        other objects.
-
-        Returns an outcome for each object: created, changed or unchanged. Raises BadInput with all
-        problems of the manifests, and Refused.
-        """
-        async with self._calls.call() as link:
-            space = opening.namespace_of(namespace, link.namespace)
-            return await applying.apply_all(link, manifests, space)
-
-    async def delete(self, kind: str, name: str, *, namespace: str | None = None) -> DeleteReply:
-        """Deletes an object. The outcome is ``deleted``, or ``deferred`` while its job stops, or
-        while other objects, which ``error`` names, still need it. Raises NotFound and Refused."""
-        async with self._calls.call() as link:
-            wanted = kind_named(kind)
-            if wanted is not WORKLOAD:
-                return await applying.delete_object(link, wanted, name, namespace or "")
-            stored = await objects.find(link, wanted, name, namespace or "")
-            return await applying.delete_workload(link, stored)
-
-    async def cordon(self, runner: str) -> bool:
-        """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was
-        cordoned already. Raises NotFound and Refused."""
-        async with self._calls.call() as link:
-            return await machines.set_cordon(link, runner, on=True)
-
-    async def uncordon(self, runner: str) -> bool:
-        """Gives the machine of a runner new jobs again. Returns False if it was not cordoned.
-        Raises NotFound and Refused."""
-        async with self._calls.call() as link:
-            return await machines.set_cordon(link, runner, on=False)
-
-    async def drain(
-        self, runner: str, *, deadline: datetime | None = None, reason: str = ""
-    ) -> bool:
-        """Gives the machine of a runner no new jobs, and evicts those that still run there at
-        ``deadline``; None: they may end by themselves. Returns False if it is drained in the same
-        way already. Raises NotFound, Refused, and BadInput."""
-        async with self._calls.call() as link:
-            wanted = RunnerDrain(deadline=deadline, reason=reason)
-            return await machines.set_drain(link, runner, wanted)
-
-    async def undrain(self, runner: str) -> bool:
-        """Ends the drain of a machine. Returns False if it was not drained. Raises NotFound and
-        Refused."""
-        async with self._calls.call() as link:
-            return await machines.set_drain(link, runner, None)
-
-    async def simulate(
-        self,
-        manifests: Manifests = (),
-        *,
-        deletes: Iterable[str] = (),
-        limit: int = 0,
-        namespace: str | None = None,
-    ) -> SimulateReply:
-        """What would start, wait or be evicted if the manifests were applied now, and then the
-        objects deleted. Nothing is changed.
-
-        ``deletes``: objects as ``kind/name``. ``limit``: the most rows of each list; 0: all. Raises
-        BadInput with the problems of the manifests.
-        """
-        async with self._calls.call() as link:
-            space = opening.namespace_of(namespace, link.namespace)
-            at_least(0, limit=limit)
-            return await applying.what_if(link, manifests, deletes, limit, space)
-
-    # Queues. ----------------------------------------------------------------------------
-
-    async def pending(
-        self,
-        queue: str | None = None,
-        *,
-        limit: int | None = None,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-    ) -> PendingReply:
-        """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
-        namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
-        async with self._calls.call() as link:
-            at_least(1, limit=limit)
-            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
-            query, where = await questions.pending_query(link, queue, space)
-            rows, total = await questions.pending_rows(link, query, where, limit)
-            return PendingReply(rows=tuple(rows), total=total)
-
-    async def queues(
-        self,
-        cluster_queue: str = "",
-        *,
-        cohort: str = "",
-        namespace: str | None = None,
-    ) -> QueuesReply:
-        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
-        with ``namespace``, of its LocalQueues."""
-        async with self._calls.call() as link:
-            query = Queues(cluster_queue=cluster_queue, cohort=cohort)
-            return await questions.queues_that_exist(link, query, namespace)
-
-    async def usage(
-        self,
-        by: str | Sequence[str] = (),
-        *,
-        since: date | None = None,
-        until: date | None = None,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-    ) -> UsageReply:
-        """How much quota workloads held, for how long, and what came of them: a sum for each value
-        of the words ``by``, or one of all.
-
-        ``by``: cluster-queue, namespace, queue, user, flavor. ``since``, ``until``: the first and
-        the last day, in UTC; by default the first of the month of the last day, and today.
-        """
-        async with self._calls.call() as link:
-            questions.check_by(words(by))
-            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
-            return await questions.usage(link, words(by), since, until, space)

@@ -14,11 +14,12 @@ from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls, Stream, check_timeout
 from admittance.client.errors import BadInput
 from admittance.client.kinds import WORKLOAD
-from admittance.client.requests import changes, files, history, objects
-from admittance.client.requests.explanation import explanation
+from admittance.client.requests import files, objects
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.link import Link
-from admittance.client.requests.waits import Result, goal_named, reach, result_of
+from admittance.client.requests.workloads import changes, history
+from admittance.client.requests.workloads.explanation import explanation
+from admittance.client.requests.workloads.waits import Result, goal_named, reach, result_of
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry, SettledReply
 from admittance.events.shapes import PodLog

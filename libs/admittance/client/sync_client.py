@@ -1,6 +1,6 @@
 """`SyncClient`: `Client` for programs without a loop.
 
-Made by ``python -m tools.sync_client``; edit `client.py` or `workload_changes.py` instead.
+Made by ``python -m tools.sync_client``; edit `client.py` or a module of `methods` instead.
 """
 
 from __future__ import annotations
@@ -333,6 +333,26 @@ class SyncClient:
         while other objects, which ``error`` names, still need it. Raises NotFound and Refused."""
         return self._thread.run(lambda: self._inner.delete(kind, name, namespace=namespace))
 
+    def simulate(
+        self,
+        manifests: Manifests = (),
+        *,
+        deletes: Iterable[str] = (),
+        limit: int = 0,
+        namespace: str | None = None,
+    ) -> SimulateReply:
+        """What would start, wait or be evicted if the manifests were applied now, and then the
+        objects deleted. Nothing is changed.
+
+        ``deletes``: objects as ``kind/name``. ``limit``: the most rows of each list; 0: all. Raises
+        BadInput with the problems of the manifests.
+        """
+        return self._thread.run(
+            lambda: self._inner.simulate(
+                manifests, deletes=deletes, limit=limit, namespace=namespace
+            )
+        )
+
     def cordon(self, runner: str) -> bool:
         """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was
         cordoned already. Raises NotFound and Refused."""
@@ -353,26 +373,6 @@ class SyncClient:
         """Ends the drain of a machine. Returns False if it was not drained. Raises NotFound and
         Refused."""
         return self._thread.run(lambda: self._inner.undrain(runner))
-
-    def simulate(
-        self,
-        manifests: Manifests = (),
-        *,
-        deletes: Iterable[str] = (),
-        limit: int = 0,
-        namespace: str | None = None,
-    ) -> SimulateReply:
-        """What would start, wait or be evicted if the manifests were applied now, and then the
-        objects deleted. Nothing is changed.
-
-        ``deletes``: objects as ``kind/name``. ``limit``: the most rows of each list; 0: all. Raises
-        BadInput with the problems of the manifests.
-        """
-        return self._thread.run(
-            lambda: self._inner.simulate(
-                manifests, deletes=deletes, limit=limit, namespace=namespace
-            )
-        )
 
     def pending(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from admittance.client.calls import LoopThread
 from admittance.client.job import Job
 from admittance.client.requests.files import FetchedFile
-from admittance.client.requests.waits import Result
+from admittance.client.requests.workloads.waits import Result
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry, SettledReply
 from admittance.events.shapes import PodLog

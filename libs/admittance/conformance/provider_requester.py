@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.meta import ObjectMeta
-from admittance.client.requests.capacity import ask_provider
+from admittance.client.requests.queues.capacity import ask_provider
 from admittance.conformance.requester import (
     Fault,
     ParsedMessage,

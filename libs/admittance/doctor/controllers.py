@@ -11,9 +11,9 @@ from admittance.api.meta import Condition
 from admittance.client import kinds
 from admittance.client.arguments.times import span
 from admittance.client.errors import NotAllowed, RequestFailed
-from admittance.client.requests.capacity import is_provider_answering, record_of
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup_all
+from admittance.client.requests.queues.capacity import is_provider_answering, record_of
 from admittance.doctor.consumer_progress import backlog, unread_since
 from admittance.doctor.finding import NOTE, WRONG, Finding, finding
 from admittance.events.system import EVERY_CALL_FAILS

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from admittance.client.requests.history import output_of
 from admittance.client.requests.link import Link
+from admittance.client.requests.workloads.history import output_of
 from admittance.events.placement import Placement, PlacementPart
 from admittance.events.stored.machines import ALIVE_RUNNERS, RunnerAlive, key_of_runner
 from admittance.events.subjects import CLAIMS

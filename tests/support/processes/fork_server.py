@@ -49,10 +49,10 @@ PRELOADED: Final = (
     "admittance.cli.support.files",
     # Commands import these when they run.
     "admittance.client.requests.applying",
-    "admittance.client.requests.changes",
-    "admittance.client.requests.history",
+    "admittance.client.requests.workloads.changes",
+    "admittance.client.requests.workloads.history",
     "admittance.client.requests.submissions.submitting",
-    "admittance.client.requests.waits",
+    "admittance.client.requests.workloads.waits",
     "admittance.client.requests.submissions.warnings",
     # Its children begin with it, and nats-py imports its part for JetStream late.
     "support.processes.fork_server",

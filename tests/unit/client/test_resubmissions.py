@@ -10,7 +10,7 @@ from admittance.api.reading.from_job import GPU, from_command
 from admittance.api.reading.priority import class_ref
 from admittance.api.workload import WorkloadSpec
 from admittance.client.errors import BadInput
-from admittance.client.requests.resubmission import Changes, changed
+from admittance.client.requests.submissions.resubmission import Changes, changed
 
 
 def spec_of(requests: dict[str, str], limits: dict[str, str], more: int = 0) -> WorkloadSpec:

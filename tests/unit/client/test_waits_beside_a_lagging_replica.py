@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from admittance.client.errors import NotFound
-from admittance.client.requests import waits
 from admittance.client.requests.objects import BucketObject
+from admittance.client.requests.workloads import waits
 from admittance.workload.phase import Phase
 from support.builders import a_manifest
 

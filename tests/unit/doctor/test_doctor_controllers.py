@@ -11,8 +11,8 @@ import pytest
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.client.errors import NoResponder, NotAllowed
-from admittance.client.requests.capacity import is_provider_answering
 from admittance.client.requests.link import Link
+from admittance.client.requests.queues.capacity import is_provider_answering
 from admittance.doctor import controllers
 from admittance.doctor.controllers import (
     capacity_classes,

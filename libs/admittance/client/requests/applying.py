@@ -17,12 +17,12 @@ from admittance.client.errors import (
     Refused,
 )
 from admittance.client.kinds import ObjectKind
-from admittance.client.requests import changes
-from admittance.client.requests.families import refuse_variant
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find, follow
 from admittance.client.requests.submissions import submitting, warnings
 from admittance.client.requests.submissions.manifests import Manifests, documents_of, parted
+from admittance.client.requests.workloads import changes
+from admittance.client.requests.workloads.families import refuse_variant
 from admittance.events import facts
 from admittance.events.requests.manifests import Applied, Apply, ApplyReply, Delete, DeleteReply
 from admittance.events.requests.whatif import Simulate, SimulateReply, joined_reply

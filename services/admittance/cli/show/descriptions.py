@@ -19,12 +19,18 @@ from admittance.cli.support.times import age
 from admittance.client import kinds
 from admittance.client.arguments.times import stamp
 from admittance.client.errors import RequestFailed
-from admittance.client.requests.capacity import of_family, silent_classes
-from admittance.client.requests.explanation import answer_of_runner, corrected
-from admittance.client.requests.families import Family, family_of, is_parent, is_variant, parent_of
-from admittance.client.requests.history import VariantNames, history_of, is_of
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, find
+from admittance.client.requests.queues.capacity import of_family, silent_classes
+from admittance.client.requests.workloads.explanation import answer_of_runner, corrected
+from admittance.client.requests.workloads.families import (
+    Family,
+    family_of,
+    is_parent,
+    is_variant,
+    parent_of,
+)
+from admittance.client.requests.workloads.history import VariantNames, history_of, is_of
 from admittance.events.requests.queues import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
 from admittance.family import rules_of

@@ -17,10 +17,10 @@ from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
 from admittance.cli.support.times import age
 from admittance.client.arguments.times import stamp
 from admittance.client.errors import RequestFailed
-from admittance.client.requests.explanation import NO_RUNNER, Explanation, corrected
-from admittance.client.requests.families import Family, FamilyMember
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
+from admittance.client.requests.workloads.explanation import NO_RUNNER, Explanation, corrected
+from admittance.client.requests.workloads.families import Family, FamilyMember
 from admittance.events.requests.explanation import (
     Ahead,
     Explain,
@@ -45,7 +45,7 @@ async def capacity_waits(bus: Link, answer: Explanation, now: datetime) -> tuple
     if family is None and not stored.workload().status.admission_checks:
         return ()
     from admittance.cli.show.capacity.capacity_requests import waits_for
-    from admittance.client.requests.capacity import of_family
+    from admittance.client.requests.queues.capacity import of_family
 
     return tuple(waits_for(await of_family(bus, stored, family), now))
 

@@ -47,7 +47,7 @@ async def variants_of(bus: Link, stored: BucketObject) -> list[BucketObject]:
     """The variants of a parent, which a table shows below the parent."""
     if head(stored.workload()).role != PARENT:
         return []
-    from admittance.client.requests.families import family_of
+    from admittance.client.requests.workloads.families import family_of
 
     return [variant.found for variant in (await family_of(bus, stored)).variants]
 

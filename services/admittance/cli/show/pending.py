@@ -16,9 +16,9 @@ from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age
 from admittance.client import kinds
-from admittance.client.requests import questions
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup
+from admittance.client.requests.queues import questions
 from admittance.client.requests.selection import Selection, select
 from admittance.events import reasons
 from admittance.events.requests.queues import PendingQuery, PendingRow

@@ -12,7 +12,12 @@ from admittance.cli.show.tables import admission_text
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
 from admittance.cli.support.times import age
 from admittance.client.arguments.times import span, stamp
-from admittance.client.requests.families import Family, FamilyMember, is_parent, is_variant
+from admittance.client.requests.workloads.families import (
+    Family,
+    FamilyMember,
+    is_parent,
+    is_variant,
+)
 from admittance.events import reasons
 from admittance.family import (
     ActivityReason,

@@ -10,8 +10,8 @@ import msgspec
 
 from admittance.api.queues import ClusterQueue
 from admittance.api.reading.manifest import decode_object
-from admittance.client.requests.families import Family, FamilyMember
 from admittance.client.requests.objects import BucketObject
+from admittance.client.requests.workloads.families import Family, FamilyMember
 from admittance.family import FamilyRules, rules_of
 from admittance.workload import stored
 from admittance.workload.families.roles import metadata_of, name_of, planned_variants

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from admittance.api.workload import GATED_BY
 from admittance.cli.show import tables
 from admittance.client.errors import NoResponder, TimedOut
-from admittance.client.requests.explanation import (
+from admittance.client.requests.link import Link
+from admittance.client.requests.workloads.explanation import (
     NO_RUNNER,
     START_A_RUNNER,
     RunnerAnswer,
@@ -21,7 +22,6 @@ from admittance.client.requests.explanation import (
     with_runners,
     with_turn,
 )
-from admittance.client.requests.link import Link
 from admittance.events.requests.explanation import ExplainReply, OpenCheck
 from admittance.events.requests.history import LogsReply
 from admittance.events.requests.reading import RunnersReply

@@ -13,10 +13,10 @@ from admittance.cli.show.variant_tree import arranged
 from admittance.cli.support.output import Table
 from admittance.client.errors import RequestFailed
 from admittance.client.kinds import WORKLOAD
-from admittance.client.requests.changes import variant_with_check
-from admittance.client.requests.families import names_of, refuse_variant, tags_of
 from admittance.client.requests.objects import BucketObject
 from admittance.client.requests.submissions.commands import allowing
+from admittance.client.requests.workloads.changes import variant_with_check
+from admittance.client.requests.workloads.families import names_of, refuse_variant, tags_of
 from admittance.events.requests.explanation import ExplainReply, VariantVerdict
 from support.builders import NOON, a_manifest
 from unit.cli.show.stored_families import (

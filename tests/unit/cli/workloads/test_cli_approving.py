@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
 from admittance.client.errors import BadInput, RequestFailed
-from admittance.client.requests.changes import (
+from admittance.client.requests.workloads.changes import (
     chosen_row,
     refuse_without_quota,
     user_of,

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from admittance.client.errors import BadInput
-from admittance.client.requests.history import why_no_output
-from admittance.client.requests.waits import (
+from admittance.client.requests.workloads.history import why_no_output
+from admittance.client.requests.workloads.waits import (
     End,
     exit_status,
     goal_named,

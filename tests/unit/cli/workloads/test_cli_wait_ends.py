@@ -8,7 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import Condition
-from admittance.client.requests.waits import End, Goal, is_failure, is_reached, why_unreachable
+from admittance.client.requests.workloads.waits import (
+    End,
+    Goal,
+    is_failure,
+    is_reached,
+    why_unreachable,
+)
 from admittance.events import reasons
 from admittance.workload import stored
 from admittance.workload.phase import Phase, phase

@@ -15,7 +15,6 @@ from admittance.api.workload import SUBMISSION_KEY, Job, Workload
 from admittance.client import kinds
 from admittance.client.arguments.checked import LISTS
 from admittance.client.errors import BadInput, NotFound, Refused
-from admittance.client.requests import changes
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, lookup
 from admittance.client.requests.submissions.commands import (
@@ -26,6 +25,7 @@ from admittance.client.requests.submissions.commands import (
 from admittance.client.requests.submissions.fit import refuse_misfit
 from admittance.client.requests.submissions.names import name_of_key, suffix
 from admittance.client.requests.submissions.priority_classes import missing_class
+from admittance.client.requests.workloads import changes
 from admittance.events import facts, reasons
 from admittance.events.requests.whatif import FitReply
 from admittance.runtime import clock

@@ -15,10 +15,10 @@ from admittance.api.workload import Workload
 from admittance.client import kinds
 from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.health import health
-from admittance.client.requests.families import rules_for
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import field, lookup
 from admittance.client.requests.submissions.fit import fit_of, misfit
+from admittance.client.requests.workloads.families import rules_for
 from admittance.events.requests.whatif import FitReply
 
 Subjects: TypeAlias = Sequence[tuple[str, Workload]]

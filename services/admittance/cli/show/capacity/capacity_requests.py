@@ -13,8 +13,8 @@ from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, UNKNOWN, Table, columns_of, pairs
 from admittance.cli.support.times import age
 from admittance.client.arguments.times import span, stamp
-from admittance.client.requests.capacity import record_of
 from admittance.client.requests.objects import BucketObject
+from admittance.client.requests.queues.capacity import record_of
 from admittance.events.shapes import PodSetToProvision
 from admittance.provisioning.records import Record, State
 

@@ -29,11 +29,11 @@ from admittance.api.workload import (
 )
 from admittance.client.errors import BadInput, Refused
 from admittance.client.kinds import WORKLOAD
-from admittance.client.requests.arrays import failed_indexes
-from admittance.client.requests.families import refuse_variant
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import find, is_array
 from admittance.client.requests.submissions.names import suffix
+from admittance.client.requests.workloads.arrays import failed_indexes
+from admittance.client.requests.workloads.families import refuse_variant
 from admittance.workload.stored import StoredWorkload
 
 _NOT_CARRIED: Final = frozenset({APPLIED_BY, PARENT_VARIANT, SUBMISSION_KEY})

@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from admittance.client import kinds
-from admittance.client.requests.families import Family, is_parent
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup_all
+from admittance.client.requests.workloads.families import Family, is_parent
 from admittance.events.codec import encode
 from admittance.events.names import token
 from admittance.events.requests.services import ProviderQuery

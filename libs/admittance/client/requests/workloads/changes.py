@@ -13,9 +13,14 @@ from admittance.api.workload import CheckState
 from admittance.client import kinds
 from admittance.client.arguments.spelling import IN_PYTHON
 from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
-from admittance.client.requests.families import Family, family_of, is_parent, refuse_variant
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find, lookup
+from admittance.client.requests.workloads.families import (
+    Family,
+    family_of,
+    is_parent,
+    refuse_variant,
+)
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.requests.history import SettledReply

@@ -21,14 +21,14 @@ from admittance.client.errors import (
     Refused,
     RequestFailed,
 )
-from admittance.client.requests.families import (
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, find, is_array, lookup, not_found
+from admittance.client.requests.workloads.families import (
     is_parent,
     refuse_variant,
     rules_for,
     tags_of,
 )
-from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, find, is_array, lookup, not_found
 from admittance.events import codec, reasons
 from admittance.events.names import plain, token
 from admittance.events.requests.history import Events, EventsReply, LogEntry, Logs, LogsReply

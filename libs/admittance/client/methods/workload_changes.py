@@ -9,7 +9,7 @@ from typing import Any
 
 from admittance.client.arguments.checked import checked_methods
 from admittance.client.calls import Calls
-from admittance.client.requests import changes
+from admittance.client.requests.workloads import changes
 from admittance.events.requests.history import SettledReply
 
 

@@ -18,15 +18,15 @@ from admittance.api.workload import ARRAY_GATE, gate_names
 from admittance.client import kinds
 from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import NoResponder, RequestFailed
-from admittance.client.requests.families import (
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject, find, is_array, lookup
+from admittance.client.requests.workloads.families import (
     Family,
     family_of,
     is_parent,
     is_variant,
     parent_of,
 )
-from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, find, is_array, lookup
 from admittance.events import reasons
 from admittance.events.requests.explanation import STOP_POLICY_REMOVAL, Explain, ExplainReply
 from admittance.events.requests.history import Logs, LogsReply
@@ -118,7 +118,7 @@ async def _dependencies(link: Link, workload: StoredWorkload, now: datetime) -> 
 
 async def _of_array(link: Link, stored: BucketObject, now: datetime) -> Explanation:
     """The explanation of an array: its counts, and why its first waiting element waits."""
-    from admittance.client.requests.arrays import first_waiting
+    from admittance.client.requests.workloads.arrays import first_waiting
 
     workload = stored.workload()
     where = phase(workload, now)

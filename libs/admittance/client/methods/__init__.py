@@ -1,0 +1,1 @@
+"""The methods of `Client` by subject: classes from which `Client` inherits."""

@@ -1,0 +1,48 @@
+"""What programs may do with the machines of runners.
+
+`tools/sync_client.py` makes methods of `SyncClient` from the signatures and docstrings.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from admittance.api.runners import RunnerDrain
+from admittance.client.arguments.checked import checked_methods
+from admittance.client.calls import Calls
+from admittance.client.requests import machines
+
+
+@checked_methods
+class MachineMethods:
+    """The methods of `Client` that keep jobs away from a machine."""
+
+    _calls: Calls
+
+    async def cordon(self, runner: str) -> bool:
+        """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was
+        cordoned already. Raises NotFound and Refused."""
+        async with self._calls.call() as link:
+            return await machines.set_cordon(link, runner, on=True)
+
+    async def uncordon(self, runner: str) -> bool:
+        """Gives the machine of a runner new jobs again. Returns False if it was not cordoned.
+        Raises NotFound and Refused."""
+        async with self._calls.call() as link:
+            return await machines.set_cordon(link, runner, on=False)
+
+    async def drain(
+        self, runner: str, *, deadline: datetime | None = None, reason: str = ""
+    ) -> bool:
+        """Gives the machine of a runner no new jobs, and evicts those that still run there at
+        ``deadline``; None: they may end by themselves. Returns False if it is drained in the same
+        way already. Raises NotFound, Refused, and BadInput."""
+        async with self._calls.call() as link:
+            wanted = RunnerDrain(deadline=deadline, reason=reason)
+            return await machines.set_drain(link, runner, wanted)
+
+    async def undrain(self, runner: str) -> bool:
+        """Ends the drain of a machine. Returns False if it was not drained. Raises NotFound and
+        Refused."""
+        async with self._calls.call() as link:
+            return await machines.set_drain(link, runner, None)

@@ -1,0 +1,73 @@
+"""What programs may ask about queues: what waits, and what was used.
+
+`tools/sync_client.py` makes methods of `SyncClient` from the signatures and docstrings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+
+from admittance.client import opening
+from admittance.client.arguments.checked import at_least, checked_methods, words
+from admittance.client.calls import Calls
+from admittance.client.requests.queues import questions
+from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
+from admittance.events.requests.reading import UsageReply
+
+
+@checked_methods
+class QueueMethods:
+    """The methods of `Client` about queues and the use of their quota."""
+
+    _calls: Calls
+
+    async def pending(
+        self,
+        queue: str | None = None,
+        *,
+        limit: int | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> PendingReply:
+        """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
+        namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
+        async with self._calls.call() as link:
+            at_least(1, limit=limit)
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
+            query, where = await questions.pending_query(link, queue, space)
+            rows, total = await questions.pending_rows(link, query, where, limit)
+            return PendingReply(rows=tuple(rows), total=total)
+
+    async def queues(
+        self,
+        cluster_queue: str = "",
+        *,
+        cohort: str = "",
+        namespace: str | None = None,
+    ) -> QueuesReply:
+        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
+        with ``namespace``, of its LocalQueues."""
+        async with self._calls.call() as link:
+            query = Queues(cluster_queue=cluster_queue, cohort=cohort)
+            return await questions.queues_that_exist(link, query, namespace)
+
+    async def usage(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> UsageReply:
+        """How much quota workloads held, for how long, and what came of them: a sum for each value
+        of the words ``by``, or one of all.
+
+        ``by``: cluster-queue, namespace, queue, user, flavor. ``since``, ``until``: the first and
+        the last day, in UTC; by default the first of the month of the last day, and today.
+        """
+        async with self._calls.call() as link:
+            questions.check_by(words(by))
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
+            return await questions.usage(link, words(by), since, until, space)

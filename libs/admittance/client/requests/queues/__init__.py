@@ -1,0 +1,1 @@
+"""Queues: what waits in them, what was used, and the capacity that they ask for."""

@@ -1,0 +1,1 @@
+"""One workload: why it waits, its changes, ends, history, variants and elements."""
