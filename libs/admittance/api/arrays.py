@@ -95,7 +95,9 @@ def split_parallelism(text: str) -> tuple[str, int | None]:
     if not percent:
         return indexes, None
     if not _is_index(most) or not int(most):
-        raise BadIndexes(f'"%{most}" is not a number of elements at once, such as %10')
+        raise BadIndexes(
+            f'"%{most}" is not a number of elements at once from 1 to {INDEX_MAX}, such as %10'
+        )
     return indexes, int(most)
 
 

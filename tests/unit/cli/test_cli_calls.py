@@ -68,6 +68,8 @@ def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("get wl --frob", "No such option", id="an unknown option"),
         pytest.param("get wl -o xml", "xml", id="an unknown shape of answer"),
         pytest.param("get wl --namespace= x", "-n/--namespace is empty", id="an empty namespace"),
+        pytest.param("submit --name= -- true", "--name is empty", id="an empty name"),
+        pytest.param("submit --export= -- true", "--export is empty", id="one of several empty"),
         pytest.param("--nats http://x get wl", "looks like nats://", id="a URL that is none"),
         pytest.param("--nats nats://x:port get wl", "Port", id="a port that is none"),
         pytest.param("get cq -q lq", "workloads and pending only", id="a queue for what has none"),

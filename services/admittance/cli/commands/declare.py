@@ -24,6 +24,7 @@ from inspect import getdoc
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from admittance.cli.support.options import Call, Output, call_of, run, run_forever
 from admittance.client.errors import BadInput
@@ -63,6 +64,20 @@ class _Option(_InSection, click.Option):
 
 class _Argument(_InSection, click.Argument):  # type: ignore[misc]
     section = "Arguments"
+
+
+class _Text(click.ParamType[str]):
+    """A text. An empty text that a user typed is refused: it would count as no text, for example
+    where a variable of a script has no value."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "":
+            assert param is not None and param.name is not None and ctx is not None
+            if ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
+                raise BadInput(f"{'/'.join(sorted(param.opts, key=len))} is empty")
+        return str(value)
 
 
 class _Number(click.ParamType[int | float]):
@@ -144,7 +159,7 @@ def option(
     elif choices:
         more["type"] = click.Choice(choices)
     elif not (flag or count):
-        more["type"] = click.STRING if kind is str else click.types.FuncParamType(kind)
+        more["type"] = _Text() if kind is str else click.types.FuncParamType(kind)
     if flag:
         more |= {"is_flag": True, "default": None if "/" in words else False}
     elif default not in (None, ""):

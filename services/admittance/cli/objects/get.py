@@ -97,8 +97,6 @@ async def get(
     known, wanted = (kinds.WORKLOAD, None) if is_pending else kinds.target(kind, name)
     if queue is not None and known is not kinds.WORKLOAD:
         raise BadInput("-q/--queue goes with workloads and pending only")
-    if queue == "":
-        raise BadInput("-q/--queue is empty")
     if typed and (wanted is not None or watch):
         raise BadInput(f"{typed[0]} works on lists only" + (", and not with -w" if watch else ""))
     within = None if all_namespaces else call.namespace

@@ -122,11 +122,7 @@ def settle(
     output: str | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Call:
-    """Returns the call with the given options in place of its own. Raises BadInput for an empty
-    option.
-    """
-    if namespace == "":
-        raise BadInput("-n/--namespace is empty")
+    """Returns the call with the given options in place of its own. BadInput: one is wrong."""
     if namespace is not None:
         from admittance.api.fields.names import label_error
 

@@ -12,6 +12,7 @@ from admittance.api.reading.from_job import from_command
 from admittance.api.reading.manifest import read
 from admittance.api.workload import ArraySpec, Workload
 from admittance.cli.support.options import Output
+from admittance.cli.support.output import show_yaml
 from admittance.cli.workloads.submissions import Submission, check_followed, show_manifests
 from admittance.client.errors import BadInput
 from admittance.folders import MachineFacts, SubmittedFrom
@@ -44,6 +45,17 @@ def workload(name: str = "a") -> Workload:
         working_dir="/x",
         folder=folder,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("1e3", "'1e3'"), ("-.5E+2", "'-.5E+2'"), ("0o17", "'0o17'"), ("1e", "1e"), ("v1e3", "v1e3")],
+)
+def test_yaml_quotes_what_yaml_1_2_reads_as_a_number(
+    text: str, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show_yaml({"a": text})
+    assert capsys.readouterr().out == f"a: {written}\n"
 
 
 @pytest.mark.parametrize("shape", [Output.YAML, Output.JSON])
