@@ -26,9 +26,14 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 VERSIONS: Final = ("3.11", "3.12", "3.13")
 """The supported versions; pyproject.toml lists the same."""
 SLOW: Final = (
-    *("access", "api", "bench", "cli", "docs", "replay", "samples", "scheduling"),
+    *("access", "api", "bench", "cli", "docs", "replay", "samples"),
     *("test_imports.py", "test_public_names.py"),
 )
+CORES: Final = (
+    *("arrays", "checks", "control", "doctor", "placement", "quota", "scheduling", "usage"),
+)
+"""The pure cores with the most tests, the same arithmetic with each version."""
+LEFT_OUT: Final = (*SLOW, *CORES)
 """Tests that ``--quick`` leaves out: most of the time, and nothing of event loops and processes."""
 SYSTEM: Final = Path("/usr/bin")
 """Where a distribution has its Python."""
@@ -99,7 +104,7 @@ def tests(*, quick: bool) -> list[str]:
         str(path.relative_to(ROOT))
         for path in folders
         if (path.name.startswith("test_") or any(path.rglob("test_*.py")))
-        and not (quick and path.name in SLOW)
+        and not (quick and path.name in LEFT_OUT)
     ]
 
 
