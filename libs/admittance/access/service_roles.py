@@ -100,6 +100,7 @@ def workload_controller(user: User) -> Permissions:
         *READ_BUCKET,
         *rules(
             "make the consumers of runners",
+            f"{JS}.CONSUMER.INFO.{KV_CLAIMS}.*",
             f"{JS}.CONSUMER.CREATE.{KV_CLAIMS}.*",
             f"{JS}.CONSUMER.DELETE.{KV_CLAIMS}.*",
         ),

@@ -117,6 +117,8 @@ class AdmissionReader:
     def __init__(self, bus: Bus, namespaces: Sequence[str] = ()) -> None:
         self.bus = bus
         self.namespaces = tuple(namespaces)
+        self._unanswered: dict[tuple[str, int | None], str] = {}
+        """The ids of the requests for consumers that have no answer yet."""
 
     async def view(self, namespace: str, name: str, *, at_least: int = 0) -> AdmissionView | None:
         """The newest admission of a workload; None if the workload does not exist. ``at_least``: a
@@ -201,10 +203,17 @@ class AdmissionReader:
 
     async def make_consumer(self, runner: str, stream: str, after: int | None) -> MadeConsumer:
         """Asks the workload-controller to delete this runner's consumer and to make it again.
-        ``stream``: the stream of the consumer, ``log`` or ``claims``."""
+        ``stream``: the stream of the consumer, ``log`` or ``claims``. A request without an answer
+        in time has the same id when it is sent again: the controller may be busy with it, and a
+        new id would make it begin anew."""
         subject = runner_consumer(runner, self.namespaces)
-        request = RunnerConsumer(stream=stream, after=after, id=chance.token_hex(6))
+        need = stream, after
+        request = RunnerConsumer(
+            stream=stream, after=after, id=self._unanswered.get(need) or chance.token_hex(6)
+        )
+        self._unanswered[need] = request.id
         made = await self._ask(subject, request, ConsumerReply)
+        self._unanswered.pop(need, None)
         return MadeConsumer(made.consumer, made.after, made.pending, made.last)
 
     async def _ask_objects(

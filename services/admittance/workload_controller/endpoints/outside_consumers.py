@@ -4,8 +4,9 @@ themselves, and removes what a runner leaves that is gone for good.
 At each request the consumer is deleted and made again: messages that its reader has not
 acknowledged are delivered again at once and in order, and messages that were sent to a lost
 connection do not arrive late. A copy of a request, which a runner sends when no answer has come for
-a second, leaves the consumer that the request has made: else a hundred runners that start at once
-would take away each other's answers, and their copies would keep the server busy for good.
+a second, leaves the consumer that the request has made, whichever instance gets the copy: else a
+hundred runners that start at once would take away each other's answers, and their copies would keep
+the server busy for good.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ MARKER_SECONDS: Final = 3600.0
 READER: Final = "reader"
 """The key in the metadata of the telemetry service's consumer; its value is the instance that
 reads."""
+REQUEST: Final = "request"
+"""The key in the metadata of a runner's consumer; its value is the id of the request that made
+it."""
 MAKING_MAX: Final = 8
 """The most consumers of runners that are made at the same time: the server handles one request of
 its API after another, and requests of services must not wait behind those of all runners."""
@@ -193,12 +197,36 @@ class OutsideConsumers:
             last, reply = self._answered.get((stream, name), ("", None))
             if reply is not None and last and last == request.id:
                 return reply
-            if stream == STREAM:
-                reply = await self._of_log(name, request.after, runner_orders(namespaces))
+            reply = await self._made_before(stream, name, request) if request.id else None
+            metadata = {REQUEST: request.id}
+            if reply is not None:
+                pass
+            elif stream == STREAM:
+                orders = runner_orders(namespaces)
+                reply = await self._of_log(name, request.after, orders, metadata=metadata)
             else:
-                reply = await self._of_claims(name, request.after, _claims_of(namespaces))
+                claims = _claims_of(namespaces)
+                reply = await self._of_claims(name, request.after, claims, metadata=metadata)
         self._answered[stream, name] = request.id, reply
         return reply
+
+    async def _made_before(
+        self, stream: str, name: str, request: RunnerConsumer
+    ) -> ConsumerReply | None:
+        """The answer to a request that an instance of this service has carried out; None: none has.
+        The runner has not read from the consumer, since it has no answer yet."""
+        try:
+            info = await self._info(name, stream)
+        except _Missing:
+            return None
+        if info["config"].get("metadata", {}).get(REQUEST) != request.id:
+            return None
+        return ConsumerReply(
+            consumer=name,
+            after=info["config"].get("opt_start_seq", 1) - 1,
+            pending=int(info.get("num_pending", 0)),
+            last=await self._last(stream),
+        )
 
     async def of_telemetry(self, data: bytes, _subject: str) -> ConsumerReply:
         """Makes the consumer of the telemetry service for the instance that requests it, unless
@@ -248,7 +276,7 @@ class OutsideConsumers:
         return ConsumerReply(consumer=name, after=after, pending=pending, last=last)
 
     async def _of_claims(
-        self, name: str, after: int | None, claims: Sequence[str]
+        self, name: str, after: int | None, claims: Sequence[str], **settings: Any
     ) -> ConsumerReply:
         last = await self._last(KV_CLAIMS)
         config: dict[str, Any] = {
@@ -260,6 +288,7 @@ class OutsideConsumers:
             "num_replicas": 1,
             "max_waiting": 512,
             "deliver_policy": "last_per_subject",
+            **settings,
         }
         if after:
             config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}
@@ -270,10 +299,10 @@ class OutsideConsumers:
         pending = int(made.get("num_pending", 0))
         return ConsumerReply(consumer=name, after=after or 0, pending=pending, last=last)
 
-    async def _info(self, name: str) -> dict[str, Any]:
-        """The server's information about a consumer of the log."""
+    async def _info(self, name: str, stream: str = STREAM) -> dict[str, Any]:
+        """The server's information about a consumer."""
         try:
-            return await self._bus.api(f"CONSUMER.INFO.{STREAM}.{name}")
+            return await self._bus.api(f"CONSUMER.INFO.{stream}.{name}")
         except BusRefused as error:
             if error.code == NO_CONSUMER:
                 raise _Missing from None

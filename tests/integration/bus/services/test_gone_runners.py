@@ -80,16 +80,17 @@ async def test_a_copy_of_a_request_leaves_the_consumer_that_the_request_made(
     subject = runner_consumer("gpu", ())
     stored = STREAM if stream == "log" else f"KV_{CLAIMS}"
 
-    consumers = OutsideConsumers(bus)
+    instances = OutsideConsumers(bus), OutsideConsumers(bus)
 
-    async def made_by(request: str) -> tuple[ConsumerReply, str]:
+    async def made_by(request: str, instance: int) -> tuple[ConsumerReply, str]:
         data = msgspec.json.encode(RunnerConsumer(stream=stream, id=request))
-        reply = await consumers.of_runner(data, subject)
+        reply = await instances[instance].of_runner(data, subject)
         return reply, (await bus.api(f"CONSUMER.INFO.{stored}.runner-gpu"))["created"]
 
-    first, created = await made_by("1")
-    assert await made_by("1") == (first, created)
-    assert (await made_by("2"))[1] != created
+    first, created = await made_by("1", 0)
+    assert await made_by("1", 0) == (first, created)
+    assert await made_by("1", 1) == (first, created)
+    assert (await made_by("2", 0))[1] != created
 
 
 async def test_copies_of_a_request_that_is_being_answered_get_its_answer(bus: Bus) -> None:
