@@ -194,7 +194,10 @@ def test_what_machines_cannot_do_is_one_line_for_all_of_them() -> None:
     gpu = RunnerDevice(resource="nvidia.com/gpu", index=0, id="GPU-0")
     given = [runner(name, 0, messages=(memory, devices)) for name in "abcd"]
     given.append(runner("e", 1, messages=(devices,), devices=(gpu,)))
+    counted = "--capacity (ADMIT_CAPACITY) nvidia.com/gpu=4 assigns no device: a job sees none"
+    given.append(runner("f", 1, messages=(counted,)))
     assert [(line.what, line.found) for line in findings_of(Promises(given))] == [
         ("runner a, b, c and 1 more", memory),
         ("runner e", devices),
+        ("runner f", counted),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,6 +19,8 @@ from admittance.runtime.errors import SetupError
 
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 """Names of Kubernetes for what Linux calls an architecture."""
+MAKERS: Final = ("nvidia.com/", "amd.com/")
+"""How resources begin that are always devices."""
 
 
 class AnnouncedRunner(NamedTuple):
@@ -74,8 +76,18 @@ def inventory_of(
         ),
         executors=(runner.executor,),
         starts=runner.starts,
-        messages=(*runner.messages, *offered.messages),
+        messages=(*runner.messages, *offered.messages, *_without_devices(given.capacity)),
     )
+
+
+def _without_devices(capacity: Mapping[str, int]) -> Iterator[str]:
+    """What is missing where options say how many GPUs there are, but not which."""
+    for resource in sorted(capacity):
+        if capacity[resource] and resource.startswith(MAKERS):
+            yield (
+                f"{shown('capacity')} {resource}={capacity[resource]} assigns no device: a job "
+                f"that gets {resource} sees none; name each with --device {resource}=IDS"
+            )
 
 
 def default_labels(host: str) -> dict[str, str]:

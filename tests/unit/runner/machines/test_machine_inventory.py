@@ -454,6 +454,29 @@ def announced(texts: MachineTexts, env: Mapping[str, str] | None = None, **of: A
     )
 
 
+@pytest.mark.parametrize(
+    ("capacity", "said"),
+    [
+        (("cpu=2", "example.com/license=3"), ()),
+        (("nvidia.com/gpu=0",), ()),
+        (
+            ("nvidia.com/mig-1g.5gb=1", "amd.com/gpu=4"),
+            (
+                "--capacity (ADMIT_CAPACITY) amd.com/gpu=4 assigns no device: a job that gets "
+                "amd.com/gpu sees none; name each with --device amd.com/gpu=IDS",
+                "--capacity (ADMIT_CAPACITY) nvidia.com/mig-1g.5gb=1 assigns no device: a job that "
+                "gets nvidia.com/mig-1g.5gb sees none; name each with --device "
+                "nvidia.com/mig-1g.5gb=IDS",
+            ),
+        ),
+    ],
+)
+def test_a_runner_warns_of_capacity_without_devices(
+    tmp_path: Path, capacity: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    assert announced(MachineTexts(capacity=capacity), root=tmp_path).messages == said
+
+
 def test_options_replace_what_is_detected(tmp_path: Path) -> None:
     root = root_of(tmp_path, HOST)
     texts = MachineTexts(
