@@ -61,7 +61,8 @@ class NoPromise(NamedTuple):
 class Candidate(NamedTuple):
     """A workload that fits now. ``ends_by``: the end of its run if it starts now; None: it has no
     limit, or it must pass checks first. ``is_later``: it stands in the queue of the promised head,
-    behind that head. ``borrows``: it would use more than the nominal quota of its queue."""
+    behind that head. ``borrows``: it stands in another queue, and would use more than the nominal
+    quota of that queue."""
 
     need: Need
     ends_by: datetime | None
@@ -102,29 +103,28 @@ def expected_start(need: Need, holders: Iterable[Holder], now: datetime) -> date
         return now
     with _usage() as gone:
         for at, holder in _ends(holders):
-            gone.remove(holder, need)
+            gone.remove(holder.cells)
             if fits(need, borrowing=True):
                 return max(at, now)
     return None
 
 
 def blockers(need: Need, holders: Iterable[Holder]) -> tuple[Key, ...]:
-    """Returns the holders without a limit that must end before the amounts fit, in the given order:
-    a smallest set, from which no holder can be left out. Empty: the amounts fit without their end,
-    or not at all."""
+    """Returns the holders without a limit that must end before the amounts fit, in the given order;
+    none of them can be left out. Empty: the amounts fit without their end, or not at all."""
     unbounded: list[Holder] = []
     with _usage() as gone:
         for holder in holders:
-            gone.remove(holder, need)
+            gone.remove(holder.cells)
             if holder.ends_by is None:
                 unbounded.append(holder)
         if not fits(need, borrowing=True):
             return ()
         needed: list[Key] = []
         for holder in unbounded:
-            gone.restore(holder, need)
+            gone.add(holder.cells)
             if not fits(need, borrowing=True):
-                gone.remove(holder, need)
+                gone.remove(holder.cells)
                 needed.append(holder.key)
         return tuple(needed)
 
@@ -139,15 +139,14 @@ def may_start(promise: Promise, candidate: Candidate, holders: Iterable[Holder])
         return True
     if candidate.ends_by is not None and candidate.ends_by <= promise.at:
         return True
-    wanted = _flavors(promise.need)
-    if wanted.isdisjoint(_flavors(candidate.need)):
+    if _flavors(promise.need).isdisjoint(_flavors(candidate.need)):
         return True
     with _usage() as gone:
         for at, holder in _ends(holders):
             if at > promise.at:
                 break
-            gone.remove(holder, promise.need)
-        gone.add(candidate.need.items(), wanted)
+            gone.remove(holder.cells)
+        gone.add(candidate.need.items())
         return fits(promise.need, borrowing=True)
 
 
@@ -157,25 +156,16 @@ class _Usage:
     def __init__(self) -> None:
         self._charged: list[tuple[Cell, int]] = []
 
-    def add(
-        self, cells: Iterable[tuple[Cell, int]], wanted: set[FlavorResource], sign: int = 1
-    ) -> None:
+    def add(self, cells: Iterable[tuple[Cell, int]]) -> None:
         for cell, amount in cells:
-            if cell.fr in wanted:
-                cell.charge(sign * amount)
-                self._charged.append((cell, sign * amount))
+            cell.charge(amount)
+            self._charged.append((cell, amount))
 
-    def remove(self, holder: Holder, need: Need) -> None:
-        """Subtracts what the holder has of the flavors and resources in ``need``."""
-        self.add(holder.cells, _flavors(need), -1)
-
-    def restore(self, holder: Holder, need: Need) -> None:
-        """Charges again what `remove` subtracted for the holder."""
-        self.add(holder.cells, _flavors(need))
+    def remove(self, cells: Iterable[tuple[Cell, int]]) -> None:
+        self.add((cell, -amount) for cell, amount in cells)
 
     def undo(self) -> None:
-        for cell, amount in self._charged:
-            cell.charge(-amount)
+        self.remove(list(self._charged))
 
 
 @contextmanager

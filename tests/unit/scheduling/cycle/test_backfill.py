@@ -205,6 +205,17 @@ def test_a_start_is_promised_only_where_no_quota_is_shared(
     assert (promise.at, promise.is_certain) == (at(5), certain)
 
 
+def test_a_start_is_promised_only_if_each_needed_resource_is_unshared() -> None:
+    tree = Tree()
+    tree.set_queue("a", "co", {CPU: Quota(4, 0, 0), GPU: Quota(4)})
+    cpu, gpu = (tree.queues["a"].cell(fr) for fr in (CPU, GPU))
+    cpu.charge(4)
+    holders = [Holder(("ns", "h"), [(cpu, 4)], at(5))]
+    for amount, certain in ((1, False), (0, True)):
+        head = Head(("ns", "head"), NOON, [{cpu: 1, gpu: amount}])
+        assert promise_of([head], holders, NOON) == Promise(head.key, head.needs[0], at(5), certain)
+
+
 def test_usage_of_other_queues_counts_where_it_borrows() -> None:
     machine = Machine(b=2)
     machine.holds("mine", 1, None)
@@ -252,6 +263,26 @@ def test_a_holder_that_ends_after_the_promised_time_leaves_no_room() -> None:
     assert may_start(promise, later, machine.holders)
     machine.holds("later", 1, 6)
     assert not may_start(promise, later, machine.holders)
+
+
+def test_a_head_that_borrows_at_the_promised_time_leaves_what_is_lent_to_it() -> None:
+    machine = Machine(b=2)
+    machine.holds("h", 4, 5)
+    promise = promise_of([a_head(machine, {CPU: 5})], machine.holders, NOON)
+    assert isinstance(promise, Promise)
+    for amount, allowed in ((1, True), (2, False)):
+        candidate = Candidate(machine.need({CPU: amount}), None, is_later=True, borrows=True)
+        assert may_start(promise, candidate, machine.holders) is allowed
+
+
+def test_a_broken_promise_holds_up_only_workloads_that_take_what_the_head_needs() -> None:
+    machine = busy((3, 5))
+    promise = promise_of([a_head(machine, {CPU: 4, SPOT: 0})], machine.holders, NOON)
+    assert isinstance(promise, Promise)
+    machine.holds("first", 1, None)  # came before the head, so no promise bound it
+    for amounts, allowed in (({CPU: 0, GPU: 1}, True), ({SPOT: 1}, True), ({CPU: 1}, False)):
+        candidate = Candidate(machine.need(amounts), None, is_later=True, borrows=False)
+        assert may_start(promise, candidate, machine.holders) is allowed
 
 
 @pytest.mark.parametrize(
