@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from admittance.api.dependencies import (
@@ -13,13 +14,15 @@ from admittance.api.dependencies import (
     Dependency,
     parse_dependency,
 )
-from admittance.api.workload import GATED_BY, DependencyRow
-from admittance.arrays.dependents import Target, Verdict, judge
+from admittance.api.workload import GATED_BY, ArrayStatus, DependencyRow
+from admittance.arrays.dependents import Target, Verdict, judge, target_of
 from admittance.events import facts
 from admittance.events.base import Fact
+from admittance.events.subjects import WorkloadName
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase
-from support.builders import a_manifest
+from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from support.builders import NOON, a_condition, a_manifest
 from support.cores.array_cores import ArrayCores
 
 
@@ -249,6 +252,7 @@ def row(condition: str, index: int | None = None) -> DependencyRow:
     return DependencyRow(workload="prep", uid="u", condition=condition, index=index)
 
 
+ARRAY = {"role": "array", "array": {"indexes": "3-4"}}
 WAITS, MET, NEVER = Verdict
 RUNS = Target("u", 1, started=True, result=None)
 QUEUED = Target("u", 1, started=False, result=None)
@@ -301,3 +305,52 @@ def test_a_fact_about_no_dependency_changes_nothing(fact: Fact, outcome: str) ->
     cores.now += timedelta(seconds=1)
     [reply] = cores.apply_facts(fact)
     assert reply.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("kinds", "status", "spec", "wanted"),
+    [
+        ({}, {}, {}, (False, None, (), "")),
+        ({"Admitted": ""}, {}, {}, (True, None, (), "")),
+        ({}, {"started_at": NOON}, {}, (True, None, (), "")),
+        ({"Finished": "Succeeded"}, {}, {}, (False, True, (), "")),
+        ({"Finished": "Failed"}, {}, {}, (False, False, (), "")),
+        ({}, {"array": ArrayStatus(results="..")}, ARRAY, (False, None, (3, 4), "..")),
+        ({}, {"array": ArrayStatus(results=".d")}, ARRAY, (False, None, (3, 4), ".d")),
+        ({}, {"array": ArrayStatus(results=".f")}, ARRAY, (True, None, (3, 4), ".f")),
+        ({}, {"array": ArrayStatus(results="s.")}, ARRAY, (True, None, (3, 4), "s.")),
+        (
+            {},
+            {"array": ArrayStatus(results="..", states={"Pending": 1, "Running": 1})},
+            ARRAY,
+            (True, None, (3, 4), ".."),
+        ),
+    ],
+)
+def test_what_is_kept_of_a_workload_that_others_wait_for(
+    kinds: dict[str, str], status: dict[str, Any], spec: dict[str, Any], wanted: Any
+) -> None:
+    conditions = tuple(a_condition(kind, True, reason) for kind, reason in kinds.items())
+    stored = StoredWorkload(
+        api_version="v",
+        kind="Workload",
+        spec=msgspec.Raw(msgspec.json.encode(spec)),
+        status=WorkloadStatus(conditions=conditions, **status),
+    )
+    assert target_of(stored, 5) == Target("", 5, *wanted)
+
+
+def test_only_what_is_waited_for_is_kept_until_the_dependent_has_ended() -> None:
+    cores = a_pipeline("prep")
+    cores.array()
+    core, acts = cores.arrays, cores.arrays.dependents
+    names = [WorkloadName("ns", name) for name in ("a", "prep", "train")]
+    assert [name in core for name in names] == [True, False, False]
+    assert [acts.wants(f"workload.ns.{name.name}") for name in names] == [False, True, False]
+    assert (len(core), len(acts)) == (1, 1)
+    newer = cores.stored("prep")
+    acts.apply_target(names[1], newer, 1000)
+    acts.apply_target(names[1], None, 999)
+    assert cores.array_orders()[-1].never == "prep was deleted"  # type: ignore[attr-defined]
+    core.ordinary("workload.ns.train")
+    assert (len(acts), acts.wants("workload.ns.prep"), dict(acts.unknown)) == (0, False, {})
