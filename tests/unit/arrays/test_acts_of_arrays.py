@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from admittance.acts import Act
 from admittance.api.meta import ObjectMeta
 from admittance.api.workload import ArrayStatus
+from admittance.arrays.core import ArrayActs
 from admittance.arrays.known_arrays import (
     ArrayMembers,
     Elements,
@@ -21,10 +23,12 @@ from admittance.arrays.known_arrays import (
 )
 from admittance.arrays.required_acts import required_acts, window_of
 from admittance.events import facts
+from admittance.events.base import Fact
 from admittance.events.subjects import WorkloadName
 from admittance.workload.arrays.intake import takes_elements
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from support.builders import NOON, a_condition, an_admission
+from support.cores.array_cores import ArrayCores
 
 PLAIN = KnownElement("", "e", 7, "", "Pending", 0, True, False, False, False, False)
 STORED = StoredWorkload(api_version="v", kind="Workload", metadata=ObjectMeta(name="a", uid="u"))
@@ -61,6 +65,7 @@ def said(acts: Iterable[Act]) -> list[str]:
 
 ALL: dict[str, Any] = {"0": {}, "1": {}, "2": {}}
 OFF = {"active": False}
+NO_SPEC = msgspec.Raw(b"{}")
 
 
 @pytest.mark.parametrize(
@@ -259,3 +264,61 @@ def test_what_is_kept_of_an_array(
     assert array_from(array, 7)._replace(stored=None) == plain._replace(**wanted)  # type: ignore[arg-type]
     assert takes_elements(array) is takes
     assert not takes_elements(stored({}, {}))
+
+
+def test_arrays_are_counted_by_their_state() -> None:
+    cores = ArrayCores()
+    for name in ("runs", "runs-too", "off", "over", "gone"):
+        cores.array(name, "0-1")
+    cores.control()
+    cores.publish(facts.Deactivated, "off")
+    cores.publish(facts.Finished, "over")
+    cores.publish(facts.Deleted, "gone")
+    acts = cores.arrays.arrays
+    assert acts.states() == {"active": 2, "inactive": 1, "ended": 2, "unreadable": 0}
+    assert (acts.unfinished(), len(cores.arrays)) == (10, 5)
+    acts.set_aside("workload.ns.runs")
+    assert acts.states() == {"active": 1, "inactive": 1, "ended": 2, "unreadable": 1}
+    parents: list[tuple[Fact, str]] = [
+        (facts.Deactivated(namespace="ns", name="runs-0"), "runs"),
+        (facts.Deactivated(namespace="ns", name="runs-9"), ""),
+        (facts.Submitted(namespace="ns", name="runs-too-9", workload=NO_SPEC), "runs-too"),
+        (facts.Submitted(namespace="ns", name="runs-9-hash", workload=NO_SPEC), "runs"),
+        (facts.Submitted(namespace="ns", name="no-9", workload=NO_SPEC), ""),
+        (facts.ElementsCounted(namespace="ns", name="over"), "over"),
+        (facts.ElementsCounted(namespace="ns", name="no"), ""),
+    ]
+    for about, name in parents:
+        assert acts.parent_of(about) == (WorkloadName("ns", name) if name else None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "known"),
+    [("a", True), ("e", True), ("ea", True), ("ae -e", True), ("ae -a", True),
+     ("e -e", False), ("a -a", False), ("ae -a -e", False), ("ae -e -a", False),
+     ("ae oe -a", False), ("ae -a oe", False), ("a oa", False),
+     ("me -e", True), ("me -e -m", False)],
+)  # fmt: skip
+def test_an_array_is_known_while_it_or_an_element_exists(steps: str, known: bool) -> None:
+    """``a``, ``e``: the array and its element are stored, ``-``: deleted, ``o``: ordinary now;
+    ``m``: an element of an earlier array with the name."""
+    cores = ArrayCores()
+    cores.array(indexes="0-1")
+    cores.control()
+    keys = {"a": "workload.ns.a", "e": "workload.ns.a-0", "m": "workload.ns.a-1"}
+    earlier = cores.stored("a-1")
+    owner = replace(earlier.metadata.owner_references[0], uid="before")
+    earlier = replace(earlier, metadata=replace(earlier.metadata, owner_references=(owner,)))
+    values = {"a": cores.stored("a"), "e": cores.stored("a-0"), "m": earlier}
+    acts, does = ArrayActs(), ""
+    for step in steps.replace(" ", ""):
+        if step in "-o":
+            does = step
+            continue
+        if does == "o":
+            acts.ordinary(keys[step])
+        else:
+            acts.apply(keys[step], None if does else values[step], 5, NOON)
+        does = ""
+    about = facts.ElementsCounted(namespace="ns", name="a")
+    assert (acts.parent_of(about) is not None) is known

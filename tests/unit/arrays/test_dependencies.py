@@ -354,3 +354,25 @@ def test_only_what_is_waited_for_is_kept_until_the_dependent_has_ended() -> None
     assert cores.array_orders()[-1].never == "prep was deleted"  # type: ignore[attr-defined]
     core.ordinary("workload.ns.train")
     assert (len(acts), acts.wants("workload.ns.prep"), dict(acts.unknown)) == (0, False, {})
+
+
+def test_acts_of_arrays_and_of_dependencies_are_counted_and_repeated_together() -> None:
+    cores = a_pipeline("prep")
+    cores.array()
+    cores.publish(facts.Finished, "prep", succeeded=True)
+    core, acts = cores.arrays, cores.arrays.dependents
+    assert (core.pending, core.stuck, core.wake()) == (2, 0, None)
+    sent = core.acts(cores.now)
+    assert [act.tries for act in sent] == [0] * 6
+    soon = cores.now + timedelta(seconds=1)
+    for act in sent:
+        core.stated(act.fact, 10_000)
+        core.failed(act.fact, cores.now)
+    assert (core.pending, core.wake(), acts.wake()) == (6, soon, soon)
+    later = cores.now + timedelta(seconds=100)
+    assert [act.tries for act in core.acts(later)] == [1] * 6
+    core.acts(later := later + timedelta(seconds=100))
+    assert core.stuck == 6
+    acts.ordinary("workload.ns.train")
+    assert core.stuck == 5
+    assert core.wake() == core.arrays.wake() != acts.wake() is None
