@@ -145,3 +145,33 @@ def test_a_domain_that_is_gone_is_given_up_and_taken_again_as_the_log_says() -> 
 def test_a_part_of_a_service_has_a_domain_of_its_own() -> None:
     assert service_domain("timers") == "service-timers"
     assert service_domain("provisioning", "a") == "service-provisioning-a"
+
+
+def test_each_event_says_whether_it_is_news() -> None:
+    me = LeaseState("me")
+    assert [me.alive(name) for name in ("you", "you", "me")] == [True, False, False]
+    assert [me.gone(name) for name in ("you", "you", "me")] == [True, False, False]
+    taken(me, 7)
+    assert [me.echoed(*echo) for echo in ((D, 6), ("other", 7), (D, 7), (D, 7))] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert [me.epoch_seen(D, *seen) for seen in ((7, "me"), (8, "you"), (9, "you"))] == [
+        False,
+        True,
+        False,
+    ]
+    assert (me.known(D), me.owner(D), me.known("other"), me.took(D, 8)) == (9, "you", 0, False)
+    assert [me.forgotten(D, epoch) for epoch in (8, 9)] == [False, False]
+    assert (me.known(D), me.held(D)) == (0, None)
+
+
+def test_an_earlier_echo_does_not_hide_a_later_one() -> None:
+    me = LeaseState("me")
+    me.domains_to_take([D])
+    me.echoed(D, 7)
+    me.echoed(D, 5)
+    assert me.took(D, 7)
+    assert (me.fence(D), me.leads()) == (7, [D])

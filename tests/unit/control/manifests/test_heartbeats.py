@@ -230,6 +230,10 @@ def test_a_check_applied_while_its_controller_beats_is_active_at_once() -> None:
 
 
 def test_a_controller_that_no_check_names_is_forgotten(listening: Listening) -> None:
+    assert not listening.beats.knows(CONTROLLER)
     listening.observe(0.0)
+    listening.beats.forget({CONTROLLER})
+    assert listening.beats.knows(CONTROLLER)
     listening.beats.forget(set())
+    assert not listening.beats.knows(CONTROLLER)
     assert listening.beats.next_loss(0.0) is None

@@ -14,6 +14,8 @@ from admittance.api.meta import ObjectMeta
 from admittance.api.runners import Runner, RunnerDevice, RunnerSpec, RunnerStatus
 from admittance.events.requests.whatif import Fit
 from admittance.events.subjects import PROVISIONING_CONTROLLER
+from admittance.scheduling.explain.fit import _have_common_labels
+from admittance.scheduling.state.flavor_plan import Option
 from support.cores.stepped_scheduler import SteppedScheduler
 from support.machines import GPU
 
@@ -186,3 +188,24 @@ def test_of_too_many_combinations_of_flavors_nothing_is_said(others: int, is_sai
     said = misfit(with_machines(system), gpu="9", memory="1Gi")
     assert bool(said) is is_said
     assert not is_said or said.startswith(f"{TOO_LARGE} (flavor g0 and m0): 9 GPUs on one ")
+
+
+@pytest.mark.parametrize(
+    ("groups", "left", "common"),
+    [
+        ([], 9, True),
+        ([["a"]], 9, True),
+        ([["a"], ["x"]], 9, False),
+        ([["a"], ["x", "y"]], 9, True),
+        ([["a", "b"], ["x"]], 9, True),
+        ([["a"], ["x"]], 2, True),
+        ([["a"], ["x"]], 3, False),
+    ],
+)
+def test_flavors_have_common_labels_or_are_too_many_to_say(
+    groups: list[list[str]], left: int, common: bool
+) -> None:
+    """``a`` and ``x`` have different values of a label."""
+    rivals = {"a": {"x": "zone"}, "x": {"a": "zone"}}
+    options = [[Option(n, True, {}, (), (), (), {}, rivals.get(n, {})) for n in g] for g in groups]
+    assert _have_common_labels(options, (), [left]) is common

@@ -87,6 +87,15 @@ def test_victims_run_on_until_the_check_that_defers_has_passed() -> None:
     assert len(cores.preempted()) == 2
 
 
+@pytest.mark.parametrize(
+    ("checks", "runs_on"),
+    [({"c": DEFERS}, True), ({"c": DEFERS, "d": "Anytime"}, True), ({"d": "Anytime"}, False)],
+)
+def test_victims_run_on_if_one_of_the_checks_defers(checks: dict[str, str], runs_on: bool) -> None:
+    cores = two_victims(**checks)
+    assert (cores.preempted() == []) is runs_on
+
+
 @pytest.mark.scenario("A10")
 def test_on_demand_the_victims_are_evicted_before_the_verdict() -> None:
     cores = two_victims(c=DEFERS)
