@@ -15,13 +15,24 @@ from admittance.events.subjects import subject_of
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.messages import message_id
 from admittance.runtime.clock import Clock, monotonic
-from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
+from admittance.runtime.errors import (
+    AccessDenied,
+    AdmittanceError,
+    BusRefused,
+    BusUnavailable,
+)
 from admittance.runtime.tasks import until_returned
 from admittance.runtime.telemetry import tracing
 from admittance.runtime.telemetry.logger import LogThrottle
 
 RETRY_SECONDS: Final = 0.5
 """Seconds between two attempts of a request that the bus did not accept."""
+
+DENIED: Final = (
+    "start the runner with a login that `admit auth add runner NAME` made for the name of this "
+    "runner, and with --job-namespace for each namespace if the login is for some namespaces only"
+)
+"""What a person does about a login that may not do the work of the runner."""
 
 T = TypeVar("T")
 log = structlog.get_logger(service="runner")
@@ -33,7 +44,8 @@ async def retry(ask: Callable[[], Awaitable[T]]) -> T:
 
     def failed(error: AdmittanceError, _: float) -> None:
         if throttle.due(monotonic()):
-            log.warning("bus_request_repeated", error=str(error))
+            hint = {"do": DENIED} if isinstance(error, AccessDenied) else {}
+            log.warning("bus_request_repeated", error=str(error), **hint)
 
     backoff = Backoff(RETRY_SECONDS, RETRY_SECONDS)
     return await until_returned(ask, backoff, failed, on=(BusUnavailable, BusRefused))
