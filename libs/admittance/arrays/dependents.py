@@ -18,7 +18,7 @@ from admittance.events.subjects import WorkloadName, workload_name
 from admittance.phases import Phase
 from admittance.workload.arrays.elements import indexes_of
 from admittance.workload.conditions import Type, find_false, find_true, gated_by, is_true
-from admittance.workload.stored import ARRAY, StoredWorkload, head
+from admittance.workload.stored import StoredWorkload, head
 
 NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -61,7 +61,7 @@ def target_of(stored: StoredWorkload, revision: int) -> Target:
     started = is_true(stored, Type.ADMITTED) or stored.status.started_at is not None
     uid = stored.metadata.uid
     counts = stored.status.array
-    if head(stored).role != ARRAY or counts is None:
+    if counts is None:
         return Target(uid, revision, started, result)
     runs = any(counts.states.get(phase) for phase in (Phase.ADMITTED, Phase.RUNNING))
     started = runs or any(letter in "sf" for letter in counts.results)

@@ -25,6 +25,7 @@ from admittance.arrays.required_acts import required_acts, window_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.subjects import WorkloadName
+from admittance.object_errors import ObjectError
 from admittance.workload.arrays.intake import takes_elements
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from support.builders import NOON, a_condition, an_admission
@@ -322,3 +323,43 @@ def test_an_array_is_known_while_it_or_an_element_exists(steps: str, known: bool
         does = ""
     about = facts.ElementsCounted(namespace="ns", name="a")
     assert (acts.parent_of(about) is not None) is known
+
+
+def test_a_name_is_free_taken_or_soon_free() -> None:
+    cores = ArrayCores()
+    cores.array(indexes="0-1")
+    cores.submit("plain", "q")
+    cores.control()
+    acts = ArrayActs()
+    earlier = cores.stored("a-1")
+    owner = replace(earlier.metadata.owner_references[0], uid="before")
+    earlier = replace(earlier, metadata=replace(earlier.metadata, owner_references=(owner,)))
+    acts.ordinary("workload.ns.other")
+    for name, value in (
+        ("plain", cores.stored("plain")),
+        ("a-0", cores.stored("a-0")),
+        ("a-1", earlier),
+    ):
+        acts.apply(f"workload.ns.{name}", value, 5, NOON)
+    names = ("none", "other", "plain", "a-0", "a-1")
+    assert [acts._taken("ns", name) for name in names] == [False, True, True, None, None]
+    acts.apply("workload.ns.a", cores.stored("a"), 5, NOON)
+    assert [acts._taken("ns", name) for name in names] == [False, True, True, True, None]
+
+
+def test_an_array_with_broken_counts_blocks_no_other() -> None:
+    cores = ArrayCores()
+    cores.array(indexes="0-1")
+    cores.array("b", indexes="0-1")
+    short = replace(cores.stored("a"), status=WorkloadStatus(array=ArrayStatus(results="")))
+    errors: list[ObjectError] = []
+    acts, careful = ArrayActs(), ArrayActs(errors=errors)
+    for each in (acts, careful):
+        each.apply("workload.ns.a", short, 5, NOON)
+        each.apply("workload.ns.b", cores.stored("b"), 5, NOON)
+    assert [fact.name for fact in careful.orders(NOON)] == ["b-0", "b-1"]
+    assert [name.name for name in careful.unreadable] == ["a"]
+    assert careful.states()["unreadable"] == 1
+    assert [error.about for error in errors] == ["array ns/a"]
+    with pytest.raises(IndexError):
+        acts.orders(NOON)

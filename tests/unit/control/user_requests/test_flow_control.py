@@ -154,6 +154,17 @@ def test_a_request_that_is_too_large_is_refused(request_: UserRequest, reason: s
     assert (refusal.code, refusal.reason) == (413, reason)
 
 
+@pytest.mark.parametrize(
+    ("manifest_size", "beside", "fits"),
+    [(1024, 0, True), (1025, 0, False), (9, FACT_BYTES_MAX, True), (9, FACT_BYTES_MAX + 1, False)],
+)
+def test_a_request_may_be_as_large_as_its_limit(
+    manifest_size: int, beside: int, fits: bool
+) -> None:
+    request = asks("a")._replace(manifest_size=manifest_size, size=manifest_size + beside)
+    assert (flow(max_manifest_bytes=1024).arrive(request, 0) is None) is fits
+
+
 def test_a_refused_message_is_measured_without_its_manifest() -> None:
     refusal = flow().arrive(asks("a")._replace(manifest_size=500, size=70_500), 0.0)
     assert refusal is not None

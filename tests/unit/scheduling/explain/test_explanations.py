@@ -196,6 +196,16 @@ def test_protections_have_a_policy_numbers_and_a_sentence() -> None:
         "ClusterQueue cq has withinClusterQueue: LowerPriority, and workloads in ClusterQueue cq "
         "have priority 3 or higher, not below 1"
     )
+    scheduler = a_scheduler()
+    not_enough(scheduler)
+    bars = {bar.rule: bar for bar in scheduler.why("w").flavors[0].barriers}
+    bar = bars["NotEnough"]
+    assert (bar.workloads, bar.amount, bar.lowest_priority, bar.message) == (
+        1,
+        2000,
+        None,
+        "1 workload in ClusterQueue cq holds 2 and may be preempted, but that does not free enough",
+    )
 
 
 @pytest.mark.parametrize(
