@@ -512,7 +512,10 @@ def test_a_request_unknown_to_its_provider_is_sent_again() -> None:
     story = Story()
     story.reserved()
 
-    story.core.send_again(RequestSlot("ns", "train", "capacity"), "u/capacity/1/1")
+    slot = RequestSlot("ns", "train", "capacity")
+    story.core.send_again(slot, "u/capacity/1/2")
+    assert slot not in story.core.observed.dirty, "a request that is not there"
+    story.core.send_again(slot, "u/capacity/1/1")
     story.settle()
 
     assert [request.id for request in story.asked] == ["u/capacity/1/1"] * 2

@@ -117,7 +117,7 @@ class _Account:
 
     def without(self, family: str, holders: Collection[str]) -> Room | None:
         """The room as if the family and the holders held nothing."""
-        if self.room is None or self.machine is None:
+        if self.room is None:
             return None
         amounts: dict[str, int] = {}
         bits: dict[str, Bits] = {}

@@ -188,7 +188,7 @@ def charges_of(
                 much = amount(resource, place.resource_usage.get(resource, "0"))
             except BadQuantity:
                 continue
-            if left != count and count:
+            if left != count:
                 much = much // count * left
             cell = node.cell((flavor, resource))
             total[cell] = total.get(cell, 0) + much

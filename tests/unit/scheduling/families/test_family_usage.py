@@ -323,3 +323,15 @@ def test_before_an_admission_the_best_reservation_counts_in_shares(fair: FamilyS
     assert share(fair) == pytest.approx(200)
     fair.reserve("k-worst", "q", {"cpu": "worst"})
     assert share(fair) == pytest.approx(300)
+
+
+def test_the_quota_of_a_family_ends_with_its_last_variant() -> None:
+    scheduler = with_slow_reservation()
+    scheduler.open_family("j", "q", TAGS, PODS)
+    assert scheduler.settle() == ["j-reservation", "j-on-demand"]
+    family = scheduler.core._state.workloads["ns", "j-on-demand"].family
+    assert family is not None and family.quota is not None
+    scheduler.gone("j-reservation")
+    assert family.quota is not None and len(family.quota.members) == 1
+    scheduler.gone("j-on-demand")
+    assert family.quota is None
