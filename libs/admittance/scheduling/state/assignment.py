@@ -120,7 +120,7 @@ class Assignment:
         self.fewest: Assignment | None = None
         self.spared_until: datetime | None = None
         self.clashes: list[Choice] = []
-        self.mode: int = 4  # FIT
+        self.mode = int(FIT)
         self.level = 0
         self.places: list[PodSetPlace] = []
         self.usage: dict[Cell, int] = {}
