@@ -115,6 +115,11 @@ LONG = {str(number): "x" * 30_000 for number in range(8)}
     [
         pytest.param({"details": LONG}, "details: 240,", id="details"),
         pytest.param(
+            {"details": dict.fromkeys(map(str, range(65)), "")},
+            "the answer has 65 details, at most 64 are allowed",
+            id="too many details",
+        ),
+        pytest.param(
             {"pod_set_updates": (PodSetUpdate(name="a", annotations=LONG),)},
             "podSetUpdates: 240,",
             id="updates",

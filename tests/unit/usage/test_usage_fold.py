@@ -253,6 +253,18 @@ def _run(uid: str, since: int, until: int, *, user: str = "ada", sequence: int) 
     )
 
 
+def test_runs_up_to_the_position_are_folded_already() -> None:
+    assert UsageFold().position == 0
+    fold = UsageFold(5)
+    runs = [_run(f"u{sequence}", 0, 10, sequence=sequence) for sequence in (4, 5, 6)]
+    for about in fold.needed(runs):
+        fold.summaries[about] = Summary()
+    fold.fold(runs)
+    assert (fold.position, fold.again(), fold.again(6 + WINDOW)) == (6, 5, 6)
+    counted = {c.runs for each in fold.summaries.values() for c in each.rows.values()}
+    assert counted == {1}, "of the three runs only the last"
+
+
 def test_booked_amounts_are_summed_by_flavor_and_resource() -> None:
     pod_sets = (
         PodSetAssignment(
