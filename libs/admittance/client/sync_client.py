@@ -13,6 +13,7 @@ from admittance.client.calls import LoopThread
 from admittance.client.client import Client
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.objects import BucketObject, Change
+from admittance.client.requests.queues.overview import QueueOverview
 from admittance.client.requests.submissions.manifests import Manifests
 from admittance.client.sync_job import SyncJob
 from admittance.events.requests.explanation import ExplainReply
@@ -387,6 +388,28 @@ class SyncClient:
         return self._thread.run(
             lambda: self._inner.pending(
                 queue, limit=limit, namespace=namespace, all_namespaces=all_namespaces
+            )
+        )
+
+    def queue(
+        self,
+        queue: str | None = None,
+        *,
+        mine: bool = False,
+        limit: int = 50,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> QueueOverview:
+        """One look at the queues of the namespace, or at one queue: their use, what holds quota,
+        and what waits in the order in which it is tried; an array is one row.
+
+        ``queue``: a LocalQueue of the namespace, or a ClusterQueue. ``mine``: only workloads that
+        the user of the connection submitted. ``limit``: the most rows of what runs, and of what
+        waits, up to 200.
+        """
+        return self._thread.run(
+            lambda: self._inner.queue(
+                queue, mine=mine, limit=limit, namespace=namespace, all_namespaces=all_namespaces
             )
         )
 

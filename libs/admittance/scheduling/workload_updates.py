@@ -4,9 +4,11 @@ refused or lost. Source: `docs/spec/scheduling.md#3.1, #3.5`."""
 from __future__ import annotations
 
 from datetime import datetime
+from sys import intern
 
 import msgspec
 
+from admittance.api.arrays import ARRAY_LABEL
 from admittance.api.fields.units import BadQuantity
 from admittance.scheduling import families
 from admittance.scheduling.cycle import recheck
@@ -70,6 +72,9 @@ def _apply(
     if workload is None:
         workload = state.workloads[key] = WorkloadInfo(key)
         workload.uid = stored.metadata.uid
+        # Many workloads have the same user and array: one text for all of them saves memory.
+        workload.user = intern(stored.status.submitted_by)
+        workload.array = intern(stored.metadata.labels.get(ARRAY_LABEL, ""))
     workload.revision = revision
     was_assumed = workload.in_flight is InFlight.ASSIGNED
     domain = assumption.domain_of(workload)

@@ -30,6 +30,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "trace": "workloads.trace",
         "logs": "workloads.logs",
         "fetch": "workloads.fetch",
+        "queue": "workloads.queue",
         "usage": "workloads.usage",
         "stop": "workloads.lifecycle",
         "cancel": "workloads.lifecycle",

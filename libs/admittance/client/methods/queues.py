@@ -11,7 +11,8 @@ from datetime import date
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods, words
 from admittance.client.calls import Calls
-from admittance.client.requests.queues import questions
+from admittance.client.requests.queues import overview, questions
+from admittance.client.requests.queues.overview import QueueOverview
 from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
 from admittance.events.requests.reading import UsageReply
 
@@ -38,6 +39,27 @@ class QueueMethods:
             query, where = await questions.pending_query(link, queue, space)
             rows, total = await questions.pending_rows(link, query, where, limit)
             return PendingReply(rows=tuple(rows), total=total)
+
+    async def queue(
+        self,
+        queue: str | None = None,
+        *,
+        mine: bool = False,
+        limit: int = 50,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> QueueOverview:
+        """One look at the queues of the namespace, or at one queue: their use, what holds quota,
+        and what waits in the order in which it is tried; an array is one row.
+
+        ``queue``: a LocalQueue of the namespace, or a ClusterQueue. ``mine``: only workloads that
+        the user of the connection submitted. ``limit``: the most rows of what runs, and of what
+        waits, up to 200.
+        """
+        async with self._calls.call() as link:
+            at_least(1, limit=limit)
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
+            return await overview.overview(link, queue, space, mine=mine, limit=limit)
 
     async def queues(
         self,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from admittance.client.requests import objects as objects
     from admittance.client.requests import selection as selection
     from admittance.client.requests.queues import capacity as capacity
+    from admittance.client.requests.queues import overview as overview
     from admittance.client.requests.queues import questions as questions
     from admittance.client.requests.submissions import commands as commands
     from admittance.client.requests.submissions import fit as fit
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from admittance.client.requests.workloads import waits as waits
 
 SUBJECTS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("capacity", "questions"), "queues."),
+    **dict.fromkeys(("capacity", "overview", "questions"), "queues."),
     **dict.fromkeys(
         (
             "commands",

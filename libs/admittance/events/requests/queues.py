@@ -14,13 +14,17 @@ class PendingQuery(Request, frozen=True, kw_only=True):
     """``admit.api.pending[.<ns>]``: pending workloads in order; at most ``limit``, after the first
     ``skip``. ``others``: the reply about a LocalQueue of the namespace, or about a ClusterQueue
     with such a LocalQueue, has all pending workloads of the ClusterQueue; the rows of other
-    namespaces have a name, requests, a priority and a position only."""
+    namespaces have a name, requests, a priority and a position only. ``user``: only workloads that
+    this user submitted; "": of all. ``holding``: the reply also has the first so many of the
+    selected workloads that hold quota, those that hold it longest first."""
 
     local_queue: str = ""
     cluster_queue: str = ""
     limit: int = 1000
     skip: int = 0
     others: bool = False
+    user: str = ""
+    holding: int = 0
 
 
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -28,7 +32,9 @@ class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
     ``position``: place in the ClusterQueue, from 1; 0: the LocalQueue has no ClusterQueue.
     ``waiting_since``: the time that orders the workload in the queue. ``flavors``: the flavors
-    tried for the workload. ``requests``: what all pods request, in accounting units by resource."""
+    tried for the workload. ``requests``: what all pods request, in accounting units by resource.
+    ``user``: the user that submitted the workload; ``array``: the array of which it is an element.
+    """
 
     namespace: str
     name: str
@@ -43,11 +49,36 @@ class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     waiting_since: datetime | None = None
     flavors: tuple[str, ...] = ()
     requests: dict[str, int] = msgspec.field(default_factory=dict)
+    user: str = ""
+    array: str = ""
+
+
+class HoldingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A workload that holds quota of ``cluster_queue`` since ``reserved_at``, in the state
+    QuotaReserved, Admitted or Evicting. ``flavors``: of its admission. The other fields are as
+    those of `PendingRow`."""
+
+    namespace: str
+    name: str
+    cluster_queue: str
+    local_queue: str
+    state: str
+    priority: int = 0
+    reserved_at: datetime | None = None
+    flavors: tuple[str, ...] = ()
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
+    user: str = ""
+    array: str = ""
 
 
 class PendingReply(Reply, frozen=True, kw_only=True):
+    """``total``: how many selected workloads are pending; ``holding_total``: how many hold quota,
+    if the query asks for them."""
+
     rows: tuple[PendingRow, ...] = ()
     total: int = 0
+    holding: tuple[HoldingRow, ...] = ()
+    holding_total: int = 0
 
 
 class Queues(Request, frozen=True, kw_only=True):

@@ -6,19 +6,20 @@ the cost grows with the workloads of that namespace or LocalQueue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from heapq import nsmallest
 from itertools import islice
 from typing import Final
 
 from admittance.api.fields.units import INT64_MAX
 from admittance.events import reasons
-from admittance.events.requests.queues import PendingQuery, PendingReply, PendingRow
+from admittance.events.requests.queues import HoldingRow, PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.refusals import blocked_head_of, workload_reason
 from admittance.scheduling.explain import family_summary
-from admittance.scheduling.explain.queue_status import is_parked
+from admittance.scheduling.explain.queue_status import RUNS, is_parked, stands_for_itself
 from admittance.scheduling.state.queue import age_key, in_listed_order, position_in, sort_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
@@ -29,6 +30,12 @@ NO_CLUSTER_QUEUE: Final = frozenset(
 )
 LIMIT_MAX: Final = 1_000
 """How many pending workloads one reply lists at most: they fill about half of a message."""
+HOLDING_MAX: Final = 200
+"""How many workloads with quota one reply lists at most: they fill less than a quarter of a
+message."""
+RESERVED: Final = "QuotaReserved"
+NEVER: Final = datetime.max.replace(tzinfo=UTC)
+"""The time at which a workload got its quota that is not stored yet: after all others."""
 BYTES_MAX: Final = 700_000
 ROW_BYTES: Final = 400
 """How many bytes the row of one pending workload has at most, without its message and its names."""
@@ -60,9 +67,9 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
     limit = max(0, min(query.limit, LIMIT_MAX))
     total = 0
     used_from = {space for space, _ in state.catalog.locals_of(target)}
-    others = query.others and namespace in used_from
+    others = query.others and namespace in used_from and not query.user
     for queue in queues:
-        selected = None if others else _selected(state, queue, namespace, query.local_queue)
+        selected = None if others else _selected(state, queue, namespace, query)
         count = queue.pending if selected is None else len(selected)
         total += count
         if len(rows) < limit and skip < count:
@@ -75,13 +82,58 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
             ]
         skip = max(0, skip - count)
     if not query.cluster_queue:
-        for workload in _without_queue(state, namespace, query.local_queue):
+        for workload in _without_queue(state, namespace, query):
             total += 1
             if skip:
                 skip -= 1
             elif len(rows) < limit:
                 rows.append(_row_without_queue(state, workload))
-    return PendingReply(rows=tuple(_fitting(rows)), total=total)
+    fitting = tuple(_fitting(rows))
+    if query.holding <= 0:
+        return PendingReply(rows=fitting, total=total)
+    holding, count = _holding(queues, namespace, query)
+    return PendingReply(rows=fitting, total=total, holding=holding, holding_total=count)
+
+
+def _holding(
+    queues: Iterable[Queue], namespace: str, query: PendingQuery
+) -> tuple[tuple[HoldingRow, ...], int]:
+    """Returns the rows of the selected workloads that hold quota, and how many hold it. A family
+    has one row, for its admitted variant."""
+    selected = [
+        workload
+        for queue in queues
+        for workload in queue.holding
+        if workload.charge is not None
+        and stands_for_itself(workload)
+        and (not namespace or workload.key[0] == namespace)
+        and query.local_queue in ("", workload.local_queue[1])
+        and query.user in ("", workload.user)
+    ]
+    limit = min(query.holding, HOLDING_MAX)
+    first = nsmallest(limit, selected, key=lambda each: (each.reserved_at or NEVER, each.key))
+    return tuple(map(_holding_row, first)), len(selected)
+
+
+def _holding_row(workload: WorkloadInfo) -> HoldingRow:
+    charge = workload.charge
+    assert charge is not None
+    assigned = charge.admission.pod_set_assignments
+    return HoldingRow(
+        namespace=workload.key[0],
+        name=workload.key[1],
+        cluster_queue=charge.queue.name,
+        local_queue=workload.local_queue[1],
+        state=workload.state if workload.state in RUNS else RESERVED,
+        priority=workload.priority,
+        reserved_at=workload.reserved_at,
+        flavors=tuple(
+            dict.fromkeys(flavor for pod_set in assigned for flavor in pod_set.flavors.values())
+        ),
+        requests=_requests(workload),
+        user=workload.user,
+        array=workload.array,
+    )
 
 
 def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
@@ -90,6 +142,7 @@ def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
     left = BYTES_MAX
     for at, row in enumerate(rows):
         left -= ROW_BYTES + len(row.message.encode()) + 4 * (len(row.name) + len(row.namespace))
+        left -= 4 * (len(row.user) + len(row.array))
         left -= sum(len(resource) + REQUEST_BYTES for resource in row.requests)
         if left < 0 and at:
             return rows[:at]
@@ -103,7 +156,7 @@ def all_pending(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | N
         for at, workload in enumerate(in_listed_order(queue), start=1):
             refused = _refusal(state, workload)
             yield _row(state, queue, workload, at, refused), refused
-    for workload in _without_queue(state, "", ""):
+    for workload in _without_queue(state, "", PendingQuery()):
         yield _row_without_queue(state, workload), None
 
 
@@ -115,18 +168,19 @@ def _queues_by_name(state: SchedulerState) -> list[Queue]:
 
 
 def _selected(
-    state: SchedulerState, queue: Queue, namespace: str, local_queue: str
+    state: SchedulerState, queue: Queue, namespace: str, query: PendingQuery
 ) -> dict[WorkloadInfo, None] | None:
     """Returns the workloads of the queue that a query selects; None: the query selects all
     workloads."""
-    if not namespace and not local_queue:
+    local_queue = query.local_queue
+    if not namespace and not local_queue and not query.user:
         return None
     return {
         workload: None
         for key in state.catalog.locals_of(queue.name)
         if (not namespace or key[0] == namespace) and (not local_queue or key[1] == local_queue)
         for workload in state.by_local_queue.get(key, ())
-        if workload.queue is queue and not workload.is_variant
+        if workload.queue is queue and not workload.is_variant and query.user in ("", workload.user)
     }
 
 
@@ -192,6 +246,8 @@ def _row(
         waiting_since=workload.queued_at if workload.queued_at != workload.created_at else None,
         flavors=tuple(dict.fromkeys(shortfall.flavor for shortfall in tried if shortfall.flavor)),
         requests=_requests(workload),
+        user=workload.user,
+        array=workload.array,
     )
 
 
@@ -219,12 +275,12 @@ def _requests(workload: WorkloadInfo) -> dict[str, int]:
 
 
 def _without_queue(
-    state: SchedulerState, namespace: str, local_queue: str
+    state: SchedulerState, namespace: str, query: PendingQuery
 ) -> Iterator[WorkloadInfo]:
     """Yields the workloads that cannot compete because their LocalQueue does not exist, is stopped
     or has no ClusterQueue."""
     for key, workloads in state.by_local_queue.items():
-        if (namespace and key[0] != namespace) or (local_queue and key[1] != local_queue):
+        if namespace not in ("", key[0]) or query.local_queue not in ("", key[1]):
             continue
         if state.catalog.local_queue_activity(*key).reason in NO_CLUSTER_QUEUE:
             yield from sorted(
@@ -235,6 +291,7 @@ def _without_queue(
                     and workload.queue is None
                     and workload.charge is None
                     and not workload.is_variant
+                    and query.user in ("", workload.user)
                 ),
                 key=age_key,
             )
@@ -255,4 +312,6 @@ def _row_without_queue(state: SchedulerState, workload: WorkloadInfo) -> Pending
         message=activity.message,
         created=workload.created_at,
         requests=_requests(workload),
+        user=workload.user,
+        array=workload.array,
     )

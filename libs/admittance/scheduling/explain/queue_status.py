@@ -151,10 +151,10 @@ def _reserving(queue: Queue) -> int:
     from its admission on, because its parent is pending before."""
     if queue.rules is None:
         return len(queue.holding)
-    return sum(_stands_for_itself(workload) for workload in tuple(queue.holding))
+    return sum(stands_for_itself(workload) for workload in tuple(queue.holding))
 
 
-def _stands_for_itself(workload: WorkloadInfo) -> bool:
+def stands_for_itself(workload: WorkloadInfo) -> bool:
     """Whether the workload is a regular workload, or the admitted variant of its family."""
     return workload.family is None or workload.state in RUNS
 
@@ -191,7 +191,7 @@ def local_status_of(state: SchedulerState, key: Key) -> QueueStatus:
                 parked += is_parked(workload)
             continue
         runs = workload.state in RUNS
-        reserving += _stands_for_itself(workload)
+        reserving += stands_for_itself(workload)
         admitted += runs
         for cell, amount in counted_amounts(workload):
             usage.setdefault(cell.fr, [0, 0])[0] += amount

@@ -161,14 +161,15 @@ class StoredFields:
     reserved_at: datetime | None = None
     admitted_at: datetime | None = None
     run: Run | None = None  # None: the workload is not admitted
-    # Name and state of each admission check of the workload, until the workload is admitted.
-    checks: tuple[tuple[str, str], ...] = ()
+    checks: tuple[tuple[str, str], ...] = ()  # name and state of each, until it is admitted
     # The workload's admission checks that ask to preempt its planned victims now.
     preemption_required_by: tuple[str, ...] = ()
     preempted_by: PreemptedBy | None = None  # the workload's last preemptor, until it has new quota
     # The preemptors that took this workload's quota, each with how often.
     preemptions: tuple[PreemptionCount, ...] = ()
     closed_gate: str = ""  # name of the workload's closed preemption gate; "": none
+    user: str = ""  # the user that submitted the workload; "": the server has no users
+    array: str = ""  # the array of which the workload is an element; "": none
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -17,17 +16,12 @@ from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.cli.support.times import age
 from admittance.client import kinds
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, lookup
-from admittance.client.requests.queues import questions
+from admittance.client.requests.objects import BucketObject
+from admittance.client.requests.queues import overview, questions
 from admittance.client.requests.selection import Selection, select
-from admittance.events import reasons
 from admittance.events.requests.queues import PendingQuery, PendingRow
 from admittance.runtime import clock
-from admittance.workload.phase import Phase, phase
-from admittance.workload.waiting_reason import reason_of
 
-BACKOFF_REASONS: Final = frozenset({reasons.PENDING_EVALUATION, reasons.BACKOFF})
-"""Reasons that the scheduler gives for a workload in backoff."""
 EVERYTHING: Final = Selection()
 
 
@@ -53,7 +47,7 @@ async def pending(
         stored = await find_all(bus, kinds.WORKLOAD, namespace)
         rows = narrowed(rows, stored, chosen, clock.now())
         total = len(rows)
-    rows = await _with_stored_reasons(bus, rows[:limit])
+    rows = await overview.with_stored_reasons(bus, rows[:limit])
     return PendingList(rows, total, query.others, not all_rows)
 
 
@@ -87,26 +81,6 @@ def narrowed(
     if chosen.sort_by:
         kept.sort(key=lambda row: place[row.namespace, row.name])
     return kept
-
-
-async def _with_stored_reasons(bus: Link, rows: Sequence[PendingRow]) -> list[PendingRow]:
-    """Gives workloads in backoff the reason of their stored condition, as all other views do: the
-    scheduler's reason only says that it does not consider such a workload.
-    """
-
-    async def one(row: PendingRow) -> PendingRow:
-        if not row.parked or row.reason not in BACKOFF_REASONS:
-            return row
-        stored = await lookup(bus, kinds.WORKLOAD.object_key(row.namespace, row.name))
-        if stored is None or not stored.is_workload():
-            return row
-        workload, now = stored.workload(), clock.now()
-        if phase(workload, now) is not Phase.BACKOFF:
-            return row
-        reason, message = reason_of(workload, now)
-        return replace(row, reason=reason or row.reason, message=message or row.message)
-
-    return list(await asyncio.gather(*map(one, rows)))
 
 
 def _whole(row: PendingRow) -> dict[str, Any]:

@@ -81,13 +81,19 @@ async def pending_rows(
     while True:
         left = PENDING_ROWS if limit is None else limit - len(rows)
         page = replace(query, skip=len(rows), limit=min(left, PENDING_ROWS))
-        reply = await link.ask("pending", page, PendingReply, namespace=namespace)
-        if reply.error:
-            raise RequestFailed(reply.error)
+        reply = await pending_page(link, page, namespace)
         rows += reply.rows
         wanted = reply.total if limit is None else min(limit, reply.total)
         if not reply.rows or len(rows) >= wanted:
             return rows, reply.total
+
+
+async def pending_page(link: Link, query: PendingQuery, namespace: str | None) -> PendingReply:
+    """One page of pending workloads. Raises RequestFailed."""
+    reply = await link.ask("pending", query, PendingReply, namespace=namespace)
+    if reply.error:
+        raise RequestFailed(reply.error)
+    return reply
 
 
 async def queues_that_exist(link: Link, query: Queues, namespace: str | None) -> QueuesReply:

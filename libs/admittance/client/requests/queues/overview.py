@@ -1,0 +1,296 @@
+"""One look at queues: their use, what holds their quota, and what waits, as rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.api.array_status import counted
+from admittance.client import kinds
+from admittance.client.errors import BadInput
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import lookup
+from admittance.client.requests.queues import questions
+from admittance.client.requests.selection import duration_seconds, started_at
+from admittance.events import reasons
+from admittance.events.requests.queues import (
+    HoldingRow,
+    PendingQuery,
+    PendingReply,
+    PendingRow,
+    Queues,
+    QueuesReply,
+    QueueStatus,
+)
+from admittance.runtime import clock
+from admittance.workload.phase import Phase, phase
+from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.waiting_reason import reason_of
+
+ROWS: Final = 50
+"""How many rows an overview has of what runs, and of what waits, if the call does not say."""
+ROWS_MAX: Final = 200
+"""How many rows a call may ask for: `questions.pending_rows` lists all that wait."""
+BACKOFF_REASONS: Final = frozenset({reasons.PENDING_EVALUATION, reasons.BACKOFF})
+"""Reasons that the scheduler gives for a workload in backoff."""
+Key = tuple[str, str]
+"""Namespace and name of a workload."""
+
+
+class RunningRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A workload that holds quota, or an array with such elements.
+
+    ``elements``: the elements of the array by result and state; empty: it is no array, and
+    ``elapsed_seconds`` is how long it has run of ``limit_seconds`` (None: without a limit).
+    """
+
+    namespace: str
+    name: str
+    queue: str
+    cluster_queue: str
+    phase: str
+    priority: int = 0
+    user: str = ""
+    started: datetime | None = None
+    elapsed_seconds: float | None = None
+    limit_seconds: int | None = None
+    flavors: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
+    elements: tuple[str, ...] = ()
+
+
+class WaitingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A workload that waits, or an array with such elements, which has the position and the reason
+    of the first. A workload of a namespace that the user may not read has no queue."""
+
+    namespace: str
+    name: str
+    queue: str
+    cluster_queue: str
+    position: int
+    priority: int = 0
+    user: str = ""
+    since: datetime | None = None
+    reason: str = ""
+    message: str = ""
+    requests: dict[str, int] = msgspec.field(default_factory=dict)
+    elements: tuple[str, ...] = ()
+
+
+class QueueOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The ClusterQueues with their counters and usage, what holds their quota (the oldest first),
+    and what waits in the order in which it is tried. ``running_total``, ``waiting_total``: the
+    number of workloads, which counts each element of an array."""
+
+    queues: tuple[QueueStatus, ...]
+    running: tuple[RunningRow, ...]
+    running_total: int
+    waiting: tuple[WaitingRow, ...]
+    waiting_total: int
+
+
+# Rows. ----------------------------------------------------------------------------------
+
+
+def running_rows(
+    held: Iterable[HoldingRow], stored: Mapping[Key, StoredWorkload], now: datetime
+) -> list[RunningRow]:
+    """The rows of workloads that hold quota. ``stored``: these workloads and their arrays, as far
+    as they could be read. The elements of an array have one row, at the place of the first."""
+    rows: dict[Key, RunningRow] = {}
+    for row in held:
+        elements = elements_of(row, stored)
+        key = row.namespace, row.array if elements else row.name
+        if key not in rows:
+            rows[key] = _running(row, key[1], stored.get((row.namespace, row.name)), elements, now)
+        elif elements:
+            rows[key] = _joined(rows[key], row, stored.get((row.namespace, row.name)))
+    return list(rows.values())
+
+
+def _running(
+    row: HoldingRow,
+    name: str,
+    workload: StoredWorkload | None,
+    elements: tuple[str, ...],
+    now: datetime,
+) -> RunningRow:
+    return RunningRow(
+        namespace=row.namespace,
+        name=name,
+        queue=row.local_queue,
+        cluster_queue=row.cluster_queue,
+        phase=row.state if workload is None else str(phase(workload, now)),
+        priority=row.priority,
+        user=row.user,
+        started=None if workload is None else started_at(workload),
+        elapsed_seconds=None if workload is None or elements else duration_seconds(workload, now),
+        limit_seconds=None
+        if workload is None or elements
+        else head(workload).maximum_execution_time_seconds,
+        flavors=row.flavors,
+        machines=_machines(workload),
+        requests=row.requests,
+        elements=elements,
+    )
+
+
+def _joined(array: RunningRow, row: HoldingRow, workload: StoredWorkload | None) -> RunningRow:
+    """The row of an array with one more element."""
+    return replace(
+        array,
+        flavors=tuple(dict.fromkeys((*array.flavors, *row.flavors))),
+        machines=tuple(dict.fromkeys((*array.machines, *_machines(workload)))),
+    )
+
+
+def _machines(workload: StoredWorkload | None) -> tuple[str, ...]:
+    parts = () if workload is None else workload.status.placement
+    return tuple(dict.fromkeys(part.runner for part in parts))
+
+
+def waiting_rows(
+    pending: Iterable[PendingRow], stored: Mapping[Key, StoredWorkload]
+) -> list[WaitingRow]:
+    """The rows of pending workloads. The elements of an array have one row, that of the first."""
+    rows: dict[Key, WaitingRow] = {}
+    for row in pending:
+        elements = elements_of(row, stored)
+        key = row.namespace, row.array if elements else row.name
+        if key in rows:
+            continue
+        rows[key] = WaitingRow(
+            namespace=row.namespace,
+            name=key[1],
+            queue=row.local_queue,
+            cluster_queue=row.cluster_queue,
+            position=row.position,
+            priority=row.priority,
+            user=row.user,
+            since=row.waiting_since or row.created,
+            reason=row.reason,
+            message=row.message,
+            requests=row.requests,
+            elements=elements,
+        )
+    return list(rows.values())
+
+
+def elements_of(
+    row: HoldingRow | PendingRow, stored: Mapping[Key, StoredWorkload]
+) -> tuple[str, ...]:
+    """The elements of the row's array by result and state; empty: the row is no element, or its
+    array is not known."""
+    array = stored.get((row.namespace, row.array)) if row.array else None
+    status = None if array is None else array.status.array
+    return () if status is None else (*counted(status), f"{len(status.results)} in all")
+
+
+def chosen_queues(reply: QueuesReply, target: str, *, everything: bool) -> list[QueueStatus]:
+    """The ClusterQueues of an overview, by name: ``target``, or those to which a LocalQueue of the
+    reply leads, or all of them."""
+    led_to = {target} if target else {local.cluster_queue for local in reply.local_queues}
+    chosen = (each for each in reply.cluster_queues if each.name in led_to or everything)
+    return sorted(chosen, key=lambda each: each.name)
+
+
+# Requests. ------------------------------------------------------------------------------
+
+
+async def overview(
+    link: Link, queue: str | None, namespace: str | None, *, mine: bool, limit: int
+) -> QueueOverview:
+    """The overview of the namespace (None: of all), or of one queue. ``limit``: the most rows of
+    what runs, and of what waits. Raises NotFound for an unknown queue, and RequestFailed."""
+    if mine and not link.user:
+        raise BadInput(f"{link.shown_url} has no users, so no workload is yours: leave out mine")
+    if limit > ROWS_MAX:
+        raise BadInput(f"limit {limit} is more than {ROWS_MAX}; `admit get pending` lists all")
+    query, where = await questions.pending_query(link, queue, namespace)
+    query = replace(query, user=link.user if mine else "", holding=limit, limit=limit)
+    target = query.cluster_queue
+    if query.local_queue:
+        target = await _cluster_queue_of(link, where or link.namespace, query.local_queue)
+    asked = Queues(cluster_queue=target, local_queues=not target)
+    pages, statuses = await asyncio.gather(
+        _pages(link, query, where), questions.queues(link, asked, where)
+    )
+    first, pending, stored = pages
+    now = clock.now()
+    running = running_rows(first.holding, stored, now)
+    waiting = waiting_rows(pending, stored)
+    return QueueOverview(
+        queues=tuple(
+            chosen_queues(statuses, target, everything=namespace is None and queue is None)
+        ),
+        running=tuple(running[:limit]),
+        running_total=first.holding_total,
+        waiting=tuple(waiting[:limit]),
+        waiting_total=first.total,
+    )
+
+
+async def _cluster_queue_of(link: Link, namespace: str, name: str) -> str:
+    stored = await lookup(link, kinds.LOCAL_QUEUE.object_key(namespace, name))
+    return "" if stored is None else str(stored.plain().get("spec", {}).get("clusterQueue", ""))
+
+
+async def _pages(
+    link: Link, query: PendingQuery, namespace: str | None
+) -> tuple[PendingReply, list[PendingRow], dict[Key, StoredWorkload]]:
+    """The first page, the pending workloads of all pages, and the stored workloads and arrays that
+    the rows need. Reads pages until the pending workloads, with arrays as one row, are as many as
+    the query asks for."""
+    first = await questions.pending_page(link, query, namespace)
+    held = {(row.namespace, row.name) for row in first.holding}
+    arrays = {(row.namespace, row.array) for row in first.holding if row.array}
+    arrays |= {(row.namespace, row.array) for row in first.rows if row.array}
+    stored = await _read(link, held | arrays)
+    pending = list(await with_stored_reasons(link, first.rows))
+    page = first
+    while (
+        page.rows
+        and len(pending) < first.total
+        and len(waiting_rows(pending, stored)) < query.limit
+    ):
+        following = replace(query, skip=len(pending), limit=questions.PENDING_ROWS, holding=0)
+        page = await questions.pending_page(link, following, namespace)
+        pending += page.rows
+        more = {(row.namespace, row.array) for row in page.rows if row.array}
+        stored |= await _read(link, more - stored.keys())
+    return first, pending, stored
+
+
+async def _read(link: Link, keys: Iterable[Key]) -> dict[Key, StoredWorkload]:
+    """The stored workloads with these keys that exist and can be read."""
+
+    async def one(key: Key) -> tuple[Key, StoredWorkload] | None:
+        found = await lookup(link, kinds.WORKLOAD.object_key(*key))
+        return (key, found.workload()) if found is not None and found.is_workload() else None
+
+    return dict(filter(None, await asyncio.gather(*map(one, sorted(keys)))))
+
+
+async def with_stored_reasons(link: Link, rows: Sequence[PendingRow]) -> list[PendingRow]:
+    """Gives workloads in backoff the reason of their stored condition, as all other views do: the
+    scheduler's reason only says that it does not consider such a workload."""
+
+    async def one(row: PendingRow) -> PendingRow:
+        if not row.parked or row.reason not in BACKOFF_REASONS:
+            return row
+        stored = await lookup(link, kinds.WORKLOAD.object_key(row.namespace, row.name))
+        if stored is None or not stored.is_workload():
+            return row
+        workload, now = stored.workload(), clock.now()
+        if phase(workload, now) is not Phase.BACKOFF:
+            return row
+        reason, message = reason_of(workload, now)
+        return replace(row, reason=reason or row.reason, message=message or row.message)
+
+    return list(await asyncio.gather(*map(one, rows)))
