@@ -113,6 +113,12 @@ async def test_a_workload_is_held_released_reprioritized_and_stopped(client: Cli
     assert [(row.name, row.priority) for row in pending.rows] == [(second.name, 7)]
     [queue] = (await client.queues("research")).cluster_queues
     assert (queue.pending, queue.admitted) == (1, 1)
+    seen = await client.queue("research", mine=True)
+    assert [(row.name, row.phase, row.user) for row in seen.running] == [
+        (first.name, "Running", "admin")
+    ]
+    assert [(row.name, row.position, row.priority) for row in seen.waiting] == [(second.name, 1, 7)]
+    assert [(each.name, each.pending) for each in seen.queues] == [("research", 1)]
     simulated = await client.simulate(deletes=[f"workload/{first.name}"])
     assert [start.name for start in simulated.starts] == [second.name]
     await first.cancel()
