@@ -156,7 +156,7 @@ def test_a_request_that_is_too_large_is_refused(request_: UserRequest, reason: s
 
 @pytest.mark.parametrize(
     ("manifest_size", "beside", "fits"),
-    [(1024, 0, True), (1025, 0, False), (9, FACT_BYTES_MAX, True), (9, FACT_BYTES_MAX + 1, False)],
+    [(1024, 0, True), (1025, 0, False), (9, 65_536, True), (9, 65_537, False)],
 )
 def test_a_request_may_be_as_large_as_its_limit(
     manifest_size: int, beside: int, fits: bool
