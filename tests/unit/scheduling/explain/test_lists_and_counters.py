@@ -298,3 +298,29 @@ def test_parked_by_key_has_the_workloads_of_the_list() -> None:
     parked = {(row.namespace, row.name): row.parked for row in rows if row.position}
     assert scheduler.core.parked_by_key() == parked
     assert set(parked.values()) == {True, False}
+
+
+def test_a_family_is_one_row_of_its_queue_and_namespace() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue()
+    full(scheduler)
+    scheduler.family("a")
+    scheduler.settle()
+    for query in (
+        {"cluster_queue": "cq"},
+        {"local_queue": "cq"},
+        {"cluster_queue": "cq", "limit": 1},
+    ):
+        assert names(scheduler, "ns", **query) == [(1, "a")]
+    assert scheduler.core.pending(PendingQuery(cluster_queue="cq"), "ns").total == 1
+
+
+def test_positions_skip_those_of_a_higher_priority_that_have_left() -> None:
+    scheduler = a_scheduler()
+    for n in range(6):
+        scheduler.submit(f"high-{n}", "cq", "9", priority=1, age=100 - n)
+    scheduler.submit("low", "cq", "9")
+    for n in range(3):
+        scheduler.finish(f"high-{n}")
+    assert names(scheduler)[-1] == (4, "low")
+    assert scheduler.why("low").position == 4
