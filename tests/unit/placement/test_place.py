@@ -141,6 +141,8 @@ def test_a_machine_that_pods_should_avoid_comes_last() -> None:
     machines = Machines(a_machine("a", cpu=2, taints=(soft,)), a_machine("b"))
 
     assert placed(machines.place(a_request("n/w", a_group(cpu=2)))) == [("b", 1)]
+    tolerant = a_group(cpu=2, tolerations=(Toleration(key="old", operator="Exists"),))
+    assert placed(machines.place(a_request("n/w", tolerant))) == [("a", 1)]
     machines.book(a_request("n/v", a_group(cpu=64)))
     assert placed(machines.place(a_request("n/w", a_group(cpu=2)))) == [("a", 1)]
 

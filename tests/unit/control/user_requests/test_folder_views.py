@@ -125,6 +125,11 @@ def announcement(
             id="one of another namespace",
         ),
         pytest.param(
+            [announcement("a", starts=RunnerStarts(namespaces=("team",), every=True))],
+            [FolderView(runner="a", why="")],
+            id="one of this namespace",
+        ),
+        pytest.param(
             [announcement("a", OTHER, starts=RunnerStarts(submitters=("eve",)))],
             [],
             id="one of other submitters",

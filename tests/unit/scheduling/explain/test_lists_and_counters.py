@@ -204,13 +204,15 @@ def test_a_removed_resource_is_counted_only_while_it_is_used() -> None:
     assert scheduler.flavors("too") == [{"cpu": "old"}]
     scheduler.queue("cq", resourceGroups=groups(default="4"))
 
-    def counted() -> list[tuple[str, int, int]]:
+    def counted() -> list[tuple[str, int, int, int]]:
         (status,) = scheduler.core.queues(Queues(cluster_queue="cq")).cluster_queues
-        return [(usage.flavor, usage.nominal, usage.reserved) for usage in status.usage]
+        return [(use.flavor, use.nominal, use.reserved, use.borrowed) for use in status.usage]
 
-    assert counted() == [("default", 4000, 4000), ("old", 0, 2000)]
+    assert counted() == [("default", 4000, 4000, 0), ("old", 0, 2000, 0)]
     scheduler.finish("too")
-    assert counted() == [("default", 4000, 4000)]
+    assert counted() == [("default", 4000, 4000, 0)]
+    scheduler.queue("cq", "co", resourceGroups=groups(default="1"))
+    assert counted() == [("default", 1000, 4000, 3000)]
 
 
 def test_a_local_queue_counts_what_its_own_workloads_hold() -> None:
