@@ -8,7 +8,7 @@ from sys import intern
 
 import msgspec
 
-from admittance.api.arrays import ARRAY_LABEL
+from admittance.api.arrays import ARRAY_LABEL, INDEX_LABEL
 from admittance.api.fields.units import BadQuantity
 from admittance.scheduling import families
 from admittance.scheduling.cycle import recheck
@@ -74,7 +74,8 @@ def _apply(
         workload.uid = stored.metadata.uid
         # Many workloads have the same user and array: one text for all of them saves memory.
         workload.user = intern(stored.status.submitted_by)
-        workload.array = intern(stored.metadata.labels.get(ARRAY_LABEL, ""))
+        if INDEX_LABEL in stored.metadata.labels:
+            workload.array = intern(stored.metadata.labels.get(ARRAY_LABEL, ""))
     workload.revision = revision
     was_assumed = workload.in_flight is InFlight.ASSIGNED
     domain = assumption.domain_of(workload)

@@ -87,30 +87,21 @@ def test_a_workload_that_cannot_be_read_has_what_the_scheduler_says() -> None:
     )
 
 
-def test_elements_of_an_array_are_one_running_row_at_the_place_of_the_first() -> None:
-    known = stored("sweep", SWEEP) | stored("s-1", running_on("m1")) | stored("s-2", running_on())
-    known |= stored("s-3", running_on("m2", "m1"), maximumExecutionTimeSeconds=9)
-    rows = running_rows(
-        [
-            held("s-1", array="sweep", flavors=("a",)),
-            held("x"),
-            held("s-2", array="sweep", flavors=("b",)),
-            held("s-3", array="sweep", flavors=("a",)),
-        ],
-        known,
-        NOON,
-    )
+def test_an_element_that_runs_stands_for_its_array() -> None:
+    known = stored("sweep", SWEEP)
+    known |= stored("s-1", running_on("m1"), maximumExecutionTimeSeconds=9)
+    rows = running_rows([held("s-1", array="sweep", flavors=("a",)), held("x")], known, NOON)
     assert [(row.name, row.elements) for row in rows] == [("sweep", ELEMENTS), ("x", ())]
-    assert (rows[0].flavors, rows[0].machines) == (("a", "b"), ("m1", "m2"))
+    assert rows[0].started == NOON - timedelta(minutes=10)
+    assert (rows[0].flavors, rows[0].machines) == ((), ())
     assert (rows[0].elapsed_seconds, rows[0].limit_seconds) == (None, None)
 
 
-def test_elements_of_an_array_are_one_waiting_row_with_the_first_position() -> None:
+def test_an_element_that_waits_stands_for_its_array() -> None:
     rows = waiting_rows(
         [
             pending("w", 1, waiting_since=NOON + timedelta(hours=1), user="ada", reason="R"),
             pending("s-1", 2, array="sweep", message="first", priority=2, requests={"cpu": 1}),
-            pending("s-2", 3, array="sweep", message="second"),
             pending("s-1", 4, array="sweep", namespace="other"),
         ],
         stored("sweep", SWEEP),

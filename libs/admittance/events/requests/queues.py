@@ -16,7 +16,9 @@ class PendingQuery(Request, frozen=True, kw_only=True):
     with such a LocalQueue, has all pending workloads of the ClusterQueue; the rows of other
     namespaces have a name, requests, a priority and a position only. ``user``: only workloads that
     this user submitted; "": of all. ``holding``: the reply also has the first so many of the
-    selected workloads that hold quota, those that hold it longest first."""
+    selected workloads that hold quota, those that hold it longest first. ``first_elements``: of the
+    elements of an array the reply has only the first that is pending, and the first that holds
+    quota; goes with ``skip`` 0 only."""
 
     local_queue: str = ""
     cluster_queue: str = ""
@@ -25,6 +27,7 @@ class PendingQuery(Request, frozen=True, kw_only=True):
     others: bool = False
     user: str = ""
     holding: int = 0
+    first_elements: bool = False
 
 
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -20,6 +20,7 @@ from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.refusals import blocked_head_of, workload_reason
 from admittance.scheduling.explain import family_summary
 from admittance.scheduling.explain.queue_status import RUNS, is_parked, stands_for_itself
+from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import age_key, in_listed_order, position_in, sort_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
@@ -49,6 +50,8 @@ selects more, they are picked from the ordered queue."""
 def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> PendingReply:
     """Returns the pending workloads that the query selects, queue by queue, in order."""
     target = query.cluster_queue
+    if query.first_elements and query.skip:
+        return PendingReply(error="firstElements goes with skip 0 only")
     if query.local_queue and namespace:
         local = state.catalog.local_queues.get((namespace, query.local_queue))
         if local is None:
@@ -73,7 +76,13 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
         count = queue.pending if selected is None else len(selected)
         total += count
         if len(rows) < limit and skip < count:
-            numbered = _listed(queue, selected, skip + limit - len(rows))
+            if query.first_elements:
+                listed = _without_later_elements(
+                    _listed(queue, selected, count), namespace if others else ""
+                )
+                numbered: Iterable[tuple[int, WorkloadInfo]] = islice(listed, limit - len(rows))
+            else:
+                numbered = _listed(queue, selected, skip + limit - len(rows))
             rows += [
                 _row(state, queue, workload, at, _refusal(state, workload))
                 if not others or workload.key[0] == namespace
@@ -110,9 +119,17 @@ def _holding(
         and query.local_queue in ("", workload.local_queue[1])
         and query.user in ("", workload.user)
     ]
-    limit = min(query.holding, HOLDING_MAX)
-    first = nsmallest(limit, selected, key=lambda each: (each.reserved_at or NEVER, each.key))
-    return tuple(map(_holding_row, first)), len(selected)
+    limit, total = min(query.holding, HOLDING_MAX), len(selected)
+    if query.first_elements:
+        selected.sort(key=_held_since)
+        first = [each for _, each in islice(_without_later_elements(enumerate(selected)), limit)]
+    else:
+        first = nsmallest(limit, selected, key=_held_since)
+    return tuple(map(_holding_row, first)), total
+
+
+def _held_since(workload: WorkloadInfo) -> tuple[datetime, Key]:
+    return workload.reserved_at or NEVER, workload.key
 
 
 def _holding_row(workload: WorkloadInfo) -> HoldingRow:
@@ -198,6 +215,22 @@ def _listed(
         yield from islice(numbered, limit)
         return
     yield from islice((place for place in numbered if place[1] in selected), limit)
+
+
+def _without_later_elements(
+    numbered: Iterable[tuple[int, WorkloadInfo]], namespace: str = ""
+) -> Iterator[tuple[int, WorkloadInfo]]:
+    """Yields the numbered workloads without those that follow another element of their array.
+    ``namespace``: the rows of other namespaces do not say of which array they are; "": all do.
+    """
+    seen: set[Key] = set()
+    for at, workload in numbered:
+        if workload.array and namespace in ("", workload.key[0]):
+            array = workload.key[0], workload.array
+            if array in seen:
+                continue
+            seen.add(array)
+        yield at, workload
 
 
 def _refusal(state: SchedulerState, workload: WorkloadInfo) -> Refusal | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from admittance.api.arrays import ARRAY_LABEL
+from admittance.api.arrays import ARRAY_LABEL, INDEX_LABEL
 from admittance.events.requests.queues import PendingQuery, PendingReply
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler, groups
+
+ELEMENT = {ARRAY_LABEL: "sweep", INDEX_LABEL: "1"}
 
 
 def submit(scheduler: SteppedScheduler, name: str, queue: str, user: str, **meta: object) -> None:
@@ -28,7 +30,7 @@ def scheduler() -> SteppedScheduler:
     scheduler.put("LocalQueue", "theirs", {"clusterQueue": "cq"}, namespace="team-b")
     submit(scheduler, "a", "cq", "ada", age=9)
     submit(scheduler, "b", "theirs", "bob", age=8, namespace="team-b")
-    submit(scheduler, "c", "cq", "bob", age=7, labels={ARRAY_LABEL: "sweep"})
+    submit(scheduler, "c", "cq", "bob", age=7, labels=ELEMENT)
     submit(scheduler, "d", "cq", "ada", age=6)
     submit(scheduler, "e", "other", "ada", age=5)
     submit(scheduler, "f", "nowhere", "bob", age=4)
@@ -97,3 +99,43 @@ def test_what_got_quota_just_now_is_last_and_has_it_reserved(scheduler: SteppedS
     scheduler.change("e", conditions={"Evicted": (True, "Preempted")})
     states = {row.name: row.state for row in reply(scheduler, "").holding}
     assert states == {"b": "Admitted", "e": "Evicting", "z": "QuotaReserved"}
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({}, ["c", "d", "s1", "s2", "other", "plain", "f"]),
+        ({"first_elements": True}, ["c", "d", "other", "plain", "f"]),
+        ({"first_elements": True, "limit": 3}, ["c", "d", "other"]),
+        ({"first_elements": True, "cluster_queue": "cq", "limit": 1}, ["c"]),
+    ],
+)
+def test_an_array_is_listed_once_if_the_query_asks_for_it(
+    scheduler: SteppedScheduler, query: dict[str, object], names: list[str]
+) -> None:
+    submit(scheduler, "s1", "cq", "ada", labels=ELEMENT)
+    submit(scheduler, "s2", "cq", "ada", labels=ELEMENT)
+    submit(scheduler, "other", "theirs", "ada", labels=ELEMENT, namespace="team-b")
+    submit(scheduler, "plain", "theirs", "ada", labels={ARRAY_LABEL: "sweep"}, namespace="team-b")
+    answer = reply(scheduler, "", **query)
+    assert sorted(row.name for row in answer.rows) == sorted(names)
+    assert answer.total == (6 if "cluster_queue" in query else 7)
+
+
+def test_an_array_holds_quota_once_if_the_query_asks_for_it() -> None:
+    scheduler = SteppedScheduler(Config())
+    scheduler.queue("cq", resourceGroups=groups(default="9"))
+    for name, labels in (("s1", ELEMENT), ("s2", ELEMENT), ("x", {}), ("y", {})):
+        submit(scheduler, name, "cq", "ada", labels=labels)
+    scheduler.settle()
+    answers = [reply(scheduler, "", first_elements=on, holding=2) for on in (True, False)]
+    assert [[row.name for row in answer.holding] for answer in answers] == [
+        ["s1", "x"],
+        ["s1", "s2"],
+    ]
+    assert [answer.holding_total for answer in answers] == [4, 4]
+
+
+def test_a_list_of_first_elements_has_no_pages(scheduler: SteppedScheduler) -> None:
+    error = reply(scheduler, "", first_elements=True, skip=1).error
+    assert error == "firstElements goes with skip 0 only"

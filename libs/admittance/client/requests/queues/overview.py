@@ -45,8 +45,9 @@ Key = tuple[str, str]
 class RunningRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A workload that holds quota, or an array with such elements.
 
-    ``elements``: the elements of the array by result and state; empty: it is no array, and
-    ``elapsed_seconds`` is how long it has run of ``limit_seconds`` (None: without a limit).
+    ``elapsed_seconds``: how long it has run of ``limit_seconds`` (None: without a limit).
+    ``elements``: the elements of an array by result and state; an array has the start of the first
+    element that runs, and no flavors, machines and limit of its own.
     """
 
     namespace: str
@@ -101,52 +102,37 @@ class QueueOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def running_rows(
     held: Iterable[HoldingRow], stored: Mapping[Key, StoredWorkload], now: datetime
 ) -> list[RunningRow]:
-    """The rows of workloads that hold quota. ``stored``: these workloads and their arrays, as far
-    as they could be read. The elements of an array have one row, at the place of the first."""
-    rows: dict[Key, RunningRow] = {}
-    for row in held:
-        elements = elements_of(row, stored)
-        key = row.namespace, row.array if elements else row.name
-        if key not in rows:
-            rows[key] = _running(row, key[1], stored.get((row.namespace, row.name)), elements, now)
-        elif elements:
-            rows[key] = _joined(rows[key], row, stored.get((row.namespace, row.name)))
-    return list(rows.values())
+    """The rows of workloads that hold quota, of which an element stands for its array. ``stored``:
+    these workloads and their arrays, as far as they could be read."""
+    return [
+        _running(row, stored.get((row.namespace, row.name)), elements_of(row, stored), now)
+        for row in held
+    ]
 
 
 def _running(
-    row: HoldingRow,
-    name: str,
-    workload: StoredWorkload | None,
-    elements: tuple[str, ...],
-    now: datetime,
+    row: HoldingRow, workload: StoredWorkload | None, elements: tuple[str, ...], now: datetime
 ) -> RunningRow:
-    return RunningRow(
+    common = RunningRow(
         namespace=row.namespace,
-        name=name,
+        name=row.array if elements else row.name,
         queue=row.local_queue,
         cluster_queue=row.cluster_queue,
         phase=row.state if workload is None else str(phase(workload, now)),
         priority=row.priority,
         user=row.user,
         started=None if workload is None else started_at(workload),
-        elapsed_seconds=None if workload is None or elements else duration_seconds(workload, now),
-        limit_seconds=None
-        if workload is None or elements
-        else head(workload).maximum_execution_time_seconds,
-        flavors=row.flavors,
-        machines=_machines(workload),
         requests=row.requests,
         elements=elements,
     )
-
-
-def _joined(array: RunningRow, row: HoldingRow, workload: StoredWorkload | None) -> RunningRow:
-    """The row of an array with one more element."""
+    if elements:
+        return common
     return replace(
-        array,
-        flavors=tuple(dict.fromkeys((*array.flavors, *row.flavors))),
-        machines=tuple(dict.fromkeys((*array.machines, *_machines(workload)))),
+        common,
+        elapsed_seconds=None if workload is None else duration_seconds(workload, now),
+        limit_seconds=None if workload is None else head(workload).maximum_execution_time_seconds,
+        flavors=row.flavors,
+        machines=_machines(workload),
     )
 
 
@@ -158,16 +144,13 @@ def _machines(workload: StoredWorkload | None) -> tuple[str, ...]:
 def waiting_rows(
     pending: Iterable[PendingRow], stored: Mapping[Key, StoredWorkload]
 ) -> list[WaitingRow]:
-    """The rows of pending workloads. The elements of an array have one row, that of the first."""
-    rows: dict[Key, WaitingRow] = {}
+    """The rows of pending workloads, of which an element stands for its array."""
+    rows = []
     for row in pending:
         elements = elements_of(row, stored)
-        key = row.namespace, row.array if elements else row.name
-        if key in rows:
-            continue
-        rows[key] = WaitingRow(
+        waiting = WaitingRow(
             namespace=row.namespace,
-            name=key[1],
+            name=row.array if elements else row.name,
             queue=row.local_queue,
             cluster_queue=row.cluster_queue,
             position=row.position,
@@ -179,7 +162,8 @@ def waiting_rows(
             requests=row.requests,
             elements=elements,
         )
-    return list(rows.values())
+        rows.append(waiting)
+    return rows
 
 
 def elements_of(
@@ -213,26 +197,26 @@ async def overview(
     if limit > ROWS_MAX:
         raise BadInput(f"limit {limit} is more than {ROWS_MAX}; `admit get pending` lists all")
     query, where = await questions.pending_query(link, queue, namespace)
-    query = replace(query, user=link.user if mine else "", holding=limit, limit=limit)
+    query = replace(
+        query, user=link.user if mine else "", holding=limit, limit=limit, first_elements=True
+    )
     target = query.cluster_queue
     if query.local_queue:
         target = await _cluster_queue_of(link, where or link.namespace, query.local_queue)
     asked = Queues(cluster_queue=target, local_queues=not target)
-    pages, statuses = await asyncio.gather(
-        _pages(link, query, where), questions.queues(link, asked, where)
+    (page, stored), statuses = await asyncio.gather(
+        _page(link, query, where), questions.queues(link, asked, where)
     )
-    first, pending, stored = pages
     now = clock.now()
-    running = running_rows(first.holding, stored, now)
-    waiting = waiting_rows(pending, stored)
+    waiting = waiting_rows(await with_stored_reasons(link, page.rows), stored)
     return QueueOverview(
         queues=tuple(
             chosen_queues(statuses, target, everything=namespace is None and queue is None)
         ),
-        running=tuple(running[:limit]),
-        running_total=first.holding_total,
-        waiting=tuple(waiting[:limit]),
-        waiting_total=first.total,
+        running=tuple(running_rows(page.holding, stored, now)),
+        running_total=page.holding_total,
+        waiting=tuple(waiting),
+        waiting_total=page.total,
     )
 
 
@@ -241,30 +225,15 @@ async def _cluster_queue_of(link: Link, namespace: str, name: str) -> str:
     return "" if stored is None else str(stored.plain().get("spec", {}).get("clusterQueue", ""))
 
 
-async def _pages(
+async def _page(
     link: Link, query: PendingQuery, namespace: str | None
-) -> tuple[PendingReply, list[PendingRow], dict[Key, StoredWorkload]]:
-    """The first page, the pending workloads of all pages, and the stored workloads and arrays that
-    the rows need. Reads pages until the pending workloads, with arrays as one row, are as many as
-    the query asks for."""
-    first = await questions.pending_page(link, query, namespace)
-    held = {(row.namespace, row.name) for row in first.holding}
-    arrays = {(row.namespace, row.array) for row in first.holding if row.array}
-    arrays |= {(row.namespace, row.array) for row in first.rows if row.array}
-    stored = await _read(link, held | arrays)
-    pending = list(await with_stored_reasons(link, first.rows))
-    page = first
-    while (
-        page.rows
-        and len(pending) < first.total
-        and len(waiting_rows(pending, stored)) < query.limit
-    ):
-        following = replace(query, skip=len(pending), limit=questions.PENDING_ROWS, holding=0)
-        page = await questions.pending_page(link, following, namespace)
-        pending += page.rows
-        more = {(row.namespace, row.array) for row in page.rows if row.array}
-        stored |= await _read(link, more - stored.keys())
-    return first, pending, stored
+) -> tuple[PendingReply, dict[Key, StoredWorkload]]:
+    """The answer of the scheduler, and the stored workloads and arrays that its rows need."""
+    page = await questions.pending_page(link, query, namespace)
+    held = {(row.namespace, row.name) for row in page.holding}
+    arrays = {(row.namespace, row.array) for row in page.holding if row.array}
+    arrays |= {(row.namespace, row.array) for row in page.rows if row.array}
+    return page, await _read(link, held | arrays)
 
 
 async def _read(link: Link, keys: Iterable[Key]) -> dict[Key, StoredWorkload]:
