@@ -54,7 +54,7 @@ PLACED_MUTATIONS: Final = {
         2,
     ),
     "machines would count as free while jobs still end on them": Mutation(
-        (Patch(Ledger, "set_runs", lambda *_: None),), placed, "cpu, and .* run on it", 348
+        (Patch(Ledger, "set_runs", lambda *_: None),), placed, "cpu, and .* run on it", 115
     ),
     "a device would be given to a job while another still uses it": Mutation(
         (
@@ -63,13 +63,13 @@ PLACED_MUTATIONS: Final = {
         ),
         placed,
         "is used by .* and by",
-        125,
+        20,
     ),
     "a job would give up its machines with its first part": Mutation(
         (Patch(parts, "collect", _over_with_the_first),),
         placed,
         "gives up its quota, and .* runs on",
-        13,
+        1,
     ),
     "runners would start what is placed on others": Mutation(
         (Patch(fact_handlers, "is_for", lambda *_: True),), placed, "starts (on|as part) ", 0
