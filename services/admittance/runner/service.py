@@ -330,6 +330,7 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
         for delivery in batch:
             fact = _fact(delivery)
             if isinstance(fact, Admitted):
+                manager.admissions_read.admitted(fact)
                 admitted.append((fact, tracing.extract(delivery.headers)))
             elif isinstance(fact, Evicted):
                 evicted.append(fact)

@@ -126,9 +126,12 @@ async def evict(manager: RunManager, fact: Evicted) -> None:
     """Stops the job of an evicted workload; publishes ``stopped`` at once if the job runs on no
     runner.
     """
+    read = manager.admissions_read.ended_by(fact)
     keys = decide.runs_to_evict(manager.runs, fact.namespace, fact.name, fact.revision)
     if any(manager.runs[key].evicted for key in keys):
-        admitted, _ = await _admission_before(manager, fact.namespace, fact.name, fact.revision)
+        admitted, _ = await _admission_before(
+            manager, fact.namespace, fact.name, fact.revision, read
+        )
         keys = decide.runs_to_evict(
             manager.runs, fact.namespace, fact.name, fact.revision, admitted
         )
@@ -136,18 +139,24 @@ async def evict(manager: RunManager, fact: Evicted) -> None:
         manager.handle(key, decide.JobEvicted(fact.revision))
     await manager.wait_for_effects(keys)
     if not keys or any(manager.runs[key].part for key in keys if key in manager.runs):
-        await answer_eviction(manager, fact.namespace, fact.name, fact.uid, fact.revision)
+        await answer_eviction(manager, fact.namespace, fact.name, fact.uid, fact.revision, read)
 
 
 async def answer_eviction(
-    manager: RunManager, namespace: str, name: str, uid: str, evicted: int
+    manager: RunManager,
+    namespace: str,
+    name: str,
+    uid: str,
+    evicted: int,
+    read: tuple[int, tuple[str, ...]] | None = None,
 ) -> None:
     """Answers an eviction for all parts of the workload's job that do not run on this runner.
 
     The first runner that marks the claim of a part as over answers for it; the mark also keeps
-    slower runners from starting the part.
+    slower runners from starting the part. ``read``: the last admission before the eviction, if this
+    runner has read it on the log.
     """
-    revision, runners = await _admission_before(manager, namespace, name, evicted)
+    revision, runners = await _admission_before(manager, namespace, name, evicted, read)
     parts = [ClaimedRun(namespace, name, revision, part) for part in all_parts(runners)]
     await asyncio.gather(
         *(_answer_for(manager, of, uid, evicted) for of in parts if of.key not in manager.runs)
@@ -169,19 +178,26 @@ async def _answer_for(manager: RunManager, of: ClaimedRun, uid: str, evicted: in
 
 
 async def _admission_before(
-    manager: RunManager, namespace: str, name: str, evicted: int
+    manager: RunManager,
+    namespace: str,
+    name: str,
+    evicted: int,
+    read: tuple[int, tuple[str, ...]] | None,
 ) -> tuple[int, tuple[str, ...]]:
     """The revision of the workload's last admission before the eviction, 0 if there was none, and
     the ids of the runners that it was assigned to.
 
-    The revision is taken from the stored workload, read from a replica that has the eviction. The
-    log is read only if the workload has changed since the eviction: a replica of the log may lack
-    the last facts, and without the last admission this runner would report the stop of a job that
-    another runner runs.
+    The revision is taken from the stored workload, read from a replica that has the eviction. If
+    the workload has changed since the eviction, the revision is taken from the facts that this
+    runner has read (``read``). The log is asked for only if this runner has read no such fact: a
+    replica of the log may lack the last facts, and without the last admission this runner would
+    report the stop of a job that another runner runs.
     """
     seen = await manager.retry(lambda: manager.admissions.view(namespace, name, at_least=evicted))
     if seen is not None and 0 < seen.revision < evicted:
         return seen.revision, seen.runners
+    if read is not None:
+        return read
     newest = await manager.retry(
         lambda: manager.admissions.last_admitted(namespace, name, lambda at: at < evicted)
     )

@@ -39,6 +39,7 @@ from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.plans.devices import NotAsPlaced, part_here, runners_to_run
 from admittance.runner.plans.run_plan import with_file_limit
 from admittance.runner.runs.admissions import AdmissionReader
+from admittance.runner.runs.admissions_read import AdmissionsRead
 from admittance.runner.runs.claims import Claims
 from admittance.runner.runs.closed_runs import ClosedRuns, earlier_result
 from admittance.runner.runs.file_transfers import FileTransfers, NoInput
@@ -106,6 +107,7 @@ class RunManager:
         """The keys of current runs that are assigned to other runners, until the claims are read.
         An earlier process of this runner may have marked such a claim as over, and ended before it
         published the end of the lost job."""
+        self.admissions_read = AdmissionsRead()
         self.left_out = False
         """Whether this runner left admissions to others, so that some may be unclaimed."""
         self.open_runs_changed = asyncio.Event()
