@@ -281,13 +281,13 @@ def _hanging(rng: Random) -> Scenario:
 
 MUTATIONS: Final = {
     "a deposed leader would hand out quota a second time": Mutation(
-        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 4
+        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 3
     ),
     "what was stored and not synced would be lost with the machine": Mutation(
         (Patch(core.Server, "unsynced_seconds", 2.0), Patch(Stream, "keeps_replaced", True)),
         scenario,
         "counts, and had no effect|is lost",
-        6,
+        9,
     ),
     "a new leader would not know what its predecessor handed out": Mutation(
         (Patch(LeaderElector, "take", _take_without_barrier),), _replaced_leaders, _OVER_QUOTA, 10
@@ -296,13 +296,13 @@ MUTATIONS: Final = {
         (Patch(controller, "Workloads", _WithoutFacts),),
         _restarted_leaders,
         "fact .* after|went from",
-        0,
+        3,
     ),
     "messages of a killed leader would never be published": Mutation(
         (Patch(Controller, "settle_load", _settle_load_without_publishing),),
         preempting,
         "was never said",
-        7,
+        41,
     ),
     "decisions made before a quota was cut would be applied after it": Mutation(
         (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 0
@@ -353,7 +353,7 @@ MUTATIONS: Final = {
         21,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
-        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 2
+        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 89
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
@@ -375,7 +375,7 @@ MUTATIONS: Final = {
         ),
         _losing_timers,
         "waits|stuck|never comes to rest|reserved forever",
-        1,
+        3,
     ),
     "a workload would be admitted beside its victims": Mutation(
         (
@@ -430,7 +430,7 @@ MUTATIONS: Final = {
         (Patch(next_step, "verdict_of_request", _ready_too_soon),),
         provided,
         "without its capacity",
-        0,
+        14,
     ),
     "bookings would outlive their workloads": Mutation(
         (Patch(next_step, "cancel_reason", lambda *_: ""),),
@@ -449,7 +449,7 @@ MUTATIONS: Final = {
         0,
     ),
     "a request that is not kept would be sent": Mutation(
-        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 132
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 62
     ),
 }
 """By what would happen without the mechanism."""

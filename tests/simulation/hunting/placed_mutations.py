@@ -41,7 +41,7 @@ def _over_with_the_first(workload: StoredWorkload, fact: PartFact) -> Collected 
 
 PLACED_MUTATIONS: Final = {
     "a deposed placement would go on placing": Mutation(
-        (Patch(Stream, "fences", False),), placed, "of epoch .* gives a verdict", 2
+        (Patch(Stream, "fences", False),), placed, "of epoch .* gives a verdict", 3
     ),
     "two reservations would get one device": Mutation(
         (
