@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from admittance.api.workload import Workload
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods, not_default, words
 from admittance.client.calls import Calls, Stream
@@ -23,13 +24,15 @@ from admittance.client.methods.workload_changes import WorkloadChanges
 from admittance.client.requests import files
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.link import Link
-from admittance.client.requests.submissions import commands, submitting, warnings
+from admittance.client.requests.submissions import commands, resubmission, submitting, warnings
 from admittance.client.requests.submissions.commands import CommandOptions
+from admittance.client.requests.submissions.fit import refuse_misfit
 from admittance.client.requests.submissions.manifests import Manifests, only_run
 from admittance.client.requests.submissions.working_folder import Place, named_place
 from admittance.client.requests.workloads import history
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry
+from admittance.events.requests.whatif import FitReply
 from admittance.events.shapes import PodLog
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.workload.phase import Phase
@@ -198,10 +201,46 @@ class Client(ObjectMethods, MachineMethods, QueueMethods, WorkloadChanges):
                 workload, fit = await submitting.fitting_command(
                     link, options, space, key=key, anyway=anyway, files=wanted
                 )
-            created = await submitting.submit(link, workload, key or "")
-            meta = workload.metadata
-            told = (*told, *await warnings.about(link, workload, fit))
-            return Job(self._calls, meta.namespace, meta.name, created=created, warnings=told)
+            return await self._submitted(link, workload, fit, key=key or "", told=told)
+
+    async def resubmit(
+        self,
+        name: str,
+        *,
+        failed: bool = False,
+        new_name: str | None = None,
+        queue: str | None = None,
+        cpu: str | float | None = None,
+        memory: str | int | None = None,
+        gpu: str | int | None = None,
+        max_seconds: int | None = None,
+        priority: int | None = None,
+        priority_class: str | None = None,
+        anyway: bool = False,
+        namespace: str | None = None,
+    ) -> Job:
+        """Submits a workload once more, as a new workload with the same spec that waits for no
+        other; the arguments replace what it had.
+
+        ``failed``: of an array only the elements that have failed, were deleted, or were ended by
+        the array. ``new_name``: by default generated. The other arguments are those of `submit`; an
+        amount of 0 takes the resource away. Raises NotFound, BadInput, and Refused, also if nothing
+        has failed.
+        """
+        async with self._calls.call() as link:
+            at_least(1, max_seconds=max_seconds)
+            changes = resubmission.Changes(
+                queue=queue,
+                requests=commands.requests_of(cpu, memory, gpu),
+                priority=priority,
+                priority_class=priority_class,
+                max_seconds=max_seconds,
+            )
+            workload = await resubmission.again(
+                link, name, namespace or "", failed=failed, new_name=new_name, changes=changes
+            )
+            fit = await refuse_misfit(link, workload, anyway=anyway)
+            return await self._submitted(link, workload, fit)
 
     def job(self, name: str, *, namespace: str | None = None) -> Job:
         """A handle for the workload of that name, which need not exist yet."""
@@ -272,3 +311,18 @@ class Client(ObjectMethods, MachineMethods, QueueMethods, WorkloadChanges):
             return history.facts_of(link, space, name, since=since, after=after, follow=follow)
 
         return self._calls.stream(entries)
+
+    async def _submitted(
+        self,
+        link: Link,
+        workload: Workload,
+        fit: FitReply | None,
+        *,
+        key: str = "",
+        told: tuple[str, ...] = (),
+    ) -> Job:
+        """Submits the workload; returns its handle, with ``told`` and further warnings."""
+        created = await submitting.submit(link, workload, key)
+        meta = workload.metadata
+        told = (*told, *await warnings.about(link, workload, fit))
+        return Job(self._calls, meta.namespace, meta.name, created=created, warnings=told)

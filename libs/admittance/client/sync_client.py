@@ -188,6 +188,50 @@ class SyncClient:
             ),
         )
 
+    def resubmit(
+        self,
+        name: str,
+        *,
+        failed: bool = False,
+        new_name: str | None = None,
+        queue: str | None = None,
+        cpu: str | float | None = None,
+        memory: str | int | None = None,
+        gpu: str | int | None = None,
+        max_seconds: int | None = None,
+        priority: int | None = None,
+        priority_class: str | None = None,
+        anyway: bool = False,
+        namespace: str | None = None,
+    ) -> SyncJob:
+        """Submits a workload once more, as a new workload with the same spec that waits for no
+        other; the arguments replace what it had.
+
+        ``failed``: of an array only the elements that have failed, were deleted, or were ended by
+        the array. ``new_name``: by default generated. The other arguments are those of `submit`; an
+        amount of 0 takes the resource away. Raises NotFound, BadInput, and Refused, also if nothing
+        has failed.
+        """
+        return SyncJob(
+            self._thread,
+            self._thread.run(
+                lambda: self._inner.resubmit(
+                    name,
+                    failed=failed,
+                    new_name=new_name,
+                    queue=queue,
+                    cpu=cpu,
+                    memory=memory,
+                    gpu=gpu,
+                    max_seconds=max_seconds,
+                    priority=priority,
+                    priority_class=priority_class,
+                    anyway=anyway,
+                    namespace=namespace,
+                )
+            ),
+        )
+
     def job(self, name: str, *, namespace: str | None = None) -> SyncJob:
         """A handle for the workload of that name, which need not exist yet."""
         return SyncJob(self._thread, self._inner.job(name, namespace=namespace))

@@ -44,6 +44,7 @@ LISTS: Final[Mapping[str, str]] = {
 NAMES: Final = frozenset(
     {
         "name",
+        "new_name",
         "namespace",
         "kind",
         "queue",
