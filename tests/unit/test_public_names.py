@@ -165,6 +165,7 @@ SUBJECTS = """
     admit.user.{user}.held.{namespace}.{name}
     admit.user.{user}.released.{namespace}.{name}
     admit.user.{user}.reprioritized.{namespace}.{name}
+    admit.user.{user}.renewed.{namespace}.{name}
     admit.user.{user}.deleted.{namespace}.{name}
     admit.user.{user}.approved.{namespace}.{name}
     admit.user.{user}.denied.{namespace}.{name}
@@ -177,6 +178,7 @@ SUBJECTS = """
     admit.workload.held.{namespace}.{name}
     admit.workload.released.{namespace}.{name}
     admit.workload.reprioritized.{namespace}.{name}
+    admit.workload.renewed.{namespace}.{name}
     admit.workload.deleted.{namespace}.{name}
     admit.workload.ungated.{namespace}.{name}
     admit.workload.aggregated.{namespace}.{name}
@@ -218,6 +220,7 @@ SUBJECTS = """
     admit.user.{user}.held.{namespace}.{name}
     admit.user.{user}.released.{namespace}.{name}
     admit.user.{user}.reprioritized.{namespace}.{name}
+    admit.user.{user}.renewed.{namespace}.{name}
     admit.user.{user}.deleted.{namespace}.{name}
     admit.user.{user}.finished.{namespace}.{name}
     admit.user.{user}.approved.{namespace}.{name}

@@ -45,7 +45,8 @@ LOG: Final = subjects.STREAM
 RUNNER_KEYS: Final = KINDS["Runner"].prefix
 """The first token of the bucket keys of runners."""
 USER_VERBS: Final = (
-    "submitted", "activated", "deactivated", "held", "released", "reprioritized", "deleted",
+    "submitted", "activated", "deactivated", "held", "released", "reprioritized", "renewed",
+    "deleted",
 )  # fmt: skip
 """The facts that users may cause for workloads of their namespaces, as words of `USER_FACTS`
 subjects."""

@@ -25,6 +25,7 @@ from admittance.api.fields.limits import (
     GateName,
     Int32,
     Label,
+    LeaseSeconds,
     Name,
     NameOrNone,
     Natural,
@@ -100,7 +101,9 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     flavor or the name of the explicit variant that it tries, and ``sibling_index``, its place among
     the variants of its parent; 0 is the best. An array has ``array``. ``after``: what it waits for,
     ``after_unmet``: what becomes of it if that cannot happen any more; None is ``cancel``. The
-    completions of a job are in the annotation `COMPLETIONS` of its pod template."""
+    completions of a job are in the annotation `COMPLETIONS` of its pod template.
+    ``lease_duration_seconds``: a program that no runner starts holds the quota, and the workload
+    ends when the program has not renewed its lease for so long; None: a runner starts the job."""
 
     pod_sets: Annotated[tuple[PodSet, ...], list_rule(POD_SETS_MAX, "pod sets", required=True)] = ()
     queue_name: NameOrNone = ""
@@ -108,6 +111,7 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     priority_class_ref: PriorityClassRef | None = None
     active: bool = True
     maximum_execution_time_seconds: Positive | None = None
+    lease_duration_seconds: LeaseSeconds | None = None
     preemption_gates: Annotated[tuple[NamedGate, ...], list_rule(GATES_MAX, "gates")] = ()
     admission_constraints: AdmissionConstraints | None = None
     role: Role = "regular"

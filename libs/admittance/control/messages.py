@@ -190,6 +190,7 @@ class MessageBuilder:
             pod_sets=tuple(self._to_run(workload, admission)),
             ends_at=execution_end(workload),
             restarts=workload.status.restarts,
+            held=head(workload).lease_duration_seconds is not None,
         )
 
     def _to_run(self, workload: StoredWorkload, admission: Admission) -> Iterator[PodSetToRun]:

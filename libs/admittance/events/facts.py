@@ -77,6 +77,17 @@ class Reprioritized(Fact, frozen=True, kw_only=True):
     priority: int
 
 
+class Renewed(Fact, frozen=True, kw_only=True):
+    """The program that holds the quota of the workload itself lives, which renews its lease.
+    ``ended``: it has ended instead, so the workload finishes; ``succeeded`` and ``message``: how.
+    ``exit_code``: that of a failed program; None: it is not known."""
+
+    ended: bool = False
+    succeeded: bool = True
+    message: str = ""
+    exit_code: int | None = None
+
+
 class Deleted(Fact, frozen=True, kw_only=True):
     """Requests the deletion of the workload, once its job has stopped."""
 
@@ -314,7 +325,8 @@ class Admitted(CommitFact, frozen=True, kw_only=True):
     """The workload may start. The fact has everything that a runner needs. ``submitted_by``: the
     user that submitted the workload, as the server knows it; "": not known. ``ends_at``: when its
     maximum execution time is over, by the clock of the workload-controller; None: it has none.
-    ``restarts``: how many admissions of the workload have ended before."""
+    ``restarts``: how many admissions of the workload have ended before. ``held``: no runner starts
+    a job: a program holds the quota itself."""
 
     cluster_queue: str = ""
     queue: str = ""
@@ -322,6 +334,7 @@ class Admitted(CommitFact, frozen=True, kw_only=True):
     pod_sets: tuple[PodSetToRun, ...] = ()
     ends_at: datetime | None = None
     restarts: int = 0
+    held: bool = False
 
 
 class Evicted(CommitFact, frozen=True, kw_only=True):
@@ -442,8 +455,8 @@ class TimerDue(Fact, frozen=True, kw_only=True):
 
 
 ABOUT_WORKLOADS: Final[tuple[type[Fact], ...]] = (
-    Submitted, Activated, Deactivated, Held, Released, Reprioritized, Deleted, Ungated,
-    Aggregated, ElementsCounted, DependenciesJudged,
+    Submitted, Activated, Deactivated, Held, Released, Reprioritized, Renewed, Deleted,
+    Ungated, Aggregated, ElementsCounted, DependenciesJudged,
     Started, PodsReady, PodsNotReady, PodsFailed, Finished, Stopped,
     Assigned, Refused, Planned, Confirmed, Revoked, Preempted,
     QuotaReserved, Admitted, Evicted, QuotaReleased, Requeued, Rejected, Pending, Noted,

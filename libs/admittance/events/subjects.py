@@ -67,6 +67,7 @@ PERSON_FACTS: Final[dict[str, type[Fact]]] = {
     "held": facts.Held,
     "released": facts.Released,
     "reprioritized": facts.Reprioritized,
+    "renewed": facts.Renewed,
     "deleted": facts.Deleted,
     "finished": facts.Finished,
     "approved": facts.Approved,

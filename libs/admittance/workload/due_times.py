@@ -35,6 +35,8 @@ class TimerKind(StrEnum):
     """No runner reported in time that the job of an evicted workload has stopped (T19)."""
     CHECKS = "checks"
     """A check sent no verdict in time (`checkTimeoutSeconds`)."""
+    LEASE = "lease"
+    """The program that holds the quota has not renewed its lease in time (T32)."""
     FAMILY = "family"
     """The desired state of a variant changes. Only parents have a timer of this kind."""
 
@@ -56,6 +58,8 @@ def due_times(
         times[TimerKind.EXECUTION] = execution_end(workload)
     if where is Phase.QUOTA_RESERVED:
         times[TimerKind.CHECKS] = _checks(workload, queues)
+    if where is not Phase.FINISHED and owns_job(workload):
+        times[TimerKind.LEASE] = lease_end(workload)
     if workload.status.next_change_at is not None and where is not Phase.FINISHED:
         times[TimerKind.FAMILY] = workload.status.next_change_at
     return {kind: at for kind, at in times.items() if at is not None}
@@ -86,7 +90,7 @@ def _requeue(workload: StoredWorkload) -> datetime | None:
 
 def _pods_ready(workload: StoredWorkload, queues: TimeRules) -> datetime | None:
     limits = pods_ready_limits(workload.metadata.annotations, queues.limits)
-    if limits is None:
+    if limits is None or head(workload).lease_duration_seconds is not None:
         return None
     ready = find(workload, Type.PODS_READY)
     if ready is not None and ready.status == "True":
@@ -103,6 +107,15 @@ def execution_end(workload: StoredWorkload) -> datetime | None:
         return None
     spent = workload.status.accumulated_past_execution_time_seconds or 0
     return _since(workload, Type.ADMITTED, timedelta(seconds=max(0, longest - spent)))
+
+
+def lease_end(workload: StoredWorkload) -> datetime | None:
+    """When the lease of the program that holds the quota ends; None: no program holds it."""
+    seconds = head(workload).lease_duration_seconds
+    since = workload.status.renewed_at or workload.metadata.creation_timestamp
+    if seconds is None or since is None:
+        return None
+    return since + timedelta(seconds=seconds)
 
 
 def _checks(workload: StoredWorkload, queues: TimeRules) -> datetime | None:

@@ -112,7 +112,8 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     stopped. Empty: any runner may start the job. ``restarts``: how many admissions of it have
     ended before. ``parts``: the reports about the parts of a job
     on several machines; None: there are none yet. ``started_at``: when all pods of the admission
-    were ready for the first time; None: they were not yet.
+    were ready for the first time; None: they were not yet. ``renewed_at``: when the program that
+    holds the quota renewed its lease; None: never.
 
     A parent has: ``variants``: the rows of its variants. ``admitted_variant``: the workload name of
     the admitted variant, also while its job stops; "": none. ``migrating_to``: the better variant
@@ -164,6 +165,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     array: ArrayStatus | None = None
     dependencies: tuple[DependencyRow, ...] = ()
     restarts: int = 0
+    renewed_at: datetime | None = None
     admitted_revision: int = 0
     evicted_revision: int = 0
     released_revision: int = 0
@@ -198,6 +200,7 @@ class SpecHead(Kept, frozen=True, kw_only=True, gc=False):
     priority: int | None = None
     active: bool = True
     maximum_execution_time_seconds: int | None = None
+    lease_duration_seconds: int | None = None
     role: str = "regular"
     variant: str = ""
     sibling_index: int | None = None

@@ -117,6 +117,8 @@ TRANSITIONS: Final[dict[str, Transition]] = {
     "T30": Transition("a user holds it or releases it", _KEPT, _KEPT, _KEPT),
     "T31": Transition("what it waits for has happened, or cannot happen any more", "none", _KEPT,
                       _KEPT),
+    "T32": Transition("the program that holds its quota renews its lease, or has ended, or its "
+                      "lease is over", "kept, not counted", _KEPT, _KEPT),
     "2.6": Transition("a verdict is stored", _KEPT, "that row", _KEPT),
 }  # fmt: skip
 """The transitions, by their ids in docs/spec/lifecycle.md#1.4; ``2.6``: a verdict that changes only
@@ -318,6 +320,10 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     **_rows(_WAITING, facts.DependenciesJudged, dependencies.judged, ("T31", _STAYS), ("T31", _D)),
     **_rows(_OFF, facts.DependenciesJudged, dependencies.judged, ("T31", _STAYS)),
     **_rows((*_LIVING, *_OFF), facts.Reprioritized, requests.reprioritize, ("T29", _STAYS)),
+    **_rows((*_WAITING, *_QR, *_JOB), facts.Renewed, requests.renew, ("T32", _STAYS), ("T32", _F)),
+    **_rows(
+        (*_E, *_OFF), facts.Renewed, requests.renew, ("T32", _STAYS), ("T32", _F), ("T32", _GONE)
+    ),
     **_rows((*_WAITING, *_QR, *_F), facts.Deleted, requests.remove, ("T27", _GONE)),
     **_rows((*_JOB, *_E), facts.Deleted, requests.remove, ("T27", _E)),
     **_rows(_OFF, facts.Deleted, requests.remove, ("T27", _GONE), ("T27", _STAYS)),
@@ -350,11 +356,19 @@ MOVES: Final[dict[tuple[Phase, type[Fact]], Legal]] = {
     ),
     **_rows(_JOB, QueueChanged, queue_changes.queue_changed, ("T17", _E), ("T28", _STAYS)),
     **_rows((*_E, *_OFF), QueueChanged, queue_changes.queue_changed),
-    **_rows(_P, facts.TimerDue, timeouts.timer_due),
-    **_rows(_B, facts.TimerDue, timeouts.timer_due, ("T20", _P)),
-    **_rows(_QR, facts.TimerDue, timeouts.timer_due, ("T10", (*_B, *_P)), ("T11", _X)),
-    **_rows(_A, facts.TimerDue, timeouts.timer_due, ("T13", _E), ("T14", _D), ("T15", _D)),
-    **_rows(_R, facts.TimerDue, timeouts.timer_due, ("T15", _D)),
+    **_rows(_P, facts.TimerDue, timeouts.timer_due, ("T32", _F)),
+    **_rows(_B, facts.TimerDue, timeouts.timer_due, ("T20", _P), ("T32", _F)),
+    **_rows(_QR, facts.TimerDue, timeouts.timer_due, ("T10", (*_B, *_P)), ("T11", _X), ("T32", _F)),
+    **_rows(
+        _A,
+        facts.TimerDue,
+        timeouts.timer_due,
+        ("T13", _E),
+        ("T14", _D),
+        ("T15", _D),
+        ("T32", _F),
+    ),
+    **_rows(_R, facts.TimerDue, timeouts.timer_due, ("T15", _D), ("T32", _F)),
     **_rows(
         _E,
         facts.TimerDue,

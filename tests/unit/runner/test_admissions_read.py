@@ -15,10 +15,10 @@ from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PodSetToRun
 from admittance.runner.runs import admissions_read
 from admittance.runner.runs.admissions import AdmissionState, AdmissionView
-from admittance.runner.runs.admissions_read import AdmissionsRead
+from admittance.runner.runs.admissions_read import AdmissionRead, AdmissionsRead
 from admittance.runner.runs.fact_handlers import evict
 
-Read = tuple[int, tuple[str, ...]] | None
+Read = AdmissionRead | None
 
 
 def admitted(revision: int, *runners: str, name: str = "train") -> Admitted:
@@ -54,7 +54,7 @@ def test_an_eviction_ends_the_last_admission_before_it(
     for revision in revisions:
         read.admitted(admitted(revision, f"r-{revision}"))
     for revision, before in evictions.items():
-        expected = before and (before, (f"r-{before}",))
+        expected = AdmissionRead(before, (f"r-{before}",)) if before else None
         assert read.ended_by(evicted(revision)) == expected
 
 
@@ -64,7 +64,7 @@ def test_only_the_newest_workloads_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     for name, revision in [("a", 1), ("b", 2), ("a", 3), ("c", 4)]:
         read.admitted(admitted(revision, name=name))
     ended: list[Read] = [read.ended_by(evicted(9, name)) for name in "abc"]
-    assert ended == [(3, ()), None, (4, ())]
+    assert ended == [AdmissionRead(3, ()), None, AdmissionRead(4, ())]
 
 
 class Runner:
@@ -135,3 +135,12 @@ def test_the_log_is_asked_for_only_if_the_runner_has_not_read_the_admission(
     assert runner.over == [key for key, _ in closed]
     assert said == [(8, part) for _, part in closed]
     assert runner.asked_log == asked_log
+
+
+@pytest.mark.parametrize(
+    "seen", [STORED._replace(held=True), NEWER], ids=["by the stored workload", "by the fact"]
+)
+def test_no_runner_answers_for_a_program_that_holds_the_quota_itself(seen: AdmissionView) -> None:
+    runner: Any = Runner(seen, msgspec.structs.replace(admitted(5, "r-1"), held=True))
+    asyncio.run(evict(runner, evicted(8)))
+    assert (runner.over, runner.published, runner.asked_log) == ([], [], 0)

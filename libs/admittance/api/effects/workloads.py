@@ -47,6 +47,7 @@ WORKLOADS: Final[Table] = {
         "priorityClassRef",
         "active",
         "maximumExecutionTimeSeconds",
+        "leaseDurationSeconds",
         "preemptionGates",
         "admissionConstraints",
         "role",

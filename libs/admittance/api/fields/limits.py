@@ -152,6 +152,7 @@ _DURATION: Final = (
 
 Int32: TypeAlias = Annotated[int, field_rule(minimum=INT32_MIN, maximum=INT32_MAX)]
 Natural: TypeAlias = Annotated[int, field_rule(minimum=0, maximum=INT32_MAX)]
+LeaseSeconds: TypeAlias = Annotated[int, field_rule(minimum=5, maximum=86_400)]
 Positive: TypeAlias = Annotated[int, field_rule(minimum=1, maximum=INT32_MAX)]
 
 NAME_SCHEMA: Final = {"pattern": _whole(_NAME), "minLength": 1, "maxLength": names.SUBDOMAIN_MAX}

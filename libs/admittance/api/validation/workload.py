@@ -62,6 +62,9 @@ def check_workload(workload: Workload) -> list[Problem]:
             [gate.name for gate in spec.preemption_gates], "spec.preemptionGates", ".name"
         )
     problems += _family(workload)
+    if spec.lease_duration_seconds is not None and spec.array is not None:
+        message = "does not go with spec.array: no program holds the quota of elements"
+        problems.append(Problem("spec.leaseDurationSeconds", message, FORBIDDEN))
     problems += _array(workload)
     if spec.after:
         problems += _after(workload)

@@ -36,7 +36,7 @@ from admittance.workload.moves.reservation import break_promise
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.transitions import transition
 
-FAMILY_REQUESTS: Final = (facts.Held, facts.Released, facts.Finished)
+FAMILY_REQUESTS: Final = (facts.Held, facts.Released, facts.Finished, facts.Renewed)
 """Requests of users that a parent accepts for its family and that are refused for a variant."""
 VARIANT_FACTS: Final = (facts.Decision, facts.CheckReported, facts.Ungated)
 

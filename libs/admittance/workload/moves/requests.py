@@ -1,5 +1,5 @@
 """Requests of users, from submission to deletion, and reports of runners about jobs: T01, T16, T22,
-T25 to T27, T29, T30.
+T25 to T27, T29, T30, T32.
 """
 
 from __future__ import annotations
@@ -408,6 +408,22 @@ def finish(workload: StoredWorkload, fact: facts.Finished, context: TransitionCo
     if workload.metadata.deletion_timestamp is not None:
         return Change(None)
     return applied(done, *outbox, *withdrawals(workload, reasons.FINISHED))
+
+
+def renew(workload: StoredWorkload, fact: facts.Renewed, context: TransitionContext) -> Change:
+    """T32: the program that holds the quota lives, or it has ended."""
+    if head(workload).lease_duration_seconds is None:
+        return refused(workload, reasons.NO_LEASE, "it has no lease: no program holds its quota")
+    if not fact.ended:
+        return applied(with_status(workload, renewed_at=context.now))
+    ended = facts.Finished(
+        namespace=fact.namespace,
+        name=fact.name,
+        succeeded=fact.succeeded,
+        message=fact.message or ("Its program ended" if fact.succeeded else "Its program failed"),
+        exit_code=fact.exit_code,
+    )
+    return finish(workload, ended, context)
 
 
 def _is_result(workload: StoredWorkload, revision: int) -> bool:

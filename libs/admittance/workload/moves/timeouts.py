@@ -1,5 +1,5 @@
-"""The effect of due times: T13, T14, T15, the forced end of an eviction (T19), and checks without a
-verdict in time. docs/spec/lifecycle.md#6.
+"""The effect of due times: T13, T14, T15, T32, the forced end of an eviction (T19), and checks
+without a verdict in time. docs/spec/lifecycle.md#6.
 
 A timer only starts a new computation of the due times, so a timer that is late, repeated or set for
 an earlier state changes nothing.
@@ -51,6 +51,8 @@ def timer_due(workload: StoredWorkload, fact: facts.TimerDue, context: Transitio
             return _forced_release(workload, context)
         case TimerKind.CHECKS:
             return apply_overdue_checks(workload, _late_checks(workload, context), context)
+        case TimerKind.LEASE:
+            return _lease_expired(workload, context)
         case TimerKind.FAMILY:
             # The timer changes nothing itself: the family is reconciled afterwards, with the
             # current time.
@@ -112,6 +114,20 @@ def _forced_release(workload: StoredWorkload, context: TransitionContext) -> Cha
     if failed is not None:
         return finish(workload, failed, context).after(note)
     return wake_if_over(release(workload, context), context).after(note)
+
+
+def _lease_expired(workload: StoredWorkload, context: TransitionContext) -> Change:
+    """T32: finishes the workload, because the program that holds its quota has not renewed its
+    lease."""
+    seconds = head(workload).lease_duration_seconds
+    expired = facts.Finished(
+        namespace=workload.metadata.namespace,
+        name=workload.metadata.name,
+        succeeded=False,
+        reason=reasons.LEASE_EXPIRED,
+        message=f"The program that held the quota did not renew its lease within {seconds} s",
+    )
+    return finish(workload, expired, context)
 
 
 def _late_checks(workload: StoredWorkload, context: TransitionContext) -> tuple[str, ...]:

@@ -152,7 +152,13 @@ class EventLine(NamedTuple):
 
 _BOOKKEEPING: Final = tuple(
     f"admit.workload.{key}."
-    for key in ("aggregated", "dependencies_judged", "elements_counted", "quota_released")
+    for key in (
+        "aggregated",
+        "dependencies_judged",
+        "elements_counted",
+        "quota_released",
+        "renewed",
+    )
 )
 
 

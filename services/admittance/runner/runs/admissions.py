@@ -41,7 +41,7 @@ from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract
 from admittance.workload.bucket_reader import names_of, read
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, head
 
 R = TypeVar("R", bound=Reply)
 _encode = msgspec.json.Encoder().encode
@@ -64,6 +64,7 @@ class AdmissionView(NamedTuple):
     """The newest admission of a workload: the revision of the admission (0 if the workload has no
     admission), its state, the revision of the eviction if the workload was evicted, the workload's
     uid, and the ids of the runners to which it is assigned; empty: any runner may start it.
+    ``held``: a program holds the quota itself, and no runner starts a job.
     """
 
     revision: int
@@ -71,6 +72,7 @@ class AdmissionView(NamedTuple):
     evicted: int = 0
     uid: str = ""
     runners: tuple[str, ...] = ()
+    held: bool = False
 
 
 def view(workload: StoredWorkload, revision: int) -> AdmissionView:
@@ -87,12 +89,13 @@ def view(workload: StoredWorkload, revision: int) -> AdmissionView:
         return AdmissionView(0, AdmissionState.OVER, uid=uid)
     admitted = status.admitted_revision or revision
     runners = runners_of(status.placement)
+    held = head(workload).lease_duration_seconds is not None
     if "Finished" in true:
-        return AdmissionView(admitted, AdmissionState.OVER, 0, uid, runners)
+        return AdmissionView(admitted, AdmissionState.OVER, 0, uid, runners, held)
     if "Evicted" in true:
         evicted = status.evicted_revision or revision
-        return AdmissionView(admitted, AdmissionState.EVICTED, evicted, uid, runners)
-    return AdmissionView(admitted, AdmissionState.CURRENT, 0, uid, runners)
+        return AdmissionView(admitted, AdmissionState.EVICTED, evicted, uid, runners, held)
+    return AdmissionView(admitted, AdmissionState.CURRENT, 0, uid, runners, held)
 
 
 def view_of(seen: AdmissionView | None, revision: int) -> AdmissionView:

@@ -31,6 +31,7 @@ from admittance.runner.runs.admissions import (
     AdmissionView,
     view_of,
 )
+from admittance.runner.runs.admissions_read import AdmissionRead, admission_in
 from admittance.runner.runs.claims import ClaimState, read_claim
 from admittance.runner.runs.run_checks import check_runs
 from admittance.runner.runs.run_manager import RunManager
@@ -68,12 +69,12 @@ class ClaimedRun(NamedTuple):
 async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> None:
     """Claims the admissions, each given with its trace, and starts the jobs of admissions that this
     runner has claimed and that are still current. Admissions that are placed on other runners are
-    left to them. When the function returns, the runs of these
-    admissions are in the data folder.
+    left to them, and nothing is started where a program holds the quota itself. When the function
+    returns, the runs of these admissions are in the data folder.
     """
     new: dict[str, Admitted] = {}
     for fact, trace in facts:
-        if not is_for(runners_to_run(fact.pod_sets), manager.folder.runner):
+        if fact.held or not is_for(runners_to_run(fact.pod_sets), manager.folder.runner):
             continue
         if not manager.may_claim(is_placed=any(pod_set.parts for pod_set in fact.pod_sets)):
             manager.left_out = True
@@ -129,7 +130,7 @@ async def evict(manager: RunManager, fact: Evicted) -> None:
     read = manager.admissions_read.ended_by(fact)
     keys = decide.runs_to_evict(manager.runs, fact.namespace, fact.name, fact.revision)
     if any(manager.runs[key].evicted for key in keys):
-        admitted, _ = await _admission_before(
+        admitted, *_ = await _admission_before(
             manager, fact.namespace, fact.name, fact.revision, read
         )
         keys = decide.runs_to_evict(
@@ -148,15 +149,17 @@ async def answer_eviction(
     name: str,
     uid: str,
     evicted: int,
-    read: tuple[int, tuple[str, ...]] | None = None,
+    read: AdmissionRead | None = None,
 ) -> None:
     """Answers an eviction for all parts of the workload's job that do not run on this runner.
 
     The first runner that marks the claim of a part as over answers for it; the mark also keeps
-    slower runners from starting the part. ``read``: the last admission before the eviction, if this
-    runner has read it on the log.
+    slower runners from starting the part. No runner answers for a program that holds the quota
+    itself. ``read``: the last admission before the eviction, if this runner has read it on the log.
     """
-    revision, runners = await _admission_before(manager, namespace, name, evicted, read)
+    revision, runners, held = await _admission_before(manager, namespace, name, evicted, read)
+    if held:
+        return
     parts = [ClaimedRun(namespace, name, revision, part) for part in all_parts(runners)]
     await asyncio.gather(
         *(_answer_for(manager, of, uid, evicted) for of in parts if of.key not in manager.runs)
@@ -178,14 +181,9 @@ async def _answer_for(manager: RunManager, of: ClaimedRun, uid: str, evicted: in
 
 
 async def _admission_before(
-    manager: RunManager,
-    namespace: str,
-    name: str,
-    evicted: int,
-    read: tuple[int, tuple[str, ...]] | None,
-) -> tuple[int, tuple[str, ...]]:
-    """The revision of the workload's last admission before the eviction, 0 if there was none, and
-    the ids of the runners that it was assigned to.
+    manager: RunManager, namespace: str, name: str, evicted: int, read: AdmissionRead | None
+) -> AdmissionRead:
+    """The workload's last admission before the eviction, with the revision 0 if there was none.
 
     The revision is taken from the stored workload, read from a replica that has the eviction. If
     the workload has changed since the eviction, the revision is taken from the facts that this
@@ -195,15 +193,15 @@ async def _admission_before(
     """
     seen = await manager.retry(lambda: manager.admissions.view(namespace, name, at_least=evicted))
     if seen is not None and 0 < seen.revision < evicted:
-        return seen.revision, seen.runners
+        return AdmissionRead(seen.revision, seen.runners, seen.held)
     if read is not None:
         return read
     newest = await manager.retry(
         lambda: manager.admissions.last_admitted(namespace, name, lambda at: at < evicted)
     )
     if newest is None:
-        return 0, ()
-    return newest[0].revision, runners_to_run(newest[0].pod_sets)
+        return AdmissionRead(0, ())
+    return admission_in(newest[0])
 
 
 async def report_lost_job(manager: RunManager, of: ClaimedRun) -> None:
@@ -358,7 +356,7 @@ async def _take_unclaimed(
         if view.state is AdmissionState.EVICTED:
             await answer_eviction(manager, namespace, name, view.uid, view.evicted)
             continue
-        is_ours = view.state is AdmissionState.CURRENT and not has_run
+        is_ours = view.state is AdmissionState.CURRENT and not has_run and not view.held
         if is_ours and is_for(view.runners, manager.folder.runner):
             waiting.append((namespace, name))
     for start in range(0, len(waiting), REQUESTS_MAX):
