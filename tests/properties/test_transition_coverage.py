@@ -3,6 +3,7 @@ not have (`TrackedWorkload` looks at each), and every way that it has."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -187,6 +188,38 @@ def rare() -> None:
     assert third.confirmed().conditions["Requeued"] == ("True", "FlavorsChanged")
 
 
+def held() -> None:
+    """Renewals and the end of a lease in every phase of a workload that a program holds."""
+    lives: dict[Phase, Callable[[Walk], object]] = {
+        Phase.PENDING: lambda life: life,
+        Phase.BACKOFF: lambda life: life.assigned().verdict("a", "Retry", 60),
+        Phase.QUOTA_RESERVED: lambda life: life.assigned(),
+        Phase.ADMITTED: lambda life: life.admitted(),
+        Phase.RUNNING: lambda life: life.admitted().ready(),
+        Phase.EVICTING: lambda life: life.admitted().verdict("a", "Retry", 60),
+        Phase.DEACTIVATED: lambda life: life.admitted().off(),
+        Phase.REJECTED: lambda life: life.admitted().verdict("a", "Rejected"),
+    }
+    for where, reach in lives.items():
+        for deleted in (False, True):
+            for end in (True, False):
+                life = Walk(Around(["a"]), leaseDurationSeconds=45)
+                reach(life)
+                assert life.phase is where
+                if deleted and where in (Phase.EVICTING, Phase.DEACTIVATED, Phase.REJECTED):
+                    life.happens(facts.Deleted(**ME))
+                life.later(40).happens(facts.Renewed(**ME)).later(40).due("lease")
+                assert life.reason == "TooEarly"
+                if end:
+                    life.happens(facts.Renewed(**ME, ended=True, succeeded=False, exit_code=3))
+                else:
+                    life.later(5).due("lease")
+                if life.workload is not None:
+                    assert life.phase is Phase.FINISHED
+                    reason = "Failed" if end else "LeaseExpired"
+                    assert life.conditions["Finished"] == ("True", reason)
+
+
 def waiting() -> None:
     """Verdicts on a dependency of workloads that have no quota."""
     never = facts.DependenciesJudged(**ME, never="prep failed")
@@ -214,6 +247,7 @@ def waiting() -> None:
 def test_random_lives_use_exactly_the_transitions_of_the_table() -> None:
     rare()
     waiting()
+    held()
     for seed in range(1500):
         live_in_parts(Random(seed))
     for seed in range(LIVES):

@@ -158,6 +158,7 @@ SUBJECTS = """
     admit.owner.{user}.held.{namespace}.{name}
     admit.owner.{user}.released.{namespace}.{name}
     admit.owner.{user}.reprioritized.{namespace}.{name}
+    admit.owner.{user}.renewed.{namespace}.{name}
     admit.owner.{user}.deleted.{namespace}.{name}
     admit.user.{user}.submitted.{namespace}.{name}
     admit.user.{user}.activated.{namespace}.{name}

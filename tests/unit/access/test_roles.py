@@ -109,7 +109,7 @@ def test_each_endpoint_is_answered_by_one_role_of_its_account() -> None:
 def test_each_fact_is_published_by_some_role() -> None:
     published = set().union(*(allowed(name) for name in ROLES))
     facts = [f"admit.workload.{key}.team-a.w" for key in subjects.WORKLOAD_FACTS]
-    people = {"held"}
+    people = {"held", "renewed"}
     assert {fact for fact in facts if fact not in published} == {
         f"admit.workload.{key}.team-a.w" for key in people
     }

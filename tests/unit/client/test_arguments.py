@@ -48,7 +48,8 @@ def outcome_of(call: Callable[[Client], object]) -> str:
 
 def methods() -> Iterator[tuple[type, str]]:
     for cls in (Client, Job):
-        for name, made in vars(cls).items():
+        for name in dir(cls):
+            made = inspect.getattr_static(cls, name)
             if not name.startswith("_") and not isinstance(made, property) and name != "close":
                 yield cls, name
 
