@@ -73,6 +73,7 @@ IMPORTS: Final = """import os
 from collections.abc import Iterator
 from admittance.client.calls import LoopThread
 from admittance.client.client import Client
+from admittance.client.holding import SyncHold
 from admittance.client.job import Job
 """
 SYNC_JOB: Final = "from admittance.client.sync_job import SyncJob\n"
@@ -109,6 +110,8 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         """
     elif "property" in kinds:
         body = f"return self._inner.{node.name}"
+    elif returned == "Hold":
+        body = f"return SyncHold(self._thread, {later})"
     elif returned.startswith("Stream["):
         body = f"return self._thread.iterate({later})"
     elif isinstance(node, ast.AsyncFunctionDef):
@@ -117,7 +120,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     else:
         body = f"return SyncJob(self._thread, {call})"
     returned = returned.replace("Stream[", "Iterator[")
-    shown = {"Job": "SyncJob", "Client": "SyncClient"}.get(returned, returned)
+    shown = {"Job": "SyncJob", "Client": "SyncClient", "Hold": "SyncHold"}.get(returned, returned)
     lines = [f"@{decorator}" for decorator in kinds]
     lines.append(f"def {node.name}({ast.unparse(node.args)}) -> {shown}:")
     doc = ast.get_docstring(node, clean=False)

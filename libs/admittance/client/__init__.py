@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Unavailable,
         WrongUse,
     )
+    from admittance.client.holding import Held
     from admittance.client.job import Job
     from admittance.client.requests.files import FetchedFile
     from admittance.client.requests.objects import BucketObject, Change
@@ -45,6 +46,7 @@ __all__ = [
     "Closed",
     "ConnectionOptions",
     "FetchedFile",
+    "Held",
     "Job",
     "JobFailed",
     "NoResponder",
@@ -66,6 +68,7 @@ _HOMES = {
     "Client": "admittance.client.client",
     "ConnectionOptions": "admittance.runtime.nats.connection_options",
     "FetchedFile": "admittance.client.requests.files",
+    "Held": "admittance.client.holding",
     "Job": "admittance.client.job",
     "Result": "admittance.client.requests.workloads.waits",
     "SyncClient": "admittance.client.sync_client",

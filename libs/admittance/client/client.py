@@ -17,6 +17,7 @@ from admittance.client.arguments.checked import at_least, checked_methods, not_d
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
+from admittance.client.methods.holds import HoldMethods
 from admittance.client.methods.machines import MachineMethods
 from admittance.client.methods.objects import ObjectMethods
 from admittance.client.methods.queues import QueueMethods
@@ -43,7 +44,7 @@ BESIDE_A_MANIFEST: Final = ("self", "manifest", "namespace", "queue", "key")
 
 
 @checked_methods
-class Client(ObjectMethods, MachineMethods, QueueMethods, WorkloadChanges):
+class Client(ObjectMethods, MachineMethods, QueueMethods, HoldMethods, WorkloadChanges):
     """A connection to the system. `connect` makes one; it is closed at the end of ``async with``.
 
     A call raises an error of `admittance.client.errors`. A client belongs to the process and the

@@ -11,6 +11,7 @@ from datetime import date, datetime
 
 from admittance.client.calls import LoopThread
 from admittance.client.client import Client
+from admittance.client.holding import OnEvicted, SyncHold
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.queues.overview import QueueOverview
@@ -485,6 +486,58 @@ class SyncClient:
             lambda: self._inner.usage(
                 by, since=since, until=until, namespace=namespace, all_namespaces=all_namespaces
             )
+        )
+
+    def hold_quota(
+        self,
+        queue: str | None = None,
+        *,
+        cpu: str | float | None = None,
+        memory: str | int | None = None,
+        gpu: str | int | None = None,
+        name: str | None = None,
+        priority: int | None = None,
+        priority_class: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        flavors: Sequence[str] = (),
+        max_seconds: int | None = None,
+        lease_seconds: int = 60,
+        on_evicted: OnEvicted | None = None,
+        timeout: float | None = None,
+        anyway: bool = False,
+        namespace: str | None = None,
+    ) -> SyncHold:
+        """Quota, and devices of this machine if a runner serves it, for this program while a block
+        runs: ``async with client.hold_quota(…) as held``, with a `SyncClient` ``with``. The block
+        begins once there is quota.
+
+        ``held.devices`` has the devices, ``held.environ()`` the variables that show them. The lease
+        is renewed all the time; if the program dies, the quota is free after ``lease_seconds``.
+        ``on_evicted``: called once, with the reason, when the program must give the quota up, as
+        ``held.evicted`` then says; it should leave the block soon. ``timeout``: the most seconds to
+        wait for quota. The other arguments are those of `submit`.
+
+        The block raises BadInput, NotFound, Refused and TimedOut before it begins.
+        """
+        return SyncHold(
+            self._thread,
+            lambda: self._inner.hold_quota(
+                queue,
+                cpu=cpu,
+                memory=memory,
+                gpu=gpu,
+                name=name,
+                priority=priority,
+                priority_class=priority_class,
+                labels=labels,
+                flavors=flavors,
+                max_seconds=max_seconds,
+                lease_seconds=lease_seconds,
+                on_evicted=on_evicted,
+                timeout=timeout,
+                anyway=anyway,
+                namespace=namespace,
+            ),
         )
 
     def stop(self, name: str, *, namespace: str | None = None) -> SettledReply:

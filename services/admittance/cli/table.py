@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "Workloads": {
         "submit": "workloads.submit",
         "resubmit": "workloads.resubmit",
+        "hold-quota": "workloads.hold_quota",
         "wait": "workloads.wait",
         "explain": "workloads.explain",
         "events": "workloads.events",

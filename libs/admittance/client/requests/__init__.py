@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from admittance.client.requests.workloads import explanation as explanation
     from admittance.client.requests.workloads import families as families
     from admittance.client.requests.workloads import history as history
+    from admittance.client.requests.workloads import holds as holds
     from admittance.client.requests.workloads import waits as waits
 
 SUBJECTS: Final[Mapping[str, str]] = {
@@ -47,7 +48,8 @@ SUBJECTS: Final[Mapping[str, str]] = {
         "submissions.",
     ),
     **dict.fromkeys(
-        ("arrays", "changes", "explanation", "families", "history", "waits"), "workloads."
+        ("arrays", "changes", "explanation", "families", "history", "holds", "waits"),
+        "workloads.",
     ),
 }
 """The package of each module that is in one."""
