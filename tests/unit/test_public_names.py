@@ -40,8 +40,8 @@ PROVIDERS = """
 
 CLIENT = """
     BadInput BucketObject Change Client ClientError Closed ConnectionOptions FetchedFile
-    Job JobFailed NoResponder NotAllowed NotFound Refused RequestFailed Result SyncClient SyncJob
-    TimedOut Unavailable WrongUse
+    Held Job JobFailed NoResponder NotAllowed NotFound Refused RequestFailed Result SyncClient
+    SyncJob TimedOut Unavailable WrongUse
 """
 
 MEMBERS = {
