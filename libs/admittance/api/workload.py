@@ -102,8 +102,8 @@ class WorkloadSpec(Strict, frozen=True, kw_only=True):
     the variants of its parent; 0 is the best. An array has ``array``. ``after``: what it waits for,
     ``after_unmet``: what becomes of it if that cannot happen any more; None is ``cancel``. The
     completions of a job are in the annotation `COMPLETIONS` of its pod template.
-    ``lease_duration_seconds``: a program that no runner starts holds the quota, and the workload
-    ends when the program has not renewed its lease for so long; None: a runner starts the job."""
+    ``lease_duration_seconds``: after how long without a renewal by the program that holds the quota
+    the workload ends; None: a runner starts its job."""
 
     pod_sets: Annotated[tuple[PodSet, ...], list_rule(POD_SETS_MAX, "pod sets", required=True)] = ()
     queue_name: NameOrNone = ""
@@ -252,8 +252,7 @@ COMPLETIONS = "admittance.dev/completions"
 
 def noted_completions(annotations: Mapping[str, str]) -> int:
     """The number in the annotation `COMPLETIONS`; 0: the annotation is absent or not a 32-bit
-    number.
-    """
+    number."""
     written = annotations.get(COMPLETIONS, "")
     if not written.isascii() or not written.isdecimal() or len(written) > 10:
         return 0

@@ -18,8 +18,8 @@ from admittance.client.calls import Calls, LoopThread
 from admittance.client.errors import BadInput, ClientError, Closed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import follow
+from admittance.client.requests.submissions.holds import devices_of, variables_of, why_lost
 from admittance.client.requests.workloads import changes
-from admittance.client.requests.workloads.holds import devices_of, variables_of, why_lost
 from admittance.client.requests.workloads.waits import reach
 from admittance.events import facts
 from admittance.phases import Phase

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -327,3 +328,34 @@ async def test_no_server_and_a_wrong_address_are_named(environ: dict[str, str]) 
         await Client.connect(context="nope", environ=environ)
     with pytest.raises(BadInput, match="both name a server"):
         await Client.connect("nats://127.0.0.1:1", context="nope")
+
+
+async def test_held_quota_is_free_when_its_program_dies_and_an_eviction_calls_it_back(
+    environ: dict[str, str], client: Client
+) -> None:
+    admit = Path(sys.executable).with_name("admit")
+    asked = ("hold-quota", "-q", "research", "--lease", "5", "--name", "dies", "--", *FOREVER)
+    program = await asyncio.create_subprocess_exec(
+        str(admit), *asked, env={**os.environ, **environ}, stderr=asyncio.subprocess.PIPE
+    )
+    dies = client.job("dies")
+    assert program.stderr is not None
+    try:
+        assert b"default/dies has quota" in await within(program.stderr.readline())
+        assert await dies.phase() == "Admitted"
+    finally:
+        program.kill()
+        await program.wait()
+    told: asyncio.Queue[str] = asyncio.Queue()
+    hold = client.hold_quota("research", cpu="100m", name="evicted", on_evicted=told.put_nowait)
+    async with hold as held:
+        assert (held.evicted, held.environ()["CUDA_VISIBLE_DEVICES"]) == ("", "")
+        await client.stop("evicted")
+        why = await within(told.get())
+        assert why.startswith("Deactivated: ")
+        assert held.evicted == why
+    assert (await within(client.job("evicted").result())).succeeded
+    result = await within(dies.result())
+    assert (result.succeeded, result.reason) == (False, "LeaseExpired")
+    with pytest.raises(BadInput, match="used before"):
+        await hold.__aenter__()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.api.runners import Runner, RunnerStatus
-from admittance.client.requests.workloads.holds import (
+from admittance.client.requests.submissions.holds import (
     devices_of,
     runner_here,
     variables_of,

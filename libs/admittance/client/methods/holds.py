@@ -17,8 +17,8 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.submissions import commands, submitting
 from admittance.client.requests.submissions.commands import CommandOptions
 from admittance.client.requests.submissions.fit import refuse_misfit
+from admittance.client.requests.submissions.holds import workload_to_hold
 from admittance.client.requests.submissions.names import suffix
-from admittance.client.requests.workloads.holds import workload_to_hold
 
 
 @checked_methods

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from admittance.client.requests.queues import questions as questions
     from admittance.client.requests.submissions import commands as commands
     from admittance.client.requests.submissions import fit as fit
+    from admittance.client.requests.submissions import holds as holds
     from admittance.client.requests.submissions import manifests as manifests
     from admittance.client.requests.submissions import priority_classes as priority_classes
     from admittance.client.requests.submissions import resubmission as resubmission
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from admittance.client.requests.workloads import explanation as explanation
     from admittance.client.requests.workloads import families as families
     from admittance.client.requests.workloads import history as history
-    from admittance.client.requests.workloads import holds as holds
     from admittance.client.requests.workloads import waits as waits
 
 SUBJECTS: Final[Mapping[str, str]] = {
@@ -39,6 +39,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
         (
             "commands",
             "fit",
+            "holds",
             "manifests",
             "priority_classes",
             "resubmission",
@@ -48,7 +49,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
         "submissions.",
     ),
     **dict.fromkeys(
-        ("arrays", "changes", "explanation", "families", "history", "holds", "waits"),
+        ("arrays", "changes", "explanation", "families", "history", "waits"),
         "workloads.",
     ),
 }
