@@ -48,7 +48,8 @@ class AdmissionsRead:
             del self._read[next(iter(self._read))]
 
     def ended_by(self, fact: Evicted) -> AdmissionRead | None:
-        """The last admission before the eviction, None if it was not read. Drops all admissions before the eviction."""
+        """The last admission before the eviction, None if it was not read. Drops all admissions
+        before the eviction."""
         workload = fact.namespace, fact.name
         kept = self._read.pop(workload, {})
         later = {revision: kept[revision] for revision in kept if revision >= fact.revision}
