@@ -1,8 +1,7 @@
 """`Hold`: quota for a program that no runner starts, such as a notebook, while a block of it runs.
 
 The workload has a lease, which this module renews; the workload-controller finishes the workload
-when nobody has renewed it in time. docs/decisions/0077-a-program-holds-quota-by-a-lease.md has the
-reasons.
+when its lease ends. docs/decisions/0077-a-program-holds-quota-by-a-lease.md has the reasons.
 """
 
 from __future__ import annotations
@@ -194,8 +193,8 @@ class Hold:
             await self._lost(held, held.lose(CLOSED_WHY))
 
     async def _lost(self, held: Held, why: str) -> None:
-        """Keeps the workload from quota that its program would not notice, and tells the program
-        once."""
+        """Keeps the workload from quota that its program would not notice, and calls the program
+        back once."""
         if not why:
             return
         # The workload may be finished, deleted or stopped already, and the lease ends it anyway.
