@@ -78,6 +78,7 @@ def _released(
     if quota is None or admission is None:
         return None
     ended = is_true(workload, Type.FINISHED)
+    preemptor = None if ended else status.preempted_by
     return facts.QuotaReleased(
         **common,
         **said,
@@ -91,6 +92,10 @@ def _released(
         submitted_by=status.submitted_by,
         labels=workload.metadata.labels,
         waited_seconds=status.waited_seconds,
+        submitted_at=workload.metadata.creation_timestamp,
+        machines=quota.machines,
+        preempted_by=preemptor.by if preemptor is not None else "",
+        preemptor_submitted_by=preemptor.submitted_by if preemptor is not None else "",
         fact=status.log.fact,
     )
 

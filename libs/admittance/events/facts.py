@@ -357,8 +357,12 @@ class QuotaReleased(CommitFact, frozen=True, kw_only=True):
     ``reason``: why the quota was released: that of the end of a finished workload, or of its
     eviction. ``ended``: whether the workload finished. ``queue``: its LocalQueue. ``submitted_by``:
     the user that submitted it; "": not known. ``waited_seconds``: how long it had waited for this
-    quota. ``fact``: the sequence of the fact that released the quota. The quota of one admission
-    may be reported twice, with one ``uid`` and ``since``; then the later report counts."""
+    quota. ``submitted_at``: when it was submitted. ``machines``: the runners that its job was
+    placed on; empty: it was not placed. ``preempted_by``: the workload (``namespace/name``) for
+    which the quota was taken, ``preemptor_submitted_by`` the user that submitted that workload; "":
+    none, or not known. ``fact``: the sequence of the fact that released the quota. The quota of one
+    admission may be reported twice, with one ``uid`` and ``since``; then the later report
+    counts."""
 
     since: datetime
     until: datetime
@@ -370,6 +374,10 @@ class QuotaReleased(CommitFact, frozen=True, kw_only=True):
     submitted_by: str = ""
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     waited_seconds: int = 0
+    submitted_at: datetime | None = None
+    machines: tuple[str, ...] = ()
+    preempted_by: str = ""
+    preemptor_submitted_by: str = ""
     fact: int = 0
 
 

@@ -67,7 +67,7 @@ class _Admission(msgspec.Struct, rename="camel", gc=False):
     pod_set_assignments: tuple[_Assigned, ...] = ()
 
 
-class _Released(msgspec.Struct, rename="camel", gc=False):
+class Released(msgspec.Struct, rename="camel", gc=False):
     """The part of `QuotaReleased` that is summed. Decoding only this part takes a third of the time
     of the whole fact."""
 
@@ -85,18 +85,20 @@ class _Released(msgspec.Struct, rename="camel", gc=False):
     fact: int = 0
 
 
-_decode: Final = msgspec.json.Decoder(_Released).decode
+_decode: Final = msgspec.json.Decoder(Released).decode
 
 
 def run_of(data: bytes, sequence: int) -> Run:
     """The run that a fact `QuotaReleased` on the log reports. Raises Unreadable."""
     try:
-        return _run(_decode(data), sequence)
+        return run_from(_decode(data), sequence)
     except BROKEN as error:
         raise Unreadable(f"the payload is not a valid QuotaReleased: {reason_of(error)}") from None
 
 
-def _run(fact: _Released, sequence: int) -> Run:
+def run_from(fact: Released, sequence: int) -> Run:
+    """The run that a decoded fact reports. Raises ValueError for an amount that is no quantity, or
+    a time without a zone."""
     since = whole_seconds(fact.since)
     admitted = fact.admission_revision > 0
     if fact.ended:

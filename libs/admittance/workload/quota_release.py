@@ -32,6 +32,7 @@ def with_release(
         until=max(since, now),
         admission=None if keeps_admission else before.status.admission,
         revision=before.status.admitted_revision if is_true(before, Type.ADMITTED) else 0,
+        machines=tuple(dict.fromkeys(part.runner for part in before.status.placement)),
     )
     entry = OutboxEntry(what=QUOTA_RELEASED, reason=_reason(after), released=released)
     return (*outbox, entry)

@@ -35,12 +35,13 @@ from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
 class ReleasedQuota(Kept, frozen=True, kw_only=True):
     """The quota that a workload held from ``since`` to ``until``. ``admission``: None while the
     status of the workload still has it. ``revision``: that of the admission; 0: the workload was
-    not admitted."""
+    not admitted. ``machines``: the runners on which its job was placed."""
 
     since: datetime
     until: datetime
     admission: Admission | None = None
     revision: int = 0
+    machines: tuple[str, ...] = ()
 
 
 class OutboxEntry(Kept, frozen=True, kw_only=True):

@@ -14,6 +14,9 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import decode
 from admittance.events.facts import QuotaReleased
+from admittance.events.placement import PlacementPart
+from admittance.workload.quota_release import with_release
+from admittance.workload.change import with_status
 from support.builders import NOON, a_manifest, an_admission
 from unit.control.test_fold import CHECKED, KEY, ME, QUEUE, Bench
 
@@ -135,8 +138,49 @@ def test_a_report_says_what_was_held_by_which_workload() -> None:
         queue="lq",
         labels={"team": "a"},
         waited_seconds=15,
+        submitted_at=NOON,
         fact=bench.sequence,
     )
+
+
+@pytest.mark.parametrize(
+    ("last", "preemptor"),
+    [
+        pytest.param(STOPPED, "ns/big", id="it was stopped for the preemptor"),
+        pytest.param(FINISHED, "", id="it finished before it was stopped"),
+        pytest.param(LOST, "ns/big", id="its runner was lost meanwhile"),
+    ],
+)
+def test_a_report_names_the_preemptor_of_quota_that_was_taken(last: Any, preemptor: str) -> None:
+    bench = TimedBench()
+    bench.perform(bench.submitted())
+    taken = (facts.Preempted, {"reason": "InClusterQueue", "by": "ns/big"})
+    [report] = bench.play(ASSIGN, taken, last)
+    assert report.preempted_by == preemptor
+
+
+def test_a_second_admission_has_no_preemptor_of_the_first() -> None:
+    bench = TimedBench()
+    bench.perform(bench.submitted())
+    taken = (facts.Preempted, {"reason": "InClusterQueue", "by": "ns/big"})
+    reports = bench.play(ASSIGN, taken, STOPPED, ASSIGN, LOST)
+    assert [report.preempted_by for report in reports] == ["ns/big", ""]
+
+
+def test_a_report_names_each_machine_of_the_job_once() -> None:
+    bench = TimedBench()
+    bench.perform(bench.submitted())
+    bench.play(ASSIGN)
+    running = bench.controller.workloads.get(KEY).workload
+    assert running is not None
+    parts = [
+        PlacementPart(runner=name, id="x", pod_set="main", first=at, count=1)
+        for at, name in enumerate(("a", "b", "a"))
+    ]
+    placed = with_status(running, placement=tuple(parts))
+    [entry] = with_release((), placed, None, NOON)
+    assert entry.released is not None
+    assert entry.released.machines == ("a", "b")
 
 
 def test_a_second_admission_is_reported_with_its_own_wait() -> None:

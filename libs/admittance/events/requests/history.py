@@ -15,12 +15,15 @@ class Events(Request, frozen=True, kw_only=True):
 
     ``workload`` selects one name in the namespace of the subject, ``also`` further names, such as a
     parent's variants; ``family``: also the parent and the variants of the workload that exist now.
+    ``only``: only facts about workloads with these tokens, such as ``quota_released``, without dead
+    letters; empty: all facts. Versions before this field return all facts.
     ``after``: the reply has only log entries after this sequence; ``since``: only log entries from
     this time on. The reply has at most ``limit`` log entries."""
 
     workload: str = ""
     also: tuple[str, ...] = ()
     family: bool = False
+    only: tuple[str, ...] = ()
     after: int = 0
     since: datetime | None = None
     limit: int = 500

@@ -22,6 +22,7 @@ from admittance.events.subjects import (
     BUCKET,
     DEADLETTER,
     USER_FACTS,
+    WORKLOAD_FACTS,
     namespace_of_request,
 )
 from admittance.events.system import DeadLetter
@@ -151,8 +152,10 @@ async def _events(
     names = [token(name) for name in every]
     if len(names) > WORKLOADS_MAX:
         return EventsReply(error=f"{len(names)} workloads; at most {WORKLOADS_MAX} at once")
-    filters = filters_of(token(namespace) if namespace else "", names)
-    read = filters if filters == EVERYTHING else [*filters, f"{DEADLETTER}>"]
+    if unknown := [key for key in request.only if key not in WORKLOAD_FACTS]:
+        return EventsReply(error=f'no fact about workloads is named "{unknown[0]}"')
+    filters = filters_of(token(namespace) if namespace else "", names, request.only)
+    read = filters if filters == EVERYTHING or request.only else [*filters, f"{DEADLETTER}>"]
     limit = max(1, min(request.limit, 500))
     messages: list[StoredMessage] = []
     after, whole = request.after, False
@@ -273,11 +276,15 @@ def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
     return list(entries)
 
 
-def filters_of(namespace: str, names: Sequence[str]) -> list[str]:
+def filters_of(namespace: str, names: Sequence[str], only: Sequence[str] = ()) -> list[str]:
     """The subject filters of a history. ``names``: the history has only facts about these
     workloads; empty: all facts of the namespace, or all facts of the log if ``namespace`` is "".
-    Namespace and names are given as tokens.
+    Namespace and names are given as tokens. ``only``: only facts about workloads with these tokens.
     """
+    if only:
+        where = namespace or "*"
+        kinds = dict.fromkeys(only)
+        return [f"admit.workload.{key}.{where}.{name}" for name in names or "*" for key in kinds]
     if names:
         where = namespace or "*"
         return [f"{about}.{where}.{name}" for name in names for about in ABOUT_WORKLOADS]
