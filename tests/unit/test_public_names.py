@@ -101,7 +101,7 @@ SERVICE_NAMES = """
 COMMANDS = """
     activate apply approve auth backup bench cancel check-test completion context delete deny
     cordon describe doctor drain events explain fetch finish get hold logs priority provider-test
-    release replay uncordon undrain
+    history release replay uncordon undrain
     restore serve simulate stop submit token trace up usage wait
 """
 

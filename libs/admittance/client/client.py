@@ -17,6 +17,7 @@ from admittance.client.arguments.checked import at_least, checked_methods, not_d
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
+from admittance.client.methods.accounting import AccountingMethods
 from admittance.client.methods.holds import HoldMethods
 from admittance.client.methods.machines import MachineMethods
 from admittance.client.methods.objects import ObjectMethods
@@ -44,7 +45,9 @@ BESIDE_A_MANIFEST: Final = ("self", "manifest", "namespace", "queue", "key")
 
 
 @checked_methods
-class Client(ObjectMethods, MachineMethods, QueueMethods, HoldMethods, WorkloadChanges):
+class Client(
+    ObjectMethods, MachineMethods, QueueMethods, AccountingMethods, HoldMethods, WorkloadChanges
+):
     """A connection to the system. `connect` makes one; it is closed at the end of ``async with``.
 
     A call raises an error of `admittance.client.errors`. A client belongs to the process and the

@@ -14,6 +14,7 @@ from admittance.client.client import Client
 from admittance.client.holding import OnEvicted, SyncHold
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.objects import BucketObject, Change
+from admittance.client.requests.past import History
 from admittance.client.requests.queues.overview import QueueOverview
 from admittance.client.requests.submissions.manifests import Manifests
 from admittance.client.sync_job import SyncJob
@@ -465,6 +466,39 @@ class SyncClient:
         with ``namespace``, of its LocalQueues."""
         return self._thread.run(
             lambda: self._inner.queues(cluster_queue, cohort=cohort, namespace=namespace)
+        )
+
+    def history(
+        self,
+        *,
+        user: str | None = None,
+        queue: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        states: str | Sequence[str] = (),
+        sort: str = "ended",
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> History:
+        """The workloads of which runs ended in a time, each with its runs and evictions, as far
+        back as the log reaches.
+
+        ``since``, ``until``: from the first time on and before the second, by default in the last
+        day. ``user``: submitted by this user. ``queue``: a LocalQueue or ClusterQueue. ``states``:
+        succeeded, failed, evicted. ``sort``: ended, submitted, name, user and queue, the first one
+        first; waited, ran, cpu, gpu and evictions, the greatest first.
+        """
+        return self._thread.run(
+            lambda: self._inner.history(
+                user=user,
+                queue=queue,
+                since=since,
+                until=until,
+                states=states,
+                sort=sort,
+                namespace=namespace,
+                all_namespaces=all_namespaces,
+            )
         )
 
     def usage(

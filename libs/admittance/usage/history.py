@@ -20,7 +20,7 @@ end of its job."""
 Amount: TypeAlias = int | float
 
 
-class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """One admission that has ended, or a reservation that ended before the admission
     (``admitted`` false). ``seconds``: how long it held quota. ``preempted_by``: the workload
     (``namespace/name``) that took the quota, ``preemptor_submitted_by`` the user of that workload;
@@ -42,7 +42,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     resource_seconds: dict[str, Amount] = msgspec.field(default_factory=dict)
 
 
-class PastWorkload(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class PastWorkload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
     """A workload with its runs that ended in a span of time, the oldest first. ``state``,
     ``reason``, ``exit_code``, ``flavors``, ``machines``, ``queue`` and ``ended`` are those of the
     last run; ``wait_seconds``, ``run_seconds`` and used amounts are sums of all these runs.

@@ -93,10 +93,11 @@ def test_usage_is_shown_as_on_its_page(shell: Shell) -> None:
     shell.run("admit submit --wait -q research --name used-1 -- sleep 1.1")
     shell.run("admit submit --wait -q research --name used-2 -- false")
     shell.run("admit delete workload used-1 used-2")
-    [block] = blocks_of("usage.md")
+    block, history = blocks_of("usage.md")
     shell.until("admit usage", lambda output: " 2 " in output)
     days, _, _ = shell.run("admit usage").partition(" (UTC)")
     shell.plays(block._replace(text=block.text.replace("2026-11-01 to 2026-11-26", days)))
+    shell.plays(history)
 
 
 def test_a_family_is_shown_as_on_its_page(shell: Shell) -> None:

@@ -15,8 +15,8 @@ from admittance.events.base import Fact
 from admittance.events.codec import decode
 from admittance.events.facts import QuotaReleased
 from admittance.events.placement import PlacementPart
-from admittance.workload.quota_release import with_release
 from admittance.workload.change import with_status
+from admittance.workload.quota_release import with_release
 from support.builders import NOON, a_manifest, an_admission
 from unit.control.test_fold import CHECKED, KEY, ME, QUEUE, Bench
 

@@ -49,6 +49,21 @@ def test_an_object_of_another_kind_is_not_in_the_story_of_its_namesake(
 
 
 @pytest.mark.parametrize(
+    ("namespace", "names", "filters"),
+    [
+        ("ns", ["x", "y"], ["admit.workload.pending.ns.x", "admit.workload.pending.ns.y"]),
+        ("ns", [], ["admit.workload.pending.ns.*"]),
+        ("", ["x"], ["admit.workload.pending.*.x"]),
+        ("", [], ["admit.workload.pending.*.*"]),
+    ],
+)
+def test_facts_of_one_kind_have_one_filter_for_each_name(
+    namespace: str, names: list[str], filters: list[str]
+) -> None:
+    assert filters_of(namespace, names, ["pending", "pending"]) == filters
+
+
+@pytest.mark.parametrize(
     ("about", "own"),
     [
         ("admit.check.reported.example_com=2Fa.ns.x", True),

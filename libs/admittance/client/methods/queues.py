@@ -1,25 +1,21 @@
-"""What programs may ask about queues: what waits, and what was used.
+"""What programs may ask about queues: what waits, what runs, and their counters.
 
 `tools/sync_client.py` makes methods of `SyncClient` from the signatures and docstrings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date
-
 from admittance.client import opening
-from admittance.client.arguments.checked import at_least, checked_methods, words
+from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls
 from admittance.client.requests.queues import overview, questions
 from admittance.client.requests.queues.overview import QueueOverview
 from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
-from admittance.events.requests.reading import UsageReply
 
 
 @checked_methods
 class QueueMethods:
-    """The methods of `Client` about queues and the use of their quota."""
+    """The methods of `Client` about queues."""
 
     _calls: Calls
 
@@ -73,23 +69,3 @@ class QueueMethods:
         async with self._calls.call() as link:
             query = Queues(cluster_queue=cluster_queue, cohort=cohort)
             return await questions.queues_that_exist(link, query, namespace)
-
-    async def usage(
-        self,
-        by: str | Sequence[str] = (),
-        *,
-        since: date | None = None,
-        until: date | None = None,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-    ) -> UsageReply:
-        """How much quota workloads held, for how long, and what came of them: a sum for each value
-        of the words ``by``, or one of all.
-
-        ``by``: cluster-queue, namespace, queue, user, flavor. ``since``, ``until``: the first and
-        the last day, in UTC; by default the first of the month of the last day, and today.
-        """
-        async with self._calls.call() as link:
-            questions.check_by(words(by))
-            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
-            return await questions.usage(link, words(by), since, until, space)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from admittance.cli.accounting.shapes import output_option, shape_of
 from admittance.cli.commands.arguments import all_namespaces
-from admittance.cli.commands.declare import GLOBAL, PLACE, command, option
+from admittance.cli.commands.declare import PLACE, command, option
 from admittance.cli.support import output as shown
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.cli.support.times import day_of_text
 from admittance.client import requests
-from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
     from admittance.events.requests.reading import UsageReply
-
-SHAPES: Final = ("table", "wide", "json", "yaml", "csv")
 
 
 @command(PLACE, own_output=True)
@@ -29,7 +27,7 @@ SHAPES: Final = ("table", "wide", "json", "yaml", "csv")
 )
 @option("--until DAY", "Last day, included: 2026-11-26, or 7d. Default: today.")
 @all_namespaces
-@option(f"--output -o {'|'.join(SHAPES)}", "Output format. Default: a table", section=GLOBAL)
+@output_option
 async def usage(
     call: Call,
     by: str | None,
@@ -45,9 +43,7 @@ async def usage(
     """
     from admittance.runtime import clock
 
-    shape = output or str(call.output)
-    if shape not in SHAPES:
-        raise BadInput(f'-o "{shape}" is not one of {", ".join(SHAPES)}')
+    shape = shape_of(output, call)
     words = tuple(word.strip() for word in by.split(",")) if by is not None else ()
     requests.questions.check_by(words, "--by")
     now = clock.now()
@@ -60,7 +56,7 @@ async def usage(
 
 
 def _show(reply: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
-    from admittance.cli.show.usage_rows import row_of, show_csv, table_of
+    from admittance.cli.accounting.usage_rows import row_of, show_csv, table_of
 
     rows = [row_of(by, total) for total in reply.sums]
     whole = {"since": reply.since, "until": reply.until, "rows": rows}

@@ -37,7 +37,7 @@ LATE: Final = timedelta(days=1)
 between a write and its messages publishes these when it is started again."""
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The workloads of which runs ended ``since`` a time and before ``until`` another one.
     ``removed_until``: the log has no facts from before this time any more, because it was larger
     than its bound; None: it has all facts that are not too old."""
@@ -45,7 +45,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     since: datetime
     until: datetime
     removed_until: datetime | None = None
-    workloads: tuple[PastWorkload, ...] = ()
+    rows: tuple[PastWorkload, ...] = ()
 
 
 def check_words(states: Sequence[str], sort: str, spelled: tuple[str, str]) -> None:
@@ -97,7 +97,7 @@ async def history(
         since=begin,
         until=end,
         removed_until=removed if removed is not None and removed > begin else None,
-        workloads=tuple(sorted_workloads(rows, cast("SortKey", sort))),
+        rows=tuple(sorted_workloads(rows, cast("SortKey", sort))),
     )
 
 
@@ -126,6 +126,14 @@ def _reports(entries: Sequence[LogEntry]) -> list[Reported]:
             with suppress(Unreadable):
                 reports.append(reported(bytes(entry.data), entry.sequence))
     return reports
+
+
+def removed_text(until: datetime) -> str:
+    """A sentence about runs that are missing, because the log was reduced."""
+    return (
+        f"runs that ended before {stamp(until)} were removed to keep the log below "
+        "ADMIT_LOG_BYTES; `admit usage` has their sums"
+    )
 
 
 async def _check_queue(link: Link, namespace: str | None, queue: str) -> None:

@@ -91,15 +91,16 @@ def _cells(total: UsageSum, others: Sequence[str]) -> list[str]:
         *(word or NOTHING for word in total.group),
         *(f"{getattr(total, name):,}" for name in _COUNTS),
         span(total.wait_seconds / total.runs) if total.runs else NOTHING,
-        _hours(used.get("cpu")),
-        _hours(gpu_seconds(total)),
-        _hours(used.get("memory"), GIB),
-        *(_hours(used.get(name)) for name in others),
+        hours(used.get("cpu")),
+        hours(gpu_seconds(total)),
+        hours(used.get("memory"), GIB),
+        *(hours(used.get(name)) for name in others),
     ]
 
 
-def _hours(seconds: Decimal | None, unit: int = 1) -> str:
+def hours(seconds: Decimal | float | None, unit: int = 1) -> str:
+    """Seconds as hours, such as ``12.50``. ``unit``: so many of the resource count as one."""
     if not seconds:
         return NOTHING
-    hours = (seconds / unit / HOUR).quantize(Decimal("0.01"), ROUND_HALF_UP)
-    return f"{hours:,}" if hours else "<0.01"
+    shown = (Decimal(seconds) / unit / HOUR).quantize(Decimal("0.01"), ROUND_HALF_UP)
+    return f"{shown:,}" if shown else "<0.01"

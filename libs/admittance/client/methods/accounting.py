@@ -1,0 +1,77 @@
+"""What programs may ask about the past: single workloads, and sums of what was used.
+
+`tools/sync_client.py` makes methods of `SyncClient` from the signatures and docstrings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+
+from admittance.client import opening
+from admittance.client.arguments.checked import checked_methods, words
+from admittance.client.calls import Calls
+from admittance.client.requests import past
+from admittance.client.requests.past import History
+from admittance.client.requests.queues import questions
+from admittance.events.requests.reading import UsageReply
+
+
+@checked_methods
+class AccountingMethods:
+    """The methods of `Client` about what ran, and what was used."""
+
+    _calls: Calls
+
+    async def history(
+        self,
+        *,
+        user: str | None = None,
+        queue: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        states: str | Sequence[str] = (),
+        sort: str = "ended",
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> History:
+        """The workloads of which runs ended in a time, each with its runs and evictions, as far
+        back as the log reaches.
+
+        ``since``, ``until``: from the first time on and before the second, by default in the last
+        day. ``user``: submitted by this user. ``queue``: a LocalQueue or ClusterQueue. ``states``:
+        succeeded, failed, evicted. ``sort``: ended, submitted, name, user and queue, the first one
+        first; waited, ran, cpu, gpu and evictions, the greatest first.
+        """
+        async with self._calls.call() as link:
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
+            return await past.history(
+                link,
+                space,
+                user=user or "",
+                queue=queue or "",
+                since=since,
+                until=until,
+                states=words(states),
+                sort=sort,
+            )
+
+    async def usage(
+        self,
+        by: str | Sequence[str] = (),
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> UsageReply:
+        """How much quota workloads held, for how long, and what came of them: a sum for each value
+        of the words ``by``, or one of all.
+
+        ``by``: cluster-queue, namespace, queue, user, flavor. ``since``, ``until``: the first and
+        the last day, in UTC; by default the first of the month of the last day, and today.
+        """
+        async with self._calls.call() as link:
+            questions.check_by(words(by))
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
+            return await questions.usage(link, words(by), since, until, space)

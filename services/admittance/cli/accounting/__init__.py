@@ -1,0 +1,1 @@
+"""Commands about what ran and what was used, and what they print."""
