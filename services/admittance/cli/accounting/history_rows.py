@@ -15,8 +15,8 @@ from admittance.client.requests.past import History
 from admittance.usage.history import PastWorkload
 
 _COLUMNS: Final = columns_of(
-    *("NAMESPACE", "NAME", "QUEUE", "+CLUSTERQUEUE", "~USER", "SUBMITTED", "WAITED", "RAN"),
-    *("+ENDED", "STATE", "+REASON", "EXIT", "~FLAVOR", "~MACHINE", "~EVICTED", "~PREEMPTED BY"),
+    *("NAMESPACE", "NAME", "QUEUE", "+CLUSTERQUEUE", "~USER", "SUBMITTED", "#WAITED", "#RAN"),
+    *("+ENDED", "STATE", "+REASON", "#EXIT", "~FLAVOR", "~MACHINE", "~EVICTED", "~PREEMPTED BY"),
     *("#CPU-HOURS", "#GPU-HOURS"),
 )
 _CSV: Final = (
