@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
         "logs": "workloads.logs",
         "fetch": "workloads.fetch",
         "queue": "workloads.queue",
+        "top": "top.command",
         "history": "accounting.history",
         "usage": "accounting.usage",
         "stop": "workloads.lifecycle",

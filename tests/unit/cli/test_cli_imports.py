@@ -29,7 +29,8 @@ NEVER = (
     "yaml",
     "uvloop",
     "psutil",
-    "rich.markdown",
+    "rich",
+    "textual",
     "pygments",
 )
 SERVICES = ("scheduler", "workload_controller", "runner", "bench", "whatif", "replaying")
