@@ -73,9 +73,16 @@ IMPORTS: Final = """import os
 from collections.abc import Iterator
 from admittance.client.calls import LoopThread
 from admittance.client.client import Client
-from admittance.client.holding import SyncHold
+from admittance.client.holding import Kept, SyncHold, hold_on
 from admittance.client.job import Job
 """
+SYNC: Final = {
+    "Job": "SyncJob",
+    "Client": "SyncClient",
+    "Hold": "SyncHold",
+    "WorkloadHold": "Kept",
+}
+"""The classes without ``await``, by those with."""
 SYNC_JOB: Final = "from admittance.client.sync_job import SyncJob\n"
 
 
@@ -93,8 +100,9 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     returned = ast.unparse(node.returns)
     kinds = [ast.unparse(decorator) for decorator in node.decorator_list]
     names = [argument.arg for argument in node.args.args[1:]]
+    options = [f"**{node.args.kwarg.arg}"] if node.args.kwarg else []
     given = ", ".join(
-        [*names, *(f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs)]
+        [*names, *(f"{argument.arg}={argument.arg}" for argument in node.args.kwonlyargs), *options]
     )
     inner = f"self._inner.{node.name}"
     call = f"{inner}({given})"
@@ -110,6 +118,10 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
         """
     elif "property" in kinds:
         body = f"return self._inner.{node.name}"
+    elif "overload" in kinds:
+        body = "..."
+    elif returned == "WorkloadHold | Hold":
+        body = f"return hold_on(self._thread, {later})"
     elif returned == "Hold":
         body = f"return SyncHold(self._thread, {later})"
     elif returned.startswith("Stream["):
@@ -120,13 +132,14 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     else:
         body = f"return SyncJob(self._thread, {call})"
     returned = returned.replace("Stream[", "Iterator[")
-    shown = {"Job": "SyncJob", "Client": "SyncClient", "Hold": "SyncHold"}.get(returned, returned)
+    shown = " | ".join(SYNC.get(part, part) for part in returned.split(" | "))
     lines = [f"@{decorator}" for decorator in kinds]
     lines.append(f"def {node.name}({ast.unparse(node.args)}) -> {shown}:")
-    doc = ast.get_docstring(node, clean=False)
-    assert doc, f"{node.name} has no docstring"
     whole = "".join(f"    {line}\n" for line in lines)
-    whole += f'        """{doc}"""\n'
+    if "overload" not in kinds:
+        doc = ast.get_docstring(node, clean=False)
+        assert doc, f"{node.name} has no docstring"
+        whole += f'        """{doc}"""\n'
     return whole + "".join(f"        {line.removeprefix(' ' * 8)}\n" for line in body.split("\n"))
 
 

@@ -7,10 +7,12 @@ when its lease ends. docs/decisions/0077-a-program-holds-quota-by-a-lease.md has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypedDict
+
+from msgspec import structs
 
 from admittance.api.workload import Workload
 from admittance.client.calls import Calls, LoopThread
@@ -21,6 +23,7 @@ from admittance.client.requests.submissions.holds import devices_of, variables_o
 from admittance.client.requests.workloads import changes
 from admittance.client.requests.workloads.waits import reach
 from admittance.events import facts
+from admittance.events.requests.history import SettledReply
 from admittance.phases import Phase
 from admittance.runtime import clock
 from admittance.runtime.tasks import end_tasks
@@ -30,6 +33,31 @@ OnEvicted: TypeAlias = Callable[[str], object]
 RENEWALS: Final = 4
 """How often a lease is renewed in the time for which it lasts."""
 CLOSED_WHY: Final = "the client was closed"
+NO_AMOUNT: Final = (
+    "hold without an amount keeps a workload out of its queue, and begins no block; for a block "
+    "with quota pass cpu, memory or gpu"
+)
+NOT_AWAITED: Final = (
+    "hold with an amount takes quota for a block: async with client.hold(queue, cpu=1); to keep a "
+    "workload out of its queue pass its name alone"
+)
+
+
+class HoldOptions(TypedDict, total=False):
+    """The arguments of `Client.hold_quota` that `Client.hold` passes on."""
+
+    cpu: str | float | None
+    memory: str | int | None
+    gpu: str | int | None
+    priority: int | None
+    priority_class: str | None
+    labels: Mapping[str, str] | None
+    flavors: Sequence[str]
+    max_seconds: int | None
+    lease_seconds: int
+    on_evicted: OnEvicted | None
+    timeout: float | None
+    anyway: bool
 
 
 class Held:
@@ -78,6 +106,38 @@ class Held:
         return why
 
 
+class WorkloadHold(Coroutine[Any, Any, SettledReply]):
+    """What ``await`` of `Client.hold` with a name does: it keeps a workload out of its queue. It is
+    no block, and ``async with`` raises BadInput."""
+
+    def __init__(self, work: Coroutine[Any, Any, SettledReply]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, SettledReply]:
+        return self._work.__await__()
+
+    def send(self, value: Any) -> Any:
+        """The next step, for an event loop."""
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """An error at the present step, such as a cancellation."""
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        """Does nothing of what is left."""
+        self._work.close()
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            self.close()
+            raise BadInput(NO_AMOUNT)
+
+        async def __aexit__(self, *_: object) -> None:
+            """Is never reached."""
+
+
 class Hold:
     """Quota while the block of an ``async with`` runs, which begins once there is quota. `Held` is
     what it has."""
@@ -100,9 +160,14 @@ class Hold:
         self._renewed_at = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
+    if not TYPE_CHECKING:
+
+        def __await__(self) -> NoReturn:
+            raise BadInput(NOT_AWAITED)
+
     async def __aenter__(self) -> Held:
         if self._about is not None:
-            raise BadInput("the hold was used before: call hold_quota again")
+            raise BadInput("the hold was used before: make another one")
         self._renewed_at = clock.monotonic()
         async with AsyncExitStack() as stack:
             async with self._calls.call() as link:
@@ -208,6 +273,18 @@ class Hold:
                 await made
 
 
+class Kept(SettledReply, frozen=True):
+    """The outcome of `SyncClient.hold` with a name. It is no block: ``with`` raises BadInput."""
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise BadInput(NO_AMOUNT)
+
+        def __exit__(self, *_: object) -> None:
+            """Is never reached."""
+
+
 class SyncHold:
     """`Hold` for ``with``. The lease is renewed on the thread of the client, also while the program
     computes."""
@@ -230,3 +307,17 @@ class SyncHold:
         hold = self._hold
         assert hold is not None, "with calls __enter__ first"
         self._thread.run(lambda: hold.__aexit__(kind, error, trace))
+
+
+def hold_on(thread: LoopThread, make: Callable[[], Hold | WorkloadHold]) -> SyncHold | Kept:
+    """A hold for programs without a loop: that of a workload happens at once."""
+
+    async def begin() -> Hold | SettledReply:
+        made = make()
+        return made if isinstance(made, Hold) else await made
+
+    match thread.run(begin):
+        case Hold() as hold:
+            return SyncHold(thread, lambda: hold)
+        case reply:
+            return Kept(**structs.asdict(reply))

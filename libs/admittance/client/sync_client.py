@@ -8,10 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from typing import Unpack, overload
 
 from admittance.client.calls import LoopThread
 from admittance.client.client import Client
-from admittance.client.holding import OnEvicted, SyncHold
+from admittance.client.holding import (
+    HoldOptions,
+    Kept,
+    OnEvicted,
+    SyncHold,
+    hold_on,
+)
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.past import History
@@ -522,6 +529,38 @@ class SyncClient:
             )
         )
 
+    @overload
+    def hold(
+        self, queue: str | None = None, *, name: str | None = None, namespace: str | None = None
+    ) -> Kept: ...
+
+    @overload
+    def hold(
+        self,
+        queue: str | None = None,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        **options: Unpack[HoldOptions],
+    ) -> SyncHold: ...
+
+    def hold(
+        self,
+        queue: str | None = None,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        **options: Unpack[HoldOptions],
+    ) -> Kept | SyncHold:
+        """``hold(name)`` keeps a waiting workload out of its queue until `release`.
+
+        With an amount of ``cpu``, ``memory`` or ``gpu`` it is `hold_quota`, and takes its
+        arguments: ``async with client.hold(queue, gpu=1) as held``, with a `SyncClient` ``with``.
+        """
+        return hold_on(
+            self._thread, lambda: self._inner.hold(queue, name=name, namespace=namespace, **options)
+        )
+
     def hold_quota(
         self,
         queue: str | None = None,
@@ -582,10 +621,6 @@ class SyncClient:
     def activate(self, name: str, *, namespace: str | None = None) -> SettledReply:
         """Puts a stopped or rejected workload back into its queue."""
         return self._thread.run(lambda: self._inner.activate(name, namespace=namespace))
-
-    def hold(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Keeps a waiting workload out of its queue until `release`."""
-        return self._thread.run(lambda: self._inner.hold(name, namespace=namespace))
 
     def release(self, name: str, *, gate: str = "", namespace: str | None = None) -> SettledReply:
         """Puts a held or gated workload back into its queue. ``gate``: opens only this admission

@@ -347,7 +347,7 @@ async def test_held_quota_is_free_when_its_program_dies_and_an_eviction_calls_it
         program.kill()
         await program.wait()
     told: asyncio.Queue[str] = asyncio.Queue()
-    hold = client.hold_quota("research", cpu="100m", name="evicted", on_evicted=told.put_nowait)
+    hold = client.hold("research", cpu="100m", name="evicted", on_evicted=told.put_nowait)
     async with hold as held:
         assert (held.evicted, held.environ()["CUDA_VISIBLE_DEVICES"]) == ("", "")
         await client.stop("evicted")

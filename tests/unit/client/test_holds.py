@@ -3,13 +3,20 @@ them."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
 from admittance.api.runners import Runner, RunnerStatus
+from admittance.client.calls import Calls
+from admittance.client.errors import BadInput
+from admittance.client.holding import Hold, HoldOptions, Kept, WorkloadHold
+from admittance.client.methods.holds import HoldMethods
 from admittance.client.requests.submissions.holds import (
     devices_of,
     runner_here,
@@ -125,3 +132,68 @@ def test_a_workload_without_a_lease_is_not_renewed() -> None:
     tracked = TrackedWorkload().happens(facts.Renewed(**ME))
     assert (str(tracked.outcome), tracked.reason) == ("refused", "NoLease")
     assert "lease" not in str(tracked.later(90).due("lease").outcome)
+
+
+def client() -> Any:
+    """The methods without a connection, which no case needs."""
+    methods = HoldMethods()
+    methods._calls = cast(Calls, None)
+    return methods
+
+
+WORKLOAD, QUOTA = WorkloadHold, Hold
+KINDS: dict[str, tuple[Callable[[Any], object], type | str]] = {
+    "a name": (lambda c: c.hold("a"), WORKLOAD),
+    "a name by its keyword": (lambda c: c.hold(name="a"), WORKLOAD),
+    "a name in a namespace": (lambda c: c.hold("a", namespace="n"), WORKLOAD),
+    "cpu": (lambda c: c.hold("q", cpu=1), QUOTA),
+    "memory": (lambda c: c.hold("q", memory="1Gi"), QUOTA),
+    "no gpu is an amount": (lambda c: c.hold("q", gpu=0), QUOTA),
+    "a queue by its keyword and a name": (lambda c: c.hold(queue="q", name="a", gpu=1), QUOTA),
+    "the default queue": (lambda c: c.hold(gpu=1), QUOTA),
+    "nothing": (lambda c: c.hold(), "hold takes the name of a workload, or a queue with an amount"),
+    "an option alone": (lambda c: c.hold("a", timeout=3), "a queue with an amount of cpu, memory"),
+    "no amount": (lambda c: c.hold("q", gpu=None), "a queue with an amount of cpu, memory or gpu"),
+    "a queue and a name": (lambda c: c.hold("q", name="a"), "a queue with an amount of cpu"),
+    "a name that is no text": (lambda c: c.hold(7), "queue 7 is not a text"),
+    "an amount of a wrong type": (lambda c: c.hold("q", gpu=[1]), "gpu "),
+    "part of a gpu": (lambda c: c.hold("q", gpu="500m"), "gpu"),
+    "no time": (lambda c: c.hold("q", cpu=1, timeout=0), "timeout 0 is not a positive number"),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+async def test_hold_is_of_quota_with_an_amount_and_of_a_workload_without(case: str) -> None:
+    call, expected = KINDS[case]
+    if isinstance(expected, str):
+        with pytest.raises(BadInput, match=expected):
+            call(client())
+        return
+    made = call(client())
+    assert type(made) is expected
+    if isinstance(made, WorkloadHold):
+        made.close()
+
+
+async def test_a_hold_is_refused_where_the_other_kind_is_meant() -> None:
+    with pytest.raises(BadInput, match="for a block with quota pass cpu, memory or gpu"):
+        async with client().hold("a"):
+            raise AssertionError("the block has no quota")
+    with pytest.raises(BadInput, match="to keep a workload out of its queue pass its name alone"):
+        await client().hold("q", cpu=1)
+    kept: Any = Kept(outcome="applied")
+    with pytest.raises(BadInput, match="begins no block"), kept:
+        raise AssertionError("the block has no quota")
+
+
+async def test_a_hold_of_a_workload_runs_as_a_task_of_its_own() -> None:
+    task = asyncio.create_task(client().hold("a"))
+    await asyncio.sleep(0)
+    with pytest.raises(AttributeError, match="'call'"):  # There is no connection.
+        await task
+
+
+def test_hold_has_the_options_of_hold_quota() -> None:
+    own = {"queue", "name", "namespace", "self"}
+    options = inspect.signature(HoldMethods.hold_quota).parameters.keys() - own
+    assert HoldOptions.__optional_keys__ == options

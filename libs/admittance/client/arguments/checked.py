@@ -87,7 +87,8 @@ def checked_methods(cls: type[C]) -> type[C]:
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """The function, which raises BadInput for an argument that its annotation does not allow, and
-    for an empty text unless that is the default. An iterable argument is read once, to a tuple."""
+    for an empty text unless that is the default. An iterable argument is read once, to a tuple.
+    Arguments that ``**options`` takes are left to the function that they are passed on to."""
     signature = inspect.signature(function)
 
     @functools.cache
@@ -101,6 +102,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     def check(*args: P.args, **kwargs: P.kwargs) -> inspect.BoundArguments:
         bound = signature.bind(*args, **kwargs)
         for name, given in bound.arguments.items():
+            if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+                continue
             hint = hints().get(name, Any)
             value = tuple(given) if get_origin(hint) is Iterable and _is_iterable(given) else given
             if value == "" and isinstance(value, str) and signature.parameters[name].default != "":

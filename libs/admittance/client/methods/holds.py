@@ -7,18 +7,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Final, Unpack, overload
 
 from admittance.api.workload import Workload
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls, check_timeout
-from admittance.client.holding import Hold, OnEvicted
+from admittance.client.errors import BadInput
+from admittance.client.holding import Hold, HoldOptions, OnEvicted, WorkloadHold
 from admittance.client.requests.link import Link
 from admittance.client.requests.submissions import commands, submitting
 from admittance.client.requests.submissions.commands import CommandOptions
 from admittance.client.requests.submissions.fit import refuse_misfit
 from admittance.client.requests.submissions.holds import workload_to_hold
 from admittance.client.requests.submissions.names import suffix
+from admittance.client.requests.workloads import changes
+from admittance.events.requests.history import SettledReply
+
+AMOUNTS: Final = frozenset({"cpu", "memory", "gpu"})
 
 
 @checked_methods
@@ -26,6 +32,50 @@ class HoldMethods:
     """The methods of `Client` for programs that no runner starts."""
 
     _calls: Calls
+
+    @overload
+    def hold(
+        self, queue: str | None = None, *, name: str | None = None, namespace: str | None = None
+    ) -> WorkloadHold: ...
+
+    @overload
+    def hold(
+        self,
+        queue: str | None = None,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        **options: Unpack[HoldOptions],
+    ) -> Hold: ...
+
+    def hold(
+        self,
+        queue: str | None = None,
+        *,
+        name: str | None = None,
+        namespace: str | None = None,
+        **options: Unpack[HoldOptions],
+    ) -> WorkloadHold | Hold:
+        """``hold(name)`` keeps a waiting workload out of its queue until `release`.
+
+        With an amount of ``cpu``, ``memory`` or ``gpu`` it is `hold_quota`, and takes its
+        arguments: ``async with client.hold(queue, gpu=1) as held``, with a `SyncClient` ``with``.
+        """
+        if any(options.get(amount) is not None for amount in AMOUNTS):
+            return self.hold_quota(queue, name=name, namespace=namespace, **options)
+        workload = name if queue is None else queue
+        if options or workload is None or None not in (name, queue):
+            raise BadInput(
+                "hold takes the name of a workload, or a queue with an amount of cpu, memory or gpu"
+            )
+
+        async def kept() -> SettledReply:
+            async with self._calls.call() as link:
+                space = namespace or ""
+                made = await changes.change(link, changes.HOLD, workload, space, spelled="hold")
+                return made.reply
+
+        return WorkloadHold(kept())
 
     def hold_quota(
         self,

@@ -28,10 +28,6 @@ class WorkloadChanges:
         """Puts a stopped or rejected workload back into its queue."""
         return await self._change(changes.ACTIVATE, "activate", name, namespace)
 
-    async def hold(self, name: str, *, namespace: str | None = None) -> SettledReply:
-        """Keeps a waiting workload out of its queue until `release`."""
-        return await self._change(changes.HOLD, "hold", name, namespace)
-
     async def release(
         self, name: str, *, gate: str = "", namespace: str | None = None
     ) -> SettledReply:
