@@ -15,9 +15,8 @@ from statistics import median
 
 from admittance.bench.connection import connected
 from admittance.bench.system import embedded
-from admittance.client.requests import past
+from admittance.client.requests import past, usage
 from admittance.client.requests.link import Link
-from admittance.client.requests.queues import questions
 from admittance.events.codec import encode
 from admittance.events.facts import Noted, QuotaReleased
 from admittance.events.shapes import Admission, PodSetAssignment
@@ -106,13 +105,18 @@ async def _figures(link: Link, runs: int, days: int, rounds: int) -> AsyncIterat
 
     yield f"history of {runs:,} runs: {await _timed(history, rounds)}"
     yield f"history of one namespace of {QUEUES}: {await _timed(history_of_one, rounds)}"
-    for by in ((), ("user",), ("cluster-queue", "namespace", "queue", "user", "flavor")):
+    for by in (
+        (),
+        ("user",),
+        ("cluster-queue", "namespace", "queue", "user", "flavor"),
+        ("label:project",),
+    ):
 
-        async def usage(by: tuple[str, ...] = by) -> int:
-            return len((await questions.usage(link, by, first, None, None)).sums)
+        async def sums(by: tuple[str, ...] = by) -> int:
+            return len((await usage.usage(link, by, first, None, None)).sums)
 
         name = ",".join(by) or "nothing"
-        yield f"usage of {days} days by {name}: {await _timed(usage, rounds)}"
+        yield f"usage of {days} days by {name}: {await _timed(sums, rounds)}"
 
 
 if __name__ == "__main__":

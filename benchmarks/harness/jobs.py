@@ -19,9 +19,8 @@ import msgspec
 from admittance.backoff import Backoff
 from admittance.bench.connection import until_answered
 from admittance.client import kinds
-from admittance.client.requests import objects
+from admittance.client.requests import objects, usage
 from admittance.client.requests.link import Link
-from admittance.client.requests.queues import questions
 from admittance.client.requests.workloads import history
 from admittance.client.requests.workloads.families import is_variant
 from admittance.events import codec, facts
@@ -168,7 +167,7 @@ async def wrong_sums(link: Link, entries: Iterable[LogEntry]) -> list[str]:
         for _, resource, booked in run.amounts:
             sums[resource] += booked * (run.until - run.since)
     day = _day(min((run.since for run in runs), default=0))
-    ask = partial(questions.usage, link, ("cluster-queue",), day, None, None)
+    ask = partial(usage.usage, link, ("cluster-queue",), day, None, None)
     reply = await until_answered(ask, ANSWER_SECONDS)
     told = {each.group[0]: _counts(each) for each in reply.sums}
     expected = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from typing import Unpack, overload
+from typing import Any, Unpack, overload
 
 from admittance.client.calls import LoopThread
 from admittance.client.client import Client
@@ -514,18 +514,29 @@ class SyncClient:
         *,
         since: date | None = None,
         until: date | None = None,
+        unit: str | None = None,
+        prices: Mapping[str, Any] | None = None,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> UsageReply:
         """How much quota workloads held, for how long, and what came of them: a sum for each value
         of the words ``by``, or one of all.
 
-        ``by``: cluster-queue, namespace, queue, user, flavor. ``since``, ``until``: the first and
-        the last day, in UTC; by default the first of the month of the last day, and today.
+        ``by``: cluster-queue, namespace, queue, user, flavor, and labels such as ``label:team``.
+        ``since``, ``until``: the first and the last day, in UTC; by default the first of the month
+        of the last day, and today. ``unit``: such as ``gpu-hours``; each sum has what it used and
+        its share, and with ``all_namespaces`` what its queues are entitled to. ``prices``: the
+        content of a price list (docs/usage.md); each sum has its cost.
         """
         return self._thread.run(
             lambda: self._inner.usage(
-                by, since=since, until=until, namespace=namespace, all_namespaces=all_namespaces
+                by,
+                since=since,
+                until=until,
+                unit=unit,
+                prices=prices,
+                namespace=namespace,
+                all_namespaces=all_namespaces,
             )
         )
 

@@ -76,7 +76,6 @@ class Report(Released, kw_only=True, rename="camel", gc=False):
 
     name: str = ""
     exit_code: int | None = None
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
     submitted_at: datetime | None = None
     machines: tuple[str, ...] = ()
     preempted_by: str = ""
@@ -193,15 +192,16 @@ def _past_run(fact: Reported) -> PastRun:
         if resource == "cpu":
             amount = amount // 1000 if amount % 1000 == 0 else amount / 1000
         used[resource] = used.get(resource, 0) + amount
+    state = _OUTCOMES.get(run.outcome, "evicted")
     return PastRun(
         since=report.since,
         until=report.until,
         wait_seconds=run.waited_seconds,
         seconds=seconds,
-        state=_OUTCOMES.get(run.outcome, "evicted"),
+        state=state,
         reason=report.reason,
         admitted=run.admitted,
-        exit_code=report.exit_code,
+        exit_code=0 if state == "succeeded" else report.exit_code,
         flavors=tuple(dict.fromkeys(flavor for flavor, _, _ in run.amounts)),
         machines=report.machines,
         preempted_by=report.preempted_by,

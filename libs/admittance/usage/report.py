@@ -1,22 +1,48 @@
-"""Answers questions about usage from summaries: sums by queue, namespace, user or flavor."""
+"""Answers questions about usage from summaries: sums by queue, namespace, user, flavor or label."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from decimal import Decimal
+from typing import Final, TypeAlias
 
+from msgspec.structs import replace
+
+from admittance.api.fields.names import label_key_error
+from admittance.events.requests.reading import UsageSum
 from admittance.usage.summary import Counts, RowKey, SummaryKey
 
-By: TypeAlias = Literal["cluster-queue", "namespace", "queue", "user", "flavor"]
-BY: Final[tuple[By, ...]] = get_args(By)
-"""By what sums are made; ``queue``: by LocalQueue, which has a namespace."""
+BY: Final = ("cluster-queue", "namespace", "queue", "user", "flavor")
+"""By what sums are made, besides labels; ``queue``: by LocalQueue, which has a namespace."""
+LABEL: Final = "label:"
+"""Begins a word like ``label:team``: by the values of this label."""
 Group: TypeAlias = tuple[str, ...]
 
 
-class UsageReport:
-    """Sums by the words ``by``, in their order; without a word one sum of everything."""
+def grouping(words: Sequence[str]) -> tuple[str, ...]:
+    """The words, checked. Raises ValueError for a word by which no sums are made, or that is named
+    twice."""
+    for word in words:
+        key = word.removeprefix(LABEL)
+        if key != word and (error := label_key_error(key)):
+            raise ValueError(f'"{word}": {error}')
+        if key == word and word not in BY:
+            raise ValueError(f'"{word}" is not one of {", ".join(BY)}, {LABEL}KEY')
+        if words.count(word) > 1:
+            raise ValueError(f"{word} is named twice")
+    return tuple(words)
 
-    def __init__(self, by: Sequence[By]) -> None:
+
+def label_keys(by: Iterable[str]) -> tuple[str, ...]:
+    """The keys of the labels among the words, in their order."""
+    return tuple(word.removeprefix(LABEL) for word in by if word.startswith(LABEL))
+
+
+class UsageReport:
+    """Sums by the words ``by``, in their order; without a word one sum of everything. The rows have
+    the values of `label_keys` of the words."""
+
+    def __init__(self, by: Sequence[str]) -> None:
         self._by = tuple(by)
         self._by_flavor = "flavor" in by
         self.sums: dict[Group, Counts] = {}
@@ -40,7 +66,13 @@ class UsageReport:
         return groups
 
     def _group(self, about: SummaryKey, row: RowKey) -> Group:
-        return tuple([_value(about, row, word) for word in self._by])
+        labels = iter(row.labels)
+        return tuple(
+            [
+                next(labels) if word.startswith(LABEL) else _value(about, row, word)
+                for word in self._by
+            ]
+        )
 
     def result(self) -> list[tuple[Group, Counts]]:
         """The groups in their order, without groups of zeros."""
@@ -48,7 +80,7 @@ class UsageReport:
         return sorted(groups, key=lambda group: group[0])
 
 
-def _value(about: SummaryKey, row: RowKey, word: By) -> str:
+def _value(about: SummaryKey, row: RowKey, word: str) -> str:
     match word:
         case "cluster-queue":
             return about.cluster_queue
@@ -58,5 +90,52 @@ def _value(about: SummaryKey, row: RowKey, word: By) -> str:
             return f"{about.namespace}/{row.queue}"
         case "user":
             return row.user
-        case "flavor":
-            return row.flavor
+    return row.flavor
+
+
+# Sums as messages. ------------------------------------------------------------------------------
+
+
+def sum_of(group: Group, counts: Counts, running: int = 0) -> UsageSum:
+    """A sum as a message. ``running``: how many workloads of the group hold quota now."""
+    return UsageSum(
+        group=group,
+        runs=counts.runs,
+        finished=counts.finished,
+        failed=counts.failed,
+        evicted=counts.evicted,
+        running=running,
+        wait_seconds=counts.wait_seconds,
+        resource_seconds={
+            resource: decimal_of(resource, used)
+            for resource, used in sorted(counts.amounts.items())
+        },
+    )
+
+
+def decimal_of(resource: str, used: int) -> str:
+    """Accounting units as a decimal number: cores for cpu."""
+    if resource != "cpu":
+        return str(used)
+    whole, milli = divmod(used, 1000)
+    return f"{whole}.{milli:03}".rstrip("0").rstrip(".") if milli else str(whole)
+
+
+def added(sums: Iterable[UsageSum], more: Iterable[UsageSum]) -> list[UsageSum]:
+    """The sums by group, with those of ``more`` added, in the order of the groups."""
+    by_group = {each.group: each for each in sums}
+    for each in more:
+        known = by_group.get(each.group)
+        by_group[each.group] = each if known is None else _plus(known, each)
+    return [by_group[group] for group in sorted(by_group)]
+
+
+_COUNTED: Final = ("runs", "finished", "failed", "evicted", "running", "wait_seconds")
+
+
+def _plus(one: UsageSum, other: UsageSum) -> UsageSum:
+    counts = {name: getattr(one, name) + getattr(other, name) for name in _COUNTED}
+    used = dict(one.resource_seconds)
+    for resource, seconds in other.resource_seconds.items():
+        used[resource] = str(Decimal(used.get(resource, "0")) + Decimal(seconds))
+    return replace(one, resource_seconds=dict(sorted(used.items())), **counts)

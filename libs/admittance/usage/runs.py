@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -23,7 +24,8 @@ class Run(NamedTuple):
     ``amounts``: flavor, resource and amount in accounting units. ``admitted``: whether the workload
     was admitted, and not only reserved quota. ``outcome``: ``finished``, ``failed`` or ``evicted``;
     "": quota that was only reserved, or that is still held. ``sequence``: of the fact on the log;
-    ``cause``: of the fact that released the quota.
+    ``cause``: of the fact that released the quota. ``labels``: the values of the labels by which
+    runs are summed; "": the workload has no such label.
     """
 
     uid: str
@@ -39,6 +41,7 @@ class Run(NamedTuple):
     waited_seconds: int = 0
     sequence: int = 0
     cause: int = 0
+    labels: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, int]:
@@ -83,20 +86,22 @@ class Released(msgspec.Struct, rename="camel", gc=False):
     submitted_by: str = ""
     waited_seconds: int = 0
     fact: int = 0
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 _decode: Final = msgspec.json.Decoder(Released).decode
 
 
-def run_of(data: bytes, sequence: int) -> Run:
-    """The run that a fact `QuotaReleased` on the log reports. Raises Unreadable."""
+def run_of(data: bytes, sequence: int, keys: Sequence[str] = ()) -> Run:
+    """The run that a fact `QuotaReleased` on the log reports. ``keys``: the labels by which it is
+    summed. Raises Unreadable."""
     try:
-        return run_from(_decode(data), sequence)
+        return run_from(_decode(data), sequence, keys)
     except BROKEN as error:
         raise Unreadable(f"the payload is not a valid QuotaReleased: {reason_of(error)}") from None
 
 
-def run_from(fact: Released, sequence: int) -> Run:
+def run_from(fact: Released, sequence: int, keys: Sequence[str] = ()) -> Run:
     """The run that a decoded fact reports. Raises ValueError for an amount that is no quantity, or
     a time without a zone."""
     since = whole_seconds(fact.since)
@@ -119,7 +124,13 @@ def run_from(fact: Released, sequence: int) -> Run:
         waited_seconds=max(0, fact.waited_seconds),
         sequence=sequence,
         cause=fact.fact,
+        labels=labels_of(fact.labels, keys),
     )
+
+
+def labels_of(labels: Mapping[str, str], keys: Sequence[str]) -> tuple[str, ...]:
+    """The values of the labels with these keys; "": the workload has no such label."""
+    return tuple([labels.get(key, "") for key in keys])
 
 
 def whole_seconds(time: datetime) -> int:

@@ -57,11 +57,13 @@ class Counts(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 class RowKey(NamedTuple):
     """What a row of a summary is about. ``queue``: the LocalQueue. ``flavor`` "": the row counts
-    each run once, and has no amounts; the rows of flavors count a run in each of its flavors."""
+    each run once, and has no amounts; the rows of flavors count a run in each of its flavors.
+    ``labels``: as in `Run`; stored summaries have none."""
 
     queue: str
     user: str
     flavor: str
+    labels: tuple[str, ...] = ()
 
 
 class SummaryKey(NamedTuple):
@@ -105,7 +107,7 @@ class Summary:
         """Adds the counts to a row, or subtracts them with ``sign`` -1."""
         row = self.rows.get(key)
         if row is None and (sign < 0 or len(self.rows) >= ROWS_MAX):
-            key = key._replace(user=OTHERS)
+            key = key._replace(user=OTHERS, labels=(OTHERS,) * len(key.labels))
             row = self.rows.get(key)
         if row is None:
             row = self.rows[key] = Counts()
@@ -135,13 +137,13 @@ def shares_of(run: Run) -> list[Share]:
 
 
 def _rows_of(run: Run, seconds: int, last: bool) -> list[tuple[RowKey, Counts]]:
-    rows = [(RowKey(run.queue, run.user, ""), _ended(run))] if last else []
+    rows = [(RowKey(run.queue, run.user, "", run.labels), _ended(run))] if last else []
     by_flavor: dict[str, Counts] = {}
     for flavor, resource, booked in run.amounts:
         counts = by_flavor.get(flavor)
         if counts is None:
             counts = by_flavor[flavor] = _ended(run) if last else Counts()
-            rows.append((RowKey(run.queue, run.user, flavor), counts))
+            rows.append((RowKey(run.queue, run.user, flavor, run.labels), counts))
         if used := booked * seconds:
             counts.amounts[resource] = used
     return rows

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from typing import Any
 
 from admittance.client import opening
 from admittance.client.arguments.checked import checked_methods, words
 from admittance.client.calls import Calls
 from admittance.client.requests import past
+from admittance.client.requests import usage as used
 from admittance.client.requests.past import History
-from admittance.client.requests.queues import questions
 from admittance.events.requests.reading import UsageReply
 
 
@@ -62,16 +63,23 @@ class AccountingMethods:
         *,
         since: date | None = None,
         until: date | None = None,
+        unit: str | None = None,
+        prices: Mapping[str, Any] | None = None,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> UsageReply:
         """How much quota workloads held, for how long, and what came of them: a sum for each value
         of the words ``by``, or one of all.
 
-        ``by``: cluster-queue, namespace, queue, user, flavor. ``since``, ``until``: the first and
-        the last day, in UTC; by default the first of the month of the last day, and today.
+        ``by``: cluster-queue, namespace, queue, user, flavor, and labels such as ``label:team``.
+        ``since``, ``until``: the first and the last day, in UTC; by default the first of the month
+        of the last day, and today. ``unit``: such as ``gpu-hours``; each sum has what it used and
+        its share, and with ``all_namespaces`` what its queues are entitled to. ``prices``: the
+        content of a price list (docs/usage.md); each sum has its cost.
         """
         async with self._calls.call() as link:
-            questions.check_by(words(by))
+            used.check_by(words(by))
+            chosen = None if unit is None else used.checked_unit(unit)
+            costs = None if prices is None else used.checked_prices(prices, "prices")
             space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
-            return await questions.usage(link, words(by), since, until, space)
+            return await used.usage(link, words(by), since, until, space, unit=chosen, prices=costs)

@@ -86,7 +86,7 @@ async def history(
     chosen = Chosen(begin, until, user, queue, states)
     facts: list[Reported] = []
     removed: datetime | None = None
-    async with aclosing(_pages(link, namespace, begin, end + LATE)) as pages:
+    async with aclosing(release_pages(link, namespace, begin, end + LATE)) as pages:
         async for page in pages:
             removed = page.compacted_until
             facts += _reports(page.entries)
@@ -101,9 +101,11 @@ async def history(
     )
 
 
-async def _pages(
-    link: Link, namespace: str | None, since: datetime, until: datetime
+async def release_pages(
+    link: Link, namespace: str | None, since: datetime, until: datetime | None = None
 ) -> AsyncGenerator[EventsReply]:
+    """Pages of the log with facts about released quota that were published from ``since`` on, up to
+    the first one after ``until``. Raises RequestFailed."""
     after = 0
     while True:
         query = Events(only=(RELEASED,), since=since, after=after)
@@ -112,20 +114,26 @@ async def _pages(
             raise RequestFailed(reply.error)
         yield reply
         before, after = after, max(after, reply.covered())
-        late = bool(reply.entries) and reply.entries[-1].time > until
-        if reply.complete or late or after == before:
+        if reply.complete or after == before:
+            return
+        if until is not None and reply.entries and reply.entries[-1].time > until:
             return
 
 
 def _reports(entries: Sequence[LogEntry]) -> list[Reported]:
     reports: list[Reported] = []
     for entry in entries:
-        # A workload-controller of a version before `Events.only` returns all facts. The leader
-        # reports a fact that cannot be read.
-        if entry.subject.startswith(f"admit.workload.{RELEASED}."):
-            with suppress(Unreadable):
+        # The leader reports a fact that cannot be read.
+        with suppress(Unreadable):
+            if is_release(entry):
                 reports.append(reported(bytes(entry.data), entry.sequence))
     return reports
+
+
+def is_release(entry: LogEntry) -> bool:
+    """Whether the entry is a fact about released quota. A workload-controller of a version before
+    `Events.only` returns all facts."""
+    return entry.subject.startswith(f"admit.workload.{RELEASED}.")
 
 
 def removed_text(until: datetime) -> str:

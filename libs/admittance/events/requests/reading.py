@@ -50,13 +50,15 @@ class Usage(Request, frozen=True, kw_only=True):
     and what came of them.
 
     ``by``: words of `admittance.usage.report.BY`; the reply has one sum for each of their values;
-    empty: one sum. ``since``, ``until``: the first and the last day, like ``2026-11-26``, in UTC;
-    "": the first day of the month of the last day, and today. ``after``: only sums after so many;
-    the reply has at most ``limit`` sums."""
+    empty: one sum. ``running_only``: only what workloads hold now, and then ``by`` may also have
+    words like ``label:team``. ``since``, ``until``: the first and the last day, like
+    ``2026-11-26``, in UTC; "": the first day of the month of the last day, and today. ``after``:
+    only sums after so many; the reply has at most ``limit`` sums."""
 
     by: tuple[str, ...] = ()
     since: str = ""
     until: str = ""
+    running_only: bool = False
     after: int = 0
     limit: int = 1000
 
@@ -68,7 +70,11 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     then; ``evicted``: admissions that ended otherwise. ``running``: workloads that hold quota now.
     ``wait_seconds``: how long workloads had waited for the quota that they released then.
     ``resource_seconds``: by resource, the amount of held quota times seconds, as a decimal number:
-    cores for cpu, and bytes for memory."""
+    cores for cpu, and bytes for memory.
+
+    Set by the program that asks: ``used``, ``share``: what was used of a unit, and the part of all
+    sums; ``entitled``: the part of all quota that the group has of its own; None: not known.
+    ``cost``: by the prices that the program has. "": not asked for."""
 
     group: tuple[str, ...] = ()
     runs: int = 0
@@ -78,6 +84,10 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     running: int = 0
     wait_seconds: int = 0
     resource_seconds: dict[str, str] = msgspec.field(default_factory=dict)
+    used: str = ""
+    share: float | None = None
+    entitled: float | None = None
+    cost: str = ""
 
 
 class UsageReply(Reply, frozen=True, kw_only=True):

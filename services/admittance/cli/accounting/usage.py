@@ -1,10 +1,13 @@
-"""``admit usage``: sums of the quota that workloads held, by queue, namespace, user or flavor."""
+"""``admit usage``: sums of the quota that workloads held, with shares and costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 from admittance.cli.accounting.shapes import output_option, shape_of
 from admittance.cli.commands.arguments import all_namespaces
@@ -14,18 +17,36 @@ from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.cli.support.times import day_of_text
 from admittance.client import requests
+from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
     from admittance.events.requests.reading import UsageReply
+    from admittance.usage.costs import Prices
+    from admittance.usage.shares import Unit
+
+
+def _units(_ctx: click.Context, _start: str) -> Sequence[str]:
+    from admittance.usage.shares import SHORT
+
+    return SHORT
 
 
 @command(PLACE, own_output=True)
-@option("--by WORD,...", "One sum for each: cluster-queue, namespace, queue, user, flavor.")
+@option(
+    "--by WORD,...",
+    "One sum for each: cluster-queue, namespace, queue, user, flavor, label:KEY.",
+)
 @option(
     "--since DAY",
     "First day: 2026-11-26, or 7d. Default: the first of the month of the last day.",
 )
 @option("--until DAY", "Last day, included: 2026-11-26, or 7d. Default: today.")
+@option(
+    "--unit UNIT",
+    "Shares of gpu-hours, cpu-hours, gib-days, ...; with -A also what queues are entitled to.",
+    complete=_units,
+)
+@option("--cost FILE", "Costs by the prices of a YAML file.", kind=Path)
 @all_namespaces
 @output_option
 async def usage(
@@ -33,6 +54,8 @@ async def usage(
     by: str | None,
     since: str | None,
     until: str | None,
+    unit: str | None,
+    cost: Path | None,
     all_namespaces: bool,
     output: str | None,
 ) -> None:
@@ -45,21 +68,33 @@ async def usage(
 
     shape = shape_of(output, call)
     words = tuple(word.strip() for word in by.split(",")) if by is not None else ()
-    requests.questions.check_by(words, "--by")
+    requests.usage.check_by(words, "--by")
+    chosen = None if unit is None else requests.usage.checked_unit(unit, "--unit")
+    prices = None if cost is None else _prices(cost)
     now = clock.now()
     first, last = _day(since, "--since", now), _day(until, "--until", now)
     async with link(call) as bus:
         space = None if all_namespaces else call.namespace
-        reply = await requests.questions.usage(bus, words, first, last, space)
+        reply = await requests.usage.usage(
+            bus, words, first, last, space, unit=chosen, prices=prices
+        )
     where = "all namespaces" if all_namespaces else f"namespace {call.namespace}"
-    _show(reply, words, shape, where)
+    _show(reply, words, shape, where, chosen, prices)
 
 
-def _show(reply: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
-    from admittance.cli.accounting.usage_rows import row_of, show_csv, table_of
+def _show(
+    reply: UsageReply,
+    by: Sequence[str],
+    shape: str,
+    where: str,
+    unit: Unit | None,
+    prices: Prices | None,
+) -> None:
+    from admittance.cli.accounting import usage_rows
 
-    rows = [row_of(by, total) for total in reply.sums]
-    whole = {"since": reply.since, "until": reply.until, "rows": rows}
+    asked = usage_rows.Asked(tuple(by), unit, prices)
+    rows = [usage_rows.row_of(asked, total) for total in reply.sums]
+    whole = {"since": reply.since, "until": reply.until, **asked.names(), "rows": rows}
     if shape == "json":
         shown.show_json(whole)
         return
@@ -67,14 +102,30 @@ def _show(reply: UsageReply, by: Sequence[str], shape: str, where: str) -> None:
         shown.show_yaml(shown.plain_of(whole))
         return
     if shape == "csv":
-        show_csv(by, rows)
+        usage_rows.show_csv(asked, rows)
         return
-    begins = f"; sums begin in {reply.begins}" if reply.begins > reply.since[:7] else ""
+    late = reply.begins > reply.since[: len(reply.begins)]
+    begins = f"; sums begin in {reply.begins}" if late else ""
     shown.say(f"{reply.since} to {reply.until} (UTC), {where}{begins}")
-    if reply.sums:
-        shown.show_table(table_of(by, reply.sums), wide=shape == "wide")
-    else:
+    if not reply.sums:
         shown.note("no usage")
+        return
+    shown.show_table(usage_rows.table_of(asked, reply.sums), wide=shape == "wide")
+    for line in usage_rows.remarks(asked, reply.sums):
+        shown.note(line)
+
+
+def _prices(path: Path) -> Prices:
+    from admittance.api.fields.problems import ManifestError
+    from admittance.api.reading.values import read_values
+
+    try:
+        values = read_values(path.read_bytes(), str(path))
+    except OSError as error:
+        raise BadInput(f"--cost: cannot read {path}: {error.strerror}") from None
+    except ManifestError as error:
+        raise BadInput(f"--cost {error}") from None
+    return requests.usage.checked_prices(values, f"--cost {path}")
 
 
 def _day(text: str | None, option: str, now: datetime) -> date | None:

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import msgspec
 
 from admittance.control.controller import Controller
 from admittance.events.names import token
 from admittance.events.reader import Unreadable
-from admittance.events.requests.reading import Usage, UsageReply, UsageSum
+from admittance.events.requests.reading import Usage, UsageReply
 from admittance.events.subjects import SUMMARIES, SUMMARY, namespace_of_request
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -21,8 +21,8 @@ from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats import micro
 from admittance.usage.periods import DAY_SECONDS, Period, day_of, first_second, periods_between
-from admittance.usage.report import BY, By, Group, UsageReport
-from admittance.usage.runs import Run, amounts_of, whole_seconds
+from admittance.usage.report import Group, UsageReport, grouping, label_keys, sum_of
+from admittance.usage.runs import Run, amounts_of, labels_of, whole_seconds
 from admittance.usage.summary import (
     Counts,
     Summary,
@@ -62,28 +62,19 @@ class UsageEndpoint:
         namespace = namespace_of_request(subject)
         now = clock.now()
         try:
-            by = _grouping(request.by)
+            by = grouping(request.by)
+            if label_keys(by) and not request.running_only:
+                raise ValueError("labels are not summed: only what runs now is known by label")
             first, last = _days(request, now)
         except ValueError as error:
             return UsageReply(error=str(error))
-        try:
-            await self._summarizer.fold_now()
-        except BusRefused as error:
-            raise BusUnavailable(f"the usage is not summed: {error}") from None
         report = UsageReport(by)
         where = token(namespace) if namespace else "*"
-        periods = periods_between(first, last)
-        kept = self._kept(namespace)
-        for start in range(0, len(periods), ASKED_AT_ONCE):
-            part = periods[start : start + ASKED_AT_ONCE]
-            pages = await asyncio.gather(*(self._stored(one, where) for one in part))
-            for period, stored in zip(part, pages, strict=True):
-                for about, summary in _newest(stored, kept.get(period, {})).items():
-                    report.add(about, summary.rows.items())
-            await asyncio.sleep(0)
-        running = await self._add_running(report, namespace, (first, last), now)
+        if not request.running_only:
+            await self._add_ended(report, namespace, where, periods_between(first, last))
+        running = await self._add_running(report, namespace, (first, last), now, label_keys(by))
         sums = [
-            _sum(group, counts, running.get(group, 0))
+            sum_of(group, counts, running.get(group, 0))
             for group, counts in _with_groups(report, running)
         ]
         after = max(0, request.after)
@@ -95,6 +86,23 @@ class UsageEndpoint:
             sums=tuple(sums[after : after + limit]),
             more=len(sums) > after + limit,
         )
+
+    async def _add_ended(
+        self, report: UsageReport, namespace: str, where: str, periods: Sequence[Period]
+    ) -> None:
+        """Adds the stored summaries of these periods, once they have all facts of the log."""
+        try:
+            await self._summarizer.fold_now()
+        except BusRefused as error:
+            raise BusUnavailable(f"the usage is not summed: {error}") from None
+        kept = self._kept(namespace)
+        for start in range(0, len(periods), ASKED_AT_ONCE):
+            part = periods[start : start + ASKED_AT_ONCE]
+            pages = await asyncio.gather(*(self._stored(one, where) for one in part))
+            for period, stored in zip(part, pages, strict=True):
+                for about, summary in _newest(stored, kept.get(period, {})).items():
+                    report.add(about, summary.rows.items())
+            await asyncio.sleep(0)
 
     async def _stored(self, period: Period, where: str) -> Summaries:
         """The summaries of a period, in one namespace or in all (``*``), from any replica."""
@@ -127,9 +135,15 @@ class UsageEndpoint:
         return key_of(oldest[0].subject).period.name if oldest else ""
 
     async def _add_running(
-        self, report: UsageReport, namespace: str, days: tuple[date, date], now: datetime
+        self,
+        report: UsageReport,
+        namespace: str,
+        days: tuple[date, date],
+        now: datetime,
+        keys: Sequence[str],
     ) -> dict[Group, int]:
-        """Adds the quota that workloads hold now; returns how many of each group hold some."""
+        """Adds the quota that workloads hold now; returns how many of each group hold some.
+        ``keys``: of the labels by which the report sums."""
         begin, present = first_second(days[0]), whole_seconds(now)
         end = min(present, first_second(days[1]) + DAY_SECONDS)
         running: dict[Group, int] = {}
@@ -139,7 +153,7 @@ class UsageEndpoint:
             workload = known.workload
             if workload is None or (namespace and workload.metadata.namespace != namespace):
                 continue
-            run = _open_run(workload, begin, end)
+            run = _open_run(workload, begin, end, keys)
             if run is None:
                 continue
             groups: set[Group] = set()
@@ -162,7 +176,7 @@ def _newest(stored: Summaries, kept: Summaries) -> Summaries:
     return stored | newer
 
 
-def _open_run(workload: StoredWorkload, begin: int, end: int) -> Run | None:
+def _open_run(workload: StoredWorkload, begin: int, end: int, keys: Sequence[str]) -> Run | None:
     """The part of a workload's present admission from ``begin`` to ``end``; None: it has none."""
     admission = workload.status.admission
     if admission is None or not holds_quota(workload) or head(workload).role == PARENT:
@@ -181,6 +195,7 @@ def _open_run(workload: StoredWorkload, begin: int, end: int) -> Run | None:
         user=workload.status.submitted_by,
         amounts=amounts_of(admission),
         admitted=False,
+        labels=labels_of(workload.metadata.labels, keys),
     )
 
 
@@ -191,37 +206,6 @@ def _with_groups(
     for group in running:
         groups.setdefault(group, Counts())
     yield from sorted(groups.items(), key=lambda group: group[0])
-
-
-def _sum(group: Group, counts: Counts, running: int) -> UsageSum:
-    return UsageSum(
-        group=group,
-        runs=counts.runs,
-        finished=counts.finished,
-        failed=counts.failed,
-        evicted=counts.evicted,
-        running=running,
-        wait_seconds=counts.wait_seconds,
-        resource_seconds={
-            resource: _decimal(resource, used) for resource, used in sorted(counts.amounts.items())
-        },
-    )
-
-
-def _decimal(resource: str, used: int) -> str:
-    if resource != "cpu":
-        return str(used)
-    whole, milli = divmod(used, 1000)
-    return f"{whole}.{milli:03}".rstrip("0").rstrip(".") if milli else str(whole)
-
-
-def _grouping(by: Sequence[str]) -> tuple[By, ...]:
-    for word in by:
-        if word not in BY:
-            raise ValueError(f'"{word}" is not one of {", ".join(BY)}')
-        if by.count(word) > 1:
-            raise ValueError(f"{word} is named twice")
-    return cast("tuple[By, ...]", tuple(by))
 
 
 def _days(request: Usage, now: datetime) -> tuple[date, date]:

@@ -53,7 +53,7 @@ def test_columns_about_what_no_row_has_are_left_out() -> None:
     cells = titles_and_cells(a_report(submitted_by=""), several=True)
     assert cells["NAMESPACE"] == "ns"
     assert {"USER", "MACHINE", "EVICTED", "PREEMPTED BY"}.isdisjoint(cells)
-    assert (cells["EXIT"], cells["GPU-HOURS"]) == ("-", "-")
+    assert (cells["EXIT"], cells["GPU-HOURS"]) == ("0", "-")
 
 
 def test_a_preemptor_is_named_once() -> None:
@@ -85,7 +85,7 @@ def test_a_csv_has_one_line_for_each_workload(capsys: pytest.CaptureFixture[str]
     show(History(since=NOON, until=NOON, rows=tuple(rows)), "csv", "", "", several=False)
     assert capsys.readouterr().out.splitlines()[1] == (
         "ns,w,uid-w,lq,cq,ada,2026-01-01T11:59:00Z,10,20,2026-01-01T12:01:10Z,"
-        "succeeded,Succeeded,,default,,2,1,ns/big,20,0"
+        "succeeded,Succeeded,0,default,,2,1,ns/big,20,0"
     )
 
 

@@ -1,15 +1,13 @@
-"""Questions about queues: what is pending, their counters, and what was used."""
+"""Questions about queues: what is pending, and their counters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date
 from typing import Final
 
 from msgspec.structs import replace
 
 from admittance.client import kinds
-from admittance.client.errors import BadInput, NotFound, RequestFailed
+from admittance.client.errors import NotFound, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, find, find_all
 from admittance.events.requests.queues import (
@@ -19,7 +17,6 @@ from admittance.events.requests.queues import (
     Queues,
     QueuesReply,
 )
-from admittance.events.requests.reading import Usage, UsageReply, UsageSum
 
 OF_NAMESPACES: Final = frozenset({"owner", "user"})
 """The roles that may ask about pending workloads of their namespaces only."""
@@ -118,43 +115,3 @@ def _without_error(reply: QueuesReply) -> QueuesReply:
     if reply.error:
         raise RequestFailed(reply.error)
     return reply
-
-
-# Usage. ---------------------------------------------------------------------------------
-
-USAGE_SECONDS: Final = 30.0
-"""How long a service has for its answer: it reads the summaries of all months that are asked for.
-"""
-
-
-def check_by(by: Sequence[str], spelled: str = "by") -> None:
-    """Raises BadInput for a word by which no sums are made. ``spelled``: how the program names the
-    argument."""
-    from admittance.usage.report import BY
-
-    for word in by:
-        if word not in BY:
-            raise BadInput(f'{spelled} "{word}" is not one of {", ".join(BY)}')
-
-
-async def usage(
-    link: Link, by: Sequence[str], since: date | None, until: date | None, namespace: str | None
-) -> UsageReply:
-    """The sums of the quota that was used, read part by part. ``since``, ``until``: the first and
-    the last day; ``namespace``: None is all namespaces. Raises RequestFailed."""
-    asked = Usage(
-        by=tuple(by),
-        since=since.isoformat() if since is not None else "",
-        until=until.isoformat() if until is not None else "",
-    )
-    sums: list[UsageSum] = []
-    while True:
-        part = replace(asked, after=len(sums))
-        reply = await link.ask(
-            "usage", part, UsageReply, namespace=namespace, timeout=USAGE_SECONDS
-        )
-        if reply.error:
-            raise RequestFailed(reply.error)
-        sums += reply.sums
-        if not reply.more or not reply.sums:
-            return replace(reply, sums=tuple(sums))
