@@ -39,7 +39,8 @@ PROVIDERS = """
 """
 
 CLIENT = """
-    BadInput BucketObject Change Client ClientError Closed ConnectionOptions FetchedFile
+    AdmittanceExecutor BadInput BucketObject CallLost Change Client ClientError Closed
+    ConnectionOptions FetchedFile
     Held Job JobFailed NoResponder NotAllowed NotFound Refused RequestFailed Result SyncClient
     SyncJob TimedOut Unavailable WrongUse
 """

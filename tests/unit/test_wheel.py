@@ -111,7 +111,7 @@ def test_the_wheel_names_its_command_extras_and_pythons(wheel: zipfile.ZipFile) 
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     lines = wheel.read(metadata).decode().partition("\n\n")[0].splitlines()
     extras = PROJECT["optional-dependencies"]
-    assert set(extras) == {"aws", "docker", "kubernetes", "nvidia", "otel"}
+    assert set(extras) == {"aws", "docker", "executor", "kubernetes", "nvidia", "otel"}
     for name, requirements in extras.items():
         assert f"Provides-Extra: {name}" in lines
         assert requirements, f"the extra {name} needs no package"

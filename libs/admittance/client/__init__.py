@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from admittance.client.calling.executor import AdmittanceExecutor, CallLost
     from admittance.client.client import Client
     from admittance.client.errors import (
         BadInput,
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     from admittance.runtime.nats.connection_options import ConnectionOptions
 
 __all__ = [
+    "AdmittanceExecutor",
     "BadInput",
     "BucketObject",
+    "CallLost",
     "Change",
     "Client",
     "ClientError",
@@ -63,6 +66,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AdmittanceExecutor": "admittance.client.calling.executor",
+    "CallLost": "admittance.client.calling.executor",
     "BucketObject": "admittance.client.requests.objects",
     "Change": "admittance.client.requests.objects",
     "Client": "admittance.client.client",

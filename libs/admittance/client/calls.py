@@ -271,16 +271,8 @@ class LoopThread:
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of the work on the thread's loop. Raises what the work raises, Closed and
         WrongUse. An interrupt of the waiting thread, such as Ctrl-C, cancels the work."""
-        if os.getpid() != self._process:
-            raise WrongUse(
-                f"the client was connected by process {self._process}, and this is process "
-                f"{os.getpid()}: connect a client after the fork"
-            )
         refuse_running_loop()
-        with self._lock:
-            if self._ended:
-                raise Closed(EXITING if _exiting.is_set() else CLOSED)
-            running: Future[T] = asyncio.run_coroutine_threadsafe(work(), self._loop)
+        running = self.start(work)
         try:
             return running.result()
         except CancelledError:
@@ -288,6 +280,18 @@ class LoopThread:
         except BaseException:
             running.cancel()
             raise
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Begins the work on the thread's loop. Raises Closed and WrongUse."""
+        if os.getpid() != self._process:
+            raise WrongUse(
+                f"the client was connected by process {self._process}, and this is process "
+                f"{os.getpid()}: connect a client after the fork"
+            )
+        with self._lock:
+            if self._ended:
+                raise Closed(EXITING if _exiting.is_set() else CLOSED)
+            return asyncio.run_coroutine_threadsafe(work(), self._loop)
 
     def iterate(self, make: Callable[[], Stream[T]]) -> Iterator[T]:
         """The items of the stream that ``make`` returns; the stream ends with the iterator."""

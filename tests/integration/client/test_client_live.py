@@ -7,7 +7,9 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 import pytest_asyncio
 
 from admittance.client import (
+    AdmittanceExecutor,
     BadInput,
     Client,
     ClientError,
@@ -359,3 +362,30 @@ async def test_held_quota_is_free_when_its_program_dies_and_an_eviction_calls_it
     assert (result.succeeded, result.reason) == (False, "LeaseExpired")
     with pytest.raises(BadInput, match="used before"):
         await hold.__aenter__()
+
+
+async def test_a_call_that_waits_is_cancelled_with_its_job(
+    environ: dict[str, str], client: Client
+) -> None:
+    pytest.importorskip("cloudpickle", reason="calls of functions need cloudpickle")
+    blocking = await client.submit(FOREVER, queue="research", cpu=4, name="blocking")
+
+    def calls() -> None:
+        with (
+            SyncClient.connect(environ=environ) as sync,
+            AdmittanceExecutor(sync, queue="research", cpu=4, max_workers=1) as executor,
+        ):
+            first, second = executor.submit(abs, -1), executor.submit(abs, -2)
+            while not (left := sync.list(states="Pending")):
+                time.sleep(0.02)
+            assert left[0].name.startswith("abs-")
+            assert (first.running(), first.cancel(), second.cancel()) == (False, True, True)
+            assert futures.wait([first, second], timeout=LIMIT).done == {first, second}
+            executor.shutdown()
+            while sync.list(states="Pending"):
+                time.sleep(0.02)
+            with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
+                executor.submit(abs, -3)
+
+    await within(asyncio.to_thread(calls))
+    await blocking.cancel()

@@ -1,4 +1,4 @@
-"""The Python of docs/python.md and of the notebook sample runs, and prints what the page shows."""
+"""The Python of pages and of the notebook sample runs, and prints what the pages show."""
 
 from __future__ import annotations
 
@@ -49,13 +49,16 @@ def printed_by(text: str, names: dict[str, Any]) -> str:
     return output.getvalue()
 
 
+@pytest.mark.parametrize("page", ["python.md", "executors.md"])
 async def test_the_python_of_the_page_prints_what_it_shows(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    page: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if page == "executors.md":
+        pytest.importorskip("cloudpickle", reason="calls of functions need cloudpickle")
     use(monkeypatch, environ)
     names: dict[str, Any] = {"__name__": "page"}
     try:
-        for block in python_blocks(ROOT / "docs" / "python.md"):
+        for block in python_blocks(ROOT / "docs" / page):
             assert block.test == ME
             output = await asyncio.to_thread(printed_by, block.text, names)
             different = differences(block.shown, output)
