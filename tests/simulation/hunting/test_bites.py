@@ -16,7 +16,7 @@ from simulation.run import run
 
 LIMIT = 400
 """Seeds tried, if the one that is known does not show it."""
-PROVIDED = (37, 8, 21, 29, 33)
+PROVIDED = (135, 7, 4)
 """Seeds of ``provided`` in which providers publish every fact."""
 
 
@@ -51,9 +51,15 @@ def test_the_stories_of_providers_are_about_capacity() -> None:
     about = [f"admit.provisioning.{fact}." for fact in facts.split()]
     missing = {(provider, fact) for provider in ("pool-a ", "m-a ") for fact in about}
     missing.add(("m-a ", "dies between booking and answering"))
+    useful: list[int] = []
     for seed in (*PROVIDED, *range(LIMIT)):
         story_text = "\n".join(run(seed, plot=provided, keep=True).story)
-        missing = {words for words in missing if not all(word in story_text for word in words)}
+        found = {words for words in missing if all(word in story_text for word in words)}
+        missing -= found
+        if found:
+            useful.append(seed)
         if not missing:
+            if seed not in PROVIDED:
+                warnings.warn(f"test_bites.py: PROVIDED is {useful} now", stacklevel=1)
             return
     raise AssertionError(f"no story tells of {sorted(missing)}")
