@@ -29,7 +29,7 @@ from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry, SettledReply
 from admittance.events.requests.manifests import Applied, DeleteReply
 from admittance.events.requests.queues import PendingReply, QueuesReply
-from admittance.events.requests.reading import UsageReply
+from admittance.events.requests.reading import UsageCheck, UsageReply
 from admittance.events.requests.whatif import SimulateReply
 from admittance.events.shapes import PodLog
 from admittance.runtime.nats.connection_options import ConnectionOptions
@@ -539,6 +539,12 @@ class SyncClient:
                 all_namespaces=all_namespaces,
             )
         )
+
+    def check_usage(self) -> UsageCheck:
+        """Compares the sums of used quota with the single runs on the log, as far as the log
+        reaches, and corrects those that differ. Only logins that may read all namespaces may ask.
+        """
+        return self._thread.run(self._inner.check_usage)
 
     @overload
     def hold(

@@ -13,14 +13,14 @@ import pytest
 from admittance.control.controller import Controller
 from admittance.events.codec import encode
 from admittance.events.facts import Finished, QuotaReleased
-from admittance.events.requests.reading import Usage, UsageReply
+from admittance.events.requests.reading import Usage, UsageCheck, UsageReply
 from admittance.events.subjects import RELEASES, SUMMARIES, SUMMARY, subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.history import StoredMessage, read_in_order, read_messages
 from admittance.runtime.errors import StaleRevision
 from admittance.usage.runs import run_of
-from admittance.workload_controller.usage import endpoint
+from admittance.workload_controller.usage import comparing, endpoint
 from admittance.workload_controller.usage import summarizer as summarizer_module
 from admittance.workload_controller.usage.endpoint import UsageEndpoint
 from admittance.workload_controller.usage.summarizer import UsageSummarizer
@@ -157,6 +157,36 @@ async def test_a_summary_that_cannot_be_read_is_set_aside(bus: Bus) -> None:
     assert (await total(bus, UsageSummarizer(bus)))[0] == 2
 
 
+async def test_a_check_computes_wrong_sums_anew_and_leaves_older_days(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summarizer = UsageSummarizer(bus)
+    await bus.publish_all([released(number) for number in range(0, 60, 4)])
+    expected = await total(bus, summarizer)
+    today = clock.now().date()
+    monkeypatch.setattr(comparing, "first_whole_day", lambda _: today - timedelta(days=1))
+    assert (await checked(bus, summarizer)).corrected == 0
+    for summary in await read_messages(bus, [f"{SUMMARY}>"], stream=SUMMARIES):
+        span, day = summary.subject.split(".")[3:5]
+        if span == "day" and day >= (today - timedelta(days=1)).isoformat():
+            await bus.publish_all([Outgoing(summary.subject, b"junk")])
+    leader = UsageSummarizer(bus)
+    found = await checked(bus, leader)
+    assert (found.runs, found.corrected, len(found.differences)) == (15, 2, 2)
+    assert (await checked(bus, leader)).corrected == 0
+    assert await total(bus, UsageSummarizer(bus)) == expected
+
+
+async def checked(bus: Bus, summarizer: UsageSummarizer) -> UsageCheck:
+    answering = UsageEndpoint(bus, Controller(b"secret"), summarizer)
+    reply = await answering.endpoints()["admit.api.usage"](
+        msgspec.json.encode(Usage(check=True)), "admit.api.usage"
+    )
+    assert isinstance(reply, UsageReply)
+    assert reply.checked is not None
+    return reply.checked
+
+
 async def test_a_namespace_sees_only_its_own_usage(bus: Bus) -> None:
     summarizer = UsageSummarizer(bus)
     await bus.publish_all([released(number) for number in range(3)])
@@ -204,6 +234,8 @@ async def test_usage_of_a_live_system_includes_what_runs_now(cluster: Cluster, b
 async def test_a_wrong_question_is_answered_with_a_sentence(bus: Bus) -> None:
     answering = UsageEndpoint(bus, Controller(b"secret"), UsageSummarizer(bus))
     handler = answering.endpoints()["admit.api.usage"]
+    of_one = await handler(msgspec.json.encode(Usage(check=True)), "admit.api.usage.ns")
+    assert "the sums of all namespaces are checked together" in of_one.error
     for request, said in (
         (Usage(by=("colour",)), '"colour" is not one of cluster-queue, namespace, queue, user'),
         (Usage(by=("user", "user")), "user is named twice"),

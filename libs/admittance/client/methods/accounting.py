@@ -15,7 +15,7 @@ from admittance.client.calls import Calls
 from admittance.client.requests import past
 from admittance.client.requests import usage as used
 from admittance.client.requests.past import History
-from admittance.events.requests.reading import UsageReply
+from admittance.events.requests.reading import UsageCheck, UsageReply
 
 
 @checked_methods
@@ -83,3 +83,10 @@ class AccountingMethods:
             costs = None if prices is None else used.checked_prices(prices, "prices")
             space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
             return await used.usage(link, words(by), since, until, space, unit=chosen, prices=costs)
+
+    async def check_usage(self) -> UsageCheck:
+        """Compares the sums of used quota with the single runs on the log, as far as the log
+        reaches, and corrects those that differ. Only logins that may read all namespaces may ask.
+        """
+        async with self._calls.call() as link:
+            return await used.check(link)

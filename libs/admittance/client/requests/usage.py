@@ -17,7 +17,7 @@ from admittance.client.requests.queues import questions
 from admittance.events.reader import Unreadable
 from admittance.events.requests.history import Events, EventsReply, LogEntry
 from admittance.events.requests.queues import Queues
-from admittance.events.requests.reading import Usage, UsageReply, UsageSum
+from admittance.events.requests.reading import Usage, UsageCheck, UsageReply, UsageSum
 from admittance.usage.costs import Prices, prices_of
 from admittance.usage.fold import UsageFold
 from admittance.usage.periods import periods_between
@@ -144,6 +144,23 @@ async def _answer(
         sums += reply.sums
         if not (reply.more and reply.sums and whole):
             return replace(reply, sums=tuple(sums))
+
+
+CHECK_SECONDS: Final = 120.0
+"""How long a service has to read all runs of the log."""
+
+
+async def check(link: Link) -> UsageCheck:
+    """Has the stored sums compared with the log, and corrected where they differ. Raises
+    RequestFailed."""
+    reply = await link.ask(
+        "usage", Usage(check=True), UsageReply, namespace=None, timeout=CHECK_SECONDS
+    )
+    if reply.error:
+        raise RequestFailed(reply.error)
+    if reply.checked is None:
+        raise RequestFailed("the workload-controller is of a version that compares no sums")
+    return reply.checked
 
 
 # By label. --------------------------------------------------------------------------------------

@@ -53,12 +53,15 @@ class Usage(Request, frozen=True, kw_only=True):
     empty: one sum. ``running_only``: only what workloads hold now, and then ``by`` may also have
     words like ``label:team``. ``since``, ``until``: the first and the last day, like
     ``2026-11-26``, in UTC; "": the first day of the month of the last day, and today. ``after``:
-    only sums after so many; the reply has at most ``limit`` sums."""
+    only sums after so many; the reply has at most ``limit`` sums. ``check``: the stored sums of all
+    days that are wholly on the log are compared with it, and computed anew where they differ; the
+    reply says what was found, and has no sums."""
 
     by: tuple[str, ...] = ()
     since: str = ""
     until: str = ""
     running_only: bool = False
+    check: bool = False
     after: int = 0
     limit: int = 1000
 
@@ -90,15 +93,29 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
     cost: str = ""
 
 
+class UsageCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a comparison of the sums with the log has found. ``since``: the first day that is wholly
+    on the log, "": the log is empty; ``runs``: on the log; ``corrected``: how many sums of days and
+    months differed, and are computed anew; ``differences``: a sentence about each of the first
+    ones."""
+
+    since: str = ""
+    runs: int = 0
+    corrected: int = 0
+    differences: tuple[str, ...] = ()
+
+
 class UsageReply(Reply, frozen=True, kw_only=True):
     """``since``, ``until``: the first and the last day of the sums. ``begins``: the day of the
-    first sum that is kept; "": there is none. ``more``: whether more sums follow."""
+    first sum that is kept; "": there is none. ``more``: whether more sums follow. ``checked``: the
+    result of a check."""
 
     since: str = ""
     until: str = ""
     begins: str = ""
     sums: tuple[UsageSum, ...] = ()
     more: bool = False
+    checked: UsageCheck | None = None
 
 
 class Files(Request, frozen=True, kw_only=True):

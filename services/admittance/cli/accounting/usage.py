@@ -47,6 +47,7 @@ def _units(_ctx: click.Context, _start: str) -> Sequence[str]:
     complete=_units,
 )
 @option("--cost FILE", "Costs by the prices of a YAML file.", kind=Path)
+@option("--check", "Compare the sums with the log, and correct those that differ.")
 @all_namespaces
 @output_option
 async def usage(
@@ -56,6 +57,7 @@ async def usage(
     until: str | None,
     unit: str | None,
     cost: Path | None,
+    check: bool,
     all_namespaces: bool,
     output: str | None,
 ) -> None:
@@ -67,6 +69,19 @@ async def usage(
     from admittance.runtime import clock
 
     shape = shape_of(output, call)
+    if check:
+        if any(given is not None for given in (by, since, until, unit, cost)):
+            raise BadInput("--check compares all sums: leave out the other options")
+        if shape == "csv":
+            raise BadInput("--check has no CSV")
+        async with link(call) as bus:
+            checked = await requests.usage.check(bus)
+        if not shown.show_value(checked, shape):
+            from admittance.cli.accounting.usage_rows import check_lines
+
+            for line in check_lines(checked, clock.now()):
+                shown.say(line)
+        return
     words = tuple(word.strip() for word in by.split(",")) if by is not None else ()
     requests.usage.check_by(words, "--by")
     chosen = None if unit is None else requests.usage.checked_unit(unit, "--unit")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import filterfalse
 from typing import Any, Final, NamedTuple
@@ -13,9 +14,10 @@ import msgspec
 
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.client.arguments.times import span
-from admittance.events.requests.reading import UsageSum
+from admittance.events.requests.reading import UsageCheck, UsageSum
 from admittance.usage.costs import Prices
 from admittance.usage.history import is_gpu
+from admittance.usage.periods import day_of
 from admittance.usage.shares import Unit
 
 HOUR: Final = 3600
@@ -163,6 +165,20 @@ def remarks(asked: Asked, sums: Iterable[UsageSum]) -> list[str]:
     if asked.prices is not None and (free := [*filterfalse(asked.prices.prices, resources)]):
         lines.append(f"without a price: {', '.join(free)}")
     return lines
+
+
+def check_lines(checked: UsageCheck, now: datetime) -> list[str]:
+    """What a comparison of the sums with the log has found, as lines."""
+    if not checked.since:
+        return ["the log is empty"]
+    if checked.since > day_of(now).isoformat():
+        return [f"no day is wholly on the log yet: the first one is {checked.since}"]
+    lines = [f"corrected: {line}" for line in checked.differences]
+    if more := checked.corrected - len(lines):
+        lines.append(f"corrected: {more:,} more")
+    result = f"{checked.corrected:,} differed" if checked.corrected else "none differs"
+    sums = f"sums of days and months from {checked.since} on: {result}"
+    return [*lines, f"{checked.runs:,} runs on the log; {sums}"]
 
 
 def percent(share: float | None) -> str:

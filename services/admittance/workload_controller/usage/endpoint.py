@@ -13,7 +13,7 @@ import msgspec
 from admittance.control.controller import Controller
 from admittance.events.names import token
 from admittance.events.reader import Unreadable
-from admittance.events.requests.reading import Usage, UsageReply
+from admittance.events.requests.reading import Usage, UsageCheck, UsageReply
 from admittance.events.subjects import SUMMARIES, SUMMARY, namespace_of_request
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -66,8 +66,12 @@ class UsageEndpoint:
             if label_keys(by) and not request.running_only:
                 raise ValueError("labels are not summed: only what runs now is known by label")
             first, last = _days(request, now)
+            if request.check and namespace:
+                raise ValueError("the sums of all namespaces are checked together: ask about all")
         except ValueError as error:
             return UsageReply(error=str(error))
+        if request.check:
+            return UsageReply(checked=await self._checked())
         report = UsageReport(by)
         where = token(namespace) if namespace else "*"
         if not request.running_only:
@@ -86,6 +90,12 @@ class UsageEndpoint:
             sums=tuple(sums[after : after + limit]),
             more=len(sums) > after + limit,
         )
+
+    async def _checked(self) -> UsageCheck:
+        try:
+            return await self._summarizer.check()
+        except BusRefused as error:
+            raise BusUnavailable(f"the usage is not compared: {error}") from None
 
     async def _add_ended(
         self, report: UsageReport, namespace: str, where: str, periods: Sequence[Period]

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from admittance.events.reader import SetAside, Unreadable
+from admittance.events.requests.reading import UsageCheck
 from admittance.events.subjects import RELEASES, STREAM
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
@@ -27,6 +28,7 @@ from admittance.runtime.telemetry.object_faults import faults
 from admittance.usage.fold import UsageFold
 from admittance.usage.runs import Run, run_of
 from admittance.usage.summary import Summary, SummaryKey
+from admittance.workload_controller.usage.comparing import compared
 from admittance.workload_controller.usage.summary_store import SummaryStore
 
 SERVICE: Final = "workload-controller"
@@ -121,6 +123,14 @@ class UsageSummarizer:
                 compacted=through, compacted_until=until, again=max(through, fold.again())
             )
 
+    async def check(self) -> UsageCheck:
+        """Compares the stored sums with the log, and corrects those that differ. Raises what
+        `fold_now` raises."""
+        async with self._folding() as fold:
+            return await compared(
+                self._bus, self.store, fold, self._runs_through(0, fold.position), self._end
+            )
+
     @asynccontextmanager
     async def _folding(self) -> AsyncIterator[UsageFold]:
         """The fold, with all facts, for as long as no other task uses it."""
@@ -141,23 +151,28 @@ class UsageSummarizer:
         if position.through > self._end:
             log.warning("usage_beyond_log", position=position.through, end=self._end)
         fold = UsageFold(min(position.through, self._end))
-        after, give_up_at = position.again, clock.monotonic() + LAG_SECONDS
-        while after < fold.position:
+        async for runs in self._runs_through(position.again, fold.position):
+            for run in runs:
+                fold.recall(run)
+        return fold
+
+    async def _runs_through(self, after: int, through: int) -> AsyncIterator[list[Run]]:
+        """The runs on the log after one sequence up to another, page by page."""
+        give_up_at = clock.monotonic() + LAG_SECONDS
+        while after < through:
             page, whole = await self._page(after)
-            for run in _runs(page):
-                if run.sequence <= fold.position:
-                    fold.recall(run)
-            after = page[-1].sequence if page else after
-            if whole and after < fold.position:
-                # The pages come from any replica, and a second report of a run that is not recalled
+            yield [run for run in _runs(page) if run.sequence <= through]
+            if page:
+                after, give_up_at = page[-1].sequence, clock.monotonic() + LAG_SECONDS
+            if whole and after < through:
+                # The pages come from any replica, and a second report of a run that is missing
                 # would count twice.
                 following = await next_from_leader(self._bus, STREAM, after, RELEASES)
-                if following is None or following.sequence > fold.position:
-                    break
+                if following is None or following.sequence > through:
+                    return
                 if clock.monotonic() >= give_up_at:
                     raise BusUnavailable(f"a replica of the log lacks message {following.sequence}")
                 await asyncio.sleep(LAG_PAUSE_SECONDS)
-        return fold
 
     async def _fold_all(self, fold: UsageFold) -> None:
         end = await newest_sequence(self._bus, [RELEASES])

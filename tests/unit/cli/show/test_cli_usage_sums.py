@@ -9,15 +9,17 @@ import pytest
 
 from admittance.cli.accounting.usage_rows import (
     Asked,
+    check_lines,
     percent,
     remarks,
     row_of,
     show_csv,
     table_of,
 )
-from admittance.events.requests.reading import UsageSum
+from admittance.events.requests.reading import UsageCheck, UsageSum
 from admittance.usage.costs import prices_of
 from admittance.usage.shares import unit_named
+from support.builders import NOON
 from support.processes.in_process import Admit
 
 PRICES = prices_of({"currency": "EUR", "prices": [{"resource": "gpu", "perHour": 2}]})
@@ -127,8 +129,36 @@ def test_what_has_no_share_and_no_price_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("checked", "lines"),
+    [
+        (UsageCheck(), ["the log is empty"]),
+        (
+            UsageCheck(since="2026-01-02", runs=3),
+            ["no day is wholly on the log yet: the first one is 2026-01-02"],
+        ),
+        (
+            UsageCheck(since="2026-01-01", runs=3_000),
+            ["3,000 runs on the log; sums of days and months from 2026-01-01 on: none differs"],
+        ),
+        (
+            UsageCheck(since="2025-12-03", runs=3, corrected=2, differences=("x",)),
+            [
+                "corrected: x",
+                "corrected: 1 more",
+                "3 runs on the log; sums of days and months from 2025-12-03 on: 2 differed",
+            ],
+        ),
+    ],
+)
+def test_a_comparison_with_the_log_is_said_in_lines(checked: UsageCheck, lines: list[str]) -> None:
+    assert check_lines(checked, NOON) == lines
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--check", "--by", "user"], "--check compares all sums: leave out the other options"),
+        (["--check", "-o", "csv"], "--check has no CSV"),
         (["--by", "team"], '--by "team" is not one of cluster-queue, namespace, queue, user'),
         (["--by", "user,user"], "--by user is named twice"),
         (["--by", "label:"], '--by "label:": '),
