@@ -522,7 +522,8 @@ class SyncClient:
         """How much quota workloads held, for how long, and what came of them: a sum for each value
         of the words ``by``, or one of all.
 
-        ``by``: cluster-queue, namespace, queue, user, flavor, and labels such as ``label:team``.
+        ``by``: cluster-queue, namespace, queue, user, flavor, day, month, and labels such as
+        ``label:team``.
         ``since``, ``until``: the first and the last day, in UTC; by default the first of the month
         of the last day, and today. ``unit``: such as ``gpu-hours``; each sum has what it used and
         its share, and with ``all_namespaces`` what its queues are entitled to. ``prices``: the

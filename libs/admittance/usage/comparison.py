@@ -24,6 +24,12 @@ def first_whole_day(oldest: datetime) -> date:
     return day_of(oldest) + timedelta(days=1 + SKEW_DAYS)
 
 
+def days_ahead(keys: Iterable[SummaryKey], today: date) -> tuple[str, ...]:
+    """The days of sums that have not begun."""
+    days = {key.period.name for key in keys if key.period.span == "day"}
+    return tuple(sorted(day for day in days if day > today.isoformat()))
+
+
 def compared_sums(stored: Summaries, anew: Summaries, first: date) -> dict[SummaryKey, Summary]:
     """What the sums must be that differ from the log. ``stored``: all of the first day's month and
     of later months; ``anew``: the sums of the log; ``first``: the first day that is wholly on the

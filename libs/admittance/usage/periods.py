@@ -73,6 +73,11 @@ def periods_between(first: date, last: date) -> list[Period]:
     return periods
 
 
+def days_between(first: date, last: date) -> list[date]:
+    """The days from ``first`` to ``last``, both included."""
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
+
+
 def day_of(time: datetime) -> date:
     """The day of a time, in UTC."""
     return time.astimezone(UTC).date()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import date
 from decimal import Decimal
 from typing import Final, TypeAlias
 
@@ -10,9 +11,10 @@ from msgspec.structs import replace
 
 from admittance.api.fields.names import label_key_error
 from admittance.events.requests.reading import UsageSum
+from admittance.usage.periods import Period, Span, days_between, periods_between
 from admittance.usage.summary import Counts, RowKey, SummaryKey
 
-BY: Final = ("cluster-queue", "namespace", "queue", "user", "flavor")
+BY: Final = ("cluster-queue", "namespace", "queue", "user", "flavor", "day", "month")
 """By what sums are made, besides labels; ``queue``: by LocalQueue, which has a namespace."""
 LABEL: Final = "label:"
 """Begins a word like ``label:team``: by the values of this label."""
@@ -36,6 +38,18 @@ def grouping(words: Sequence[str]) -> tuple[str, ...]:
 def label_keys(by: Iterable[str]) -> tuple[str, ...]:
     """The keys of the labels among the words, in their order."""
     return tuple(word.removeprefix(LABEL) for word in by if word.startswith(LABEL))
+
+
+def periods_of(by: Sequence[str], first: date, last: date) -> list[Period]:
+    """The periods that a report of these days has to add: the fewest ones, or each day."""
+    if "day" not in by:
+        return periods_between(first, last)
+    return [Period("day", day.isoformat()) for day in days_between(first, last)]
+
+
+def span_of(by: Sequence[str]) -> Span:
+    """Of which periods the parts of a run are added that still holds quota."""
+    return "day" if "day" in by else "month"
 
 
 class UsageReport:
@@ -90,6 +104,10 @@ def _value(about: SummaryKey, row: RowKey, word: str) -> str:
             return f"{about.namespace}/{row.queue}"
         case "user":
             return row.user
+        case "day":
+            return about.period.name
+        case "month":
+            return about.period.name[:7]
     return row.flavor
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from admittance.client.errors import ClientError
 from admittance.client.requests import usage
+from admittance.client.requests.past import EARLY
 from admittance.events.requests.history import Events, EventsReply, LogEntry
 from admittance.events.requests.queues import FlavorUsage, QueuesReply, QueueStatus
 from admittance.events.requests.reading import Usage, UsageReply, UsageSum
@@ -136,7 +137,7 @@ def by_label(*pages: EventsReply, running: Sequence[UsageSum] = ()) -> UsageRepl
     assert kinds == ["usage", *(["events"] * len(pages)), "usage", "events"]
     assert all(query.running_only for what, query, _ in link.asked if what == "usage")
     assert link.asked[1][1] == Events(
-        only=("quota_released",), since=NOON.replace(hour=0, minute=0, second=0)
+        only=("quota_released",), since=NOON.replace(hour=0, minute=0, second=0) - EARLY
     )
     return reply
 

@@ -8,6 +8,7 @@ import pytest
 
 from admittance.usage.comparison import (
     compared_sums,
+    days_ahead,
     difference_text,
     first_whole_day,
     total_of,
@@ -137,3 +138,8 @@ def test_summaries_are_the_same_up_to_users_that_are_counted_together(
 def test_a_difference_is_said_in_numbers(stored: Summary, computed: Summary, text: str) -> None:
     said = difference_text(a_key("2026-11-03"), stored, computed)
     assert said == f"2026-11-03, cq, ns: {text}"
+
+
+def test_days_that_have_not_begun_are_ahead() -> None:
+    keys = [*sums(d2026_10_30=1, d2026_10_31=1, m2026_11=1, d2026_11_02=1), a_key("2026-10-31")]
+    assert days_ahead(keys, FIRST) == ("2026-10-31", "2026-11-02")

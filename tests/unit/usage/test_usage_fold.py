@@ -227,6 +227,8 @@ def test_a_report_counts_runs_once_and_amounts_by_flavor() -> None:
         "queue": [(("ns.x/lq",), 1, {"cpu": 10, "gpu": 20})],
         "user": [(("ada",), 1, {"cpu": 10, "gpu": 20})],
         "flavor": [(("f",), 1, {"cpu": 10}), (("g",), 1, {"gpu": 20})],
+        "day": [(("2026-10-31",), 1, {"cpu": 10, "gpu": 20})],
+        "month": [(("2026-10",), 1, {"cpu": 10, "gpu": 20})],
     }
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from admittance.events.requests.reading import UsageSum
 from admittance.usage import summary as summaries
-from admittance.usage.periods import Period
+from admittance.usage.periods import Period, Span
 from admittance.usage.report import (
     UsageReport,
     added,
     decimal_of,
     grouping,
     label_keys,
+    periods_of,
+    span_of,
     sum_of,
 )
 from admittance.usage.runs import OTHERS
@@ -24,7 +28,11 @@ ABOUT = SummaryKey(Period("day", "2026-11-26"), "cq", "ns")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("day",), '"day" is not one of cluster-queue, namespace, queue, user, flavor, label:KEY'),
+        (
+            ("week",),
+            '"week" is not one of cluster-queue, namespace, queue, user, flavor, day, month, '
+            "label:KEY",
+        ),
         (("",), '"" is not one of'),
         (("user", "flavor", "user"), "user is named twice"),
         (("label:a", "label:a"), "label:a is named twice"),
@@ -42,6 +50,35 @@ def test_words_keep_their_order_and_labels_their_keys() -> None:
     words = ("label:b", "user", "label:example.com/a")
     assert grouping(words) == words
     assert label_keys(words) == ("b", "example.com/a")
+
+
+@pytest.mark.parametrize(
+    ("by", "names"),
+    [
+        ((), ["2026-01-31", "2026-02", "2026-03-01"]),
+        (("month",), ["2026-01-31", "2026-02", "2026-03-01"]),
+        (("user", "day"), ["2026-01-31", "2026-02-01", "2026-02-28", "2026-03-01"]),
+    ],
+)
+def test_a_report_by_day_adds_each_day(by: tuple[str, ...], names: list[str]) -> None:
+    periods = periods_of(by, date(2026, 1, 31), date(2026, 3, 1))
+    assert [period.name for period in periods if period.name in names] == names
+    assert len(periods) == (30 if "day" in by else 3)
+    assert span_of(by) == ("day" if "day" in by else "month")
+
+
+def test_sums_by_month_join_its_days() -> None:
+    by_month, by_day = UsageReport(("month",)), UsageReport(("day", "user"))
+    for name, runs in (("2026-01-30", 1), ("2026-01-31", 2), ("2026-02", 4)):
+        span: Span = "day" if len(name) == 10 else "month"
+        about = ABOUT._replace(period=Period(span, name))
+        for report in (by_month, by_day):
+            report.add(about, [(RowKey("lq", "ada", ""), Counts(runs=runs))])
+    assert by_month.result() == [(("2026-01",), Counts(runs=3)), (("2026-02",), Counts(runs=4))]
+    assert [group for group, _ in by_day.result()][:2] == [
+        ("2026-01-30", "ada"),
+        ("2026-01-31", "ada"),
+    ]
 
 
 def test_a_report_has_the_labels_of_its_rows_where_they_were_asked_for() -> None:

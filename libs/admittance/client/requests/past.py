@@ -32,6 +32,8 @@ from admittance.usage.history import (
 
 RELEASED: Final = "quota_released"
 DEFAULT_SPAN: Final = timedelta(days=1)
+EARLY: Final = timedelta(minutes=10)
+"""How much the clock that dates runs may be ahead of that of the log."""
 LATE: Final = timedelta(days=1)
 """How long after the end of a run its fact is looked for: a workload-controller that crashed
 between a write and its messages publishes these when it is started again."""
@@ -108,7 +110,7 @@ async def release_pages(
     the first one after ``until``. Raises RequestFailed."""
     after = 0
     while True:
-        query = Events(only=(RELEASED,), since=since, after=after)
+        query = Events(only=(RELEASED,), since=since - EARLY, after=after)
         reply = await link.ask("events", query, EventsReply, namespace=namespace)
         if reply.error:
             raise RequestFailed(reply.error)

@@ -20,8 +20,7 @@ from admittance.events.requests.queues import Queues
 from admittance.events.requests.reading import Usage, UsageCheck, UsageReply, UsageSum
 from admittance.usage.costs import Prices, prices_of
 from admittance.usage.fold import UsageFold
-from admittance.usage.periods import periods_between
-from admittance.usage.report import UsageReport, added, grouping, label_keys, sum_of
+from admittance.usage.report import UsageReport, added, grouping, label_keys, periods_of, sum_of
 from admittance.usage.runs import Run, run_of
 from admittance.usage.shares import (
     Unit,
@@ -174,7 +173,7 @@ async def _sums_by_label(link: Link, asked: Usage, namespace: str | None) -> Usa
     first, last = date.fromisoformat(days.since), date.fromisoformat(days.until)
     begin = datetime.combine(first, time(), UTC)
     report, keys = UsageReport(asked.by), label_keys(asked.by)
-    fold, periods = UsageFold(), {*periods_between(first, last)}
+    fold, periods = UsageFold(), {*periods_of(asked.by, first, last)}
     async with aclosing(release_pages(link, namespace, begin)) as pages:
         async for page in pages:
             runs = _runs(page.entries, keys)

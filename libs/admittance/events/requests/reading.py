@@ -97,12 +97,13 @@ class UsageCheck(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What a comparison of the sums with the log has found. ``since``: the first day that is wholly
     on the log, "": the log is empty; ``runs``: on the log; ``corrected``: how many sums of days and
     months differed, and are computed anew; ``differences``: a sentence about each of the first
-    ones."""
+    ones. ``ahead``: days with sums that have not begun, since the clock of a leader was ahead."""
 
     since: str = ""
     runs: int = 0
     corrected: int = 0
     differences: tuple[str, ...] = ()
+    ahead: tuple[str, ...] = ()
 
 
 class UsageReply(Reply, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ def _units(_ctx: click.Context, _start: str) -> Sequence[str]:
 @command(PLACE, own_output=True)
 @option(
     "--by WORD,...",
-    "One sum for each: cluster-queue, namespace, queue, user, flavor, label:KEY.",
+    "One sum for each: cluster-queue, namespace, queue, user, flavor, day, month, label:KEY.",
 )
 @option(
     "--since DAY",

@@ -171,11 +171,14 @@ def check_lines(checked: UsageCheck, now: datetime) -> list[str]:
     """What a comparison of the sums with the log has found, as lines."""
     if not checked.since:
         return ["the log is empty"]
-    if checked.since > day_of(now).isoformat():
-        return [f"no day is wholly on the log yet: the first one is {checked.since}"]
     lines = [f"corrected: {line}" for line in checked.differences]
     if more := checked.corrected - len(lines):
         lines.append(f"corrected: {more:,} more")
+    if checked.ahead:
+        days = f"{checked.ahead[0]} to {checked.ahead[-1]}"
+        lines.append(f"a clock was ahead: sums of days that have not begun, {days}")
+    if checked.since > day_of(now).isoformat():
+        return [*lines, f"no day is wholly on the log yet: the first one is {checked.since}"]
     result = f"{checked.corrected:,} differed" if checked.corrected else "none differs"
     sums = f"sums of days and months from {checked.since} on: {result}"
     return [*lines, f"{checked.runs:,} runs on the log; {sums}"]

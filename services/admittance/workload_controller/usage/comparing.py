@@ -13,10 +13,17 @@ import structlog
 from admittance.events.reader import Unreadable
 from admittance.events.requests.reading import UsageCheck
 from admittance.events.subjects import SUMMARIES, SUMMARY
+from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
-from admittance.usage.comparison import compared_sums, difference_text, first_whole_day
+from admittance.usage.comparison import (
+    compared_sums,
+    days_ahead,
+    difference_text,
+    first_whole_day,
+)
 from admittance.usage.fold import UsageFold
+from admittance.usage.periods import day_of
 from admittance.usage.runs import Run
 from admittance.usage.summary import Summary, SummaryKey, key_of
 from admittance.workload_controller.usage.summary_store import SummaryStore
@@ -57,6 +64,7 @@ async def compared(
         runs=count,
         corrected=len(texts),
         differences=tuple(texts[:TEXTS_MAX]),
+        ahead=days_ahead(known, day_of(clock.now())),
     )
 
 

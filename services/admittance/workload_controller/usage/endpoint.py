@@ -20,8 +20,16 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import read_messages
 from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats import micro
-from admittance.usage.periods import DAY_SECONDS, Period, day_of, first_second, periods_between
-from admittance.usage.report import Group, UsageReport, grouping, label_keys, sum_of
+from admittance.usage.periods import DAY_SECONDS, Period, day_of, first_second
+from admittance.usage.report import (
+    Group,
+    UsageReport,
+    grouping,
+    label_keys,
+    periods_of,
+    span_of,
+    sum_of,
+)
 from admittance.usage.runs import Run, amounts_of, labels_of, whole_seconds
 from admittance.usage.summary import (
     Counts,
@@ -75,8 +83,8 @@ class UsageEndpoint:
         report = UsageReport(by)
         where = token(namespace) if namespace else "*"
         if not request.running_only:
-            await self._add_ended(report, namespace, where, periods_between(first, last))
-        running = await self._add_running(report, namespace, (first, last), now, label_keys(by))
+            await self._add_ended(report, namespace, where, periods_of(by, first, last))
+        running = await self._add_running(report, namespace, (first, last), now, by)
         sums = [
             sum_of(group, counts, running.get(group, 0))
             for group, counts in _with_groups(report, running)
@@ -150,10 +158,11 @@ class UsageEndpoint:
         namespace: str,
         days: tuple[date, date],
         now: datetime,
-        keys: Sequence[str],
+        by: Sequence[str],
     ) -> dict[Group, int]:
         """Adds the quota that workloads hold now; returns how many of each group hold some.
-        ``keys``: of the labels by which the report sums."""
+        ``by``: the words of the report."""
+        keys, span = label_keys(by), span_of(by)
         begin, present = first_second(days[0]), whole_seconds(now)
         end = min(present, first_second(days[1]) + DAY_SECONDS)
         running: dict[Group, int] = {}
@@ -168,8 +177,9 @@ class UsageEndpoint:
                 continue
             groups: set[Group] = set()
             for about, rows in shares_of(run):
-                if about.period.span == "month":
-                    groups |= report.add(about, rows)
+                if about.period.span == span:
+                    # The last part is the present one.
+                    groups = report.add(about, rows)
             # Of days that are over nothing is running.
             for group in groups if end == present else ():
                 running[group] = running.get(group, 0) + 1

@@ -133,8 +133,11 @@ def test_what_has_no_share_and_no_price_is_said() -> None:
     [
         (UsageCheck(), ["the log is empty"]),
         (
-            UsageCheck(since="2026-01-02", runs=3),
-            ["no day is wholly on the log yet: the first one is 2026-01-02"],
+            UsageCheck(since="2026-01-02", runs=3, ahead=("2027-02-01", "2027-02-03")),
+            [
+                "a clock was ahead: sums of days that have not begun, 2027-02-01 to 2027-02-03",
+                "no day is wholly on the log yet: the first one is 2026-01-02",
+            ],
         ),
         (
             UsageCheck(since="2026-01-01", runs=3_000),
