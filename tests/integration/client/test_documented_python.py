@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import io
 import json
+import sys
+import zipfile
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from hatchling.builders.wheel import WheelBuilder
 from tools.notebook import TARGET, made
 
 from admittance.client import Client
@@ -21,6 +24,20 @@ from support.processes.forked_system import embedded
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 
+APP = """
+import hydra
+from pathlib import Path
+
+
+@hydra.main(config_path=None, version_base=None)
+def main(config):
+    folder = hydra.core.hydra_config.HydraConfig.get().runtime.output_dir
+    Path(folder, "result").write_text(str(10 * config.lr))
+
+
+if __name__ == "__main__":
+    main()
+"""
 ME = f"tests/integration/client/{Path(__file__).name}"
 
 
@@ -41,6 +58,17 @@ def use(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]) -> None:
         monkeypatch.setenv(name, value)
 
 
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, plugin: str) -> None:
+    """Builds a plug-in and unpacks it where this program and its jobs find it; the program goes to
+    an empty folder."""
+    (built,) = WheelBuilder(str(ROOT / "plugins" / plugin)).build(directory=str(folder))
+    zipfile.ZipFile(built).extractall(folder / "site")
+    monkeypatch.syspath_prepend(folder / "site")
+    monkeypatch.setenv("PYTHONPATH", str(folder / "site"))
+    (folder / "work").mkdir()
+    monkeypatch.chdir(folder / "work")
+
+
 def printed_by(text: str, names: dict[str, Any]) -> str:
     """The output of the program."""
     output = io.StringIO()
@@ -51,10 +79,11 @@ def printed_by(text: str, names: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("page", ["python.md", "executors.md"])
 async def test_the_python_of_the_page_prints_what_it_shows(
-    page: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    page: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if page == "executors.md":
-        pytest.importorskip("cloudpickle", reason="calls of functions need cloudpickle")
+        pytest.importorskip("submitit", reason="the plug-in for submitit needs submitit")
+        install(monkeypatch, tmp_path, "submitit")
     use(monkeypatch, environ)
     names: dict[str, Any] = {"__name__": "page"}
     try:
@@ -91,3 +120,20 @@ def in_a_kernel() -> None:
     NotebookClient(notebook, timeout=120).execute()
     text = json.dumps(notebook)
     assert "3 of 4 jobs succeeded" in text
+
+
+async def test_hydra_runs_a_sweep_as_an_array(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="Hydra is not installed")
+    install(monkeypatch, tmp_path, "submitit")
+    use(monkeypatch, environ)
+    work = tmp_path / "work"
+    (work / "app.py").write_text(APP)
+    asked = ("-m", "hydra/launcher=submitit_admittance", "hydra.launcher.queue=research")
+    program = await asyncio.create_subprocess_exec(
+        sys.executable, "app.py", *asked, "hydra.launcher.mem_gb=1", "+lr=1,2"
+    )
+    assert await program.wait() == 0
+    results = sorted((work / "multirun").rglob("result"))
+    assert [result.read_text() for result in results] == ["10", "20"]
