@@ -109,6 +109,7 @@ async def _figures(link: Link, runs: int, days: int, rounds: int) -> AsyncIterat
         (),
         ("user",),
         ("cluster-queue", "namespace", "queue", "user", "flavor"),
+        ("day",),
         ("label:project",),
     ):
 

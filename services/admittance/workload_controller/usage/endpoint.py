@@ -232,10 +232,10 @@ def _days(request: Usage, now: datetime) -> tuple[date, date]:
     today = day_of(now)
     last = _day(request.until) if request.until else today
     first = _day(request.since) if request.since else last.replace(day=1)
-    if first > last:
-        raise ValueError(f"the first day {first} is after the last day {last}")
     if first > today:
         raise ValueError(f"the first day {first} has not begun: in UTC it is {today}")
+    if first > last:
+        raise ValueError(f"the first day {first} is after the last day {last}")
     if last.year - first.year > YEARS_MAX:
         raise ValueError(f"from {first} to {last} are more than {YEARS_MAX} years")
     return first, min(last, today)
