@@ -18,14 +18,15 @@ from admittance.control.manifests.objects import Objects, parts_of
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
 from admittance.events.codec import encode
-from admittance.events.shapes import Admission, PodSetToRun
+from admittance.events.placement import runners_of
+from admittance.events.shapes import Admission, EvictedJob, PodSetToRun
 from admittance.events.span_ids import check_span_id, run_span_id, span_id_of, with_span
 from admittance.events.subjects import subject_of
 from admittance.workload.change import with_status
 from admittance.workload.checks.pod_set_updates import merged_additions
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.due_times import execution_end
-from admittance.workload.stored import OutboxEntry, StoredWorkload, head
+from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 
 
 class _TemplateMeta(Kept, frozen=True, kw_only=True):
@@ -100,6 +101,19 @@ def _released(
     )
 
 
+def job_to_stop(evicted: StoredWorkload) -> EvictedJob | None:
+    """The job that has to stop before the quota of the workload is free. None: the stored workload
+    does not say so: it was admitted by the same write, or its family has still to stop."""
+    status = evicted.status
+    if head(evicted).lease_duration_seconds is not None:
+        return EvictedJob()
+    if is_true(evicted, Type.ADMITTED):
+        if not status.admitted_revision:
+            return None
+        return EvictedJob(revision=status.admitted_revision, runners=runners_of(status.placement))
+    return None if head(evicted).role == PARENT else EvictedJob()
+
+
 class MessageBuilder:
     """Makes messages from the outbox of a workload.
 
@@ -160,7 +174,13 @@ class MessageBuilder:
             case "evicted":
                 preempted = reasons.PREEMPTED in (say.reason, say.detail)
                 by = workload.status.preempted_by if preempted else None
-                return facts.Evicted(**common, **said, preempted_by=by, underlying_cause=say.detail)
+                return facts.Evicted(
+                    **common,
+                    **said,
+                    preempted_by=by,
+                    underlying_cause=say.detail,
+                    job=job_to_stop(workload),
+                )
             case "quota_released":
                 return _released(workload, say, common, said)
             case "check_requested":

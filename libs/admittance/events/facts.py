@@ -20,6 +20,7 @@ from admittance.events.shapes import (
     Admission,
     CheckStateWord,
     Delay,
+    EvictedJob,
     Grounds,
     HandedOn,
     PendingPreemption,
@@ -342,10 +343,12 @@ class Evicted(CommitFact, frozen=True, kw_only=True):
 
     ``preempted_by``: the preemptor of a preempted workload. ``underlying_cause``: details of the
     reason: WaitForStart, WaitForRecovery, or for a deactivation AdmissionCheck,
-    RequeuingLimitExceeded, MaximumExecutionTimeExceeded."""
+    RequeuingLimitExceeded, MaximumExecutionTimeExceeded. ``job``: the job that has to stop; None:
+    not known."""
 
     preempted_by: PreemptedBy | None = None
     underlying_cause: str = ""
+    job: EvictedJob | None = None
 
 
 class QuotaReleased(CommitFact, frozen=True, kw_only=True):

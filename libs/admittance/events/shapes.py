@@ -243,6 +243,16 @@ class PreemptedBy(Shape, frozen=True, kw_only=True):
     submitted_by: str = ""
 
 
+class EvictedJob(Shape, frozen=True, kw_only=True):
+    """The job that an eviction stops: the revision of its admission, and the ids of the runners
+    that it was assigned to, one for each part; empty: any runner may have started it. The revision
+    0: no runner has a job to stop.
+    """
+
+    revision: int = 0
+    runners: tuple[str, ...] = ()
+
+
 class ConsumedUsage(Shape, frozen=True, kw_only=True):
     """What a LocalQueue has consumed, decayed by age, at ``last_update``: quantities by resource.
     The form is Kueue's ``status.fairSharing.admissionFairSharingStatus``; the bucket has such a

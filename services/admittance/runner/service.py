@@ -36,11 +36,11 @@ from admittance.runner.runs.claims import Claims
 from admittance.runner.runs.fact_handlers import (
     admit,
     claims_loaded,
-    evict,
     on_claims_changed,
     recover,
     resume_runs,
 )
+from admittance.runner.runs.jobs_elsewhere import evict
 from admittance.runner.runs.run_manager import RunManager
 from admittance.runner.runs.shutting_down import shut_down
 from admittance.runner.upkeep import (
@@ -330,7 +330,6 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
         for delivery in batch:
             fact = _fact(delivery)
             if isinstance(fact, Admitted):
-                manager.admissions_read.admitted(fact)
                 admitted.append((fact, tracing.extract(delivery.headers)))
             elif isinstance(fact, Evicted):
                 evicted.append(fact)

@@ -23,6 +23,7 @@ from admittance.runner.runs.fact_handlers import (
     admit_current,
     take_left_out,
 )
+from admittance.runner.runs.jobs_elsewhere import answer_left
 from admittance.runner.runs.run_checks import FailureReports, check_runs
 from admittance.runner.runs.run_manager import RunManager
 from admittance.runtime import clock
@@ -71,6 +72,8 @@ async def check_all_runs(manager: RunManager) -> None:
         )
         while manager.released and not manager.shutting_down:
             await admit_current(manager, *manager.released.pop())
+        if not manager.shutting_down:
+            answer_left(manager)
         if manager.left_out and manager.may_claim(is_placed=False):
             await take_left_out(manager)
 

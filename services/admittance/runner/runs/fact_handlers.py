@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
 
-import msgspec
 import structlog
 
-from admittance.events import reasons
-from admittance.events.facts import Admitted, Evicted, Stopped
+from admittance.events.facts import Admitted
 from admittance.events.names import BadToken, plain
 from admittance.events.reader import number
+from admittance.events.shapes import EvictedJob
 from admittance.runner import decide
 from admittance.runner.decide import Run, Stage
-from admittance.runner.host.other_folders import wait_for_shim
-from admittance.runner.host.port import OtherRun, RunFiles
+from admittance.runner.host.port import RunFiles
 from admittance.runner.host.records import run_key
 from admittance.runner.plans.devices import all_parts, is_for, part_here, runners_to_run
 from admittance.runner.runs.admissions import (
@@ -31,8 +28,9 @@ from admittance.runner.runs.admissions import (
     AdmissionView,
     view_of,
 )
-from admittance.runner.runs.admissions_read import AdmissionRead, admission_in
 from admittance.runner.runs.claims import ClaimState, read_claim
+from admittance.runner.runs.jobs_elsewhere import answer, publish_end, report_lost_job
+from admittance.runner.runs.left_evictions import ClaimedRun, EvictedRun
 from admittance.runner.runs.run_checks import check_runs
 from admittance.runner.runs.run_manager import RunManager
 from admittance.runtime import clock
@@ -40,30 +38,13 @@ from admittance.runtime.bus.bucket import LAG_PAUSE_SECONDS, LAG_SECONDS, Entry
 from admittance.runtime.errors import AdmittanceError
 from admittance.runtime.telemetry.object_faults import faults
 
-ORPHANS_SECONDS: Final = 1.0
-"""Seconds between two attempts to end what is left of a run of another runner."""
-
 log = structlog.get_logger(service="runner")
 
 
-class ClaimedRun(NamedTuple):
-    """The job of one admission, or one part of it (0: the whole job), as a claim names it."""
-
-    namespace: str
-    name: str
-    revision: int
-    part: int = 0
-
-    @classmethod
-    def of(cls, fact: Admitted, runner: str) -> ClaimedRun:
-        """The job, or the part of it, that the runner starts."""
-        part = part_here(runners_to_run(fact.pod_sets), runner)
-        return cls(fact.namespace, fact.name, fact.revision, part)
-
-    @property
-    def key(self) -> str:
-        """The key of the claim and of the run."""
-        return run_key(*self)
+def _claimed_run(fact: Admitted, runner: str) -> ClaimedRun:
+    """The job of an admission, or the part of it, that the runner starts."""
+    part = part_here(runners_to_run(fact.pod_sets), runner)
+    return ClaimedRun(fact.namespace, fact.name, fact.revision, part)
 
 
 async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> None:
@@ -96,7 +77,7 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
             ours.append(key)
             continue
         manager.handle(key, decide.NotOurs())
-        of = ClaimedRun.of(new[key], manager.folder.runner)
+        of = _claimed_run(new[key], manager.folder.runner)
         if claim.state is ClaimState.EXPIRED:
             manager.run_in_background(report_lost_job(manager, of), key)
         elif claim.state is ClaimState.OVER and claim.runner == manager.folder.runner:
@@ -121,139 +102,6 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
                 manager.handle(key, decide.JobEvicted(view.evicted))
         manager.handle(key, decide.Claimed())
     await manager.wait_for_effects(keys)
-
-
-async def evict(manager: RunManager, fact: Evicted) -> None:
-    """Stops the job of an evicted workload; publishes ``stopped`` at once if the job runs on no
-    runner.
-    """
-    read = manager.admissions_read.ended_by(fact)
-    keys = decide.runs_to_evict(manager.runs, fact.namespace, fact.name, fact.revision)
-    if any(manager.runs[key].evicted for key in keys):
-        admitted, *_ = await _admission_before(
-            manager, fact.namespace, fact.name, fact.revision, read
-        )
-        keys = decide.runs_to_evict(
-            manager.runs, fact.namespace, fact.name, fact.revision, admitted
-        )
-    for key in keys:
-        manager.handle(key, decide.JobEvicted(fact.revision))
-    await manager.wait_for_effects(keys)
-    if not keys or any(manager.runs[key].part for key in keys if key in manager.runs):
-        await answer_eviction(manager, fact.namespace, fact.name, fact.uid, fact.revision, read)
-
-
-async def answer_eviction(
-    manager: RunManager,
-    namespace: str,
-    name: str,
-    uid: str,
-    evicted: int,
-    read: AdmissionRead | None = None,
-) -> None:
-    """Answers an eviction for all parts of the workload's job that do not run on this runner.
-
-    The first runner that marks the claim of a part as over answers for it; the mark also keeps
-    slower runners from starting the part. No runner answers for a program that holds the quota
-    itself. ``read``: the last admission before the eviction, if this runner has read it on the log.
-    """
-    revision, runners, held = await _admission_before(manager, namespace, name, evicted, read)
-    if held:
-        return
-    parts = [ClaimedRun(namespace, name, revision, part) for part in all_parts(runners)]
-    await asyncio.gather(
-        *(_answer_for(manager, of, uid, evicted) for of in parts if of.key not in manager.runs)
-    )
-
-
-async def _answer_for(manager: RunManager, of: ClaimedRun, uid: str, evicted: int) -> None:
-    """Answers an eviction for one job or part, unless another runner has claimed it."""
-    if of.revision:
-        claim = await manager.retry(lambda: manager.claims.read(of.key))
-        if claim.state is ClaimState.EXPIRED:
-            manager.run_in_background(report_lost_job(manager, of), of.key)
-            return
-        if not await manager.retry(lambda: manager.claims.mark_over(of.key)):
-            return
-    await manager.publish(
-        Stopped(namespace=of.namespace, name=of.name, uid=uid, revision=evicted, part=of.part)
-    )
-
-
-async def _admission_before(
-    manager: RunManager, namespace: str, name: str, evicted: int, read: AdmissionRead | None
-) -> AdmissionRead:
-    """The workload's last admission before the eviction, with the revision 0 if there was none.
-
-    The revision is taken from the stored workload, read from a replica that has the eviction. If
-    the workload has changed since the eviction, the revision is taken from the facts that this
-    runner has read (``read``). The log is asked for only if this runner has read no such fact: a
-    replica of the log may lack the last facts, and without the last admission this runner would
-    report the stop of a job that another runner runs.
-    """
-    seen = await manager.retry(lambda: manager.admissions.view(namespace, name, at_least=evicted))
-    if seen is not None and 0 < seen.revision < evicted:
-        return AdmissionRead(seen.revision, seen.runners, seen.held)
-    if read is not None:
-        return read
-    newest = await manager.retry(
-        lambda: manager.admissions.last_admitted(namespace, name, lambda at: at < evicted)
-    )
-    if newest is None:
-        return AdmissionRead(0, ())
-    return admission_in(newest[0])
-
-
-async def report_lost_job(manager: RunManager, of: ClaimedRun) -> None:
-    """Marks the expired claim of an admission as over and publishes the end of its job; only one
-    runner can mark the claim. The job is reported as lost, unless this runner can read the folder
-    of the job's run and finds a result.
-    """
-    key = of.key
-    other = await manager.retry(lambda: manager.other_folders.find(key))
-    if other is not None:
-        await wait_for_shim(other)
-        if other.folder.journal.outcome is None and not other.folder.shim_lives():
-            await _end_orphans(manager, other)
-    if await manager.retry(lambda: manager.claims.mark_over(key, dead_only=True)):
-        await publish_end(manager, of)
-
-
-async def _end_orphans(manager: RunManager, other: OtherRun) -> None:
-    """Ends what is left on this machine of another runner's run: if runner, fork server and shim
-    were killed, nothing else ends the job before it runs again."""
-    while not await manager.executor.sweep(other.folder):
-        log.warning("processes_left", run=other.folder.identity.key)
-        await asyncio.sleep(ORPHANS_SECONDS)
-
-
-async def publish_end(manager: RunManager, of: ClaimedRun) -> None:
-    """Publishes the end of a job after this runner has marked its expired claim as over."""
-    key = of.key
-    other = await manager.retry(lambda: manager.other_folders.find(key))
-    if other is not None:
-        other.folder.read_journal()
-    if other is not None and other.folder.journal.is_result:
-        log.info("result_found", run=key, folder=str(other.folder.path))
-        await manager.publish_result_of(other)
-        return
-    admission = (of.namespace, of.name, of.revision)
-    view = (await manager.retry(lambda: manager.admissions.views([admission])))[0]
-    lost = Stopped(
-        namespace=of.namespace,
-        name=of.name,
-        uid=view.uid,
-        revision=of.revision,
-        part=of.part,
-        reason=reasons.NODE_FAILURES,
-        message="the runner of the job is gone",
-    )
-    match view.state:
-        case AdmissionState.CURRENT:
-            log.warning("job_lost", run=key)
-            await manager.publish(lost)
-        case AdmissionState.EVICTED:
-            await manager.publish(msgspec.structs.replace(lost, revision=view.evicted, reason=""))
 
 
 async def admit_current(manager: RunManager, namespace: str, name: str) -> None:
@@ -354,7 +202,10 @@ async def _take_unclaimed(
         if has_run and not mine:
             continue
         if view.state is AdmissionState.EVICTED:
-            await answer_eviction(manager, namespace, name, view.uid, view.evicted)
+            if not view.held:
+                job = EvictedJob(revision=view.revision, runners=view.runners)
+                of = ClaimedRun(namespace, name, view.revision)
+                answer(manager, job, EvictedRun(of, view.uid, view.evicted))
             continue
         is_ours = view.state is AdmissionState.CURRENT and not has_run and not view.held
         if is_ours and is_for(view.runners, manager.folder.runner):
@@ -445,6 +296,7 @@ async def _on_claim_changed(manager: RunManager, entry: Entry) -> None:
     if namespace == "_alive" or revision is None or part is None:
         return
     claim = read_claim(entry)
+    manager.left_evictions.claim_changed(entry.key, claim, clock.monotonic())
     unpublished = claim.state is ClaimState.OVER and entry.key in manager.elsewhere
     if claim.runner == manager.folder.runner and unpublished:
         of = ClaimedRun(plain(namespace), plain(name), revision, part)

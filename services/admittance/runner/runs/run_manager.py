@@ -38,11 +38,11 @@ from admittance.runner.host.records import StopNote, run_key
 from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.plans.devices import NotAsPlaced, part_here, runners_to_run
 from admittance.runner.plans.run_plan import with_file_limit
-from admittance.runner.runs.admissions import AdmissionReader
-from admittance.runner.runs.admissions_read import AdmissionsRead
+from admittance.runner.runs.admissions import REQUESTS_MAX, AdmissionReader
 from admittance.runner.runs.claims import Claims
 from admittance.runner.runs.closed_runs import ClosedRuns, earlier_result
 from admittance.runner.runs.file_transfers import FileTransfers, NoInput
+from admittance.runner.runs.left_evictions import LeftEvictions
 from admittance.runner.runs.machine_drain import MachineDrain
 from admittance.runner.runs.publisher import Publisher, retry
 from admittance.runner.runs.run_starts import identity_of, spec_of, with_end
@@ -107,7 +107,9 @@ class RunManager:
         """The keys of current runs that are assigned to other runners, until the claims are read.
         An earlier process of this runner may have marked such a claim as over, and ended before it
         published the end of the lost job."""
-        self.admissions_read = AdmissionsRead()
+        self.left_evictions = LeftEvictions(folder.runner)
+        self.answering = asyncio.Semaphore(REQUESTS_MAX)
+        """The places of evictions that are answered at the same time."""
         self.left_out = False
         """Whether this runner left admissions to others, so that some may be unclaimed."""
         self.open_runs_changed = asyncio.Event()
