@@ -353,7 +353,7 @@ MUTATIONS: Final = {
         21,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
-        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 89
+        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 22
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
