@@ -63,7 +63,7 @@ PLACED_MUTATIONS: Final = {
         ),
         placed,
         "is used by .* and by",
-        20,
+        15,
     ),
     "a job would give up its machines with its first part": Mutation(
         (Patch(parts, "collect", _over_with_the_first),),
