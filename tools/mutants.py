@@ -28,10 +28,11 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 CORES: Final = Path("libs", "admittance")
 RULES: Final = ("acceptance", "conformance")
 """Tests of several cores at once, which are slower than the unit tests."""
+HISTORIES: Final = "unit/control/test_whole_histories.py"
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "arrays": ("unit/arrays",),
     "control": ("unit/control", "unit/workload_controller", *RULES),
-    "family": ("unit/family", "unit/variants", *RULES),
+    "family": ("unit/family", "unit/variants", HISTORIES, *RULES),
     "lease": ("unit/lease",),
     "placement": (
         "unit/placement",
@@ -41,9 +42,9 @@ TESTS: Final[Mapping[str, Sequence[str]]] = {
     "provisioning": ("unit/provisioning", "unit/provider_pool", "unit/provisioning_check", *RULES),
     "quota": ("unit/quota", "unit/scheduling", *RULES, "unit/control/manifests/test_objections.py"),
     "scheduling": ("unit/scheduling", *RULES, "unit/replay", "unit/whatif"),
-    "timers": ("unit/timers", "acceptance"),
+    "timers": ("unit/timers", HISTORIES, "acceptance"),
     "usage": ("unit/usage",),
-    "variants": ("unit/variants", "unit/family", *RULES),
+    "variants": ("unit/variants", "unit/family", HISTORIES, *RULES),
     "workload": (
         "unit/workload",
         "unit/control",
