@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import re
 import sys
 import zipfile
 from collections.abc import AsyncIterator
@@ -137,3 +138,38 @@ async def test_hydra_runs_a_sweep_as_an_array(
     assert await program.wait() == 0
     results = sorted((work / "multirun").rglob("result"))
     assert [result.read_text() for result in results] == ["10", "20"]
+
+
+async def test_snakemake_runs_the_workflow_of_the_page(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("snakemake", reason="Snakemake is not installed")
+    install(monkeypatch, tmp_path, "snakemake")
+    use(monkeypatch, environ)
+    page = (ROOT / "docs" / "workflows.md").read_text()
+    [flow] = re.findall(r"```snakemake\n(.*?)```", page, re.DOTALL)
+    [command] = re.findall(r"```sh\nsnakemake (.*)\n```", page)
+    work = tmp_path / "work"
+
+    async def run(rules: str) -> tuple[int | None, str]:
+        (work / "Snakefile").write_text(rules)
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "snakemake", *command.split()),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        printed, _ = await program.communicate()
+        return program.returncode, printed.decode()
+
+    status, printed = await run(flow)
+    assert status == 0, printed
+    assert (work / "total").read_text() == "1\n2\n"
+    wrong = 'rule wrong:\n    output: "x"\n    shell: "exit 3"\n'
+    status, printed = await run(wrong)
+    assert status == 1
+    assert re.search(
+        r"Failed: pod main-0 failed: exit code 1; `admit logs workload wrong-", printed
+    )
+    status, printed = await run(wrong.replace("shell", 'resources: queue="nope"\n    shell'))
+    assert status == 1
+    assert "LocalQueue default/nope does not exist" in printed
