@@ -38,7 +38,7 @@ LOOK_SECONDS: Final = 0.02
 """How often the first part that waits looks for a core."""
 AHEAD: Final = 4
 """Parts for each process that are begun before the first of them is done."""
-SUITE: Final = int(os.environ.get("ADMIT_SEEDS", "750"))
+SUITE: Final = int(os.environ.get("ADMIT_SEEDS", "500"))
 """How many seeds the suite plays."""
 SHARES: Final = {
     "checked": 19,

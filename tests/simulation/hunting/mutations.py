@@ -338,7 +338,7 @@ MUTATIONS: Final = {
         (Patch(*_TRANSITION, _without_rounds),),
         checked,
         "Retry of .* counts, and had no effect",
-        54,
+        29,
     ),
     "delays would be lost with the rows that hold them": Mutation(
         (Patch(*_TRANSITION, _without_frozen_rows),),
@@ -359,13 +359,13 @@ MUTATIONS: Final = {
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
         checked,
         "without its parameters",
-        74,
+        44,
     ),
     "a check would send a workload round forever": Mutation(
         (Patch(check_retries, "with_paced_retry", _unpaced),),
         checked,
         "sends it round at once",
-        135,
+        29,
     ),
     "a lost schedule would never come due": Mutation(
         (
@@ -384,7 +384,7 @@ MUTATIONS: Final = {
         ),
         planned,
         "is admitted, and .* over quota",
-        3,
+        1,
     ),
     "others would get quota while pods come up": Mutation(
         (Patch(PodsReadyTracker, "blocks", lambda *_: False),),
@@ -406,7 +406,7 @@ MUTATIONS: Final = {
         ),
         exclusive,
         "others have gone for",
-        23,
+        10,
     ),
     "a sibling would take what another has only once others have gone": Mutation(
         (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 102
@@ -436,7 +436,7 @@ MUTATIONS: Final = {
         (Patch(next_step, "cancel_reason", lambda *_: ""),),
         provided,
         "booked for no live workload|still kept",
-        1,
+        0,
     ),
     "providers would not be told of an end": Mutation(
         (
