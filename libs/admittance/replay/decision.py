@@ -36,9 +36,9 @@ from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state import assumption
 from admittance.scheduling.state.assignment import Cursor, charges_of
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.equivalence import Key, SavedCursor
 from admittance.scheduling.state.queue import remove_from_queue
-from admittance.scheduling.state.workload_info import Domain, InFlight, SavedCursor, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, InFlight, WorkloadInfo
 from admittance.system.local_system import apply_entry
 
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})

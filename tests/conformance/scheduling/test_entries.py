@@ -16,9 +16,9 @@ from admittance.scheduling.fairsharing import fair_sharing_iterator
 from admittance.scheduling.fairsharing.shares import Share
 from admittance.scheduling.state.assignment import FIT, PREEMPT, Assignment
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.equivalence import EquivalenceClass
+from admittance.scheduling.state.equivalence import EquivalenceClass, SavedCursor
 from admittance.scheduling.state.requests import Shapes
-from admittance.scheduling.state.workload_info import Queue, SavedCursor
+from admittance.scheduling.state.workload_info import Queue
 from admittance.scheduling.state.workload_view import view_of
 from admittance.workload import stored
 from conformance.differences import ENTRIES

@@ -12,8 +12,9 @@ from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import flush, refusal_for
 from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.equivalence import SavedCursor
 from admittance.scheduling.state.queue import park_class, park_workload
-from admittance.scheduling.state.workload_info import SavedCursor, WorkloadInfo
+from admittance.scheduling.state.workload_info import WorkloadInfo
 from admittance.scheduling.state.workload_view import Inadmissible
 from conformance.differences import PENDING
 from conformance.tables import Given, cases, needs_data

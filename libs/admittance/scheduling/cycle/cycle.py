@@ -30,7 +30,7 @@ from admittance.scheduling.cycle.refusals import block_head, refusal_of
 from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.assignment import NO_FIT, Cursor
-from admittance.scheduling.state.equivalence import ScanRecord
+from admittance.scheduling.state.equivalence import SavedCursor, ScanRecord
 from admittance.scheduling.state.object_errors import set_aside
 from admittance.scheduling.state.queue import enqueue, park_class, park_workload, wake_class
 from admittance.scheduling.state.scheduler_state import WAITS_FOR_PODS_READY, SchedulerState
@@ -38,7 +38,6 @@ from admittance.scheduling.state.workload_info import (
     Domain,
     Nomination,
     Queue,
-    SavedCursor,
     WorkloadInfo,
 )
 from admittance.scheduling.state.workload_view import Inadmissible

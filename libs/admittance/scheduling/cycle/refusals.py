@@ -22,14 +22,18 @@ from admittance.events.shapes import Refusal, Scan, Shortfall
 from admittance.quota.cell import plus
 from admittance.scheduling.cycle.flavor_assigner import examine
 from admittance.scheduling.state.assignment import NO_FIT, Assignment, Cursor, Obstacle
-from admittance.scheduling.state.equivalence import EquivalenceClass, ScanRecord, forget_reason
+from admittance.scheduling.state.equivalence import (
+    BlockedHead,
+    EquivalenceClass,
+    ScanRecord,
+    forget_reason,
+)
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.queue import schedule_class_refusal
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.scheduling.state.workload_info import (
-    BlockedHead,
     InFlight,
     Queue,
     WorkloadInfo,
@@ -354,7 +358,7 @@ def block_head(
         queue.refusal_queue.put(now.since, workload)
 
 
-def blocked_head_of(workload: WorkloadInfo) -> BlockedHead | None:
+def blocked_head_of(workload: WorkloadInfo) -> BlockedHead[WorkloadInfo] | None:
     """Returns the `BlockedHead` that says that the workload blocks its queue; None: the workload is
     not the head, or does not block the queue."""
     queue = workload.queue

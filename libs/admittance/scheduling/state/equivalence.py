@@ -288,6 +288,17 @@ class SavedNomination(NamedTuple):
     nomination: tuple[Assignment, Sequence[Any]]
 
 
+class SavedCursor(NamedTuple, Generic[W]):
+    """The cursor at which a workload's last scan of flavors stopped, in the cycle number ``cycle``.
+    The cursor is valid while the workload is in the class ``owner``, and only in the next cycle or
+    while the generations of queue and domain still add up to ``generation``."""
+
+    at: Cursor
+    cycle: int
+    generation: int
+    owner: EquivalenceClass[W]
+
+
 class RefusalQueue(Generic[W]):
     """The parked classes and workloads for which refusals are scheduled, the longest parked first.
 
@@ -323,6 +334,19 @@ class ScanRecord(NamedTuple, Generic[W]):
     at: datetime
     head: W
     cursor: Cursor | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BlockedHead(Generic[W]):
+    """The head of a StrictFIFO queue that got no quota and blocks the queue: the workload, since
+    when it blocks the queue, and the reason (``refusal``)."""
+
+    workload: W
+    assignment: Assignment
+    scan: ScanRecord[W]
+    refusal: Refusal
+    since: datetime
+    is_scheduled: bool = False  # the refusal of the head is in the refusal queue
 
 
 @dataclass(slots=True, eq=False, repr=False)

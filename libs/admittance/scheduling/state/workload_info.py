@@ -15,7 +15,7 @@ from enum import IntEnum, unique
 from typing import Final, NamedTuple, TypeAlias
 
 from admittance.api.workload import PreemptionCount
-from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Refusal, Shares
+from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Shares
 from admittance.family import FamilyRules, ParentState, Tag, VariantState
 from admittance.quota.catalog import NOT_FOUND, Activity
 from admittance.quota.cell import Cell
@@ -23,13 +23,14 @@ from admittance.quota.tree import Node
 from admittance.scheduling.state import equivalence
 from admittance.scheduling.state.assignment import Assignment, Cursor
 from admittance.scheduling.state.equivalence import (
+    BlockedHead,
     ClassHeap,
     ClassKey,
     EquivalenceClass,
     Key,
     Lanes,
     RefusalQueue,
-    ScanRecord,
+    SavedCursor,
 )
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.plan_quota import PlanQuota
@@ -95,17 +96,6 @@ class Assumption:
         self.given = NOTHING_GIVEN
         self.replaced: WorkloadInfo | None = None
         self.replaced_plan: PendingPreemption | None = None
-
-
-class SavedCursor(NamedTuple):
-    """The cursor at which a workload's last scan of flavors stopped, in the cycle number ``cycle``.
-    The cursor is valid while the workload is in the class ``owner``, and only in the next cycle or
-    while the generations of queue and domain still add up to ``generation``."""
-
-    at: Cursor
-    cycle: int
-    generation: int
-    owner: EquivalenceClass[WorkloadInfo]
 
 
 class Victim(NamedTuple):
@@ -214,7 +204,7 @@ class WorkloadInfo(DerivedFields):
     """One workload that is not finished, as the scheduler keeps it in memory. Its own fields are
     what earlier cycles leave for the next."""
 
-    cursor: SavedCursor | None = None
+    cursor: SavedCursor[WorkloadInfo] | None = None
     saved_search: SavedSearch | None = None
     preemptor_waits: bool = False  # a preemptor waits until the eviction of this workload is stored
 
@@ -328,19 +318,6 @@ class CandidateCache(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class BlockedHead:
-    """The head of a StrictFIFO queue that got no quota and blocks the queue: the workload, since
-    when it blocks the queue, and the reason (``refusal``)."""
-
-    workload: WorkloadInfo
-    assignment: Assignment
-    scan: ScanRecord[WorkloadInfo]
-    refusal: Refusal
-    since: datetime
-    is_scheduled: bool = False  # the refusal of the head is in the refusal queue
-
-
-@dataclass(slots=True, eq=False, repr=False)
 class Queue:
     """One ClusterQueue: the workloads that wait in it and those that hold its quota."""
 
@@ -368,7 +345,8 @@ class Queue:
     # The workload of the queue for which victims were preempted last. This preemptor stays the head
     # while it waits in the queue, because another workload could take the freed quota.
     preemptor: WorkloadInfo | None = None
-    blocked_head: BlockedHead | None = None  # the blocked head of a StrictFIFO queue
+    # The blocked head of a StrictFIFO queue.
+    blocked_head: BlockedHead[WorkloadInfo] | None = None
 
     # The workloads that hold quota of the queue.
     holding: dict[WorkloadInfo, None] = field(default_factory=dict)
