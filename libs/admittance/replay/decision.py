@@ -14,9 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from admittance.control.commit import LogMessage
-from admittance.events import reasons
-from admittance.events.codec import Undecodable, decode
 from admittance.events.facts import (
     Assigned,
     Confirmed,
@@ -28,13 +25,26 @@ from admittance.events.facts import (
 )
 from admittance.events.reader import BucketEntry
 from admittance.events.shapes import Refusal
+from admittance.replay.logged_decisions import (
+    CannotRepeat,
+    LoggedDecision,
+    Turn,
+    is_of_cycle,
+    is_recheck,
+    is_same_recheck,
+    is_turn,
+    key_of,
+    rechecked_reservations,
+    turns_of,
+    usages_of,
+)
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.cycle.refusals import blocked_head_of, with_all_flavors
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state import assumption
-from admittance.scheduling.state.assignment import Cursor, charges_of
+from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key, SavedCursor
 from admittance.scheduling.state.queue import remove_from_queue
@@ -52,28 +62,6 @@ _IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
 }
 
 
-class CannotRepeat(Exception):
-    """A decision cannot be repeated, because a part of the state from which it was made is not
-    known. The error text names what is missing."""
-
-
-class Turn(NamedTuple):
-    """A head that the scheduler processed in a cycle. ``key``: the head's workload. ``cursor``: the
-    flavors behind which the head's scan began; (): the scan began at the first flavor."""
-
-    key: Key
-    cursor: Cursor = ()
-
-
-class LoggedDecision(NamedTuple):
-    """A scheduler's decision on the log. ``sequence``: its position on the log; ``epoch``: the
-    epoch of the leader that made the decision."""
-
-    sequence: int
-    epoch: int
-    decision: Decision
-
-
 class Repetition(NamedTuple):
     """The result of repeating a decision. ``differences``: one sentence for each difference between
     the logged decision and the repeated decision; empty: the two decisions are equal. ``made``: all
@@ -87,19 +75,6 @@ class Repetition(NamedTuple):
     workloads: int
     objects: int
     inflight: int
-
-
-def logged_decision(message: LogMessage) -> LoggedDecision | None:
-    """Returns the decision in a message; None: the message is not a decision by a leader of the
-    decision's domain."""
-    try:
-        fact = decode(message.subject, message.data)
-    except Undecodable:
-        return None
-    fence = message.fence
-    if not isinstance(fact, Decision) or fence is None or fence.domain != fact.domain:
-        return None
-    return LoggedDecision(message.sequence, fence.epoch, fact)
 
 
 def revisions_needed(decision: Decision) -> list[int]:
@@ -133,17 +108,15 @@ def repeat(
             return _repeat_parked(decision, of_leader, bucket_at, config)
         return _repeat_inadmissible(decision, of_leader, bucket_at(decision.seen), config)
     same = [
-        logged
-        for logged in of_leader
-        if _is_of_cycle(logged.decision, decision.time, decision.seen)
+        logged for logged in of_leader if is_of_cycle(logged.decision, decision.time, decision.seen)
     ]
     earlier = [logged for logged in of_leader if logged not in same]
     if is_recheck(decision):
         # A cycle publishes all rechecks of reservations together, before it processes heads.
         rechecks = [
-            logged.decision for logged in of_leader if _is_same_recheck(logged.decision, decision)
+            logged.decision for logged in of_leader if is_same_recheck(logged.decision, decision)
         ]
-        earlier = [logged for logged in earlier if not _is_same_recheck(logged.decision, decision)]
+        earlier = [logged for logged in earlier if not is_same_recheck(logged.decision, decision)]
         rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
         keys = rechecked_reservations([*rechecks, decision])
         made = rebuilt.core.recheck(decision.domain, keys, now=rebuilt.now)
@@ -169,7 +142,7 @@ def _repeat_parked(
     then = scan.at or decision.time
     assert then is not None, "decisions have a time"
     same = [
-        logged.decision for logged in of_leader if _is_of_cycle(logged.decision, then, scan.seen)
+        logged.decision for logged in of_leader if is_of_cycle(logged.decision, then, scan.seen)
     ]
     earlier = [logged for logged in of_leader if (logged.decision.time or then) < then]
     first = _Rebuilt(bucket_at(scan.seen), earlier, config, decision, seen=scan.seen, now=then)
@@ -386,78 +359,6 @@ class _Rebuilt:
             len(present) - workloads,
             self._inflight,
         )
-
-
-# Reading decisions. -------------------------------------------------------------------------
-
-
-def is_turn(decision: Decision) -> bool:
-    """Whether the decision was made and published while a cycle processed a head. True for a
-    refusal only if its reason is that victims must stop: other refusals are published later."""
-    if isinstance(decision, Refused):
-        return decision.refusal.reason == reasons.WAITING_FOR_PREEMPTED_WORKLOADS
-    return isinstance(decision, Assigned | Preempted) and not is_recheck(decision)
-
-
-def is_recheck(decision: Decision) -> bool:
-    """Whether the decision is about a workload that already has reserved quota; a cycle makes such
-    decisions before it processes its heads."""
-    if isinstance(decision, Preempted):
-        return decision.planned
-    return isinstance(decision, Planned | Confirmed | Revoked)
-
-
-def _is_of_cycle(decision: Decision, time: datetime | None, seen: int) -> bool:
-    return decision.time == time and decision.seen == seen and is_turn(decision)
-
-
-def _is_same_recheck(first: Decision, other: Decision) -> bool:
-    return is_recheck(first) and (first.time, first.seen) == (other.time, other.seen)
-
-
-def rechecked_reservations(decisions: Iterable[Decision]) -> list[Key]:
-    """Returns the workloads with the reservations that the decisions are about, in order."""
-    return list(dict.fromkeys(_decided_for(decision) for decision in decisions))
-
-
-def turns_of(decisions: Iterable[Decision]) -> list[Turn]:
-    """Returns the heads that one cycle processed to make these decisions, in order."""
-    turns: dict[Key, Cursor] = {}
-    for decision in decisions:
-        scan = decision.scan
-        if scan is not None:
-            if scan.lost:
-                raise CannotRepeat(
-                    "the decision does not list the heads that its cycle processed earlier: they "
-                    "were too many"
-                )
-            for head in scan.heads:
-                turns.setdefault(key_of(head.name), head.cursor)
-        turns.setdefault(_decided_for(decision), scan.cursor if scan is not None else ())
-    return [Turn(key, cursor) for key, cursor in turns.items()]
-
-
-def _decided_for(decision: Decision) -> Key:
-    """Returns the workload that the scheduler processed or rechecked when it made the decision: the
-    preemptor for `Preempted`, else the decision's own workload."""
-    if isinstance(decision, Preempted):
-        return key_of(decision.by)
-    return decision.namespace, decision.name
-
-
-def usages_of(decisions: Iterable[Decision]) -> dict[str, float]:
-    """Returns the usages of LocalQueues that a cycle compared to make the given decisions."""
-    usages: dict[str, float] = {}
-    for decision in decisions:
-        if decision.scan is not None:
-            usages |= decision.scan.usages
-    return usages
-
-
-def key_of(name: str) -> Key:
-    """Returns the key of the workload ``namespace/name``."""
-    namespace, _, plain = name.partition("/")
-    return namespace, plain
 
 
 # Comparing. ---------------------------------------------------------------------------------

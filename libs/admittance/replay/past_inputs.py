@@ -19,7 +19,8 @@ from admittance.events.stored.checkpoints import CheckpointMade, Commits, Commit
 from admittance.events.stored.formats import read_commits
 from admittance.events.system import Epoch
 from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart
-from admittance.replay.decision import LoggedDecision, logged_decision, revisions_needed
+from admittance.replay.decision import revisions_needed
+from admittance.replay.logged_decisions import LoggedDecision, logged_decision
 from admittance.replay.log_messages import log_message
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus

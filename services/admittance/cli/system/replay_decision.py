@@ -11,13 +11,8 @@ from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.client.errors import BadInput
 from admittance.replay.bucket_rebuild import CannotRebuild
-from admittance.replay.decision import (
-    CannotRepeat,
-    LoggedDecision,
-    Repetition,
-    repeat,
-    revisions_needed,
-)
+from admittance.replay.decision import Repetition, repeat, revisions_needed
+from admittance.replay.logged_decisions import CannotRepeat, LoggedDecision
 from admittance.replay.past_inputs import NoDecision, Source, config_of, decision_at, gather
 
 

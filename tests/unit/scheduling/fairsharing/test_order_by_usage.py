@@ -14,7 +14,8 @@ from admittance.events.facts import Preempted
 from admittance.events.reader import BucketEntry
 from admittance.events.requests.queues import PendingQuery, Queues, QueueStatus
 from admittance.events.shapes import ConsumedUsage
-from admittance.replay.decision import DecisionReplay, turns_of, usages_of
+from admittance.replay.decision import DecisionReplay
+from admittance.replay.logged_decisions import turns_of, usages_of
 from admittance.scheduling.fairsharing.usage import (
     NANO,
     Account,
