@@ -81,6 +81,7 @@ FIELD_WRITERS: Mapping[str, frozenset[str]] = {
             "cycle.cycle",
             "cycle.decisions",
             "cycle.nominate",
+            "cycle.promises",
             "cycle.process",
             "cycle.recheck",
             "state.charging",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -14,6 +14,7 @@ from admittance.api.fields.limits import (
     NODE_LABELS_MAX,
     PER_GROUP_MAX,
     VARIANTS_MAX,
+    Backfill,
     Borrow,
     Fungibility,
     Int32,
@@ -48,6 +49,9 @@ from admittance.api.meta import (
     Taint,
     Toleration,
 )
+
+EASY: Final = "Easy"
+"""The value of ``backfill`` with which one head in a cohort tree gets a promise of a start."""
 
 CheckNames = Annotated[tuple[Name, ...], list_rule(CHECKS_MAX, "checks")]
 
@@ -174,7 +178,8 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     as few admitted workloads as necessary; otherwise admitted workloads keep running. ``machines``
     (not in Kueue): with ``Off``, the AdmissionCheck `MACHINES_CHECK` applies only if the queue
     names it. ``default_maximum_execution_time_seconds`` (not in Kueue): the time limit of workloads
-    that are submitted to the queue without one.
+    that are submitted to the queue without one. ``backfill`` (not in Kueue): with `EASY`, the
+    oldest head that does not fit gets a promise of a start, which later workloads do not delay.
     """
 
     resource_groups: ResourceGroups = ()
@@ -192,6 +197,7 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     on_quota_cut: QuotaCut = ""
     machines: Switch = "On"
     default_maximum_execution_time_seconds: Positive | None = None
+    backfill: Backfill = ""
 
 
 class ClusterQueue(Strict, frozen=True, kw_only=True):

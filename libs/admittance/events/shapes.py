@@ -209,6 +209,19 @@ class Head(Shape, frozen=True, kw_only=True):
     cursor: tuple[dict[int, int], ...] = ()
 
 
+class PromisedStart(Shape, frozen=True, kw_only=True):
+    """The start that backfill promises to ``head`` (``namespace/name``), a workload that waits in
+    ``clusterQueue``: at which time, and with which amounts. ``certain``: no workload of another
+    ClusterQueue can delay the start.
+    """
+
+    head: str
+    cluster_queue: str
+    at: datetime
+    amounts: tuple[Taken, ...] = ()
+    certain: bool = False
+
+
 class Scan(Shape, frozen=True, kw_only=True):
     """Inputs of a decision besides the scheduler's state, which a replay of the decision needs.
 
@@ -217,7 +230,9 @@ class Scan(Shape, frozen=True, kw_only=True):
     to list. ``seen``, ``at``, ``head``: for a refusal, the newest revision and the time when the
     workload was considered, and the equal workload considered in its place; otherwise these are the
     values of the fact. ``usages``: if preemption compared usages of LocalQueues, the compared
-    usages, without LocalQueues that have no usage or no weight.
+    usages, without LocalQueues that have no usage or no weight. ``promise``: the promise of a start
+    that the cycle kept; None: it kept none. In a refusal because of the promise, ``heads`` are the
+    heads that were decided earlier in the same cycle.
     """
 
     cursor: tuple[dict[int, int], ...] = ()
@@ -227,6 +242,7 @@ class Scan(Shape, frozen=True, kw_only=True):
     at: datetime | None = None
     head: str = ""
     usages: dict[str, float] = msgspec.field(default_factory=dict)
+    promise: PromisedStart | None = None
 
 
 class PreemptedBy(Shape, frozen=True, kw_only=True):

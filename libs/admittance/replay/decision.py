@@ -24,7 +24,7 @@ from admittance.events.facts import (
     Revoked,
 )
 from admittance.events.reader import BucketEntry
-from admittance.events.shapes import Refusal
+from admittance.events.shapes import PromisedStart, Refusal, Scan
 from admittance.replay.logged_decisions import (
     CannotRepeat,
     LoggedDecision,
@@ -41,6 +41,7 @@ from admittance.replay.logged_decisions import (
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.decisions import Decided
+from admittance.scheduling.cycle.promises import promise_from
 from admittance.scheduling.cycle.refusals import blocked_head_of, with_all_flavors
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state import assumption
@@ -104,6 +105,8 @@ def repeat(
     ]
     scan = decision.scan
     if isinstance(decision, Refused) and not is_turn(decision):
+        if scan is not None and scan.promise is not None:
+            return _repeat_held_back(decision, scan, of_leader, bucket_at, config)
         if scan is not None and scan.seen:
             return _repeat_parked(decision, of_leader, bucket_at, config)
         return _repeat_inadmissible(decision, of_leader, bucket_at(decision.seen), config)
@@ -124,7 +127,10 @@ def repeat(
     rebuilt = _Rebuilt(bucket_at(decision.seen), earlier, config, decision)
     cycle = [*(logged.decision for logged in same), decision]
     turns = turns_of(cycle)
-    made = rebuilt.core.turns(decision.domain, turns, now=rebuilt.now, usages=usages_of(cycle))
+    promise = scan.promise if scan is not None else None
+    made = rebuilt.core.turns(
+        decision.domain, turns, now=rebuilt.now, usages=usages_of(cycle), promise=promise
+    )
     return rebuilt.repetition(_differences(decision, made), made, turns)
 
 
@@ -157,6 +163,26 @@ def _repeat_parked(
     second = _Rebuilt(bucket_at(decision.seen), of_leader, config, decision)
     again = with_all_flavors(second.core.head(own), parked)
     return second.repetition(_field_differences(decision.refusal, again), [again], turns)
+
+
+def _repeat_held_back(
+    decision: Refused,
+    scan: Scan,
+    of_leader: Sequence[LoggedDecision],
+    bucket_at: Callable[[int], Sequence[BucketEntry]],
+    config: Config,
+) -> Repetition:
+    """Repeats the refusal of a workload that an earlier cycle held back beside a promise."""
+    then = scan.at or decision.time
+    assert then is not None, "decisions have a time"
+    earlier = [logged for logged in of_leader if (logged.decision.time or then) < then]
+    rebuilt = _Rebuilt(bucket_at(scan.seen), earlier, config, decision, seen=scan.seen, now=then)
+    turns = turns_of([decision])
+    made = rebuilt.core.turns(decision.domain, turns, now=then, promise=scan.promise)
+    again = rebuilt.core.refusal(turns[-1].key)
+    if again is None:
+        return rebuilt.repetition(["the workload would not be held back now"], made, turns)
+    return rebuilt.repetition(_field_differences(decision.refusal, again), [again], turns)
 
 
 def _repeat_inadmissible(
@@ -242,10 +268,11 @@ class DecisionReplay(Scheduler):
         *,
         now: datetime,
         usages: Mapping[str, float] | None = None,
+        promise: PromisedStart | None = None,
     ) -> list[Decided]:
         """Runs a cycle that processes the given heads, and returns its decisions. ``usages``: the
-        usages of LocalQueues that the logged cycle compared. Raises CannotRepeat if one of the
-        workloads was not pending."""
+        usages of LocalQueues that the logged cycle compared. ``promise``: the promise of a start
+        that it kept. Raises CannotRepeat if one of the workloads was not pending."""
         known_domain = self._domain(domain)
         self.wake(now=now)
         for queue_state in known_domain.queues:
@@ -269,6 +296,8 @@ class DecisionReplay(Scheduler):
             if cursor:
                 generation = queue.generation + known_domain.generation
                 workload.cursor = SavedCursor(cursor, self._cycle.number, generation, workload.cls)
+        self._cycle.promises.is_recorded = True
+        known_domain.promise = promise_from(self._state, promise) if promise is not None else None
         # During a handover of quota a domain has no cycles, but the replay needs one.
         known_domain.handover = None
         return self.decide(known_domain, now=now)

@@ -20,8 +20,8 @@ from admittance.events.stored.formats import read_commits
 from admittance.events.system import Epoch
 from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart
 from admittance.replay.decision import revisions_needed
-from admittance.replay.logged_decisions import LoggedDecision, logged_decision
 from admittance.replay.log_messages import log_message
+from admittance.replay.logged_decisions import LoggedDecision, logged_decision
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.checkpoints import checkpoints

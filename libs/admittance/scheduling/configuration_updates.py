@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from admittance.api.queues import ClusterQueue
+from admittance.api.queues import EASY, ClusterQueue
 from admittance.family import rules_of
 from admittance.quota.catalog import domain_of_node
 from admittance.scheduling import families, workload_updates
@@ -133,9 +133,9 @@ def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
     state.catalog.tree.set_active(queue.name, active=queue.activity.active)
     if queue.node is not None:
         queue.plan = flavor_plan_of(state.catalog, queue.name, queue.node, state.config)
-        queue.strict = (
-            state.catalog.cluster_queues[queue.name].spec.queueing_strategy == "StrictFIFO"
-        )
+        spec_now = state.catalog.cluster_queues[queue.name].spec
+        queue.strict = spec_now.queueing_strategy == "StrictFIFO"
+    _set_backfill(state, queue)
     _set_mode(state, queue)
     state.bump_version(queue.domain)
     if queue.domain is not None:
@@ -143,6 +143,20 @@ def _refresh(state: SchedulerState, queue: Queue, *, spec: bool) -> None:
         if queue.node is not None and (spec or (queue.activity.active and not was_active)):
             state.flush(queue.domain)
         state.schedule_cycle(queue.domain)
+
+
+def _set_backfill(state: SchedulerState, queue: Queue) -> None:
+    """Updates whether heads of the queue may get a promise of a start."""
+    queue.backfill = (
+        queue.node is not None
+        and not queue.strict
+        and not state.config.as_kueue
+        and state.catalog.cluster_queues[queue.name].spec.backfill == EASY
+    )
+    if queue.backfill:
+        state.backfill_queues[queue] = None
+    else:
+        state.backfill_queues.pop(queue, None)
 
 
 def _set_mode(state: SchedulerState, queue: Queue) -> None:

@@ -184,6 +184,8 @@ class Scheduler:
         for domain in list(state.busy):
             if domain.flush:
                 flush(domain, state.catalog, now)
+            if domain.holds_back:
+                self._cycle.promises.update(domain, now)
             if not domain.ready and not domain.quota_reduced and not domain.rechecks:
                 state.busy.pop(domain)
         return any(domain.ready for domain in state.busy)
@@ -235,7 +237,7 @@ class Scheduler:
                 self._counted = max(self._counted, self._cycle.number + left)
                 domain.idle_cycles += left
         if (
-            not domain.ready
+            (not domain.ready and not (has_progress and domain.holds_back))
             or domain.idle_cycles >= self._config.idle_cycles
             or domain.is_waiting()
         ):

@@ -30,12 +30,26 @@ def apply_workload(
     deleted. A stored workload with an older revision than the applied one is ignored."""
     workload = state.workloads.get(key)
     before = workload.family if workload is not None else None
+    held_back = _held_back_beside(workload) if state.backfill_queues else None
     _apply(state, key, workload, stored, revision, now)
     workload = state.workloads.get(key)
+    if state.backfill_queues:
+        # The change may have changed the promise that holds workloads back.
+        state.schedule_cycle(held_back)
+        state.schedule_cycle(_held_back_beside(workload))
     after = workload.family if workload is not None else None
     for family in (before, after) if before is not after else (after,):
         if family is not None:
             families.family_changed(state, family, now)
+
+
+def _held_back_beside(workload: WorkloadInfo | None) -> Domain | None:
+    """Returns the domain of the workload if a promise of a start may hold workloads of that domain
+    back."""
+    if workload is None:
+        return None
+    domain = assumption.domain_of(workload)
+    return domain if domain is not None and domain.holds_back else None
 
 
 def _apply(
@@ -106,6 +120,8 @@ def _apply(
     charging.set_plan(state, workload, view.pending_preemption)
     workload.admitted_at = view.admitted_at
     workload.run = view.run
+    workload.seconds_left = view.seconds_left
+    workload.holder = None
     if workload.family is not None:
         charging.choose_counted(state, workload.family)
     if state.accounts is not None:

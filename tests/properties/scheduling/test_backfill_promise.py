@@ -16,13 +16,14 @@ from admittance.quota.tree import Tree
 from admittance.scheduling.cycle.backfill import (
     Candidate,
     Head,
-    Holder,
-    Promise,
+    ended_by,
     expected_start,
     may_start,
     promise_of,
 )
 from admittance.scheduling.preemption.room import fits
+from admittance.scheduling.state.shared_quota import Holder
+from admittance.scheduling.state.workload_info import Promise
 from support.builders import NOON
 from support.examples import examples
 
@@ -82,7 +83,9 @@ def test_a_decision_never_delays_the_expected_start_of_the_head(
     for queue, amount, end in offers:
         wanted = cells_of(tree, queue, amount)
         candidate = Candidate(wanted, minute(end), is_later=queue == "a", borrows=queue == "b")
-        if fits(wanted, borrowing=True) and may_start(promise, candidate, holders):
+        if fits(wanted, borrowing=True) and may_start(
+            promise, candidate, ended_by(promise, holders)
+        ):
             event("a workload starts beside the promise")
             before = expected_start(need, holders, NOON)
             starts(queue, amount, end)
@@ -148,7 +151,8 @@ def test_the_first_promise_never_slips_in_one_queue_with_true_bounds(work: list[
                         assert found.at <= first.setdefault(number, found.at)
                 continue
             end = None if job.limit is None else at + timedelta(minutes=job.limit)
-            if promise and not may_start(promise, Candidate(need, end, True, False), holders):
+            candidate = Candidate(need, end, True, False)
+            if promise and not may_start(promise, candidate, ended_by(promise, holders)):
                 event("a workload waits for the promise")
                 continue
             assert at <= first.get(number, at)

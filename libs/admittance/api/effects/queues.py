@@ -93,6 +93,7 @@ QUEUES: Final[Table] = {
         "defaultMaximumExecutionTimeSeconds": works(
             "not in Kueue: the time limit of workloads that are submitted without one"
         ),
+        "backfill": works("not in Kueue: `Easy` promises the oldest head a start"),
     },
     ResourceGroup: all_work("coveredResources", "flavors"),
     FlavorQuotas: all_work("name", "resources", "admissionChecks"),

@@ -24,6 +24,7 @@ from admittance.api.fields.problems import (
 )
 from admittance.api.fields.units import BadQuantity, parse
 from admittance.api.queues import (
+    EASY,
     ClusterQueue,
     ClusterQueueSpec,
     Cohort,
@@ -62,7 +63,15 @@ def check_cluster_queue(
         *_fair_sharing(spec.fair_sharing),
         *_check_lists(spec),
         *check_concurrent_admission(spec, flavors_max),
+        *_backfill(spec),
     ]
+
+
+def _backfill(spec: ClusterQueueSpec) -> list[Problem]:
+    if spec.backfill != EASY or spec.queueing_strategy != "StrictFIFO":
+        return []
+    message = "must be left out while queueingStrategy is StrictFIFO: nothing starts past its head"
+    return [Problem("spec.backfill", message)]
 
 
 def check_cluster_queue_update(old: ClusterQueue, new: ClusterQueue) -> list[Problem]:

@@ -141,6 +141,20 @@ class OpenCheck(Shape, frozen=True, kw_only=True):
     inactive: str = ""
 
 
+class ExpectedStart(Shape, frozen=True, kw_only=True):
+    """The start that backfill promises to ``head`` (``namespace/name``), ``at`` a time and when the
+    workloads in ``after`` have ended. ``certain``: no workload of another ClusterQueue can delay
+    that start; otherwise it is expected, not promised. ``at`` None: no start is known, because the
+    workloads in ``without_end`` hold the quota and have no known end.
+    """
+
+    head: str
+    at: datetime | None = None
+    certain: bool = False
+    after: tuple[str, ...] = ()
+    without_end: tuple[str, ...] = ()
+
+
 class Explain(Request, frozen=True, kw_only=True):
     """``admit.api.explain.<ns>``: why a workload waits."""
 
@@ -198,7 +212,8 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     preempted for this workload. ``preempted_by``: the workload that took this workload's quota.
     ``checks``: checks that the workload's reservation waits for. ``unblocked_by``: sentences that
     say what would unblock the workload. ``variants``: the variants of a parent, the best first; a
-    parent has no flavors. ``parent``: the parent of a variant."""
+    parent has no flavors. ``parent``: the parent of a variant. ``promise``: the promise of a start
+    that the workload has, or that holds the workload back."""
 
     phase: str = ""
     reason: str = ""
@@ -224,4 +239,5 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     unblocked_by: tuple[str, ...] = ()
     variants: tuple[VariantVerdict, ...] = ()
     parent: str = ""
+    promise: ExpectedStart | None = None
     seen: int = 0

@@ -3,14 +3,13 @@
 The promise belongs to the oldest head that fits into no flavor. Only declared bounds of run times
 (maximumExecutionTimeSeconds) count, never estimates. A decision that `may_start` allows never makes
 the expected start of the head later. In a queue that shares no quota with others, the first promise
-of a head never moves back if each bound is true. The scheduler's cycle does not use this module
-yet.
+of a head never moves back if each bound is true. The module `promises` reads the state.
 
 The functions change the usage of cells for a moment and restore it before they return."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from operator import attrgetter
@@ -19,16 +18,8 @@ from typing import NamedTuple
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.scheduling.preemption.room import Need, fits
 from admittance.scheduling.state.equivalence import Key
-
-
-class Holder(NamedTuple):
-    """A workload that holds quota in the tree. ``ends_by``: the end of its maximum execution time;
-    None: it has no limit, or its run has not begun. The variants of a family are one holder, with
-    the largest amount of each cell and the last end."""
-
-    key: Key
-    cells: Sequence[tuple[Cell, int]]
-    ends_by: datetime | None
+from admittance.scheduling.state.shared_quota import Holder
+from admittance.scheduling.state.workload_info import NoPromise, Promise
 
 
 class Head(NamedTuple):
@@ -38,24 +29,6 @@ class Head(NamedTuple):
     key: Key
     queued_at: datetime
     needs: Sequence[Need]
-
-
-class Promise(NamedTuple):
-    """When the head is expected to start, and with which amounts. ``is_certain``: no workload of
-    another queue can delay the start; otherwise the start is expected, not promised."""
-
-    head: Key
-    need: Need
-    at: datetime
-    is_certain: bool
-
-
-class NoPromise(NamedTuple):
-    """The head has no expected start, because the workloads in ``unbounded`` hold quota in its way
-    and have no known end."""
-
-    head: Key
-    unbounded: tuple[Key, ...]
 
 
 class Candidate(NamedTuple):
@@ -71,26 +44,36 @@ class Candidate(NamedTuple):
 
 
 def promise_of(
-    heads: Iterable[Head], holders: Sequence[Holder], now: datetime
+    heads: Iterable[Head], holders: Sequence[Holder], now: datetime, *, names: bool = True
 ) -> Promise | NoPromise | None:
     """Returns the promise of the tree, for the flavors with the earliest start of its oldest head.
     A head that would not fit even if all holders ended is passed over, so that it does not hold up
-    the tree for ever. None: there is no other head."""
+    the tree for ever. None: there is no other head. ``names``: False: a `NoPromise` does not name
+    the holders in the way, which takes a step for each of them."""
+    ends = _ends(holders)
+    everything: dict[Cell, int] | None = None
     for head in sorted(heads, key=attrgetter("queued_at", "key")):
         promise: Promise | None = None
-        in_the_way: tuple[Key, ...] = ()
+        in_the_way: tuple[Key, ...] | None = None
         for need in head.needs:
-            at = expected_start(need, holders, now)
-            if at is None:
+            at = _expected_start(need, ends, now)
+            if at is not None:
+                if promise is None or at < promise.at:
+                    certain = all(_is_alone(cell) for cell, amount in need.items() if amount)
+                    promise = Promise(head.key, need, at, certain)
+            elif names:
                 unbounded = blockers(need, holders)
-                if unbounded and (not in_the_way or len(unbounded) < len(in_the_way)):
+                if unbounded and (in_the_way is None or len(unbounded) < len(in_the_way)):
                     in_the_way = unbounded
-            elif promise is None or at < promise.at:
-                certain = all(_is_alone(cell) for cell, amount in need.items() if amount)
-                promise = Promise(head.key, need, at, certain)
+            elif in_the_way is None:
+                if everything is None:
+                    everything = _total(holders)
+                with _usage() as gone:
+                    gone.remove(everything.items())
+                    in_the_way = () if fits(need, borrowing=True) else None
         if promise is not None:
             return promise
-        if in_the_way:
+        if in_the_way is not None:
             return NoPromise(head.key, in_the_way)
     return None
 
@@ -99,14 +82,33 @@ def expected_start(need: Need, holders: Iterable[Holder], now: datetime) -> date
     """Returns the first time at which the amounts fit if each holder with a limit runs to its end
     and nothing else starts; None: they do not fit before a holder without a limit ends. A holder
     whose limit is over, but which still holds its quota, counts as ending now."""
+    return _expected_start(need, _ends(holders), now)
+
+
+def _expected_start(need: Need, ends: Sequence[Holder], now: datetime) -> datetime | None:
+    """Returns the same as `expected_start`. ``ends``: the holders with a limit, the earliest end
+    first. The number of ends after which the amounts fit is found by bisection."""
     if fits(need, borrowing=True):
         return now
     with _usage() as gone:
-        for at, holder in _ends(holders):
-            gone.remove(holder.cells)
+        most = _total(ends)
+        gone.remove(most.items())
+        if not fits(need, borrowing=True):
+            return None
+        gone.add(most.items())
+        low, high = 0, len(ends)
+        while high - low > 1:
+            middle = (low + high) // 2
+            some = _total(ends[low:middle])
+            gone.remove(some.items())
             if fits(need, borrowing=True):
-                return max(at, now)
-    return None
+                gone.add(some.items())
+                high = middle
+            else:
+                low = middle
+    last = ends[high - 1].ends_by
+    assert last is not None
+    return max(last, now)
 
 
 def blockers(need: Need, holders: Iterable[Holder]) -> tuple[Key, ...]:
@@ -114,10 +116,9 @@ def blockers(need: Need, holders: Iterable[Holder]) -> tuple[Key, ...]:
     none of them can be left out. Empty: the amounts fit without their end, or not at all."""
     unbounded: list[Holder] = []
     with _usage() as gone:
-        for holder in holders:
-            gone.remove(holder.cells)
-            if holder.ends_by is None:
-                unbounded.append(holder)
+        everyone = list(holders)
+        gone.remove(_total(everyone).items())
+        unbounded += [holder for holder in everyone if holder.ends_by is None]
         if not fits(need, borrowing=True):
             return ()
         needed: list[Key] = []
@@ -129,8 +130,16 @@ def blockers(need: Need, holders: Iterable[Holder]) -> tuple[Key, ...]:
         return tuple(needed)
 
 
-def may_start(promise: Promise, candidate: Candidate, holders: Iterable[Holder]) -> bool:
-    """Returns whether a workload that fits now may start beside the promise.
+def ended_by(promise: Promise, holders: Iterable[Holder]) -> dict[Cell, int]:
+    """Returns the amounts that are free again at the promised time: those of the holders that end
+    until then."""
+    until = promise.at
+    return _total([one for one in holders if one.ends_by is not None and one.ends_by <= until])
+
+
+def may_start(promise: Promise, candidate: Candidate, ended: Mapping[Cell, int]) -> bool:
+    """Returns whether a workload that fits now may start beside the promise. ``ended``: the result
+    of `ended_by` for all workloads that hold quota now.
 
     The promise binds workloads behind the head in its queue, and those of other queues that would
     borrow. They may start if they end before the promised time, if they take nothing that the head
@@ -142,12 +151,28 @@ def may_start(promise: Promise, candidate: Candidate, holders: Iterable[Holder])
     if _flavors(promise.need).isdisjoint(_flavors(candidate.need)):
         return True
     with _usage() as gone:
-        for at, holder in _ends(holders):
-            if at > promise.at:
-                break
-            gone.remove(holder.cells)
+        gone.remove(ended.items())
         gone.add(candidate.need.items())
         return fits(promise.need, borrowing=True)
+
+
+def needed_ends(promise: Promise, holders: Iterable[Holder]) -> tuple[Key, ...]:
+    """Returns the holders that must end before the head starts, the earliest end first; none of
+    them can be left out."""
+    flavors = _flavors(promise.need)
+    until = promise.at
+    ends = [one for one in _ends(holders) if one.ends_by is not None and one.ends_by <= until]
+    with _usage() as gone:
+        gone.remove(_total(ends).items())
+        needed: list[Key] = []
+        for holder in reversed(ends):
+            if flavors.isdisjoint(cell.fr for cell, _ in holder.cells):
+                continue
+            gone.add(holder.cells)
+            if not fits(promise.need, borrowing=True):
+                gone.remove(holder.cells)
+                needed.append(holder.key)
+        return tuple(reversed(needed))
 
 
 class _Usage:
@@ -177,11 +202,23 @@ def _usage() -> Iterator[_Usage]:
         changes.undo()
 
 
-def _ends(holders: Iterable[Holder]) -> list[tuple[datetime, Holder]]:
-    """Returns the holders with a limit and their ends, the earliest first."""
-    ends = [(holder.ends_by, holder) for holder in holders if holder.ends_by is not None]
-    ends.sort(key=lambda end: end[0])
-    return ends
+def _ends(holders: Iterable[Holder]) -> list[Holder]:
+    """Returns the holders with a limit, the earliest end first."""
+    return sorted(
+        [holder for holder in holders if holder.ends_by is not None], key=attrgetter("ends_by")
+    )
+
+
+def _total(holders: Iterable[Holder]) -> dict[Cell, int]:
+    """Returns the sum of what the holders hold, per cell."""
+    total: dict[Cell, int] = {}
+    for holder in holders:
+        for cell, amount in holder.cells:
+            if cell in total:
+                total[cell] += amount
+            else:
+                total[cell] = amount
+    return total
 
 
 def _flavors(need: Need) -> set[FlavorResource]:

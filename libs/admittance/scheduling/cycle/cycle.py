@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from admittance.events import reasons
-from admittance.events.shapes import Refusal
+from admittance.events.shapes import Refusal, Scan
 from admittance.quota.catalog import Catalog
 from admittance.scheduling import families
-from admittance.scheduling.cycle.decisions import CycleDecisions, Decided
+from admittance.scheduling.cycle.decisions import HEADS_MAX, CycleDecisions, Decided, head
 from admittance.scheduling.cycle.nominate import (
     Nominator,
     Search,
@@ -26,6 +26,7 @@ from admittance.scheduling.cycle.process import (
     EntryStatus,
     park_behind_gate,
 )
+from admittance.scheduling.cycle.promises import KeptPromise, Promises
 from admittance.scheduling.cycle.refusals import block_head, refusal_of
 from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
 from admittance.scheduling.preemption.loop_guard import LoopGuard
@@ -60,6 +61,7 @@ class Cycle:
         self._state = state
         self._loops = LoopGuard(state)
         self._nominator = Nominator(state, self._loops)
+        self.promises = Promises(state, self._nominator)
         self._fair_sharing = state.config.fair_sharing is not None
         self._as_kueue = state.config.as_kueue
 
@@ -72,6 +74,8 @@ class Cycle:
         domain.unlogged_heads.clear()
         if domain.flush:
             flush(domain, self.catalog, now)
+        if self._state.backfill_queues or domain.promise is not None:
+            self.promises.update(domain, now)
         # 1. Heads: one workload of each queue, unless a decision about that workload is in flight.
         heads = self._heads(domain, now)
         if not heads:
@@ -92,7 +96,11 @@ class Cycle:
         # cycle took.
         decisions = CycleDecisions(self._state, domain, now)
         if entries:
-            processor = EntryProcessor(self._state, domain, self._nominator)
+            promise = self.promises.kept(domain, now) if domain.promise is not None else None
+            processor = EntryProcessor(self._state, domain, self._nominator, promise)
+            processed: list[WorkloadInfo] = []
+            if promise is not None:
+                decisions.promise = promise.recorded()
             try:
                 for entry in ordered:
                     try:
@@ -112,6 +120,12 @@ class Cycle:
                     processor.end_entry()
                     if self._counts_for_replay(status):
                         domain.unlogged_heads.append(entry.workload)
+                    if promise is not None:
+                        if status is EntryStatus.HELD_BACK:
+                            scan = self._scan_of(domain, promise, processed, now)
+                            has_progress |= self._hold_back(domain, entry, promise, scan, now)
+                            continue
+                        processed.append(entry.workload)
                     has_progress |= self.requeue(domain, entry, status, now)
                     self._state.at_work = None
             finally:
@@ -350,6 +364,39 @@ class Cycle:
         why = refusal_of(entry.assignment, entry.workload.reported_flavors)
         park_class(entry.queue, cls, refusal or why, now)
         return True
+
+    def _hold_back(
+        self, domain: Domain, entry: CycleEntry, promise: KeptPromise, scan: Scan, now: datetime
+    ) -> bool:
+        """Parks the workload of an entry that would delay the promised start, without its class,
+        since equal workloads may end earlier. Returns whether the workload was parked: the head of
+        a StrictFIFO queue blocks its queue instead."""
+        workload, queue = entry.workload, entry.queue
+        domain.holds_back = True
+        workload.cursor = workload.saved_search = None
+        refusal = promise.refusal(queue, workload, entry.assignment)
+        if queue.strict:
+            scanned = ScanRecord(domain.seen, now, workload, None, scan)
+            block_head(queue, workload, entry.assignment, scanned, refusal)
+            return False
+        alone = Inadmissible(refusal.reason, refusal.message, scan=scan)
+        park_workload(queue, workload, alone, now)
+        return True
+
+    def _scan_of(
+        self, domain: Domain, promise: KeptPromise, processed: list[WorkloadInfo], now: datetime
+    ) -> Scan:
+        """Returns what a replay of a refusal because of the promise needs."""
+        lost = len(processed) > HEADS_MAX
+        return Scan(
+            seen=domain.seen,
+            at=now,
+            heads=()
+            if lost
+            else tuple([head(one, domain.scan_cursors.get(one)) for one in processed]),
+            lost=lost,
+            promise=promise.recorded(),
+        )
 
 
 def _carry_out(decisions: CycleDecisions, entry: CycleEntry, status: EntryStatus) -> EntryStatus:

@@ -23,6 +23,7 @@ from admittance.events.shapes import (
     HandedOn,
     Head,
     PendingPreemption,
+    PromisedStart,
     Refusal,
     Scan,
     Taken,
@@ -54,10 +55,12 @@ fits into one message."""
 
 class CycleDecisions:
     """Makes the decisions of one cycle of a domain, and lists them in order. Each decision is
-    assumed in the scheduler's state at once."""
+    assumed in the scheduler's state at once. ``promise``: the promise of a start that the cycle
+    keeps; None: there is none."""
 
     def __init__(self, state: SchedulerState, domain: Domain, now: datetime) -> None:
         self.made: list[Decided] = []
+        self.promise: PromisedStart | None = None
         self._state = state
         self._domain = domain
         self._now = now
@@ -202,12 +205,18 @@ class CycleDecisions:
             for queue in self._domain.queues:
                 if queue.lanes is not None:
                     usages |= queue.lanes.recorded_usages()
-        if cursor is None and not heads and not usages:
+        if cursor is None and not heads and not usages and self.promise is None:
             return None
         lost = len(heads) > HEADS_MAX
         recorded = () if lost else tuple([head(first, cursors.get(first)) for first in heads])
         heads.clear()
-        return Scan(cursor=recorded_cursor(cursor), heads=recorded, lost=lost, usages=usages)
+        return Scan(
+            cursor=recorded_cursor(cursor),
+            heads=recorded,
+            lost=lost,
+            usages=usages,
+            promise=self.promise,
+        )
 
     def _set_in_flight(self, workload: WorkloadInfo, what: InFlight) -> None:
         self._state.set_in_flight(workload, self._domain, what)

@@ -16,6 +16,7 @@ from admittance.quota.catalog import Catalog
 from admittance.quota.cell import Cell
 from admittance.scheduling import families
 from admittance.scheduling.cycle.nominate import Nominator
+from admittance.scheduling.cycle.promises import KeptPromise
 from admittance.scheduling.preemption.room import fits
 from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, admission_of
@@ -76,7 +77,8 @@ class EntryStatus(IntEnum):
     next cycle the entry's scan continues with the next flavor. GATED: the entry needs preemption,
     and a preemption gate of its workload is closed. BLOCKED: no workload gets new quota until the
     pods of admitted workloads are ready. UNCERTAIN: whether the entry has room depends on decisions
-    in flight, so the next cycle tries it again."""
+    in flight, so the next cycle tries it again. HELD_BACK: the entry would delay the start that is
+    promised to an older workload."""
 
     ACCEPTED = 0
     PLANNED = 1
@@ -87,6 +89,7 @@ class EntryStatus(IntEnum):
     GATED = 6
     BLOCKED = 7
     UNCERTAIN = 8
+    HELD_BACK = 9
 
 
 class EntryProcessor:
@@ -99,9 +102,18 @@ class EntryProcessor:
     Once an entry is tried without the usage of the victims of earlier entries, that usage stays
     subtracted for the next entries, so that a cycle with many preemptors subtracts it once, not
     once per preemptor. With fair sharing the usage of these victims is restored after each entry,
-    because the order of the next entries depends on it."""
+    because the order of the next entries depends on it.
 
-    def __init__(self, state: SchedulerState, domain: Domain, nominator: Nominator) -> None:
+    ``promise``: the promise of a start that the cycle keeps; None: there is none."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        domain: Domain,
+        nominator: Nominator,
+        promise: KeptPromise | None,
+    ) -> None:
+        self.promise = promise
         self._state = state
         self._domain = domain
         self._nominator = nominator
@@ -136,7 +148,10 @@ class EntryProcessor:
             assert entry.queue.plan is not None
             if entry.queue.plan.policy.reclaim != "Any" or assignment.spared_until is not None:
                 self._restore_victims()
-                self._hold(held_back(assignment))
+                held = held_back(assignment)
+                self._hold(held)
+                if self.promise is not None and self.promise.head is entry.workload:
+                    self.promise.held = held
             return EntryStatus.INADMISSIBLE
         if assignment.mode != FIT and entry.workload.closed_gate:
             return EntryStatus.GATED
@@ -157,6 +172,8 @@ class EntryProcessor:
                 return self._accept(entry, hands_over=True)
         if checks is not RequiredChecks.NONE and charging.may_plan(entry.queue.domain):
             return self._plan(entry)
+        if not self._keeps_promise(entry):
+            return EntryStatus.HELD_BACK
         for victim in entry.victims:
             if victim.workload not in self._victims:
                 self._victims[victim.workload] = None
@@ -218,10 +235,27 @@ class EntryProcessor:
             return EntryStatus.UNCERTAIN
         if self._state.pods_ready.blocks(self._domain):
             return EntryStatus.BLOCKED
+        if not self._keeps_promise(entry):
+            return EntryStatus.HELD_BACK
+        if self.promise is not None:
+            victims = [victim.workload for victim in entry.victims] if hands_over else []
+            self.promise.note_start(entry.queue, entry.workload, entry.assignment, victims)
         if hands_over:
             self._handed_over = entry
         self._accepted.append(entry.workload)
         return status
+
+    def _keeps_promise(self, entry: CycleEntry) -> bool:
+        """Returns whether the entry may start beside the promise of the domain."""
+        if self.promise is None:
+            return True
+        were_removed = self._victims_removed
+        self._restore_victims()
+        victims = [victim.workload for victim in entry.victims]
+        keeps = self.promise.allows(entry.queue, entry.workload, entry.assignment, victims)
+        if were_removed:
+            self._remove_victims()
+        return keeps
 
     def _hold(self, amounts: Iterable[tuple[Cell, int]]) -> None:
         for cell, amount in amounts:

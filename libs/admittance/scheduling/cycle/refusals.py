@@ -145,6 +145,8 @@ def with_all_flavors(workload: WorkloadInfo, refusal: Refusal) -> Refusal:
     plan = workload.queue.plan if workload.queue is not None else None
     if plan is None or workload.shape is None:
         return refusal
+    if refusal.reason == reasons.WAITING_FOR_PROMISED_START:
+        return refusal  # A flavor has room.
     held = family_quota_of(workload)
     shape = workload.shape
     if refusal.message.endswith(WITH_FEWEST):
@@ -306,15 +308,19 @@ def _refused(
     fact = Refused(
         **state.decision_fields(workload, domain, now),
         refusal=refusal,
-        scan=_scan(workload, scanned) if scanned is not None else None,
+        scan=_scan(workload, scanned),
     )
     return (fact,)
 
 
-def _scan(workload: WorkloadInfo, scanned: ScanRecord[WorkloadInfo]) -> Scan:
-    """Returns the scan that parked the workload's class, in the form in which it is published on
-    the log."""
-    seen, at, first, cursor = scanned
+def _scan(workload: WorkloadInfo, scanned: ScanRecord[WorkloadInfo] | None) -> Scan | None:
+    """Returns the scan that parked the workload or its class, in the form in which it is published
+    on the log; None: its stored state parked it."""
+    if scanned is None:
+        return workload.inadmissible.scan if workload.inadmissible is not None else None
+    seen, at, first, cursor, recorded = scanned
+    if recorded is not None:
+        return recorded
     name = "" if first is workload else f"{first.key[0]}/{first.key[1]}"
     return Scan(cursor=recorded_cursor(cursor), seen=seen, at=at, head=name)
 

@@ -31,7 +31,7 @@ from admittance.quota.catalog import inactive_because
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
 from admittance.scheduling.cycle.decisions import NAMED_MAX
 from admittance.scheduling.cycle.refusals import refusal_of
-from admittance.scheduling.explain import family_summary, remedies
+from admittance.scheduling.explain import family_summary, promised_start, remedies
 from admittance.scheduling.explain.flavor_report import (
     VICTIMS_MAX,
     FlavorReport,
@@ -48,7 +48,13 @@ from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.queue import in_listed_order, keeps_first_place, position_in
 from admittance.scheduling.state.scheduler_state import WAITS_FOR_PODS_READY, SchedulerState
-from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo
+from admittance.scheduling.state.workload_info import (
+    NoPromise,
+    Promise,
+    Queue,
+    Victim,
+    WorkloadInfo,
+)
 from admittance.scheduling.state.workload_view import BACKOFF, PROMISED
 
 AHEAD_MAX: Final = 3
@@ -102,7 +108,12 @@ def _explain_pending(
             unblocked_by=tuple(remedies.to_be_considered(state, workload, None, now)),
             seen=state.seen,
         )
-    evaluation = evaluate(state, cycle, queue, workload, why)
+    promise = promised_start.promise_of(state, cycle, queue, now)
+    evaluation = evaluate(state, cycle, queue, workload, why, promise)
+    is_held_back = evaluation.outlook.reason == reasons.WAITING_FOR_PROMISED_START
+    start = promised_start.expected_start(
+        state, promise, queue, workload, now, is_held_back=is_held_back
+    )
     waits_for = _waits_for(state, workload, evaluation)
     position = position_in(queue, workload)
     ahead = _ahead(queue, workload, position)
@@ -114,7 +125,7 @@ def _explain_pending(
     return ExplainReply(
         phase="Pending" if workload.is_due(now) else "Backoff",
         reason=why.reason,
-        message=why.message,
+        message=why.message + promised_start.sentence(state, start, workload),
         cluster_queue=name,
         local_queue=workload.local_queue[1],
         cohort=cohort.name if cohort is not None else "",
@@ -133,7 +144,10 @@ def _explain_pending(
         waits_for=waits_for,
         preempted_by=workload.preempted_by,
         checks=_checks(state, workload),
-        unblocked_by=_unblocked_by(state, workload, queue, evaluation, held_by, waits_for, now),
+        unblocked_by=tuple(promised_start.remedies_of(start, workload))
+        if is_held_back and start is not None
+        else _unblocked_by(state, workload, queue, evaluation, held_by, waits_for, now),
+        promise=start,
         seen=state.seen,
     )
 
@@ -243,16 +257,23 @@ def why_not_considered(
         at = workload.requeue_at
         until = f" until {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
         return Refusal(reason=reasons.BACKOFF, message=f"Waits{until} before it competes again")
-    if workload.inadmissible is not None and workload.inadmissible is not BACKOFF:
-        return refusal_for(workload)
-    return None
+    alone = workload.inadmissible
+    if alone is None or alone is BACKOFF or alone.reason == reasons.WAITING_FOR_PROMISED_START:
+        return None  # Whether a promise still holds the workload back is computed anew.
+    return refusal_for(workload)
 
 
 def evaluate(
-    state: SchedulerState, cycle: Cycle, queue: Queue, workload: WorkloadInfo, why: Refusal | None
+    state: SchedulerState,
+    cycle: Cycle,
+    queue: Queue,
+    workload: WorkloadInfo,
+    why: Refusal | None,
+    promise: Promise | NoPromise | None = None,
 ) -> Evaluation:
     """Returns the decision that the next cycle would make about the workload. ``why``: the reason
-    why no cycle considers the workload; None: cycles consider it."""
+    why no cycle considers the workload; None: cycles consider it. ``promise``: the promise that the
+    cycle keeps."""
     inadmissible, (assignment, victims), search = cycle.consider(queue, workload)
     closed = ""
     if queue.in_cycle:
@@ -262,6 +283,8 @@ def evaluate(
         why = Refusal(reason=inadmissible.reason, message=inadmissible.message)
     if why is None and assignment.mode == FIT and queue.domain is not None:
         why = WAITS_FOR_PODS_READY if state.pods_ready.blocks(queue.domain) else None
+    if why is None and (assignment.mode == FIT or victims):
+        why = promised_start.why_held_back(state, promise, queue, workload, (assignment, victims))
     flavors = {place.name: place.flavors for place in assignment.places}
     asked = {ps.name: ps.count for ps in workload.shape.pod_sets} if workload.shape else {}
     counts = {

@@ -18,7 +18,7 @@ from datetime import datetime
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from admittance.events.shapes import Refusal
+from admittance.events.shapes import Refusal, Scan
 from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.assignment import Assignment, Cursor
 from admittance.scheduling.state.flavor_plan import FlavorPlan
@@ -328,12 +328,14 @@ class RefusalQueue(Generic[W]):
 
 class ScanRecord(NamedTuple, Generic[W]):
     """A scan of flavors for a head: ``at``, its time; ``seen``, the bucket revision that the
-    scheduler had seen; ``cursor``, where the scan began."""
+    scheduler had seen; ``cursor``, where the scan began; ``recorded``, what a replay needs if a
+    promise of a start held the head back."""
 
     seen: int
     at: datetime
     head: W
     cursor: Cursor | None
+    recorded: Scan | None = None
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -88,7 +88,8 @@ class RequestShape:
 
 class Needs(NamedTuple):
     """The fields that the scheduler reads from a workload's spec. ``gates``: the preemption gates
-    of the workload, open or closed. ``priority_class``: its WorkloadPriorityClass; "": none."""
+    of the workload, open or closed. ``priority_class``: its WorkloadPriorityClass; "": none.
+    ``max_seconds``: its maximumExecutionTimeSeconds."""
 
     queue: str
     priority: int
@@ -97,6 +98,7 @@ class Needs(NamedTuple):
     role: str
     gates: tuple[str, ...] = ()
     priority_class: str = ""
+    max_seconds: int | None = None
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -127,6 +129,7 @@ class _Head(_Part, frozen=True, kw_only=True):
     role: str = "regular"
     preemption_gates: tuple[_Gate, ...] = ()
     priority_class_ref: _ClassRef | None = None
+    maximum_execution_time_seconds: int | None = None
 
 
 _head = msgspec.json.Decoder(_Head)
@@ -171,10 +174,19 @@ class Shapes:
         gates = tuple([intern(gate.name) for gate in head.preemption_gates])
         priority = head.priority or 0
         ref = head.priority_class_ref
-        if ref is None or ref.kind not in ("", "WorkloadPriorityClass"):
-            return Needs(head.queue_name, priority, head.active, shape, head.role, gates)
-        of_class = intern(ref.name)
-        return Needs(head.queue_name, priority, head.active, shape, head.role, gates, of_class)
+        of_class = ""
+        if ref is not None and ref.kind in ("", "WorkloadPriorityClass"):
+            of_class = intern(ref.name)
+        return Needs(
+            head.queue_name,
+            priority,
+            head.active,
+            shape,
+            head.role,
+            gates,
+            of_class,
+            head.maximum_execution_time_seconds,
+        )
 
     def uncharged(
         self, spec: bytes | msgspec.Raw, covered: Container[str] | None

@@ -113,6 +113,7 @@ class SchedulerState:
         self.preemption_counts: dict[str, dict[WorkloadInfo, PreemptionCount]] = {}
         # How long workloads run before they may be preempted.
         self.min_runs = MinRuns()
+        self.backfill_queues: dict[Queue, None] = {}  # the queues with backfill
         self.seen = 0  # the newest bucket revision that was applied
 
         # Assumed; see also `Domain.in_flight`.
@@ -173,6 +174,7 @@ class SchedulerState:
                 or domain.quota_reduced
                 or domain.rechecks
                 or (domain.flush and domain.parked_queues)
+                or domain.holds_back
             ):
                 self.busy[domain] = None
 

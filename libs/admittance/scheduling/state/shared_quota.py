@@ -14,7 +14,8 @@ to preempt. Source: `docs/spec/lifecycle.md#2.7`."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from datetime import datetime
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from admittance.events.shapes import PendingPreemption
 from admittance.quota.cell import Cell, FlavorResource
@@ -42,6 +43,16 @@ class QuotaHolder(Protocol):
     def pending_preemption(self) -> PendingPreemption | None: ...
     @property
     def loses_quota(self) -> bool: ...
+
+
+class Holder(NamedTuple):
+    """A workload that holds quota in a cohort tree. ``ends_by``: the end of its maximum execution
+    time; None: it has no limit, or its run has not begun. The variants of a family are one holder,
+    with the largest amount of each cell and the last end."""
+
+    key: tuple[str, str]
+    cells: Sequence[tuple[Cell, int]]
+    ends_by: datetime | None
 
 
 Member = TypeVar("Member", bound=QuotaHolder)

@@ -8,7 +8,7 @@ module `queue`. There may be very many workloads, so each object about a workloa
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, unique
@@ -35,7 +35,7 @@ from admittance.scheduling.state.equivalence import (
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.plan_quota import PlanQuota
 from admittance.scheduling.state.requests import RequestShape
-from admittance.scheduling.state.shared_quota import FamilyQuota
+from admittance.scheduling.state.shared_quota import FamilyQuota, Holder
 from admittance.scheduling.state.workload_view import Inadmissible, Run, VariantInfo
 
 
@@ -143,8 +143,7 @@ class StoredFields:
     reclaimable: tuple[tuple[str, int], ...] = ()
     competes: bool = False  # the workload's stored state allows it to wait in a queue
     requeue_at: datetime | None = None
-    # True: the workload may not compete until its condition Requeued changes.
-    requeue_blocked: bool = False
+    requeue_blocked: bool = False  # it may not compete until its condition Requeued changes
     # Why the workload cannot be tried at all: from its stored state, or because of a bug.
     problem: Inadmissible | None = None
     status_reason: str = ""  # the waiting reason in the workload's status
@@ -160,6 +159,7 @@ class StoredFields:
     closed_gate: str = ""  # name of the workload's closed preemption gate; "": none
     user: str = ""  # the user that submitted the workload; "": the server has no users
     array: str = ""  # the array of which the workload is an element; "": none
+    seconds_left: int | None = None  # how long an admission may last; None: no limit
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -206,6 +206,7 @@ class WorkloadInfo(DerivedFields):
 
     cursor: SavedCursor[WorkloadInfo] | None = None
     saved_search: SavedSearch | None = None
+    holder: Holder | None = None  # cached, for the stored state of an admitted workload
     preemptor_waits: bool = False  # a preemptor waits until the eviction of this workload is stored
 
     def is_due(self, now: datetime) -> bool:
@@ -329,6 +330,7 @@ class Queue:
     activity: Activity = NOT_FOUND
     in_cycle: bool = False
     strict: bool = False
+    backfill: bool = False  # the queue's heads may get a promise
     # A number that rises when a workload that holds quota of the queue changes or leaves.
     generation: int = 0
 
@@ -417,6 +419,23 @@ class Queue:
         yield from (entry[4] for entry in self.parents)
 
 
+class Promise(NamedTuple):
+    """When the head of a queue with backfill is expected to start, and with which amounts.
+    ``is_certain``: no other queue can delay the start, so it is promised."""
+
+    head: Key
+    need: Mapping[Cell, int]
+    at: datetime
+    is_certain: bool
+
+
+class NoPromise(NamedTuple):
+    """The head has no expected start: ``unbounded`` hold quota in its way and have no known end."""
+
+    head: Key
+    unbounded: tuple[Key, ...]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Domain:
     """A domain: one cohort tree, or a ClusterQueue without a cohort. Each domain has its own
@@ -445,6 +464,9 @@ class Domain:
     rechecks: dict[WorkloadInfo, None] = field(default_factory=dict)
     # When the parked workloads are woken next, because a workload has run long enough then.
     wakes_at: datetime | None = None
+    promise: Promise | NoPromise | None = None  # of backfill, as of the last cycle
+    promised_at: datetime | None = None  # the time of that cycle
+    holds_back: bool = False  # the promise may have parked workloads
 
     # Planned preemption.
     planners: dict[WorkloadInfo, None] = field(default_factory=dict)

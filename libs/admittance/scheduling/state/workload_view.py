@@ -16,7 +16,7 @@ from admittance.api.workload import (
     PreemptionCount,
 )
 from admittance.events import reasons
-from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy
+from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Scan
 from admittance.family import ParentState, VariantState
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.requests import Needs, Shapes
@@ -32,12 +32,13 @@ class Inadmissible(NamedTuple):
     """Why one workload is parked alone, without its class. ``reason``: the reason for waiting that
     its status gets. ``is_silent``: no refusal of the workload is published, so its status does not
     get the reason. ``ignores_flush``: freed quota does not help the workload, so a flush leaves it
-    parked."""
+    parked. ``scan``: what a replay of the refusal needs; None: the stored state is enough."""
 
     reason: str
     message: str
     is_silent: bool = False
     ignores_flush: bool = False
+    scan: Scan | None = None
 
 
 BACKOFF = Inadmissible(reasons.BACKOFF, "Waits before it competes again", is_silent=True)
@@ -81,6 +82,8 @@ class WorkloadView(NamedTuple):
     for; ``preemption_required_by``: the checks that ask to preempt the victims now.
     ``pending_preemption``: the victims that must stop before the workload is admitted.
     ``awaits_pods_ready``: the workload is admitted and not all of its pods are ready.
+    ``seconds_left``: how long an admission lasts at most, because of the maximum execution time;
+    None: without limit.
 
     ``parent``, ``variant``: the fields that the family policy reads, of a parent or of a variant;
     both None: the workload is regular. A parent workload holds no quota and only waits.
@@ -114,6 +117,7 @@ class WorkloadView(NamedTuple):
     variant: VariantState | None = None
     promised: Admission | None = None
     gate_open: bool = False
+    seconds_left: int | None = None
 
 
 def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadView:
@@ -229,6 +233,11 @@ def view_of(stored: StoredWorkload, shapes: Shapes, config: Config) -> WorkloadV
         # has a PodsReady condition like its parent.
         awaits_pods_ready=state == "Admitted" and not is_parent and not _true(ready),
         preemptions=status.preemptions,
+        seconds_left=max(
+            0, needs.max_seconds - (status.accumulated_past_execution_time_seconds or 0)
+        )
+        if needs.max_seconds is not None
+        else None,
     )
     if needs.role == "regular":
         return view

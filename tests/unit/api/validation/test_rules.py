@@ -169,6 +169,22 @@ def variant(name: str = "v", *flavors: str, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("backfill", "strategy", "code"),
+    [
+        ("Easy", "BestEffortFIFO", ""),
+        ("", "StrictFIFO", ""),
+        ("Easy", "StrictFIFO", "Invalid"),
+        ("Conservative", "BestEffortFIFO", "NotSupported"),
+    ],
+)
+def test_only_a_queue_that_starts_workloads_past_its_head_has_backfill(
+    backfill: str, strategy: str, code: str
+) -> None:
+    spec = {"backfill": backfill, "queueingStrategy": strategy, "resourceGroups": [group("a")]}
+    assert problems("ClusterQueue", spec).get("spec.backfill", "") == code
+
+
+@pytest.mark.parametrize(
     ("spec", "field"),
     [
         pytest.param(concurrent(strategy="StrictFIFO"), "spec.queueingStrategy",

@@ -13,14 +13,14 @@ from admittance.quota.tree import Tree
 from admittance.scheduling.cycle.backfill import (
     Candidate,
     Head,
-    Holder,
-    NoPromise,
-    Promise,
     blockers,
+    ended_by,
     expected_start,
     may_start,
     promise_of,
 )
+from admittance.scheduling.state.shared_quota import Holder
+from admittance.scheduling.state.workload_info import NoPromise, Promise
 from support.builders import NOON
 
 CPU = ("default", "cpu")
@@ -249,7 +249,7 @@ def test_a_later_workload_may_start_if_the_head_still_starts_on_time(
     before = machine.usage()
     end = None if minutes is None else at(minutes)
     candidate = Candidate(machine.need(amounts), end, is_later=True, borrows=False)
-    assert may_start(promise, candidate, machine.holders) is allowed
+    assert may_start(promise, candidate, ended_by(promise, machine.holders)) is allowed
     assert machine.usage() == before
 
 
@@ -260,9 +260,9 @@ def test_a_holder_that_ends_after_the_promised_time_leaves_no_room() -> None:
     assert promise.at == at(5)
     one, end = machine.need({CPU: 1}), at(6)
     later = Candidate(one, end, is_later=True, borrows=False)
-    assert may_start(promise, later, machine.holders)
+    assert may_start(promise, later, ended_by(promise, machine.holders))
     machine.holds("later", 1, 6)
-    assert not may_start(promise, later, machine.holders)
+    assert not may_start(promise, later, ended_by(promise, machine.holders))
 
 
 def test_a_head_that_borrows_at_the_promised_time_leaves_what_is_lent_to_it() -> None:
@@ -272,7 +272,7 @@ def test_a_head_that_borrows_at_the_promised_time_leaves_what_is_lent_to_it() ->
     assert isinstance(promise, Promise)
     for amount, allowed in ((1, True), (2, False)):
         candidate = Candidate(machine.need({CPU: amount}), None, is_later=True, borrows=True)
-        assert may_start(promise, candidate, machine.holders) is allowed
+        assert may_start(promise, candidate, ended_by(promise, machine.holders)) is allowed
 
 
 def test_a_broken_promise_holds_up_only_workloads_that_take_what_the_head_needs() -> None:
@@ -282,7 +282,7 @@ def test_a_broken_promise_holds_up_only_workloads_that_take_what_the_head_needs(
     machine.holds("first", 1, None)  # came before the head, so no promise bound it
     for amounts, allowed in (({CPU: 0, GPU: 1}, True), ({SPOT: 1}, True), ({CPU: 1}, False)):
         candidate = Candidate(machine.need(amounts), None, is_later=True, borrows=False)
-        assert may_start(promise, candidate, machine.holders) is allowed
+        assert may_start(promise, candidate, ended_by(promise, machine.holders)) is allowed
 
 
 @pytest.mark.parametrize(
@@ -296,4 +296,4 @@ def test_a_promise_binds_later_workloads_and_those_that_borrow(
     promise = promise_of([a_head(machine, {CPU: 4})], machine.holders, NOON)
     assert isinstance(promise, Promise)
     candidate = Candidate(machine.need({CPU: 1}), None, is_later, borrows)
-    assert may_start(promise, candidate, machine.holders) is allowed
+    assert may_start(promise, candidate, ended_by(promise, machine.holders)) is allowed
