@@ -26,6 +26,7 @@ from admittance.events.requests.services import HealthReply
 from admittance.runtime import clock
 from admittance.runtime.errors import AdmittanceError, BusUnavailable
 from admittance.runtime.nats.connection import Connection
+from admittance.runtime.nats.reconnecting_client import reply_subject
 from admittance.runtime.telemetry.findings import own_findings
 
 
@@ -159,27 +160,33 @@ def _answering(
 ) -> Callable[[Request], Awaitable[None]]:
     """``shares``: namespaces share the endpoint. The requests of one namespace get at most half of
     the places that the others leave, and an error beyond: requests that wait, such as for a fact
-    that does not exist, must not hold up other namespaces."""
-    running: dict[asyncio.Task[None], str] = {}
+    that does not exist, must not hold up other namespaces. Copies of a request that come while it
+    is answered are dropped: the answer to the first one is theirs, too."""
+    running: dict[asyncio.Task[None], tuple[str, str]] = {}
+    answering: set[str] = set()
     taken: Counter[str] = Counter()
     room = asyncio.Semaphore(CONCURRENT_MAX)
 
     async def begin(request: Request) -> None:
         # nats-py handles one request after another, so a request that waits would delay all later
         # requests.
-        subject = request.subject
+        subject, inbox = request.subject, reply_subject(request)
+        if inbox in answering:
+            return
         if shares and taken[subject] > CONCURRENT_MAX - len(running):
             with suppress(ValueError, nats.errors.Error):
                 await request.respond(*_failure("503", f"too many requests {subject}: ask again"))
             return
         await room.acquire()
         task = asyncio.create_task(answer(request))
-        running[task] = subject
+        running[task] = subject, inbox
+        answering.add(inbox)
         taken[subject] += 1
         task.add_done_callback(finish)
 
     def finish(task: asyncio.Task[None]) -> None:
-        subject = running.pop(task)
+        subject, inbox = running.pop(task)
+        answering.discard(inbox)
         taken[subject] -= 1
         if not taken[subject]:
             del taken[subject]

@@ -24,7 +24,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import nats.errors
 from nats.aio.client import PING_PROTO, Client, Server, Srv
@@ -39,6 +39,9 @@ from admittance.runtime.nats.credentials import password_of, read_user_key, tls_
 from admittance.runtime.nats.protocol import DirectParser, Handler
 from admittance.runtime.nats.server_turns import ServerTurns
 from admittance.runtime.nats.server_url import Login
+
+if TYPE_CHECKING:
+    from nats.micro.request import Request
 
 lazy_nats_js.bind()
 
@@ -75,10 +78,17 @@ PRIVATE_NAMES: Final[Mapping[str, str]] = {
     "Client._status": "connected, reconnecting or closed",
     "Client._transport": "the socket, which is abandoned with unwritten data",
     "Client._user_jwt_cb": "the login with a JWT",
+    "Request._msg": "the reply subject of a request: copies of the request have the same one",
     "Subscription._id": "the id by which the parser finds the function of a subscription",
     "TcpTransport._io_writer": "the writer of the socket, which closing would wait for",
 }
 """Each private name of nats-py that this module uses, and what for: no public name does it."""
+
+
+def reply_subject(request: Request) -> str:
+    """The subject to which the answer of a request goes."""
+    return request._msg.reply
+
 
 RECONNECT_SECONDS: Final = 0.2
 """Pause between two attempts to connect to the same server."""

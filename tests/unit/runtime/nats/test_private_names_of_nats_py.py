@@ -16,8 +16,10 @@ from typing import NamedTuple
 import nats
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
+from nats.micro.request import Request
 
 from admittance.runtime.nats import reconnecting_client
 from admittance.runtime.nats.reconnecting_client import PRIVATE_NAMES, ReconnectingClient
@@ -28,6 +30,7 @@ DERIVED = {"connection.py", "protocol.py", "reconnecting_client.py"}
 """The modules with classes derived from those of nats-py, where ``self`` has private names."""
 OBJECTS = {
     "Client": Client(),
+    "Request": Request(Msg(Client())),
     "Subscription": Subscription(Client(), 1),
     "TcpTransport": TcpTransport(),
 }
