@@ -104,9 +104,7 @@ def _holding(queue: Queue, needs: Mapping[FlavorResource, QuotaNeed]) -> Iterato
 
 
 def _over(queue: Queue, needs: Mapping[FlavorResource, QuotaNeed]) -> int:
-    if queue.node is None:
-        return 0
-    cells = (queue.node.cells.get(fr) for fr in needs)
+    cells = (queue.node.cells.get(fr) for fr in needs) if queue.node is not None else ()
     return sum(max(0, cell.usage - cell.nominal) for cell in cells if cell is not None)
 
 

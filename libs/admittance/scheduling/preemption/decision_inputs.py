@@ -30,7 +30,8 @@ def taken_quota(assignment: Assignment) -> tuple[Taken, ...]:
                 flavor=flavor,
                 resource=resource,
                 amount=amount,
-                available=available(cell),
+                # Less than nothing is free while a preemptor waits for the quota of its victims.
+                available=max(0, available(cell)),
                 borrowed=over if over > 0 else 0,
             )
         )

@@ -488,16 +488,18 @@ def test_of_many_holders_the_largest_are_listed() -> None:
 def test_of_queues_that_can_be_sorted_the_one_that_borrows_most_is_searched_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flavor_report, "LOOKED_AT_MAX", 1)
-    monkeypatch.setattr(flavor_report, "SORTED_MAX", 2)
     scheduler = a_scheduler()
     scheduler.queue("cq", "co", resourceGroups=groups(default="3"))
-    for name, used in (("a", "1"), ("b", "2")):
-        scheduler.queue(name, "co", resourceGroups=groups(default="0"))
+    # Queue a0-lender uses most, but does not borrow.
+    for name, nominal, used in (("a0-lender", "7", "7"), ("a1", "0", "1"), ("b", "0", "2")):
+        scheduler.queue(name, "co", resourceGroups=groups(default=nominal))
         scheduler.submit(f"in-{name}", name, used, age=9)
     scheduler.settle()
     scheduler.submit("w", "cq", "3")
-    assert [holder.name for holder in scheduler.why("w").held_by] == ["in-b"]
+    monkeypatch.setattr(flavor_report, "SORTED_MAX", 3)
+    for looked_at, listed in ((1, ["in-b"]), (2, ["in-b", "in-a1"])):
+        monkeypatch.setattr(flavor_report, "LOOKED_AT_MAX", looked_at)
+        assert [holder.name for holder in scheduler.why("w").held_by] == listed
 
 
 def test_the_queues_that_use_most_come_first() -> None:

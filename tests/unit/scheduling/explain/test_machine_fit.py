@@ -15,6 +15,7 @@ from admittance.api.runners import Runner, RunnerDevice, RunnerSpec, RunnerStatu
 from admittance.events.requests.whatif import Fit
 from admittance.events.subjects import PROVISIONING_CONTROLLER
 from admittance.scheduling.explain.fit import _have_common_labels
+from admittance.scheduling.explain.machine_fit import Choice, _admissions
 from admittance.scheduling.state.flavor_plan import Option
 from support.cores.stepped_scheduler import SteppedScheduler
 from support.machines import GPU
@@ -209,3 +210,42 @@ def test_flavors_have_common_labels_or_are_too_many_to_say(
     rivals = {"a": {"x": "zone"}, "x": {"a": "zone"}}
     options = [[Option(n, True, {}, (), (), (), {}, rivals.get(n, {})) for n in g] for g in groups]
     assert _have_common_labels(options, (), [left]) is common
+
+
+def test_a_machine_that_is_too_small_is_said_before_a_label_that_no_machine_has() -> None:
+    system = a_system("a100", "h100")
+    runner = a_runner("h100-1", gpus=4, memory="256Gi")
+    system.core.apply_object("Runner", "", "h100-1", runner, system.revision)
+    assert misfit(system, gpu="9") == (
+        f"{TOO_LARGE} (flavor h100): 9 GPUs on one machine: the largest, h100-1, has 4 GPUs; it "
+        "waits for another machine"
+    )
+
+
+def test_an_only_flavor_is_not_named() -> None:
+    system = with_machines(a_system("a100"))
+    resources = [{"name": GPU, "nominalQuota": "99"}]
+    group = {"coveredResources": [GPU], "flavors": [{"name": "a100", "resources": resources}]}
+    system.queue("cq", resourceGroups=[group])
+    assert misfit(system, gpu="9") == (
+        f"{TOO_LARGE}: 9 GPUs on one machine: the largest, a100-1, has 8 GPUs; it waits for "
+        "another machine"
+    )
+
+
+def test_flavors_with_different_values_of_a_label_are_not_combined_in_one_pod_set() -> None:
+    """Flavor ``a`` lies in another zone than ``x``."""
+    rivals = {"a": {"x": "zone"}, "x": {"a": "zone"}}
+    a, b, x = (Option(n, True, {}, (), (), (), {}, rivals.get(n, {})) for n in "abx")
+    choices = [
+        Choice("main", ("cpu",), (a, b)),
+        Choice("main", ("gpu", "memory"), (x,)),
+        Choice("more", ("cpu",), (a,)),
+    ]
+    (admission,) = _admissions("cq", {"main": 2, "more": 1}, choices)
+    assert [
+        (place.name, place.count, place.flavors) for place in admission.pod_set_assignments
+    ] == [
+        ("main", 2, {"cpu": "b", "gpu": "x", "memory": "x"}),
+        ("more", 1, {"cpu": "a"}),
+    ]

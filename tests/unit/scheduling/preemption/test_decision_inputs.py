@@ -36,7 +36,15 @@ POLICY = Policy("LowerPriority", "Any", borrow=True, threshold=7)
 
 @pytest.mark.parametrize(
     ("used", "amount", "borrowed", "available"),
-    [(0, 3, 0, 9), (1, 3, 0, 8), (2, 3, 1, 7), (5, 2, 3, 4), (0, 0, 0, 9)],
+    [
+        (0, 3, 0, 9),
+        (1, 3, 0, 8),
+        (2, 3, 1, 7),
+        (5, 2, 3, 4),
+        (0, 0, 0, 9),
+        (9, 2, 7, 0),
+        (12, 3, 11, 0),
+    ],
 )
 def test_taken_quota_says_what_is_borrowed(
     used: int, amount: int, borrowed: int, available: int
