@@ -23,7 +23,7 @@ class Price(NamedTuple):
     resource: str
     flavor: str
     per_hour: Decimal
-    amount: Decimal = Decimal(1)
+    amount: Decimal
 
 
 class Prices(NamedTuple):

@@ -90,7 +90,7 @@ def test_a_group_is_entitled_to_the_quota_that_it_has_alone(
     assert entitlements(by, quota_parts(unit_named("gpu-hours"), QUEUES, LOCAL)) == expected
 
 
-@pytest.mark.parametrize("quotas", [[("f", GPU, INT64_MAX)], [("f", GPU, 0)], []])
+@pytest.mark.parametrize("quotas", [[("f", GPU, INT64_MAX), ("g", GPU, 1)], [("f", GPU, 0)], []])
 def test_nothing_is_entitled_to_a_part_of_quota_without_a_sum(quotas: list[Any]) -> None:
     parts = quota_parts(unit_named("gpu-hours"), [a_cluster_queue("a", *quotas)], [])
     assert entitlements(("cluster-queue",), parts) is None
@@ -167,6 +167,12 @@ def test_a_wrong_price_list_is_refused_with_a_sentence(value: Any, said: str) ->
     assert said in str(error.value)
 
 
+def test_a_price_may_be_of_a_part_of_a_resource() -> None:
+    prices = prices_of(a_price(perHour=1, per="500m"))
+    assert prices.cost("f", {"cpu": "3600"}) == 2
+
+
 def test_a_price_may_be_nothing_or_the_most() -> None:
+    assert PRICE_MAX == 1_000_000_000_000
     for price in (0, PRICE_MAX):
         assert prices_of(a_price(perHour=price)).cost("f", {"cpu": "3600"}) == price
