@@ -7,8 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
 from admittance.api.fields.units import BadQuantity, parse
-from admittance.usage.history import is_gpu
-from admittance.usage.shares import GPU
+from admittance.api.fields.usage_units import GPU, is_gpu
 
 HOUR: Final = 3_600
 PRICE_MAX: Final = 10**12

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
+from admittance.api.fields.usage_units import is_gpu
 from admittance.events.reader import BROKEN, Unreadable, reason_of
 from admittance.usage.runs import Released, Run, run_from
 
@@ -208,11 +209,6 @@ def _past_run(fact: Reported) -> PastRun:
         preemptor_submitted_by=report.preemptor_submitted_by,
         resource_seconds=used,
     )
-
-
-def is_gpu(resource: str) -> bool:
-    """Whether the resource is GPUs, of any vendor."""
-    return resource.endswith("/gpu")
 
 
 # Order. -----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@ entitled to by their own quota."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Final, NamedTuple
@@ -11,48 +11,13 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.api.fields.units import INT64_MAX
+from admittance.api.fields.usage_units import Unit
 from admittance.events.requests.queues import QueueStatus
 from admittance.events.requests.reading import UsageSum
-from admittance.usage.history import is_gpu
 from admittance.usage.report import Group
 
-GPU: Final = "gpu"
-_TIMES: Final = {"seconds": 1, "minutes": 60, "hours": 3_600, "days": 86_400}
-_GIB: Final = "gib"
 SHORT: Final = ("cpu-hours", "gpu-hours", "gib-hours")
 """Units that shells complete."""
-
-
-class Unit(NamedTuple):
-    """A unit. ``resource``: "gpu" stands for all GPUs; ``divisor``: so many seconds of one of the
-    resource are one of the unit."""
-
-    name: str
-    resource: str
-    divisor: int
-
-    def counts(self, resource: str) -> bool:
-        """Whether the unit counts the resource."""
-        return is_gpu(resource) if self.resource == GPU else resource == self.resource
-
-    def used(self, seconds: Mapping[str, str]) -> Decimal:
-        """What was used, from the seconds of each resource."""
-        counted = (Decimal(text) for name, text in seconds.items() if self.counts(name))
-        return sum(counted, Decimal(0)) / self.divisor
-
-
-def unit_named(name: str) -> Unit:
-    """The unit, such as ``gpu-hours``, ``cpu-seconds``, ``gib-days`` or ``example.com/fpga-hours``.
-    Raises ValueError."""
-    resource, _, time = name.rpartition("-")
-    if not resource or time not in _TIMES:
-        raise ValueError(
-            f'"{name}" is not a unit: a resource, such as cpu, gpu or gib, with '
-            f"{', '.join(f'-{word}' for word in _TIMES)}"
-        )
-    if resource == _GIB:
-        return Unit(name, "memory", 2**30 * _TIMES[time])
-    return Unit(name, resource, _TIMES[time])
 
 
 def with_shares(sums: Sequence[UsageSum], used: Sequence[Decimal]) -> list[UsageSum]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.api.warning_signal import FIRST_SECONDS, WarningSignal
+from admittance.api.fields.warning_signal import FIRST_SECONDS, WarningSignal
 from admittance.client.arguments.spelling import IN_PYTHON
 from admittance.client.errors import BadInput
 from admittance.client.requests.submissions.commands import check_warning, warning_of

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from admittance.api.fields.usage_units import unit_named
 from admittance.client.errors import ClientError
 from admittance.client.requests import usage
 from admittance.client.requests.past import EARLY
@@ -18,7 +19,6 @@ from admittance.events.requests.history import Events, EventsReply, LogEntry
 from admittance.events.requests.queues import FlavorUsage, QueuesReply, QueueStatus
 from admittance.events.requests.reading import Usage, UsageReply, UsageSum
 from admittance.usage.costs import prices_of
-from admittance.usage.shares import unit_named
 from support.builders import NOON
 from unit.usage.test_run_history import EVICTED, a_report
 

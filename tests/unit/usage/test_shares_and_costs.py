@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from admittance.api.fields.units import INT64_MAX
+from admittance.api.fields.usage_units import unit_named
 from admittance.events.requests.queues import FlavorUsage, QueueStatus
 from admittance.events.requests.reading import UsageSum
 from admittance.usage.costs import PRICE_MAX, prices_of
-from admittance.usage.shares import entitlements, plain, quota_parts, unit_named, with_shares
+from admittance.usage.shares import entitlements, plain, quota_parts, with_shares
 
 GPU = "nvidia.com/gpu"
 

@@ -22,10 +22,10 @@ from admittance.api.effects.field_effect import (
     refused,
     works,
 )
+from admittance.api.fields.warning_signal import WARNING_SIGNAL
 from admittance.api.files import JOB_FILES
 from admittance.api.meta import APPLIED_BY
 from admittance.api.pods import PodTemplate
-from admittance.api.warning_signal import WARNING_SIGNAL
 from admittance.api.workload import (
     ALLOWED_FLAVORS,
     COMPLETIONS,

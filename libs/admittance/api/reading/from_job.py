@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from admittance.api.fields.limits import Quantity
 from admittance.api.fields.problems import REQUIRED, ManifestError, Problem
+from admittance.api.fields.warning_signal import WARNING_SIGNAL, WarningSignal
 from admittance.api.manifests import with_defaults
 from admittance.api.meta import ObjectMeta
 from admittance.api.pods import Container, EnvVar, PodSpec, PodTemplate, ResourceRequirements
@@ -17,7 +18,6 @@ from admittance.api.reading.priority import class_ref
 from admittance.api.validation.jobs import EQUAL_PARALLELISM
 from admittance.api.validation.validate import validate
 from admittance.api.validation.workload import MAX_SECONDS_LABEL, MIN_PARALLELISM, pods_of
-from admittance.api.warning_signal import WARNING_SIGNAL, WarningSignal
 from admittance.api.workload import (
     COMPLETIONS,
     JOB_POLICY,

@@ -7,9 +7,9 @@ from typing import Final
 
 from admittance.api.fields.names import check_unique
 from admittance.api.fields.problems import FORBIDDEN, NOT_SUPPORTED, REQUIRED, Problem, shown
+from admittance.api.fields.warning_signal import WARNING_SIGNAL, BadWarning, noted_warning
 from admittance.api.pods import PodTemplate
 from admittance.api.validation.field_rules import field_problems
-from admittance.api.warning_signal import WARNING_SIGNAL, BadWarning, noted_warning
 from admittance.api.workload import (
     JOB_CONTROLLER,
     JOB_POLICY,

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from admittance.api.fields.usage_units import Unit, unit_named
 from admittance.client.errors import BadInput, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.past import RELEASED, is_release, release_pages
@@ -23,11 +24,9 @@ from admittance.usage.fold import UsageFold
 from admittance.usage.report import UsageReport, added, grouping, label_keys, periods_of, sum_of
 from admittance.usage.runs import Run, run_of
 from admittance.usage.shares import (
-    Unit,
     entitlements,
     plain,
     quota_parts,
-    unit_named,
     with_shares,
 )
 from admittance.usage.summary import Summary

@@ -20,9 +20,9 @@ from admittance.client import requests
 from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
+    from admittance.api.fields.usage_units import Unit
     from admittance.events.requests.reading import UsageReply
     from admittance.usage.costs import Prices
-    from admittance.usage.shares import Unit
 
 
 def _units(_ctx: click.Context, _start: str) -> Sequence[str]:

@@ -12,13 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from admittance.api.fields.usage_units import Unit, is_gpu
 from admittance.cli.support.output import NOTHING, Column, Table
 from admittance.client.arguments.times import span
 from admittance.events.requests.reading import UsageCheck, UsageSum
 from admittance.usage.costs import Prices
-from admittance.usage.history import is_gpu
 from admittance.usage.periods import day_of
-from admittance.usage.shares import Unit
 
 HOUR: Final = 3600
 GIB: Final = 2**30

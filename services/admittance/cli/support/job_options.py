@@ -13,7 +13,7 @@ from admittance.cli.support.options import key_values
 from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
-    from admittance.api.warning_signal import WarningSignal
+    from admittance.api.fields.warning_signal import WarningSignal
     from admittance.client.requests.link import Link
     from admittance.client.requests.submissions.commands import CommandOptions
     from admittance.client.requests.submissions.working_folder import Asked
@@ -102,7 +102,12 @@ def warning_of(text: str | None) -> WarningSignal | None:
     """The warning of ``--signal``. Raises BadInput."""
     if text is None:
         return None
-    from admittance.api.warning_signal import SECONDS_MAX, BadWarning, WarningSignal, signal_name
+    from admittance.api.fields.warning_signal import (
+        SECONDS_MAX,
+        BadWarning,
+        WarningSignal,
+        signal_name,
+    )
 
     name, at, span = text.partition("@")
     before = times.whole_seconds(span, f"--signal {name}@") if at else WARNING_SECONDS

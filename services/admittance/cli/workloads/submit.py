@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from click import Context
 
     from admittance.api.dependencies import Dependency
+    from admittance.api.fields.warning_signal import WarningSignal
     from admittance.api.reading.manifest import Document
-    from admittance.api.warning_signal import WarningSignal
     from admittance.api.workload import ArraySpec, Workload
     from admittance.client.requests.link import Link
     from admittance.client.requests.submissions.commands import CommandOptions

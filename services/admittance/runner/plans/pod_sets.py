@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from admittance.api.fields.warning_signal import WARNING_SIGNAL, BadWarning, noted_warning
 from admittance.api.files import JobFiles
 from admittance.api.pods import Container, PodSpec, PodTemplate
 from admittance.api.validation.containers import check_containers
 from admittance.api.validation.field_rules import field_problems
-from admittance.api.warning_signal import WARNING_SIGNAL, BadWarning, noted_warning
 from admittance.api.workload import noted_completions
 from admittance.events.facts import Admitted
 from admittance.events.reader import BROKEN

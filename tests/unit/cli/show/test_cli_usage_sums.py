@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from admittance.api.fields.usage_units import unit_named
 from admittance.cli.accounting.usage_rows import (
     Asked,
     check_lines,
@@ -18,7 +19,6 @@ from admittance.cli.accounting.usage_rows import (
 )
 from admittance.events.requests.reading import UsageCheck, UsageSum
 from admittance.usage.costs import prices_of
-from admittance.usage.shares import unit_named
 from support.builders import NOON
 from support.processes.in_process import Admit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admittance.api.warning_signal import BadWarning, WarningSignal, noted_warning
+from admittance.api.fields.warning_signal import BadWarning, WarningSignal, noted_warning
 from admittance.events.facts import Admitted
 from admittance.workload.stored import head
 from support.builders import NOON

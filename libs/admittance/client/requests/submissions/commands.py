@@ -19,9 +19,14 @@ from admittance.api.dependencies import (
 from admittance.api.fields.names import image_error
 from admittance.api.fields.problems import ManifestError
 from admittance.api.fields.units import parse, quantity_error
+from admittance.api.fields.warning_signal import (
+    FIRST_SECONDS,
+    BadWarning,
+    WarningSignal,
+    warning_in,
+)
 from admittance.api.reading.from_job import GPU, from_command
 from admittance.api.validation.validate import validate
-from admittance.api.warning_signal import FIRST_SECONDS, BadWarning, WarningSignal, warning_in
 from admittance.api.workload import (
     JOB_POLICY,
     AdmissionConstraints,
