@@ -9,6 +9,7 @@ from typing import Final
 
 from admittance import (
     array_controller,
+    budget_controller,
     placement_service,
     provider_aws,
     provider_docker,
@@ -32,6 +33,7 @@ SERVICES: Final[dict[str, Service]] = {
         retry_timer,
         variant_controller,
         array_controller,
+        budget_controller,
         provisioning_check,
         placement_service,
         provider_pool,

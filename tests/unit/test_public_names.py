@@ -86,14 +86,14 @@ MEMBERS = {
 """Documented members of the public classes: docs/checks.md, docs/providers.md, docs/python.md."""
 
 MODULES = """
-    array_controller placement_service
+    array_controller budget_controller placement_service
     provider_aws provider_docker provider_kubernetes provider_pool provisioning_check retry_timer
     runner scheduler telemetry variant_controller workload_controller
 """
 """``python -m admittance.<module>``."""
 
 SERVICE_NAMES = """
-    array-controller placement
+    array-controller budget-controller placement
     provider-aws provider-docker provider-kubernetes provider-pool provisioning-check retry-timer
     runner scheduler telemetry variant-controller workload-controller
 """
@@ -144,8 +144,9 @@ STREAMS_AND_BUCKETS = """
 DURABLES = "check-example_com=2Fbudget provider-check-capacity_autoscaling_x-k8s_io"
 
 KEY_PREFIXES = """
-    admissioncheck clusterqueue cohort flavor job localqueue namespace provisioningrequestconfig
-    priorityclass_scheduling_k8s_io runner topology workload workloadpriorityclass
+    admissioncheck budget clusterqueue cohort flavor job localqueue namespace
+    provisioningrequestconfig priorityclass_scheduling_k8s_io runner topology
+    workload workloadpriorityclass
     provisioningrequest _usage
     _admittance.manifests _admittance.secret _alive _pool _pool_led _runner barrier
     _runner_alive _runner_inventory _runner_refused _runner_runs

@@ -28,6 +28,7 @@ from admittance.access.parts import (
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.role import Account, Names, Role
 from admittance.access.users import User
+from admittance.api.budgets import BUDGET_CONTROLLER
 from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER
 from admittance.api.kinds import KINDS
 from admittance.events import subjects
@@ -294,6 +295,30 @@ def placement(user: User) -> Permissions:
     return Permissions(publish, subscribe)
 
 
+def budget_controller(user: User) -> Permissions:
+    """The permissions of the budget-controller, which sums used quota and reports its check."""
+    service = "budget-controller"
+    controller = token(BUDGET_CONTROLLER)
+    publish = (
+        *_leader_elected(service, epochs=_own_epoch(service)),
+        *READ_BUCKET,
+        *rules("publish its barrier", f"{subjects.BARRIER}{token(service_domain(service))}"),
+        *rules("report its check", f"admit.check.reported.{controller}.*.*"),
+        *rules("say that its check is alive", f"{subjects.ALIVE_CHECK}{controller}"),
+        *own_durable(subjects.check_durable(BUDGET_CONTROLLER), purpose="read its own requests"),
+        *rules(
+            "sum the usage of quota",
+            f"{JS}.STREAM.MSG.GET.{subjects.SUMMARIES}",
+            *read_stream(LOG),
+        ),
+    )
+    subscribe = (
+        *_listens(user, service),
+        *rules("receive withdrawals", f"admit.check.withdrawn.{controller}.*.*"),
+    )
+    return Permissions(publish, subscribe)
+
+
 def server_watch(user: User) -> Permissions:
     """The permissions to see whether streams store messages: the watch of `admit up` restarts a
     server that does not."""
@@ -434,6 +459,9 @@ SERVICE_ROLES: Final = (
         provisioning_check,
     ),
     Role("placement", Account.CORE, "store the machines that runners announce", placement),
+    Role(
+        "budget-controller", Account.CORE, "sum used quota, report its own check", budget_controller
+    ),
     Role(
         "built-in-provider",
         Account.CORE,

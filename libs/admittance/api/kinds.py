@@ -75,6 +75,7 @@ _ROWS: Final = (
         "provisioningrequestconfig",
     ),
     Kind("Namespace", "namespaces", ("ns",), "namespace", ("v1",)),
+    Kind("Budget", "budgets", ("bud",), "budget", ("admittance.dev/v1",)),
     Kind("Runner", "runners", ("machine", "machines"), "runner", ("admittance.dev/v1",)),
     Kind("Job", "jobs", (), "job", ("batch/v1",), namespaced=True, generated=True),
 )

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
+from admittance.api.budgets import Budget
 from admittance.api.checks import (
     AdmissionCheck,
     Foreign,
@@ -41,6 +42,7 @@ Typed: TypeAlias = (
     | PriorityClass
     | ProvisioningRequestConfig
     | Namespace
+    | Budget
     | Runner
     | Job
 )

@@ -86,6 +86,7 @@ PRIORITY_CLASS: Final = _ours("WorkloadPriorityClass")
 POD_PRIORITY_CLASS: Final = _ours("PriorityClass")
 PROVISIONING: Final = _ours("ProvisioningRequestConfig")
 NAMESPACE: Final = _ours("Namespace")
+BUDGET: Final = _ours("Budget")
 RUNNER: Final = _ours("Runner")
 REQUEST: Final = ObjectKind(
     "ProvisioningRequest",
@@ -119,6 +120,7 @@ KINDS: Final = (
     POD_PRIORITY_CLASS,
     PROVISIONING,
     NAMESPACE,
+    BUDGET,
     RUNNER,
     REQUEST,
     MACHINE_POOL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.api.budgets import Budget, BudgetPrice, BudgetSpec
 from admittance.api.checks import (
     AdmissionCheck,
     AdmissionCheckSpec,
@@ -163,6 +164,24 @@ QUEUES: Final[Table] = {
             "only the labels of a Namespace count", usual=({"finalizers": ["kubernetes"]},)
         ),
         "status": BY_SYSTEM,
+    },
+    Budget: {**HEAD, **all_work("spec")},
+    BudgetSpec: {
+        "per": works("what each limit is of; a LocalQueue is named `namespace/queue`"),
+        "window": works("the windows begin at midnight in UTC; a week begins on Monday"),
+        "unit": works("as `admit usage --unit` has it, such as `gpu-hours`, or `cost`"),
+        "limit": works("of each that `limits` does not name; without it these have no limit"),
+        **all_work("limits"),
+        **dict.fromkeys(("prices", "currency"), works("of a budget with the unit `cost`")),
+        "maxDelaySeconds": works(
+            "a workload over its budget asks again after so long at the latest"
+        ),
+    },
+    BudgetPrice: {
+        "resource": works("a resource, or `gpu` for all GPUs"),
+        "flavor": works("without it: of each flavor without a price of its own"),
+        "perHour": works("what an hour of `per` of the resource costs"),
+        "per": works("such as `1Gi`; by default 1"),
     },
     Runner: {
         **HEAD,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from string import ascii_letters, digits
 from typing import Final
 
+from admittance.api.budgets import BUDGET_CONTROLLER, VERSION, Budget, check_budget
 from admittance.api.checks import (
     MACHINES_CHECK,
     MACHINES_CONTROLLER,
@@ -79,6 +80,8 @@ def _across_fields(manifest: Typed, flavors_max: int) -> list[Problem]:
             return check_admission_check(manifest)
         case ProvisioningRequestConfig():
             return check_provisioning(manifest)
+        case Budget():
+            return check_budget(manifest)
         case WorkloadPriorityClass():
             return check_min_run(manifest, "minRunPolicy")
         case Runner():
@@ -138,7 +141,24 @@ _PLAIN: Final = frozenset(f"{ascii_letters}{digits}-.".encode())
 
 
 def check_admission_check(check: AdmissionCheck) -> list[Problem]:
-    return [*_controller_problems(check.spec.controller_name), *_machines_problems(check)]
+    return [
+        *_controller_problems(check.spec.controller_name),
+        *_machines_problems(check),
+        *_budget_problems(check),
+    ]
+
+
+def _budget_problems(check: AdmissionCheck) -> list[Problem]:
+    """The problem of a check of the budget controller that names no Budget."""
+    spec, named = check.spec, check.spec.parameters
+    if spec.controller_name != BUDGET_CONTROLLER:
+        return []
+    group = VERSION.partition("/")[0]
+    if named is not None and (named.api_group, named.kind) == (group, "Budget"):
+        return []
+    message = f"must name a Budget ({{apiGroup: {group}, kind: Budget, name: …}}) for the "
+    message += f"controller {BUDGET_CONTROLLER}"
+    return [Problem("spec.parameters", message, REQUIRED)]
 
 
 def _machines_problems(check: AdmissionCheck) -> list[Problem]:

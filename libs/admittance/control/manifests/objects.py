@@ -196,9 +196,11 @@ def parameters_key(check: AdmissionCheck) -> str:
     named = check.spec.parameters
     if named is None or not named.name:
         return ""
+    ours = KINDS.get(named.kind)
+    if ours is not None and named.api_group in (ours.group, GROUP):
+        return object_key(ours.token, "", named.name)
     if named.api_group == GROUP:
-        ours = KINDS.get(named.kind)
-        return object_key(ours.token if ours is not None else named.kind.lower(), "", named.name)
+        return object_key(named.kind.lower(), "", named.name)
     return object_key(f"{named.kind.lower()}.{named.api_group}", "", named.name)
 
 
@@ -208,8 +210,12 @@ def missing_parameters_text(check: AdmissionCheck) -> str:
     named = check.spec.parameters
     if named is None:
         return ""
-    ours = named.api_group == GROUP and named.kind in KINDS
-    kind = named.kind if ours else f"{named.kind}.{named.api_group}"
+    ours = KINDS.get(named.kind)
+    kind = (
+        named.kind
+        if ours is not None and named.api_group in (ours.group, GROUP)
+        else f"{named.kind}.{named.api_group}"
+    )
     return f"{kind} {named.name} doesn't exist"
 
 
