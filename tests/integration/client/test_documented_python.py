@@ -39,6 +39,15 @@ def main(config):
 if __name__ == "__main__":
     main()
 """
+RUN_DAG = """
+    prep >> AdmittanceOperator(
+        task_id="without", command=["true"], local_queue="research", deferrable=False
+    )
+
+if __name__ == "__main__":
+    run = dag.test()
+    print(sorted((ti.task_id, str(ti.state)) for ti in run.get_task_instances()))
+"""
 ME = f"tests/integration/client/{Path(__file__).name}"
 
 
@@ -173,3 +182,37 @@ async def test_snakemake_runs_the_workflow_of_the_page(
     status, printed = await run(wrong.replace("shell", 'resources: queue="nope"\n    shell'))
     assert status == 1
     assert "LocalQueue default/nope does not exist" in printed
+
+
+async def test_airflow_runs_the_dag_of_the_page(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("airflow.sdk", reason="Airflow is not installed")
+    install(monkeypatch, tmp_path, "airflow")
+    use(monkeypatch, environ)
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(tmp_path / "work"))
+    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+    [block] = python_blocks(ROOT / "docs" / "workflows.md")
+    (tmp_path / "work" / "pipeline.py").write_text(block.text + RUN_DAG)
+    printed = b""
+    for words in (("-m", "airflow", "db", "migrate"), ("pipeline.py",)):
+        program = await asyncio.create_subprocess_exec(
+            *(sys.executable, *words),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        printed, _ = await program.communicate()
+        assert program.returncode == 0, printed.decode()
+    states = "[('prep', 'success'), ('train', 'failed'), ('without', 'success')]"
+    assert states in printed.decode()
+    assert "failed: Failed: pod main-0 failed: exit code 3" in printed.decode()
+    from admittance_airflow import AdmittanceTrigger
+
+    async with await Client.connect(environ=environ) as client:
+        job = await client.submit(["sleep", "600"], queue="research")
+        trigger = AdmittanceTrigger(job.name, "default")
+        assert AdmittanceTrigger(**trigger.serialize()[1]).name == job.name
+        await trigger.on_kill()  # a person clears the task
+        [event] = [each async for each in trigger.run()]
+        assert "it is Deactivated" in event.payload["failed"]
