@@ -170,6 +170,24 @@ def checks() -> History:
     return cores
 
 
+def waits() -> History:
+    """Each variant of a family waits after a verdict, so that the family itself waits."""
+    cores = three(checks={"a": ["slow"], "b": ["odd"], "c": ["late"]})
+    cores.job()
+    cores.at(10)
+    cores.report("j-variant-a", "slow", "Retry", after=50)
+    cores.report("j-variant-c", "late", "Retry", after=40)
+    cores.report("j-variant-b", "odd", "Retry", after=30)
+    cores.at(20)
+    cores.job("k", allowed=["a", "b"])
+    cores.report("k-variant-a", "slow", "Rejected", message="no " * 200)
+    cores.report("k-variant-b", "odd", "Retry", after=90)
+    cores.at(45)
+    cores.publish(facts.Deactivated, "j-variant-b")
+    cores.at(60)
+    return cores
+
+
 def pods() -> History:
     """The pods of a family, and of a regular workload, are not ready in time, again and again."""
     cores = three(PODS)
@@ -315,6 +333,7 @@ def regular() -> History:
 STORIES: Final[tuple[Callable[[], History], ...]] = (
     upgrade,
     checks,
+    waits,
     pods,
     preemption,
     delays,

@@ -235,6 +235,32 @@ def test_a_protection_from_a_borrower_names_its_borrowing_policy(
     assert [bar.policy for bar in barriers if bar.rule == rule] == [policy]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "priority", "threshold", "spared_by"),
+    [
+        (2, 9, 2, ""),
+        (3, 9, 2, "AboveThreshold"),
+        (3, 9, None, ""),
+        (1, 1, 2, "PriorityNotLower"),
+        (0, 1, 2, ""),
+    ],
+)
+def test_a_borrower_spares_workloads_by_priority_and_threshold(
+    theirs: int, priority: int, threshold: int | None, spared_by: str
+) -> None:
+    borrow = {"policy": "LowerPriority", "maxPriorityThreshold": threshold}
+    if threshold is None:
+        del borrow["maxPriorityThreshold"]
+    preemption = {**ANY, "borrowWithinCohort": borrow}
+    scheduler = a_scheduler()
+    scheduler.queue("cq", "co", resourceGroups=groups(default="2"), preemption=preemption)
+    scheduler.queue("other", "co", resourceGroups=groups(default="4"))
+    scheduler.submit("theirs", "other", "6", age=10, priority=theirs)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "4", priority=priority)
+    assert [holder.spared_by for holder in scheduler.why("w").held_by] == [spared_by]
+
+
 def test_with_fair_sharing_the_shares_are_compared() -> None:
     scheduler = a_scheduler(Config(preemption=True, fair_sharing=CohortFairSharing()))
     scheduler.queue("cq", "co", resourceGroups=groups(default="3"), preemption=ANY)
