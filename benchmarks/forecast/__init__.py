@@ -1,0 +1,1 @@
+"""Scores the forecast of starts against generated days. See `__main__`."""

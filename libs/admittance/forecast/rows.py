@@ -1,0 +1,51 @@
+"""What a forecast reads of workloads and queues. Times are seconds since the epoch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from admittance.quota.cell import FlavorResource
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name of a workload."""
+Need: TypeAlias = tuple[tuple[FlavorResource, int], ...]
+"""Amounts of flavors and resources, in accounting units."""
+
+
+class Source(NamedTuple):
+    """Where a workload comes from: workloads of one source run for about the same time.
+
+    ``script``: the name of its command, or ""; ``array``: the uid of its array, or "".
+    """
+
+    queue: str
+    user: str = ""
+    script: str = ""
+    array: str = ""
+
+
+class Waiting(NamedTuple):
+    """A workload that waits for quota.
+
+    ``choices``: for each resource group the needs of the flavors that may be used, in order.
+    ``limit``: the greatest run time that its manifest declares; None: there is none.
+    """
+
+    key: Key
+    queue: str
+    queued_at: float
+    choices: tuple[tuple[Need, ...], ...]
+    source: Source
+    priority: int = 0
+    limit: float | None = None
+
+
+class Holding(NamedTuple):
+    """A workload that holds quota. ``since``: when its run began, or when it reserved quota."""
+
+    key: Key
+    queue: str
+    need: Need
+    since: float
+    source: Source
+    limit: float | None = None

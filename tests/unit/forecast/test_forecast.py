@@ -1,0 +1,154 @@
+"""The forecast of a tree: plays, arrivals and intervals together."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from math import inf
+
+import pytest
+
+from admittance.forecast.arrivals import ARRIVAL, Arrivals
+from admittance.forecast.forecast import HORIZON, Memory, Rows, forecast, samples_of
+from admittance.forecast.play import QueueRules
+from admittance.forecast.rows import Holding, Source, Waiting
+from admittance.forecast.run_times import RunTimes
+from admittance.quota.cell import Quota
+from admittance.quota.tree import Tree
+
+CPU = ("f", "cpu")
+DAY = 86_400.0
+A = Source("a")
+NOW = 10 * DAY
+
+
+def job(name: str, at: float = 0.0, queue: str = "a") -> Waiting:
+    return Waiting(("ns", name), queue, at, ((((CPU, 4),),),), A)
+
+
+def rows(*waiting: Waiting, since: float | None = None) -> Rows:
+    node = Tree().set_queue("a", "", {CPU: Quota(4)})
+    holding = []
+    if since is not None:
+        node.cell(CPU).charge(4)
+        holding.append(Holding(("ns", "h"), "a", ((CPU, 4),), since, A))
+    return Rows({"a": QueueRules(node)}, waiting, holding)
+
+
+def memory(*seconds: float) -> Memory:
+    found = Memory(RunTimes(), Arrivals(NOW))
+    for each in seconds:
+        found.run_times.add(A, each, NOW)
+    return found
+
+
+def chance() -> random.Random:
+    return random.Random(1)
+
+
+def test_a_workload_that_fits_starts_now() -> None:
+    found = forecast(rows(job("x")), memory(60), NOW, chance().random)
+    assert found == {("ns", "x"): (0, 0, 60)}
+
+
+def test_a_workload_starts_after_what_holds_its_quota() -> None:
+    """The workload h has run for 100 s of 600; the next one runs for 600 s."""
+    found = forecast(
+        rows(job("x"), job("y", 1), since=NOW - 100), memory(600), NOW, chance().random
+    )
+    assert found == {("ns", "x"): (440, 500, 560), ("ns", "y"): (990, 1100, 1210)}
+
+
+@pytest.mark.parametrize("seconds", [(), (HORIZON + 1.0,)])
+def test_without_a_known_end_within_the_horizon_there_is_no_forecast(
+    seconds: tuple[float, ...],
+) -> None:
+    known = memory(*seconds)
+    assert forecast(rows(job("x"), since=NOW), known, NOW, chance().random) == {}
+    assert known.made == {}
+
+
+def test_forecasts_are_compared_with_the_start_of_their_workload() -> None:
+    known = memory(600)
+    held = rows(job("x"), since=NOW)
+    for after in range(0, 100, 10):
+        forecast(held, known, NOW + after, chance().random)
+    assert known.made["ns", "x"][:2] == [(NOW, (600, 600, 600)), (NOW + 10, (590, 590, 590))]
+    known.started(("ns", "x"), NOW + 750)
+    assert known.made == {}
+    # Half a width is 30 s, and the start was 150 s later than the median.
+    assert known.widening.sides == (1, 5)
+    assert forecast(held, known, NOW, chance().random) == {("ns", "x"): (570, 600, 750)}
+
+
+def test_a_workload_that_left_its_queue_is_no_error() -> None:
+    known = memory(600)
+    forecast(rows(job("x"), since=NOW), known, NOW, chance().random)
+    known.gone(("ns", "x"))
+    known.started(("ns", "x"), NOW)
+    known.gone(("ns", "x"))
+    assert known.made == {}
+
+
+def test_a_long_tail_is_cut_at_the_horizon() -> None:
+    known = memory(*[600] * 30, *[2 * HORIZON] * 10)
+    found = forecast(rows(job("x"), since=NOW), known, NOW, chance().random)["ns", "x"]
+    assert found.p50 == 600
+    assert found.p90 == 600 + 2 * (HORIZON - 600)
+
+
+def arrivals(begin: float, *times: float, queue: str = "a") -> Arrivals:
+    found = Arrivals(begin)
+    for at in times:
+        found.add(job(f"{at}", at, queue))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("known", "drawn_by", "times"),
+    [
+        # Of yesterday, then of the day before.
+        (arrivals(NOW - 2 * DAY, NOW - 100, NOW - DAY - 50), (0.0, 0.9), [DAY - 100, 2 * DAY - 50]),
+        (arrivals(NOW - 2 * DAY, NOW - DAY), (0.0, 0.0), [0, DAY]),
+        (arrivals(NOW - 2 * DAY, NOW - 2 * DAY), (0.9, 0.9), [0, DAY]),
+        # Only some hours are known: they follow each other.
+        (arrivals(NOW - 3600, NOW - 600), (0.9, 0.9), [3000, 6600]),
+        (arrivals(NOW), (), []),
+        (arrivals(NOW - DAY), (), []),
+    ],
+)
+def test_arrivals_are_those_of_an_earlier_day(
+    known: Arrivals, drawn_by: tuple[float, ...], times: list[float]
+) -> None:
+    drawn = islice(known.drawn(NOW, {"a"}, iter(drawn_by).__next__), len(times) or 1)
+    found = list(drawn)
+    assert [each.queued_at - NOW for each in found] == times
+    assert {each.key[0] for each in found} <= {ARRIVAL}
+
+
+def test_arrivals_of_other_trees_and_of_earlier_days_do_not_count() -> None:
+    known = arrivals(NOW - 9 * DAY, NOW - 2 * DAY - 1, NOW - 2 * DAY, NOW - 1)
+    known.add(job("other", NOW - 5, "b"))
+    known.forget(NOW)
+    drawn = list(islice(known.drawn(NOW, {"a"}, iter((0.9, 0.0)).__next__), 2))
+    assert [each.queued_at - NOW for each in drawn] == [0, 2 * DAY - 1]
+    assert len({each.key for each in drawn}) == 2
+
+
+def test_arrivals_delay_a_workload_of_low_priority() -> None:
+    known = memory(600)
+    known.arrivals = arrivals(NOW - DAY)
+    for minute in range(1, 30):
+        urgent = job(f"u{minute}", NOW - DAY + 60 * minute)._replace(priority=1)
+        known.arrivals.add(urgent)
+    found = forecast(rows(job("x"), since=NOW), known, NOW, chance().random)["ns", "x"]
+    assert found.p50 == 600 * 30
+    assert found.p50 < inf
+
+
+@pytest.mark.parametrize(
+    ("waiting", "samples"),
+    [(0, 20), (1, 20), (5_000, 20), (5_001, 19), (10_000, 10), (12_501, 8), (10**6, 8)],
+)
+def test_a_forecast_of_many_workloads_has_fewer_plays(waiting: int, samples: int) -> None:
+    assert samples_of(waiting) == samples
