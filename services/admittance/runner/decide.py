@@ -51,7 +51,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     stopped because the runner shuts down, or for the reason ``why``; the job must run again later.
     ``ready``: whether
     ``pods_ready`` was published for the run. ``part``: the part of a job on several machines; 0:
-    the whole job.
+    the whole job. ``placed``: the job is assigned to this runner, so its admission ends when the
+    runner gives it back.
     """
 
     namespace: str
@@ -59,6 +60,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     revision: int
     part: int = 0
+    placed: bool = False
     stage: Stage = Stage.CLAIMING
     evicted: int = 0
     claim_lost: bool = False
@@ -337,6 +339,14 @@ def _end(run: Run, effects: Effects) -> tuple[Run, Effects]:
     return _at(run, Stage.ENDED), (*effects, MarkOver(), Close())
 
 
+def _give_back(run: Run, effects: Effects) -> tuple[Run, Effects]:
+    """A placed job must not start again under its admission: this runner may be back before the
+    workload-controller has ended the admission, and then its quota would be freed under the job."""
+    if run.placed:
+        return _end(run, effects)
+    return _at(run, Stage.ENDED), (*effects, Release(), Close())
+
+
 def _result_known(run: Run, result: Ended) -> tuple[Run, Effects]:
     if run.stage in (Stage.EPILOG, Stage.ENDED) or not result.is_result:
         return run, ()
@@ -365,14 +375,14 @@ def _ended(run: Run, end: Ended) -> tuple[Run, Effects]:
         return _end(run, (*drain, Publish(lost)))
     if end.kind == "unprepared":
         said = _stopped(run, reason=reasons.PROLOG_FAILED, message=end.message)
-        return over, (*drain, Publish(said), Release(), Close())
+        return _give_back(run, (*drain, Publish(said)))
     if end.kind == "stopped" and run.leaving:
         said = _stopped(
             run,
             reason=reasons.RUNNER_ENDED,
             message=run.why or "its runner ended; it runs again under a runner",
         )
-        return over, (*drain, Publish(said), Release(), Close())
+        return _give_back(run, (*drain, Publish(said)))
     # The job ended without a stop request or a result: its quota is freed and the workload runs
     # again.
     return over, (*drain, MarkOver(then=lost), Close())

@@ -39,8 +39,23 @@ from admittance.runner.decide import (
 OF: dict[str, Any] = {"namespace": "team", "name": "train", "uid": "u-1"}
 
 
-def a_run(stage: Stage, *, evicted: int = 0, lost: bool = False, leaving: bool = False) -> Run:
-    return Run(**OF, revision=10, stage=stage, evicted=evicted, claim_lost=lost, leaving=leaving)
+def a_run(
+    stage: Stage,
+    *,
+    evicted: int = 0,
+    lost: bool = False,
+    leaving: bool = False,
+    placed: bool = False,
+) -> Run:
+    return Run(
+        **OF,
+        revision=10,
+        stage=stage,
+        evicted=evicted,
+        claim_lost=lost,
+        leaving=leaving,
+        placed=placed,
+    )
 
 
 def stopped(revision: int, reason: str = "", message: str = "") -> Stopped:
@@ -139,6 +154,22 @@ STEP_CASES: dict[str, tuple[Run, Event, Stage, Effects]] = {
             Release(),
             Close(),
         ),
+    ),
+    "a placed job that is given back does not start again under its admission": (
+        a_run(STOPPING, leaving=True, placed=True),
+        Ended("stopped"),
+        ENDED,
+        (
+            Publish(stopped(10, "RunnerEnded", "its runner ended; it runs again under a runner")),
+            MarkOver(),
+            Close(),
+        ),
+    ),
+    "a placed job that comes to a drained machine is given back for good": (
+        a_run(STARTING, placed=True),
+        Ended("unprepared", "runner r is drained"),
+        ENDED,
+        (Publish(stopped(10, "PrologFailed", "runner r is drained")), MarkOver(), Close()),
     ),
     "a machine that cannot be prepared is drained before it gives the job back": (
         a_run(STARTING),

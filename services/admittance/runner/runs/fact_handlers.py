@@ -240,6 +240,7 @@ def read_folder(manager: RunManager) -> None:
             leaving=note.leaving if note else False,
             claim_lost=note.claim_lost if note else False,
             part=identity.part,
+            placed=identity.placed,
         )
         if note is not None:
             # The previous process may have written the stop note without telling the shim to stop.

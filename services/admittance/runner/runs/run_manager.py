@@ -123,8 +123,7 @@ class RunManager:
         """
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """A future that gets the exception of a background task that failed; this ends the
-        runner.
-        """
+        runner."""
         self._released: set[str] = set()
         self.hung_at: dict[str, float] = {}
         """For each run that was told to stop: when its shim counts as hung, in seconds since
@@ -159,6 +158,7 @@ class RunManager:
             uid=fact.uid,
             revision=fact.revision,
             part=part,
+            placed=any(pod_set.parts for pod_set in fact.pod_sets),
         )
         return key
 
