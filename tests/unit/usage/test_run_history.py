@@ -201,3 +201,27 @@ def test_a_history_is_sorted_by_a_key(key: Any, order: str) -> None:
 def test_a_fact_that_cannot_be_read_is_named_unreadable(data: bytes) -> None:
     with pytest.raises(Unreadable):
         reported(data, 1)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "seconds"), [("1500m", b"15"), ("1", b"10"), ("3m", b"0.03"), ("0", b"0")]
+)
+def test_cpu_seconds_are_whole_numbers_where_they_can_be(cpu: str, seconds: bytes) -> None:
+    [row] = past_workloads([a_report(admission=an_admission(cpu=("f", cpu)))], ALL)
+    assert msgspec.json.encode(row.cpu_seconds) == seconds
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({}, 0),
+        ({"reason": "Failed", "exit_code": 7}, 7),
+        ({"reason": "Failed"}, None),
+        (EVICTED, None),
+    ],
+)
+def test_a_run_that_succeeded_has_the_exit_code_zero(
+    fields: dict[str, Any], code: int | None
+) -> None:
+    [row] = past_workloads([a_report(**fields)], ALL)
+    assert (row.exit_code, row.runs[0].exit_code) == (code, code)
