@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --workers 6
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough test-pythons test-packages test-cgroup2 test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
+.PHONY: help install demo test thorough test-pythons test-packages test-plugins test-cgroup2 test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,10 @@ test-pythons: $(STAMP)  ## the unit tests with every other supported Python of t
 
 test-packages: $(STAMP)  ## the wheel, installed with pip, pipx and uv, plays the minute of the README
 	$(BIN)/python -m pytest -m packages -rs tests/packages
+
+# PLUGINS=hydra, snakemake or airflow takes these alone.
+test-plugins: $(STAMP)  ## the plug-ins with Hydra, Snakemake and Airflow, each in an environment of its own
+	$(BIN)/python -m tools.plugins $(PLUGINS)
 
 test-deploy: $(STAMP)  ## the tests that need a container engine
 	$(BIN)/python -m pytest -m deploy -rs --timeout 1200 tests/deploy
