@@ -405,7 +405,7 @@ def test_a_barrier_without_a_fence_is_a_dead_letter(forged: dict[str, Any]) -> N
     bench = Bench()
     bench.perform(bench.submitted())
     commit = bench.fold(a_barrier(bench, **forged))
-    assert commit.echoes == []
+    assert (commit.echoes, commit.rest) == ([], [])
     assert len(commit.dead) == 1
 
 
