@@ -115,6 +115,7 @@ class World:
             plan.limits,
             spread=plan.spread(),
             blocks=plan.config.block_admission,
+            is_calm=not plan.faults,
         )
         self.users = Publisher(kernel, self.server, self.transcript)
         self.admin = Admin(kernel, self.server, self.transcript)

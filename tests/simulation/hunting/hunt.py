@@ -41,13 +41,14 @@ AHEAD: Final = 4
 SUITE: Final = int(os.environ.get("ADMIT_SEEDS", "500"))
 """How many seeds the suite plays."""
 SHARES: Final = {
-    "checked": 19,
+    "backfilled": 3,
+    "checked": 17,
     "contested": 9,
     "exclusive": 6,
     "families": 11,
     "placed": 2,
     "planned": 9,
-    "preempting": 10,
+    "preempting": 9,
     "provided": 15,
     "reconfigured": 9,
     "scenario": 10,

@@ -30,6 +30,7 @@ from admittance.runtime.errors import BusRefused
 from admittance.runtime.leader.leader_elector import LeaderElector
 from admittance.scheduling import families as family_rules
 from admittance.scheduling.cycle import recheck
+from admittance.scheduling.cycle.promises import KeptPromise
 from admittance.scheduling.preemption import min_run, quota_reduction
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.scheduler_state import PodsReadyTracker
@@ -50,6 +51,7 @@ from simulation.environment.virtual_machine import VirtualMachine
 from simulation.nats import core
 from simulation.nats.stream import Stream
 from simulation.plots.catalog import (
+    backfilled,
     checked,
     contested,
     exclusive,
@@ -308,13 +310,19 @@ MUTATIONS: Final = {
         (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 0
     ),
     "quota would be handed on that no workload has given up": Mutation(
-        (Patch(Bus, "atomic", _torn),), preempting, _OVER_QUOTA, 0
+        (Patch(Bus, "atomic", _torn),), preempting, _OVER_QUOTA, 4
     ),
     "workloads would be preempted before they have run for their time": Mutation(
         (Patch(min_run, "youth_of", lambda *_: None),),
         preempting,
         "was preempted .* before it had run",
         4,
+    ),
+    "workloads would start past a head that was promised a start": Mutation(
+        (Patch(KeptPromise, "allows", lambda *_: True),),
+        backfilled,
+        "delays the promised start",
+        0,
     ),
     "two runners would start one admission": Mutation(
         (Patch(Claims, "take", _take_all),), contested, _RUNS_TWICE, 0

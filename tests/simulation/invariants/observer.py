@@ -21,6 +21,7 @@ from admittance.workload.conditions import Type, find
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload, head
 from simulation.invariants import (
+    backfill,
     deadlines,
     gates,
     lifecycle,
@@ -68,9 +69,11 @@ class Invariants:
         *,
         spread: timedelta = timedelta(0),
         blocks: bool = False,
+        is_calm: bool = False,
     ) -> None:
         """``slack``: by how much a clock may be ahead. ``spread``: by how much two clocks may
-        differ. ``blocks``: no workload may get quota while pods of another come up."""
+        differ. ``blocks``: no workload may get quota while pods of another come up. ``is_calm``:
+        nothing fails."""
         self._spread = spread
         self._blocks = blocks
         self._kernel = kernel
@@ -118,6 +121,7 @@ class Invariants:
         self.bookings = Bookings(self._around, self.runners, self.effects)
         self.machines = Running(self.seen, self.abandoned)
         self.fences = Fences()
+        self.promises = backfill.Promises(spread, is_calm=is_calm)
 
     @property
     def usage(self) -> dict[str, reference_quota.Usage]:
@@ -163,6 +167,8 @@ class Invariants:
         after = Seen.of(entry, self._kernel.time())
         self.families.saw(key, before, after)
         self.seen[key] = after
+        now = self._kernel.time()
+        self.promises.stored(key, before, after, self._holding, self.seen, self.queues, now)
         if after.usage:
             self._holding[key] = after
         else:
@@ -306,6 +312,7 @@ class Invariants:
         if what in ("assigned", "refused"):
             decision = decode(stored.subject, stored.data)
             self.exclusive.decided(f"workload.{rest}", decision, stored.sequence)
+            self.promises.logged(decision, stored.sequence)
         if what == "planned":
             self.replans.logged(f"workload.{rest}", stored.sequence)
         if thing == "object":

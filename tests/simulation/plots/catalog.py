@@ -9,7 +9,7 @@ from admittance.events import facts
 from admittance.events.base import Fact
 from simulation.plots.checked import checked, planned
 from simulation.plots.configuration import NAMESPACE, Queues
-from simulation.plots.contested import contested, preempting, reconfigured
+from simulation.plots.contested import backfilled, contested, preempting, reconfigured
 from simulation.plots.families import exclusive, families
 from simulation.plots.placed import placed
 from simulation.plots.provided import provided
@@ -27,6 +27,7 @@ from simulation.plots.scenario import (
 
 __all__ = [
     "PLOTS",
+    "backfilled",
     "checked",
     "contested",
     "exclusive",
@@ -111,6 +112,7 @@ PLOTS: Final[dict[str, Plot]] = {
         planned,
         provided,
         contested,
+        backfilled,
         preempting,
         reconfigured,
         families,

@@ -41,6 +41,29 @@ def contested(rng: Random) -> Scenario:
     return Scenario(queues.all(), user_facts, [], losses, skews(rng))
 
 
+def backfilled(rng: Random) -> Scenario:
+    """One queue that promises its large workloads a start; in every second story nothing fails."""
+    base = contested(rng)
+    manifests = deepcopy(base.manifests)
+    queue = next(one for one in manifests if one["kind"] == "ClusterQueue")
+    nominal = rng.randint(4, 6)
+    queue["spec"] |= {"backfill": "Easy", "resourceGroups": _one_flavor(nominal)}
+    user_facts = []
+    for number in range(16):
+        name = f"w{number}"
+        most = rng.choice((3, 6, 6, 12, 25, 25, None)) if number else 25
+        cpus = rng.choice((1, 1, 2, nominal - 1, nominal))
+        raw = workload_of(rng, name, "l0", priorities=(0, 0, 0, 1), most=most, cpus=cpus)
+        user_facts.append(submission(1.0 + rng.random() * 30.0, name, raw))
+    calm = rng.random() < 0.5
+    return base._replace(
+        manifests=manifests,
+        user_facts=user_facts,
+        faults=[] if calm else base.faults,
+        skews={} if calm else base.skews,
+    )
+
+
 def _one_flavor(nominal: int) -> list[Spec]:
     return [{"coveredResources": ["cpu"], "flavors": [{"name": "f0", "resources": cpu(nominal)}]}]
 

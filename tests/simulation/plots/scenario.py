@@ -108,16 +108,19 @@ def workload_of(
     priorities: tuple[int, ...] = (),
     most: int | None = None,
     sides: float = 0.0,
+    cpus: int = 0,
 ) -> msgspec.Raw:
-    """``most``: seconds that it may run. ``sides``: how likely a second pod set is."""
+    """``most``: seconds that it may run. ``sides``: how likely a second pod set is. ``cpus``: of
+    the only pod; 0: pods and cpus are drawn."""
     container = {
         "name": "c",
         "image": "i",
         "command": ["true"],
-        "resources": {"requests": {"cpu": str(rng.choice((1, 1, 2, 3)))}},
+        "resources": {"requests": {"cpu": str(cpus or rng.choice((1, 1, 2, 3)))}},
     }
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
-    pod_set = {"name": "main", "count": rng.choice((1, 1, 1, 2)), "template": template}
+    count = 1 if cpus else rng.choice((1, 1, 1, 2))
+    pod_set = {"name": "main", "count": count, "template": template}
     spec: dict[str, Any] = {"queueName": queue, "podSets": [pod_set]}
     if priorities:
         spec["priority"] = rng.choice(priorities)
@@ -125,7 +128,7 @@ def workload_of(
         spec["priority"] = rng.randint(-1, 2)
     if most is not None:
         spec["maximumExecutionTimeSeconds"] = most
-    if rng.random() < 0.1:
+    if not cpus and rng.random() < 0.1:
         pod_set["count"], pod_set["minCount"] = 3, 1
     if rng.random() < sides:
         spec["podSets"].append({"name": "side", "count": 1, "template": template})
