@@ -72,10 +72,6 @@ BATCH: Final = 200
 """The most facts that the runner reads in one batch: many, so that their claims are requested
 together, but few enough to write their runs quickly.
 """
-ACK_SECONDS: Final = 1.0
-"""Seconds for which facts are acknowledged together: each of many runners reads all facts. Facts
-that come again after the end of the runner change nothing.
-"""
 SHUTDOWN_SECONDS: Final = 60.0
 """Longest wait for the end of the jobs when the runner shuts down: the usual grace period of 30 s,
 and time to publish facts.
@@ -213,7 +209,6 @@ async def _serve(
         f"{SERVICE}-{token(name)}",
         runner_orders(manager.admissions.namespaces),
         batch=BATCH,
-        ack_seconds=ACK_SECONDS,
         request=partial(make, name, "log"),
     )
     logs = LogReader(
@@ -350,7 +345,7 @@ async def _handle_facts(manager: RunManager, puller: Puller) -> None:
                 except Exception as error:
                     about = f"workload {each.namespace}/{each.name}"
                     faults.record(SERVICE, "evict a job", about, error)
-        puller.ack_soon(batch[-1])
+        await manager.retry(lambda: puller.ack(batch[-1]))  # noqa: B023  (done before the next one)
 
 
 async def _detach(manager: RunManager) -> None:

@@ -80,7 +80,7 @@ choose a server as the first leader of a consumer that is lost, and then elects 
 9 s.
 """
 ACK_SOON_SECONDS: Final = 0.05
-"""Most seconds by which `ack_soon` delays an acknowledgement, unless the reader says otherwise."""
+"""Most seconds by which `ack_soon` delays an acknowledgement."""
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
@@ -110,7 +110,6 @@ class Puller:
     ``<name>-<generation>-<n>``, where ``generation`` is the epoch of the lease. Each consumer
     continues where the newest consumer before it stopped, and a reader of an older generation gets
     Superseded. Without an earlier consumer the reader starts at the first fact on the log.
-    ``ack_seconds``: by how much `ack_soon` delays an acknowledgement at the most.
     ``request``: makes the consumer in place of the Puller, after the given sequence, or where the
     maker decides.
     """
@@ -125,11 +124,9 @@ class Puller:
         generation: int = 0,
         batch: int = 1000,
         ack_wait: float = 30.0,
-        ack_seconds: float = ACK_SOON_SECONDS,
         request: ConsumerRequest | None = None,
     ) -> None:
         self._bus = bus
-        self._ack_seconds = ack_seconds
         self._request = request
         self._name = name
         self._consumers = Consumers(bus, subjects.STREAM, name, filters, ack_wait=ack_wait)
@@ -226,15 +223,15 @@ class Puller:
         await self._bus.request(delivery.reply, b"+ACK", timeout=5.0)
 
     def ack_soon(self, delivery: Delivery) -> None:
-        """Acknowledges, within ``ack_seconds`` and without confirmation, everything up to the
-        delivery; only with ``ack="all"``. If the acknowledgement is lost, the next reader reads
+        """Acknowledges, within `ACK_SOON_SECONDS` and without confirmation, everything up to the
+        delivery; only with ``ack="all"``. If the acknowledgement is lost, the next leader reads
         some facts again and skips them, because they are applied.
         """
         self.floor = max(self.floor, delivery.sequence)
         self._soon = delivery
         if self._soon_timer is None:
             loop = asyncio.get_running_loop()
-            self._soon_timer = loop.call_later(self._ack_seconds, self._ack_now)
+            self._soon_timer = loop.call_later(ACK_SOON_SECONDS, self._ack_now)
 
     def _ack_now(self) -> None:
         self._soon_timer = None
