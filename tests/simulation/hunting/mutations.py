@@ -356,9 +356,9 @@ MUTATIONS: Final = {
     ),
     "a runner that says nothing would hold quota forever": Mutation(
         (Patch(*_TRANSITION, _without_drain), Patch(run_checks, "HUNG_SECONDS", inf)),
-        checked,
+        _hanging,
         "stuck in its eviction",
-        170,
+        0,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
         (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 22
