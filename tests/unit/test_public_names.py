@@ -134,7 +134,10 @@ ENVIRONMENT = """
     ADMIT_EPILOG ADMIT_PROLOG ADMIT_PROLOG_TIMEOUT
 """
 
-HEADERS = "Admit-Claim Admit-Fact Admit-Rights Admit-Runner Admit-Schema Admit-Taken-Back Admit-Uid"
+HEADERS = """
+    Admit-Claim Admit-End Admit-Fact Admit-Rights Admit-Runner Admit-Schema Admit-Taken-Back
+    Admit-Uid
+"""
 
 STREAMS_AND_BUCKETS = """
     ADMITTANCE ADMITTANCE_CHECKPOINTS ADMITTANCE_TIMERS ADMITTANCE_USAGE

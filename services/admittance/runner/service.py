@@ -117,7 +117,7 @@ async def run(
     folder = machine.open_files(settings.data_dir or Path.home() / ".local/share/admittance")
     manager = RunManager(
         AdmissionReader(bus, rules.namespaces),
-        Claims(bus, folder.runner, claim_ttl),
+        Claims(bus, folder.runner, claim_ttl, folder.secret),
         machine,
         folder,
         kind,

@@ -23,7 +23,7 @@ from admittance.runner.runs.fact_handlers import (
     admit_current,
     take_left_out,
 )
-from admittance.runner.runs.jobs_elsewhere import answer_left
+from admittance.runner.runs.jobs_elsewhere import answer_left, take_over_ends
 from admittance.runner.runs.run_checks import FailureReports, check_runs
 from admittance.runner.runs.run_manager import RunManager
 from admittance.runtime import clock
@@ -76,6 +76,7 @@ async def check_all_runs(manager: RunManager) -> None:
             answer_left(manager)
         if manager.left_out and manager.may_claim(is_placed=False):
             await take_left_out(manager)
+        await take_over_ends(manager)
 
 
 def announce_rules(manager: RunManager, rules: JobRules, executor: str) -> None:

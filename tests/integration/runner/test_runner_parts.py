@@ -96,7 +96,7 @@ async def test_a_restarted_runner_reports_the_lost_part_of_another_that_was_not_
     lost = run_key(NAMESPACE, "gang", admitted, 1)
     claims = Claims(testbed.bus, mine, 60.0)
     await claims.take([lost])
-    assert await claims.mark_over(lost)
+    assert await claims.mark_over(lost, before_end=True)
     async with testbed.runner("a", user="m-1"):
 
         async def is_reported() -> bool:

@@ -69,9 +69,14 @@ class Runner:
     async def _find(self, _: str) -> None:
         return None
 
-    async def _mark_over(self, key: str, *, dead_only: bool = False) -> bool:
-        self.over.append(f"lost {key}" if dead_only else key)
-        return not dead_only
+    async def _mark_over(self, key: str, *, dead_only: bool, before_end: bool) -> None:
+        assert dead_only
+        assert before_end
+        self.over.append(f"lost {key}")
+
+    async def end(self, key: str, fact: Stopped) -> None:
+        self.over.append(key)
+        await self.publish(fact)
 
     async def publish(self, fact: Stopped) -> None:
         self.published.append((fact.revision, fact.part))

@@ -6,7 +6,9 @@
 - An expired claim has the server's marker: the runner is dead or cannot reach the bus. No runner
   starts the admission again; one runner marks the claim as over and publishes ``stopped``.
 - A claim that is over has a deletion with the header ``Admit-Claim: over``: the admission has ended
-  and never starts again.
+  and never starts again. While the end of the job may not be published yet, the mark has the header
+  ``Admit-End``; if the runner that wrote the mark does not publish the end in time, another runner
+  takes the mark over and publishes it (`admittance.runner.runs.unpublished_ends`).
 - A released claim has a plain deletion: the runner that claims the admission next runs the job from
   its beginning.
 
@@ -27,14 +29,19 @@ from admittance.events.stored.formats import HeldClaim, read_holder
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.bus.messages import message_id
 from admittance.runtime.errors import BusRefused, StaleRevision
 from admittance.runtime.telemetry.logger import log_set_aside
 
 VERDICT: Final = "Admit-Claim"
 RUNNER: Final = "Admit-Runner"
+END: Final = "Admit-End"
 OVER_SECONDS: Final = 86_400.0
 """Seconds for which a claim marked as over is kept, so that a slow runner does not start the
 job."""
+PUBLISH_SECONDS: Final = 60.0
+"""Most seconds after a mark in which the runner that wrote the mark publishes the end of the job;
+less where claims expire sooner."""
 
 
 class ClaimState(enum.Enum):
@@ -46,12 +53,14 @@ class ClaimState(enum.Enum):
 
 class Claim(NamedTuple):
     """The state of one claim's key. ``runner``: the runner that holds the claim or marked it as
-    over.
+    over. ``end``: from this the message ids of the job's end follow, whichever runner publishes it;
+    "": the end is published, or the claim is not over.
     """
 
     state: ClaimState
     runner: str
     revision: int
+    end: str = ""
 
 
 def read_claim(entry: Entry | None) -> Claim:
@@ -62,7 +71,8 @@ def read_claim(entry: Entry | None) -> Claim:
         if entry.headers.get(MARKER) == "MaxAge":
             return Claim(ClaimState.EXPIRED, "", entry.revision)
         if entry.headers.get(VERDICT) == "over":
-            return Claim(ClaimState.OVER, entry.headers.get(RUNNER, ""), entry.revision)
+            marked_by, end = entry.headers.get(RUNNER, ""), entry.headers.get(END, "")
+            return Claim(ClaimState.OVER, marked_by, entry.revision, end)
         return Claim(ClaimState.FREE, "", entry.revision)
     try:
         runner = read_holder(entry.value)
@@ -75,13 +85,42 @@ def read_claim(entry: Entry | None) -> Claim:
     return Claim(ClaimState.HELD, runner, entry.revision)
 
 
+class UnpublishedEnds:
+    """The claims that are marked as over while the ends of their jobs may not be published. Pure.
+    ``seconds``: how long the runner that wrote a mark has to publish the end."""
+
+    def __init__(self, runner: str, ttl: float) -> None:
+        self._runner = runner
+        self.seconds = min(ttl, PUBLISH_SECONDS)
+        self._marks: dict[str, tuple[Claim, float]] = {}
+        """For each claim its mark, and when another runner takes the mark over."""
+
+    def see(self, key: str, claim: Claim, now: float, *, at_start: bool) -> None:
+        """Notes the state of a claim. ``at_start``: the claim is read at the start of the runner,
+        so the runner itself publishes no end that an earlier process of it has marked."""
+        if not claim.end:
+            self._marks.pop(key, None)
+        elif self._marks.get(key, (None,))[0] != claim:
+            is_left_over = at_start and claim.runner == self._runner
+            self._marks[key] = claim, now + (0.0 if is_left_over else self.seconds)
+
+    def take_due(self, now: float) -> dict[str, Claim]:
+        """The marks that are due now. Each is returned once."""
+        due = {key: mark for key, (mark, at) in self._marks.items() if now >= at}
+        for key in due:
+            del self._marks[key]
+        return due
+
+
 class Claims:
     """The claims of one runner. ``held``: for each claim that the runner holds, by its key, the
-    revision of the runner's last write."""
+    revision of the runner's last write. ``secret``: that of the runner's folder, from which the
+    header ``Admit-End`` of a mark follows."""
 
-    def __init__(self, bus: Bus, runner: str, ttl: float) -> None:
+    def __init__(self, bus: Bus, runner: str, ttl: float, secret: bytes = b"") -> None:
         self._bus = bus
         self._runner = runner
+        self._secret = secret
         self._ttl = ttl
         self._value = msgspec.json.encode(HeldClaim(runner))
         self.held: dict[str, int] = {}
@@ -167,14 +206,17 @@ class Claims:
                 raise answer
         return lost
 
-    async def mark_over(self, key: str, *, dead_only: bool = False) -> bool:
-        """Marks the claim as over. Returns False if another runner holds the claim or marked it as
-        over.
+    async def mark_over(
+        self, key: str, *, dead_only: bool = False, before_end: bool = False
+    ) -> Claim | None:
+        """Marks the claim as over and returns the mark; returns None if another runner holds the
+        claim or marked it as over.
 
-        Returns True also if this runner has marked the claim before, because the end of the job may
-        not be published yet. ``dead_only``: whether to mark only an expired claim.
+        Returns the mark also if this runner has marked the claim before, because the end of the job
+        may not be published yet. ``dead_only``: whether to mark only an expired claim.
+        ``before_end``: whether the end of the job is published after the mark.
         """
-        headers = {VERDICT: "over", RUNNER: self._runner}
+        end = message_id(self._secret, key) if before_end else ""
         # The server refuses the mark if the claim is not as this runner wrote it last.
         written = self.held.pop(key, 0)
         claim = Claim(ClaimState.HELD, self._runner, written)
@@ -185,24 +227,43 @@ class Claims:
             if claim.state is ClaimState.OVER:
                 # This runner, also its previous process, may have marked the claim with a write
                 # that got no answer.
-                return claim.runner == self._runner
-            if claim.state is ClaimState.HELD and claim.runner != self._runner:
-                return False
-            if dead_only and claim.state is not ClaimState.EXPIRED:
-                return False
-            message = delete_message(
-                key,
-                expected=claim.revision,
-                headers=headers,
-                ttl_seconds=OVER_SECONDS,
-                bucket=CLAIMS,
-            )
-            try:
-                await self._bus.publish(message)
-            except StaleRevision:
-                known = claim.revision + 1
-                continue
-            return True
+                if claim.runner != self._runner:
+                    return None
+                if claim.end or not before_end:
+                    return claim
+            elif (dead_only and claim.state is not ClaimState.EXPIRED) or (
+                claim.state is ClaimState.HELD and claim.runner != self._runner
+            ):
+                return None
+            marked = await self._write_mark(key, claim.revision, end)
+            if marked is not None:
+                return marked
+            known = claim.revision + 1
+
+    async def take_over(self, key: str, mark: Claim) -> Claim | None:
+        """Writes the mark of another runner, or of an earlier process of this one, as this runner's
+        own; returns None if the mark has changed since it was read."""
+        return await self._write_mark(key, mark.revision, mark.end)
+
+    async def note_published(self, key: str, mark: Claim) -> None:
+        """Notes in the mark that the end of the job is published, so that no runner takes the mark
+        over."""
+        if mark.end:
+            await self._write_mark(key, mark.revision, "")
+
+    async def _write_mark(self, key: str, expected: int, end: str) -> Claim | None:
+        """Writes the mark of a claim that is over; returns None if the revision is stale."""
+        headers = {VERDICT: "over", RUNNER: self._runner}
+        if end:
+            headers[END] = end
+        message = delete_message(
+            key, expected=expected, headers=headers, ttl_seconds=OVER_SECONDS, bucket=CLAIMS
+        )
+        try:
+            revision = await self._bus.publish(message)
+        except StaleRevision:
+            return None
+        return Claim(ClaimState.OVER, self._runner, revision, end)
 
     async def release(self, key: str) -> None:
         """Releases the claim if this runner holds the claim."""

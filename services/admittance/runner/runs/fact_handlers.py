@@ -9,19 +9,17 @@ until the bus answers them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from admittance.events.facts import Admitted
-from admittance.events.names import BadToken, plain
-from admittance.events.reader import number
 from admittance.events.shapes import EvictedJob
 from admittance.runner import decide
 from admittance.runner.decide import Run, Stage
 from admittance.runner.host.port import RunFiles
 from admittance.runner.host.records import run_key
-from admittance.runner.plans.devices import all_parts, is_for, part_here, runners_to_run
+from admittance.runner.plans.devices import is_for, part_here, runners_to_run
 from admittance.runner.runs.admissions import (
     REQUESTS_MAX,
     AdmissionState,
@@ -29,7 +27,7 @@ from admittance.runner.runs.admissions import (
     view_of,
 )
 from admittance.runner.runs.claims import ClaimState, read_claim
-from admittance.runner.runs.jobs_elsewhere import answer, publish_end, report_lost_job
+from admittance.runner.runs.jobs_elsewhere import answer, report_lost_job
 from admittance.runner.runs.left_evictions import ClaimedRun, EvictedRun
 from admittance.runner.runs.run_checks import check_runs
 from admittance.runner.runs.run_manager import RunManager
@@ -80,10 +78,6 @@ async def admit(manager: RunManager, facts: Sequence[tuple[Admitted, str]]) -> N
         of = _claimed_run(new[key], manager.folder.runner)
         if claim.state is ClaimState.EXPIRED:
             manager.run_in_background(report_lost_job(manager, of), key)
-        elif claim.state is ClaimState.OVER and claim.runner == manager.folder.runner:
-            # This runner may have marked the claim as over and crashed before it published the
-            # job's end.
-            manager.run_in_background(publish_end(manager, of), key)
     # The bucket is read after the claims are taken, so that no admission starts that was evicted
     # before its claim.
     views = await manager.retry(
@@ -168,18 +162,8 @@ async def recover(manager: RunManager) -> None:
     for key, files in list(manager.folders.items()):
         manager.report_journal(key, files)
     await check_runs(manager)
-    manager.elsewhere = set(_runs_elsewhere(views, manager.folder.runner))
     considered = await _take_unclaimed(manager, views)
     log.info("runner_recovered", runs=len(manager.runs), considered=considered)
-
-
-def _runs_elsewhere(views: Mapping[tuple[str, str], AdmissionView], runner: str) -> Iterator[str]:
-    """The keys of the current runs that are assigned to other runners than the one with this id."""
-    for (namespace, name), view in views.items():
-        if view.state is AdmissionState.CURRENT:
-            for part, other in zip(all_parts(view.runners), view.runners, strict=False):
-                if other != runner:
-                    yield run_key(namespace, name, view.revision, part)
 
 
 async def take_left_out(manager: RunManager) -> None:
@@ -273,7 +257,6 @@ async def _take_claims_again(manager: RunManager) -> None:
 
 def claims_loaded(manager: RunManager) -> None:
     """All claims were handled once since the runner has started."""
-    manager.elsewhere.clear()
     manager.other_folders.loaded.set()
 
 
@@ -290,18 +273,13 @@ async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> No
 
 
 async def _on_claim_changed(manager: RunManager, entry: Entry) -> None:
-    namespace, _, rest = entry.key.partition(".")
-    name, _, written = rest.partition(".")
-    admission, dash, numbered = written.partition("-")
-    revision, part = number(admission), number(numbered) if dash else 0
-    if namespace == "_alive" or revision is None or part is None:
+    of = ClaimedRun.at(entry.key)
+    if of is None:
         return
     claim = read_claim(entry)
     manager.left_evictions.claim_changed(entry.key, claim, clock.monotonic())
-    unpublished = claim.state is ClaimState.OVER and entry.key in manager.elsewhere
-    if claim.runner == manager.folder.runner and unpublished:
-        of = ClaimedRun(plain(namespace), plain(name), revision, part)
-        manager.run_in_background(publish_end(manager, of), entry.key)
+    at_start = not manager.other_folders.loaded.is_set()
+    manager.ends.see(entry.key, claim, manager.machine.boot_seconds(), at_start=at_start)
     if claim.state is ClaimState.OVER or claim.runner == manager.folder.runner:
         return
     if entry.key in manager.runs:
@@ -309,14 +287,9 @@ async def _on_claim_changed(manager: RunManager, entry: Entry) -> None:
             manager.claims.held.pop(entry.key, None)
             manager.handle(entry.key, decide.ClaimLost())
         return
-    try:
-        plain_namespace, plain_name = plain(namespace), plain(name)
-    except BadToken:
-        return
     if claim.state is ClaimState.EXPIRED:
         # The lost job is reported in the background, because the report may wait for the end of
         # a shim.
-        of = ClaimedRun(plain_namespace, plain_name, revision, part)
         manager.run_in_background(report_lost_job(manager, of), entry.key)
     elif claim.state is ClaimState.FREE and not manager.shutting_down:
-        await admit_current(manager, plain_namespace, plain_name)
+        await admit_current(manager, of.namespace, of.name)

@@ -17,7 +17,7 @@ from admittance.runner.host.other_folders import wait_for_shim
 from admittance.runner.host.port import OtherRun
 from admittance.runner.plans.devices import runners_to_run
 from admittance.runner.runs.admissions import AdmissionState
-from admittance.runner.runs.claims import ClaimState
+from admittance.runner.runs.claims import Claim, ClaimState
 from admittance.runner.runs.left_evictions import ClaimedRun, EvictedRun
 from admittance.runner.runs.run_manager import RunManager
 from admittance.runtime import clock
@@ -90,8 +90,7 @@ async def _close_part(manager: RunManager, run: EvictedRun) -> None:
     async with manager.answering:
         claim = await manager.retry(lambda: manager.claims.read(of.key))
         if claim.state is not ClaimState.EXPIRED:
-            if await manager.retry(lambda: manager.claims.mark_over(of.key)):
-                await manager.publish(_stopped(run))
+            await manager.end(of.key, _stopped(run))
             return
     await report_lost_job(manager, of)
 
@@ -140,8 +139,11 @@ async def report_lost_job(manager: RunManager, of: ClaimedRun) -> None:
         await wait_for_shim(other)
         if other.folder.journal.outcome is None and not other.folder.shim_lives():
             await _end_orphans(manager, other)
-    if await manager.retry(lambda: manager.claims.mark_over(key, dead_only=True)):
-        await publish_end(manager, of)
+    mark = await manager.retry(
+        lambda: manager.claims.mark_over(key, dead_only=True, before_end=True)
+    )
+    if mark is not None:
+        await _publish_end(manager, of, mark)
 
 
 async def _end_orphans(manager: RunManager, other: OtherRun) -> None:
@@ -152,15 +154,32 @@ async def _end_orphans(manager: RunManager, other: OtherRun) -> None:
         await asyncio.sleep(ORPHANS_SECONDS)
 
 
-async def publish_end(manager: RunManager, of: ClaimedRun) -> None:
-    """Publishes the end of a job after this runner has marked its expired claim as over."""
+async def take_over_ends(manager: RunManager) -> None:
+    """Publishes the ends of jobs whose claims were marked as over by runners that have not
+    published the ends in time; of several runners only one can take over a mark."""
+    for key, mark in manager.ends.take_due(manager.machine.boot_seconds()).items():
+        of = ClaimedRun.at(key)
+        if of is not None:
+            manager.run_in_background(_take_over_end(manager, of, mark), key)
+
+
+async def _take_over_end(manager: RunManager, of: ClaimedRun, mark: Claim) -> None:
+    ours = await manager.retry(lambda: manager.claims.take_over(of.key, mark))
+    if ours is not None:
+        log.info("end_taken_over", run=of.key, marked_by=mark.runner)
+        await _publish_end(manager, of, ours)
+
+
+async def _publish_end(manager: RunManager, of: ClaimedRun, mark: Claim) -> None:
+    """Publishes the end of a job after this runner has marked its claim as over."""
     key = of.key
     other = await manager.retry(lambda: manager.other_folders.find(key))
     if other is not None:
         other.folder.read_journal()
     if other is not None and other.folder.journal.is_result:
         log.info("result_found", run=key, folder=str(other.folder.path))
-        await manager.publish_result_of(other)
+        await _publish_result_of(manager, other)
+        await manager.publish_after(mark, None, key)
         return
     admission = (of.namespace, of.name, of.revision)
     view = (await manager.retry(lambda: manager.admissions.views([admission])))[0]
@@ -173,9 +192,28 @@ async def publish_end(manager: RunManager, of: ClaimedRun) -> None:
         reason=reasons.NODE_FAILURES,
         message="the runner of the job is gone",
     )
+    end: Stopped | None = None
     match view.state:
         case AdmissionState.CURRENT:
             log.warning("job_lost", run=key)
-            await manager.publish(lost)
+            end = lost
         case AdmissionState.EVICTED:
-            await manager.publish(msgspec.structs.replace(lost, revision=view.evicted, reason=""))
+            end = msgspec.structs.replace(lost, revision=view.evicted, reason="")
+    await manager.publish_after(mark, end, key)
+
+
+async def _publish_result_of(manager: RunManager, other: OtherRun) -> None:
+    """Publishes the result of another runner's run, with the message id that the other runner
+    would use, and marks the result as published.
+    """
+    of = other.folder.identity
+    run = decide.Run(
+        namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision, part=of.part
+    )
+    outcome = other.folder.journal.end
+    assert outcome is not None, "it has ended"
+    result = decide.result_of(run, outcome)
+    if outputs := await manager.files.store(other.folder):
+        result = msgspec.structs.replace(result, outputs=outputs)
+    await manager.publish(result, start=of.mark, secret=other.secret or b"")
+    await asyncio.to_thread(other.folder.mark_published)

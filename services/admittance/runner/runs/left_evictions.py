@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from admittance.events.names import BadToken, plain
+from admittance.events.reader import number
 from admittance.events.shapes import EvictedJob
 from admittance.runner.host.records import run_key
 from admittance.runner.plans.devices import all_parts
@@ -25,6 +27,21 @@ class ClaimedRun(NamedTuple):
     name: str
     revision: int
     part: int = 0
+
+    @classmethod
+    def at(cls, key: str) -> ClaimedRun | None:
+        """The job or the part with the claim at this key; None if the key is not that of a
+        claim."""
+        namespace, _, rest = key.partition(".")
+        name, _, written = rest.partition(".")
+        admission, dash, numbered = written.partition("-")
+        revision, part = number(admission), number(numbered) if dash else 0
+        if namespace == "_alive" or revision is None or part is None:
+            return None
+        try:
+            return cls(plain(namespace), plain(name), revision, part)
+        except BadToken:
+            return None
 
     @property
     def key(self) -> str:

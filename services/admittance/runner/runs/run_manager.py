@@ -33,13 +33,13 @@ from admittance.job_rules.rules import CannotRun
 from admittance.runner import decide
 from admittance.runner.decide import Event, Run, Stage
 from admittance.runner.host.other_folders import OtherFolders
-from admittance.runner.host.port import Executor, HostMachine, OtherRun, RunFiles, RunnerFiles
+from admittance.runner.host.port import Executor, HostMachine, RunFiles, RunnerFiles
 from admittance.runner.host.records import StopNote, run_key
 from admittance.runner.jobs.journal import NO_ROOM
 from admittance.runner.plans.devices import NotAsPlaced, part_here, runners_to_run
 from admittance.runner.plans.run_plan import with_file_limit
 from admittance.runner.runs.admissions import REQUESTS_MAX, AdmissionReader
-from admittance.runner.runs.claims import Claims
+from admittance.runner.runs.claims import Claim, Claims, UnpublishedEnds
 from admittance.runner.runs.closed_runs import ClosedRuns, earlier_result
 from admittance.runner.runs.file_transfers import FileTransfers, NoInput
 from admittance.runner.runs.left_evictions import LeftEvictions
@@ -103,10 +103,7 @@ class RunManager:
         """The name of this runner."""
         self.has_name = True
         """Whether no other runner has the name of this one."""
-        self.elsewhere: set[str] = set()
-        """The keys of current runs that are assigned to other runners, until the claims are read.
-        An earlier process of this runner may have marked such a claim as over, and ended before it
-        published the end of the lost job."""
+        self.ends = UnpublishedEnds(folder.runner, ttl)
         self.left_evictions = LeftEvictions(folder.runner)
         self.answering = asyncio.Semaphore(REQUESTS_MAX)
         """The places of evictions that are answered at the same time."""
@@ -224,8 +221,10 @@ class RunManager:
                 case decide.DrainMachine(reason, message):
                     await self.drain.begin(reason, message)
                 case decide.MarkOver(then):
-                    if await self.retry(lambda: self.claims.mark_over(key)) and then is not None:
-                        await self.publish(then, key)
+                    if then is None:
+                        await self.retry(lambda: self.claims.mark_over(key))
+                    else:
+                        await self.end(key, then)
                 case decide.Release():
                     await self.retry(lambda: self.claims.release(key))
                     files = self.folders.pop(key, None)
@@ -414,22 +413,6 @@ class RunManager:
 
     # Publishing. -----------------------------------------------------------------------
 
-    async def publish_result_of(self, other: OtherRun) -> None:
-        """Publishes the result of another runner's run, with the message id that the other runner
-        would use, and marks the result as published.
-        """
-        of = other.folder.identity
-        run = Run(
-            namespace=of.namespace, name=of.name, uid=of.uid, revision=of.revision, part=of.part
-        )
-        outcome = other.folder.journal.end
-        assert outcome is not None, "it has ended"
-        result = decide.result_of(run, outcome)
-        if outputs := await self.files.store(other.folder):
-            result = msgspec.structs.replace(result, outputs=outputs)
-        await self.publish(result, start=of.mark, secret=other.secret or b"")
-        await asyncio.to_thread(other.folder.mark_published)
-
     async def _with_outputs(self, fact: Fact, key: str) -> Fact:
         """The result of a run with its outputs, which are stored first."""
         files = self._results.get(key) or self.folders.get(key)
@@ -449,6 +432,21 @@ class RunManager:
         trace = self._traces.get(key, "")
         start = self._mark_of(key) or start
         await self._publisher.publish(fact, key, start=start, trace=trace, secret=secret)
+
+    async def end(self, key: str, fact: Fact) -> None:
+        """Marks a claim as over and publishes the end of its job, unless another runner has the
+        claim or has marked it."""
+        mark = await self.retry(lambda: self.claims.mark_over(key, before_end=True))
+        if mark is not None:
+            await self.publish_after(mark, fact, key)
+
+    async def publish_after(self, mark: Claim, fact: Fact | None, key: str) -> None:
+        """Publishes the end of a job (None: it is published) after this runner has marked its
+        claim; with the message id that another runner would use."""
+        if fact is not None:
+            trace = self._traces.get(key, "")
+            await self._publisher.publish(fact, key, trace=trace, secret=mark.end.encode())
+        await self.retry(lambda: self.claims.note_published(key, mark))
 
     def message(self, fact: Fact, key: str, what: str) -> Outgoing:
         """The fact as a message; ``what``: distinguishes the facts of a run."""
