@@ -68,9 +68,9 @@ class RunnerStatus(Strict, frozen=True, kw_only=True):
     ``id``: that of the runner's data folder, as in claims. ``boot_id``,
     ``mount_namespace``: programs with the same two see the same files. ``folders``: folders that
     the machine shares with others. ``capacity``: quantities by resource.
-    ``in_use``: what the jobs that run there have asked for; it is not stored, but added when the
-    object is shown. ``users``: whose jobs it starts; None: all jobs. ``messages``: what the machine
-    cannot do, one sentence each.
+    ``in_use``: what the jobs that run there have asked for, and what programs hold there by leases;
+    it is not stored, but added when the object is shown. ``users``: whose jobs it starts; None: all
+    jobs. ``messages``: what the machine cannot do, one sentence each.
     """
 
     id: str = ""

@@ -27,6 +27,7 @@ from admittance.events import reasons
 from admittance.events.placement import Placement, runners_of
 from admittance.events.system import RunnerStarts
 from admittance.placement.held_back import HeldBack
+from admittance.placement.machines.holds import Holds
 from admittance.placement.machines.machine import Machine, OpenRun
 from admittance.placement.moved_jobs import MovedJobs
 from admittance.placement.reservation import (
@@ -141,6 +142,7 @@ class PlacementDecisions:
         self._booked_on: dict[str, set[str]] = {}
         """The waiting workloads with a booking, by the ids of machines."""
         self._rules: frozenset[RunnerStarts] = frozenset()
+        self.holds = Holds()
         self.tally = PlacementTally()
         """What happened since it was read last, for metrics."""
 
@@ -171,6 +173,7 @@ class PlacementDecisions:
             judged, held = judged_by(workload, self._view), held_by(workload, revision)
         has_job = judged is not None and judged.admitted
         self._jobs.set_job(key, judged if has_job else None, held.parts if held else ())
+        self.holds.set(key, workload, held)
         if workload is not None and judged is not None and not has_job:
             self._stored[key] = workload, revision
             self._wait(workload, judged)

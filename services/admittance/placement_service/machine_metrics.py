@@ -24,7 +24,7 @@ CAPACITY: Final = gauge(
 )
 IN_USE: Final = gauge(
     "runner_in_use",
-    "What the jobs that run on the machine have asked for, cpu in cores",
+    "What the jobs that run on the machine have asked for and programs hold, cpu in cores",
     ("runner", "resource"),
 )
 ALLOCATED: Final = gauge(
@@ -35,7 +35,8 @@ ALLOCATED: Final = gauge(
 )
 DEVICE_JOBS: Final = gauge(
     "runner_device_jobs",
-    "How many jobs that run on the machine were assigned the device, or a part of it",
+    "How many jobs that run on the machine, or programs that hold quota, were assigned the device, "
+    "or a part of it",
     ("runner", "resource", "device"),
 )
 DEVICE_ALLOCATED: Final = gauge(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from admittance.events.facts import Deleted
 from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PodSetUpdate
+from admittance.events.stored.machines import OpenRun
 from admittance.events.system import RunnerStarts
 from admittance.placement.decisions import PlacementDecisions
 from admittance.placement.held_back import waits_since
@@ -269,6 +270,42 @@ def test_a_drain_moves_jobs_at_its_deadline_only() -> None:
 
     assert cores.on_machines("j") == {"b": 1}
     assert cores.said("j")[1] == ("Retry", "runner a is drained: new kernel")
+
+
+def test_a_program_that_holds_quota_uses_its_machine_until_the_deadline_of_a_drain() -> None:
+    cores = placed_cores(gpus("a", 4))
+    big(cores, "nb", 2, leaseDurationSeconds=60)
+    ((_, revision),) = cores.runs["id-a"]
+    cores.end_run("nb")  # no runner starts it
+    used = OpenRun(
+        namespace="ns",
+        name="nb",
+        revision=revision,
+        requests={"gpu": 2},
+        devices={"gpu": ("a-0", "a-1")},
+        held=True,
+    )
+    assert cores.placement.holds.on("id-a") == [used]
+    assert cores.placement.holds.on("id-b") == []
+
+    cores.slow_jobs.add("nb")
+    cores.change_machine("a", draining=True, evict_at=cores.now, message="new kernel")
+    cores.advance(1)
+
+    assert cores.said("nb")[1] == ("Retry", "runner a is drained: new kernel")
+    assert cores.evicted_for("nb") == ["AdmissionCheck"]
+    assert cores.placement.holds.on("id-a") == [used], "the program has not left yet"
+    cores.stop("nb")
+    assert cores.placement.holds.on("id-a") == []
+
+
+def test_a_job_and_a_program_that_waits_hold_nothing_without_a_runner() -> None:
+    cores = placed_cores(gpus("a", 4), checks={"default": ["slow"]})
+    big(cores, "job", 2)
+    big(cores, "nb", 2, leaseDurationSeconds=60)
+    cores.report("job", "slow", "Ready")
+    assert cores.placement.ledger.holders("id-a") == ["ns/job", "ns/nb"]
+    assert cores.placement.holds.on("id-a") == []
 
 
 def test_a_reservation_on_a_machine_that_is_cordoned_is_placed_again() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from admittance.api.meta import ObjectMeta
 from admittance.api.runners import Runner, RunnerDevice, RunnerDrain, RunnerSpec, RunnerStatus
-from admittance.events.stored.machines import RunnerAlive, RunnerInventory
+from admittance.events.stored.machines import OpenRun, RunnerAlive, RunnerInventory
 from admittance.placement.machines.known_runners import KnownRunners, StoredRunner
 from admittance.placement.search.shortage import Why
 from admittance.placement.tally import PlacementTally, allocated_of
@@ -125,6 +125,26 @@ def test_gauges_show_the_state_of_runners_and_what_waits() -> None:
     }
     assert waiting[("PreemptionRequired",)] == 0
     assert values_of(known)["runner_allocated"] == {}
+
+
+def test_what_a_program_holds_is_in_use_on_its_machine_and_device() -> None:
+    known = KnownRunners()
+    runner("a", known)
+    held = OpenRun(
+        namespace="n",
+        name="nb",
+        revision=3,
+        requests={"cpu": 2000, "gpu": 1},
+        devices={"gpu": ("a-0",)},
+        held=True,
+    )
+    known.held = {"id-a": [held]}.__getitem__
+    assert known.state("a").in_use == held.requests
+    assert known.state("a", with_runs=True).runs == (held,)
+    assert known.state("not announced", with_runs=True).runs == ()
+    values = values_of(known)
+    assert values["runner_in_use"] == {("a", "cpu"): 2, ("a", "gpu"): 1}
+    assert values["runner_device_jobs"] == {("a", "gpu", "a-0"): 1}
 
 
 def test_counters_add_what_happened_and_begin_with_0() -> None:

@@ -21,7 +21,8 @@ class Machines(Request, frozen=True, kw_only=True):
 
 class MachineState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One machine. ``ready``: its runner is alive. ``in_use``: what its open runs have asked for,
-    in accounting units. ``runs``: the open runs, if the request names the runner."""
+    and programs hold by leases, in accounting units. ``runs``: these runs, if the request names the
+    runner."""
 
     runner: str
     ready: bool = False

@@ -88,13 +88,15 @@ class OpenRun(SystemMessage, frozen=True, kw_only=True):
     """A run that may have processes on the machine. ``revision``: that of its admission.
     ``requests``: what its pods ask for together, in accounting units. ``devices``: the ids of the
     devices that it was given, by resource. A run without a name stands for all further runs of a
-    runner with very many."""
+    runner with very many. ``held``: no runner has started it, as a program holds what it asks for
+    by a lease."""
 
     namespace: str
     name: str
     revision: int
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     devices: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    held: bool = False
 
 
 class OpenRuns(SystemMessage, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ heartbeat or a job wakes no reader of the bucket.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ from admittance.events.stored.machines import (
     INVENTORIES,
     OPEN_RUNS,
     REFUSED_RUNNERS,
+    OpenRun,
     OpenRuns,
     RunnerAlive,
     RunnerInventory,
@@ -48,6 +49,10 @@ class StoredRunner(NamedTuple):
 
 
 NOT_STORED: Final = StoredRunner(None, 0)
+
+
+def _nothing(_: str) -> Sequence[OpenRun]:
+    return ()
 
 
 class RunnerWrite(NamedTuple):
@@ -74,6 +79,8 @@ class KnownRunners:
         self.alive: dict[str, RunnerAlive] = {}
         self.refused: dict[str, RunnerRefused] = {}
         self.runs: dict[str, OpenRuns] = {}
+        self.held: Callable[[str], Sequence[OpenRun]] = _nothing
+        """A function that returns what programs hold on the machine with an id."""
         self._tables: dict[str, tuple[dict[str, Any], Callable[[bytes], Any]]] = {
             INVENTORIES: (self.inventories, read_inventory),
             ALIVE_RUNNERS: (self.alive, read_alive_runner),
@@ -130,9 +137,12 @@ class KnownRunners:
         return sorted({*self.inventories, *stored})
 
     def state(self, name: str, *, with_runs: bool = False) -> MachineState:
-        """What runs on the machine, and whether its runner is alive."""
-        said = self.runs.get(name)
+        """What runs on the machine, with what programs hold there, and whether its runner is
+        alive."""
+        said, announced = self.runs.get(name), self.inventories.get(name)
         runs = said.runs if said is not None else ()
+        if announced is not None:
+            runs = (*runs, *self.held(announced.id))
         in_use: dict[str, int] = {}
         for run in runs:
             for resource, amount in run.requests.items():

@@ -128,7 +128,7 @@ def _runs(runs: Sequence[OpenRun]) -> Table:
         [
             (
                 run.namespace or NOTHING,
-                run.name or "all others",
+                f"{run.name or 'all others'}{' (held by a program)' if run.held else ''}",
                 str(run.revision) if run.name else NOTHING,
                 listed({name: render(name, run.requests[name]) for name in sorted(run.requests)}),
             )
