@@ -21,7 +21,7 @@ from admittance.events.reader import LEVELS_MAX, Unreadable, check_depth, number
 from admittance.events.requests.queues import PendingQuery, Queues
 from admittance.events.shapes import ConsumedUsage
 from admittance.events.stored.checkpoints import Commits
-from admittance.events.stored.formats import read_commits, read_holder, read_usage
+from admittance.events.stored.formats import read_commits, read_held_claim, read_usage
 from admittance.events.system import Alive, BarrierEcho
 from admittance.providers.status_store import StoredStatus, read_status
 from admittance.provisioning.machine_pool import key_of
@@ -90,7 +90,7 @@ CASES: dict[str, Case] = {
     ),
     "what a provider said": (read_status, encode(StoredStatus(id="i", namespace="ns", name="w"))),
     "a booking": (lambda data: read_booking(key_of("rack", "i"), data), encode(BOOKING)),
-    "a claim": (read_holder, b'{"runner":"r"}'),
+    "a claim": (read_held_claim, b'{"runner":"r"}'),
     "what leaders committed": (read_commits, encode(Commits(epoch=1, newest=3))),
     "a sign of life": (_about_an_instance, encode(Alive(service="scheduler", instance="a"))),
     "a fact": (

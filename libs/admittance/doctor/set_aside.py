@@ -17,7 +17,7 @@ from admittance.events.reader import BROKEN, Reader, SetAside, Unreadable, numbe
 from admittance.events.stored.formats import (
     read_announcement,
     read_commits,
-    read_holder,
+    read_held_claim,
     read_usage,
 )
 from admittance.events.stored.machines import OF_RUNNERS
@@ -200,11 +200,12 @@ def judge_claim(entry: Entry) -> None:
         KnownRunners().said(first, plain(runner), entry.value)
         return
     namespace, _, rest = entry.key.partition(".")
-    name, _, revision = rest.partition(".")
-    if number(revision) is None:
+    name, _, written = rest.partition(".")
+    revision, _, part = written.partition("-")
+    if number(revision) is None or (part and number(part) is None):
         raise Unreadable("this is not the key of a claim")
     plain(namespace), plain(name)
-    read_holder(entry.value or b"")
+    read_held_claim(entry.value or b"")
 
 
 def judge_of_providers(entry: Entry) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from admittance.api.warning_signal import WARNING_SIGNAL
 from admittance.client.requests.link import Link
 from admittance.client.requests.workloads.history import output_of
 from admittance.events.placement import Placement, PlacementPart
@@ -14,6 +16,7 @@ from admittance.events.stored.machines import ALIVE_RUNNERS, RunnerAlive, key_of
 from admittance.events.subjects import CLAIMS
 from admittance.runner.host.records import run_key
 from admittance.runner.runs.claims import Claims
+from admittance.runtime import clock
 from admittance.runtime.bus.bucket import get
 from integration.runner.harness import NAMESPACE, RunnerTestbed, until
 
@@ -82,6 +85,29 @@ async def test_a_runner_leaves_an_admission_to_the_runner_that_it_is_placed_on(
         await testbed.admit("own", "true")
         await testbed.wait_for_fact("finished", "own")
         assert await testbed.said("started", "gang") is None
+
+
+async def test_a_runner_warns_its_part_of_the_drain_of_another_machine(
+    testbed: RunnerTestbed,
+) -> None:
+    async with testbed.runner("a", user="m-1") as mine:
+        placement = await parts_on(testbed, "other", "m-1")
+        warned = {WARNING_SIGNAL: "USR1@60"}
+        admitted = await testbed.admit(
+            "gang", "sleep 60", count=2, placement=placement, annotations=warned
+        )
+        await testbed.wait_for_fact("started", "gang")
+        other = Claims(testbed.bus, "other", 60.0)
+        await other.take([run_key(NAMESPACE, "gang", admitted, 1)])
+        noted = mine.folder / "runner/runs" / run_key(NAMESPACE, "gang", admitted, 2) / "drain"
+        assert not noted.exists()
+        assert other.set_drain(clock.now() + timedelta(hours=1))
+        assert await other.renew(parts_only=True) == []
+        await until(noted.exists, "the deadline of the other machine")
+        assert other.set_drain(None)
+        assert not other.set_drain(None)
+        assert await other.renew(parts_only=True) == []
+        await until(lambda: not noted.exists(), "the end of the drain")
 
 
 async def test_a_restarted_runner_reports_the_lost_part_of_another_that_was_not_reported(

@@ -4,6 +4,8 @@ reads it. All raise one of `BROKEN` for an invalid value.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from admittance.events.reader import Reader, Unreadable, check_times
@@ -24,21 +26,26 @@ def read_usage(value: bytes) -> ConsumedUsage:
     return usage
 
 
-class HeldClaim(msgspec.Struct, frozen=True):
-    """The value of a claim: which runner holds it."""
+class HeldClaim(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The value of a claim: which runner holds it. The claim of a part of a job also says when the
+    machine of the runner must be empty (``ends``; None: it need not be), for the warnings of the
+    other parts; ``ends_known``: the runner has read that."""
 
     runner: str = ""
+    ends: datetime | None = None
+    ends_known: bool = False
 
 
 _claim = Reader(HeldClaim)
 
 
-def read_holder(value: bytes) -> str:
-    """The runner that a claim names."""
-    runner = _claim(value).runner
-    if not runner:
+def read_held_claim(value: bytes) -> HeldClaim:
+    """Reads the value of a claim."""
+    held = _claim(value)
+    if not held.runner:
         raise Unreadable("the claim names no runner")
-    return runner
+    check_times("ends", (held.ends,))
+    return held
 
 
 read_announcement = Reader(RunnerAnnouncement)

@@ -433,7 +433,7 @@ class Shim:
         or its machine must be empty. It is no stop, so an exit afterwards is a result."""
         of_drain = self.warnings.of_drain
         self.write(e="warned", set=pod_set, signal=number, why="drain" if of_drain else "time")
-        ends = "the machine of the job must be empty" if of_drain else "the time of the job ends"
+        ends = "a machine of the job must be empty" if of_drain else "the time of the job ends"
         left = self.warnings.ends - now
         text = f"{ends} in {left:.0f} s: {signal.Signals(number).name} is sent"
         for pod in sorted(set(self.pods.values()), key=lambda pod: pod.name):

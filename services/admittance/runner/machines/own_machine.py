@@ -125,6 +125,14 @@ class OwnMachine:
         deadline = drain.deadline if drain is not None else None
         for run in self._manager.drain.set_deadline(deadline, self._manager.folders.values()):
             self._manager.launcher.tell_drain(run)
+        if self._manager.claims.set_drain(deadline):
+            self._manager.run_in_background(self._say_drain(), "drain of parts")
+
+    async def _say_drain(self) -> None:
+        """Says to the runners of other parts when this machine must be empty."""
+        claims = self._manager.claims
+        for key in await self._manager.retry(lambda: claims.renew(parts_only=True)):
+            self._manager.handle(key, decide.ClaimLost())
 
     def _on_cordon(self) -> None:
         failure, conditions = self._manager.drain.failure, self.cordon.conditions

@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
 
 from admittance.events.reader import SetAside, Unreadable
-from admittance.events.stored.formats import HeldClaim, read_holder
+from admittance.events.stored.formats import HeldClaim, read_held_claim
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus.bucket import MARKER, Entry, delete_message, get_directly, put_message
 from admittance.runtime.bus.bus import Bus
@@ -54,13 +55,15 @@ class ClaimState(enum.Enum):
 class Claim(NamedTuple):
     """The state of one claim's key. ``runner``: the runner that holds the claim or marked it as
     over. ``end``: from this the message ids of the job's end follow, whichever runner publishes it;
-    "": the end is published, or the claim is not over.
+    "": the end is published, or the claim is not over. ``held``: what the runner that holds the
+    claim says with it.
     """
 
     state: ClaimState
     runner: str
     revision: int
     end: str = ""
+    held: HeldClaim = HeldClaim()
 
 
 def read_claim(entry: Entry | None) -> Claim:
@@ -75,14 +78,19 @@ def read_claim(entry: Entry | None) -> Claim:
             return Claim(ClaimState.OVER, marked_by, entry.revision, end)
         return Claim(ClaimState.FREE, "", entry.revision)
     try:
-        runner = read_holder(entry.value)
+        held = read_held_claim(entry.value)
     except Unreadable as error:
         # Another program wrote the entry of the claim. So the runner loses the claim, stops the job
         # and cannot report the job's end, as if the runner were dead. Then the workload runs again,
         # under another admission.
         log_set_aside(SetAside(f"KV_{CLAIMS}", entry.key, entry.revision, str(error)))
         return Claim(ClaimState.EXPIRED, "", entry.revision)
-    return Claim(ClaimState.HELD, runner, entry.revision)
+    return Claim(ClaimState.HELD, held.runner, entry.revision, held=held)
+
+
+def is_of_part(key: str) -> bool:
+    """Whether the key is that of the claim of one part of a job."""
+    return "-" in key.rpartition(".")[2]
 
 
 class UnpublishedEnds:
@@ -122,7 +130,7 @@ class Claims:
         self._runner = runner
         self._secret = secret
         self._ttl = ttl
-        self._value = msgspec.json.encode(HeldClaim(runner))
+        self._value = self._value_of_parts = msgspec.json.encode(HeldClaim(runner))
         self.held: dict[str, int] = {}
 
     async def read(self, key: str, *, at_least: int = 0) -> Claim:
@@ -176,13 +184,20 @@ class Claims:
             self.held[key] = answer
             return Claim(ClaimState.HELD, self._runner, answer)
 
-    async def renew(self) -> list[str]:
+    def set_drain(self, deadline: datetime | None) -> bool:
+        """Sets when the machine must be empty; returns whether claims of parts must be renewed to
+        say so."""
+        held = HeldClaim(self._runner, deadline, ends_known=True)
+        before, self._value_of_parts = self._value_of_parts, msgspec.json.encode(held)
+        return before != self._value_of_parts and any(map(is_of_part, self.held))
+
+    async def renew(self, *, parts_only: bool = False) -> list[str]:
         """Renews the TTL of every claim; returns the keys of claims that this runner does not hold
-        any more.
+        any more. ``parts_only``: renews only claims of parts of jobs.
 
         Raises BusUnavailable when some claims could not be renewed.
         """
-        asked = list(self.held.items())
+        asked = [of for of in self.held.items() if not parts_only or is_of_part(of[0])]
         lost = []
         answers = await self._put(asked)
         for (key, revision), answer in zip(asked, answers, strict=True):
@@ -284,7 +299,11 @@ class Claims:
         return await self._bus.publish_all(
             [
                 put_message(
-                    key, self._value, expected=revision, ttl_seconds=self._ttl, bucket=CLAIMS
+                    key,
+                    self._value_of_parts if is_of_part(key) else self._value,
+                    expected=revision,
+                    ttl_seconds=self._ttl,
+                    bucket=CLAIMS,
                 )
                 for key, revision in keys
             ],

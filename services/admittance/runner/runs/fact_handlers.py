@@ -258,6 +258,8 @@ async def _take_claims_again(manager: RunManager) -> None:
 def claims_loaded(manager: RunManager) -> None:
     """All claims were handled once since the runner has started."""
     manager.other_folders.loaded.set()
+    for run in manager.drain.others_known(manager.folders.values()):
+        manager.launcher.tell_drain(run)
 
 
 async def on_claims_changed(manager: RunManager, entries: Sequence[Entry]) -> None:
@@ -280,6 +282,9 @@ async def _on_claim_changed(manager: RunManager, entry: Entry) -> None:
     manager.left_evictions.claim_changed(entry.key, claim, clock.monotonic())
     at_start = not manager.other_folders.loaded.is_set()
     manager.ends.see(entry.key, claim, manager.machine.boot_seconds(), at_start=at_start)
+    if of.part and manager.drain.set_elsewhere(entry.key, claim):
+        for run in manager.drain.note_part(entry.key, manager.folders.values()):
+            manager.launcher.tell_drain(run)
     if claim.state is ClaimState.OVER or claim.runner == manager.folder.runner:
         return
     if entry.key in manager.runs:

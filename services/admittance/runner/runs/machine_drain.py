@@ -1,5 +1,6 @@
 """Drains the machine of a runner after a failed prolog or epilog, until an admin ends the drain,
-and notes for runs when the drain of an admin empties the machine."""
+and notes for runs when the drain of an admin empties their machine, or that of another part of the
+same job."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import structlog
 
 from admittance.events.stored.machines import MachineFailure
 from admittance.runner.host.port import HostMachine, RunFiles, RunnerFiles
+from admittance.runner.runs.claims import Claim, ClaimState
 from admittance.runtime.clock import Clock
 
 log = structlog.get_logger(service="runner")
@@ -29,6 +31,9 @@ class MachineDrain:
         self._machine = machine
         self._clock = clock
         self._deadline: datetime | None = None
+        self._elsewhere: dict[str, dict[str, datetime]] = {}
+        """For each job in parts the deadlines of the machines of other parts, by their claims."""
+        self._knows_others = False
         self._ended_at: datetime | None = None
         self.failure = folder.failure()
         self.announce: Callable[[], Awaitable[None]] = _nothing
@@ -39,14 +44,45 @@ class MachineDrain:
         self._deadline = deadline
         return [run for run in runs if self.note(run)]
 
-    def note(self, run: RunFiles) -> bool:
-        """Notes for a run when the machine must be empty. Returns whether the run warns its pods of
-        it."""
-        if not run.identity.warns:
+    def set_elsewhere(self, key: str, claim: Claim) -> bool:
+        """Sets when the machine of another part of a job must be empty, by the claim of this part;
+        returns whether this has changed."""
+        job, is_held = _job_of(key), claim.state is ClaimState.HELD
+        if is_held and claim.runner == self._folder.runner:
             return False
+        before = self._elsewhere.get(job, {}).get(key)
+        ends = claim.held.ends if claim.held.ends_known or not is_held else before
+        if ends is not None:
+            self._elsewhere.setdefault(job, {})[key] = ends
+        elif before is not None:
+            del self._elsewhere[job][key]
+            if not self._elsewhere[job]:
+                del self._elsewhere[job]
+        return ends != before
+
+    def note_part(self, key: str, runs: Iterable[RunFiles]) -> list[RunFiles]:
+        """Notes the deadlines for the runs of the job to which the part with the claim at this key
+        belongs; returns those that warn their pods."""
+        job = _job_of(key)
+        return [run for run in runs if _job_of(run.identity.key) == job and self.note(run)]
+
+    def others_known(self, runs: Iterable[RunFiles]) -> list[RunFiles]:
+        """Says that the claims of all other parts are read; returns the runs that warn their
+        pods."""
+        self._knows_others = True
+        return [run for run in runs if run.identity.part and self.note(run)]
+
+    def note(self, run: RunFiles) -> bool:
+        """Notes for a run when its machine, or that of another part of its job, must be empty.
+        Returns whether the run warns its pods of it."""
+        if not run.identity.warns or (run.identity.part and not self._knows_others):
+            return False
+        known = [] if self._deadline is None else [self._deadline]
+        if run.identity.part:
+            known += self._elsewhere.get(_job_of(run.identity.key), {}).values()
         ends = None
-        if self._deadline is not None:
-            left = (self._deadline - self._clock()).total_seconds()
+        if known:
+            left = (min(known) - self._clock()).total_seconds()
             ends = self._machine.boot_seconds() + left
         try:
             run.note_drain(ends)
@@ -75,3 +111,8 @@ class MachineDrain:
         await asyncio.to_thread(self._folder.note_failure, None)
         log.info("machine_undrained")
         await self.announce()
+
+
+def _job_of(key: str) -> str:
+    """What the keys of all parts of one job have in common."""
+    return key.rpartition("-")[0]

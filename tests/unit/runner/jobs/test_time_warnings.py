@@ -6,13 +6,14 @@ import json
 import os
 import re
 import signal
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from admittance.events.stored.formats import HeldClaim
 from admittance.runner.host.data_folder import DataFolder, RunFolder
 from admittance.runner.host.records import RunIdentity, Spec
 from admittance.runner.jobs import time_warnings
@@ -22,6 +23,7 @@ from admittance.runner.jobs.journal import read_drain
 from admittance.runner.jobs.shim import boot_seconds
 from admittance.runner.jobs.time_warnings import EARLIEST_SECONDS, TimeWarnings
 from admittance.runner.plans.run_plan import ContainerPlan, PodSetPlan, WarnPlan
+from admittance.runner.runs.claims import Claim, ClaimState
 from admittance.runner.runs.machine_drain import MachineDrain
 from support.builders import NOON
 
@@ -200,7 +202,69 @@ def test_a_shim_warns_its_pods_of_a_drain_that_the_runner_notes(
         Spec(**of, sets=sets, mark="m", given=given, **paths, lease_stop=100.0, lease_kill=110.0)
     )
     run_to_its_end(run)
-    assert_was_warned(run, "drain", r"the machine of the job must be empty in (60|[345]\d) s")
+    assert_was_warned(run, "drain", r"a machine of the job must be empty in (60|[345]\d) s")
+    folder.close()
+
+
+OTHER, THIRD, SINGLE = "n.w.1-1", "n.w.1-3", "n.v.1-1"
+SOON, LATE = NOON + timedelta(seconds=30), NOON + timedelta(seconds=90)
+
+
+def claim_of(runner: str, ends: datetime | None, *, known: bool = True) -> Claim:
+    return Claim(ClaimState.HELD, runner, 5, held=HeldClaim(runner, ends, known))
+
+
+@pytest.mark.parametrize(
+    ("own", "claims", "noted"),
+    [
+        pytest.param(None, [(OTHER, claim_of("b", LATE))], 590.0, id="another machine drains"),
+        pytest.param(SOON, [(OTHER, claim_of("b", LATE))], 530.0, id="its own machine first"),
+        pytest.param(LATE, [(OTHER, claim_of("b", SOON))], 530.0, id="the other machine first"),
+        pytest.param(
+            None, [(OTHER, claim_of("b", LATE)), (THIRD, claim_of("c", SOON))], 530.0, id="two"
+        ),
+        pytest.param(None, [(SINGLE, claim_of("b", LATE))], NEVER, id="a part of another job"),
+        pytest.param(
+            None,
+            [(OTHER, claim_of("b", LATE)), (OTHER, claim_of("b", None))],
+            NEVER,
+            id="the other drain has ended",
+        ),
+        pytest.param(
+            None,
+            [(OTHER, claim_of("b", LATE)), (OTHER, claim_of("b", None, known=False))],
+            590.0,
+            id="the other runner starts again and has not read its drain",
+        ),
+        pytest.param(
+            None,
+            [(OTHER, claim_of("b", LATE)), (OTHER, Claim(ClaimState.OVER, "b", 6))],
+            NEVER,
+            id="the other part is over",
+        ),
+        pytest.param(None, [("n.w.1-2", claim_of("me", LATE))], NEVER, id="its own claim"),
+    ],
+)
+def test_a_part_is_warned_of_the_drains_of_all_machines_of_its_job(
+    tmp_path: Path, own: datetime | None, claims: list[tuple[str, Claim]], noted: float
+) -> None:
+    folder = DataFolder.open(tmp_path)
+    folder.runner = "me"
+    machine: Any = SimpleNamespace(boot_seconds=lambda: 500.0)
+    drain = MachineDrain(folder, machine, lambda: NOON)
+    of = RunIdentity(
+        key="n.w.1-2", namespace="n", name="w", uid="u", revision=1, part=2, warns=True
+    )
+    run = folder.folder_of(of)
+    run.path.mkdir()
+    assert drain.set_deadline(own, [run]) == [], "the claims of the other parts are not read yet"
+    changed = [drain.set_elsewhere(key, claim) for key, claim in claims[:-1]]
+    assert drain.others_known([run]) == [run]
+    changed.append(drain.set_elsewhere(*claims[-1]))
+    noted_by = drain.note_part(claims[-1][0], [run])
+    assert (noted_by == [run]) == (claims[-1][0] != SINGLE)
+    assert read_drain(str(run.path)) == noted
+    assert not drain.set_elsewhere(*claims[-1]), "nothing has changed"
     folder.close()
 
 
