@@ -316,7 +316,7 @@ MUTATIONS: Final = {
         (Patch(min_run, "youth_of", lambda *_: None),),
         preempting,
         "was preempted .* before it had run",
-        4,
+        7,
     ),
     "workloads would start past a head that was promised a start": Mutation(
         (Patch(KeptPromise, "allows", lambda *_: True),),
@@ -340,7 +340,7 @@ MUTATIONS: Final = {
         (Patch(*_TRANSITION, _of_any_cycle),),
         checked,
         "does not count|no controller said|no verdict says",
-        3,
+        0,
     ),
     "a slow check would never report beside a fast one": Mutation(
         (Patch(*_TRANSITION, _without_rounds),),
@@ -361,7 +361,7 @@ MUTATIONS: Final = {
         0,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
-        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 22
+        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 9
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
@@ -414,7 +414,7 @@ MUTATIONS: Final = {
         ),
         exclusive,
         "others have gone for",
-        10,
+        1,
     ),
     "a sibling would take what another has only once others have gone": Mutation(
         (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 102
@@ -457,7 +457,7 @@ MUTATIONS: Final = {
         0,
     ),
     "a request that is not kept would be sent": Mutation(
-        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 62
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 12
     ),
 }
 """By what would happen without the mechanism."""
