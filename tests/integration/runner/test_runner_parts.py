@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from admittance.api.warning_signal import WARNING_SIGNAL
+from admittance.api.fields.warning_signal import WARNING_SIGNAL
 from admittance.client.requests.link import Link
 from admittance.client.requests.workloads.history import output_of
 from admittance.events.placement import Placement, PlacementPart
