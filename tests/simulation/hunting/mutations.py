@@ -292,7 +292,7 @@ MUTATIONS: Final = {
         9,
     ),
     "a new leader would not know what its predecessor handed out": Mutation(
-        (Patch(LeaderElector, "take", _take_without_barrier),), _replaced_leaders, _OVER_QUOTA, 10
+        (Patch(LeaderElector, "take", _take_without_barrier),), _replaced_leaders, _OVER_QUOTA, 9
     ),
     "facts read again after a crash would be applied twice": Mutation(
         (Patch(controller, "Workloads", _WithoutFacts),),
