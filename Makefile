@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
 DATA   ?= .data
 SEEDS  ?= 10000
 COUNT  ?= 60
@@ -13,8 +14,8 @@ SEED   ?= 1
 # The tests start many processes; each would compile the code again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# More workers than cores: many tests wait for processes.
-PYTEST := $(BIN)/python -m pytest --workers 6
+# More workers than cores: many tests wait for processes. Whole files, for fixtures of modules.
+PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test thorough test-pythons test-packages test-plugins test-cgroup2 test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
@@ -40,10 +41,16 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacity, in half a minute
 	@$(BIN)/python -m tools.demo deploy/samples
 
-test: $(STAMP)  ## the whole test suite, also against a real nats-server
+# Compiles the tests once in a new clone, where otherwise each worker would do it.
+$(COMPILED): $(STAMP)
+	@$(BIN)/python -m pytest --collect-only -qq tests/unit >/dev/null & \
+	  $(BIN)/python -m pytest --collect-only -qq --ignore tests/unit >/dev/null; wait
+	@touch $@
+
+test: $(COMPILED)  ## the whole test suite, also against a real nats-server
 	$(PYTEST)
 
-thorough: $(STAMP)  ## properties and stories of the cores, with three times the examples of `make test`
+thorough: $(COMPILED)  ## properties and stories of the cores, with three times the examples of `make test`
 	ADMIT_THOROUGH=1 $(PYTEST) $(addprefix tests/,properties acceptance conformance unit/replay unit/api)
 
 # PYTHONS=--quick leaves out the tests that depend little on the version of Python.

@@ -16,6 +16,7 @@ from typing import Any, Final
 import hypothesis
 import pytest
 import structlog
+from xdist.scheduler import LoadFileScheduling
 
 from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus
@@ -25,9 +26,7 @@ from simulation.nats.simulated_server import SimulatedServer
 from simulation.virtual_time.loop import VirtualLoop
 from support.servers import TestServer
 
-pytest_plugins = ["support.workers"]
-
-# Collecting makes no garbage to speak of.
+# Collecting makes no garbage to speak of, in each worker of pytest-xdist.
 gc.disable()
 
 # Processes that tests start inherit an ignored SIGHUP, as `nohup make test` leaves it.
@@ -38,6 +37,47 @@ hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("patient")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Orders the tests: while some workers wait for processes, others play stories, which compute
+    only. Files that wait long come first and short ones last, so that workers end together."""
+    folders = {item.path: item.nodeid.split("/", 2)[1] for item in items}
+    waiting = sorted(
+        (f for f in folders if folders[f] in ("system", "integration")), key=_by_folder
+    )
+    place = {file: number / len(waiting) for number, file in enumerate(waiting)}
+    stories = [item for item in items if _plays_stories(item.nodeid)]
+    apart = {item: number / len(stories) for number, item in enumerate(stories)}
+    items.sort(key=lambda item: apart.get(item, place.get(item.path, 1.0)))
+
+
+def _plays_stories(nodeid: str) -> bool:
+    return "/hunting/test_seeds_of_" in nodeid or "/hunting/test_bites" in nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives a worker whole files, for fixtures of modules, but stories one by one."""
+    scheduler = LoadFileScheduling(config, log)
+    file_of = scheduler._split_scope
+    scheduler._split_scope = lambda test: test if _plays_stories(test) else file_of(test)
+    return scheduler
+
+
+LONGEST: Final = (
+    *("providers_page", "aws_reconciler", "kubernetes_reconciler", "auth_command"),
+    *("budget_sample", "aws_live", "checks_page", "runner_claims", "runner_crashes", "logins"),
+    *("provider_test", "ends_in_time", "samples_conform", "shell_sample"),
+)
+"""The files outside of `system` that wait longest, in this order."""
+
+
+def _by_folder(file: Path) -> tuple[bool, int]:
+    name = file.stem.removeprefix("test_")
+    if name in LONGEST:
+        return False, LONGEST.index(name)
+    return "system" not in file.parts, len(LONGEST)
 
 
 def pytest_collection_finish() -> None:
