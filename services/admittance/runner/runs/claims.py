@@ -8,7 +8,7 @@
 - A claim that is over has a deletion with the header ``Admit-Claim: over``: the admission has ended
   and never starts again. While the end of the job may not be published yet, the mark has the header
   ``Admit-End``; if the runner that wrote the mark does not publish the end in time, another runner
-  takes the mark over and publishes it (`admittance.runner.runs.unpublished_ends`).
+  takes the mark over and publishes it (`admittance.runner.runs.jobs_elsewhere`).
 - A released claim has a plain deletion: the runner that claims the admission next runs the job from
   its beginning.
 
