@@ -7,11 +7,13 @@ import pytest
 from admittance.events import facts
 from admittance.events.shapes import Grounds, Refusal
 from admittance.workload.change import FactOutcome
+from admittance.workload.families.reconcile import single_transition
+from admittance.workload.families.roles import with_role
 from admittance.workload.phase import Phase, holds_quota
-from admittance.workload.stored import head
+from admittance.workload.stored import PARENT, head
 from admittance.workload.transition_context import QueueChanged
 from admittance.workload.transitions import MOVES
-from support.builders import Around, an_arrival
+from support.builders import Around, an_arrival, occasion
 from support.cores.tracked_workload import HOLD, ME, STOP, TrackedWorkload
 
 
@@ -322,6 +324,14 @@ def test_a_new_check_does_not_unadmit_a18() -> None:
     tracked.happens(QueueChanged(**ME))
     assert tracked.phase is Phase.ADMITTED
     assert tracked.states == {"late": "Pending"}
+
+
+def test_a_finished_parent_stays_as_it_is_when_its_queue_changes() -> None:
+    tracked = TrackedWorkload().admitted().happens(facts.Finished(**ME, succeeded=True))
+    parent = with_role(tracked.stored, PARENT)
+    context = occasion(9, tracked.now, tracked.around)
+    change = single_transition(parent, QueueChanged(**ME), context)
+    assert (change.outcome, change.workload) == (FactOutcome.IGNORED, parent)
 
 
 def test_removing_the_last_missing_check_lets_it_be_admitted() -> None:

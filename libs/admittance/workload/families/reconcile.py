@@ -252,7 +252,8 @@ def single_transition(
     workload loses its quota.
     """
     if isinstance(fact, QueueChanged) and workload is not None:
-        if role_now(workload, context) == PARENT:
+        is_over = is_true(workload, Type.FINISHED)
+        if not is_over and role_now(workload, context) == PARENT:
             return _as_parent(became_parent(workload), fact, context)
         return transition(workload, fact, context)
     change = transition(workload, fact, context)
