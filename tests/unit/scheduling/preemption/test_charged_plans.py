@@ -106,6 +106,34 @@ def test_two_planners_of_one_victim_are_charged_with_the_rest_of_it() -> None:
     assert house.used == 7
 
 
+def test_victims_in_two_queues_are_shared_in_each_node_above_them() -> None:
+    scheduler = SteppedScheduler()
+    for name in ("near", "far"):
+        scheduler.queue(name, "co", resourceGroups=groups(default="10"))
+    house = House()
+    house.state = scheduler.core._state
+    house.queue = house.state.queues["near"]
+    far = house.state.queues["far"]
+    assert house.queue.node is not None and far.node is not None
+    house.cell, far_cell = house.queue.node.cells[CPU], far.node.cells[CPU]
+    high, low, other = (house.workload(name) for name in ("high", "low", "other"))
+    house.charge(high, 4)
+    house.charge(low, 3)
+    charging.charge(house.state, other, far, an_admission("far"), [(far_cell, 2)])
+    above = house.cell.parent
+    assert above is not None
+    for victims, used in (
+        (("low", "other"), (4, 2, 5)),
+        (("other", "low"), (4, 2, 5)),
+        (("low",), (4, 2, 6)),
+        (("other",), (7, 2, 7)),
+    ):
+        house.plan(high, *victims)
+        assert (house.used, far_cell.usage, above.usage) == used
+    charging.set_plan(house.state, high, None)
+    assert (house.used, far_cell.usage, above.usage) == (7, 2, 9)
+
+
 @pytest.mark.parametrize(
     ("victims", "uid"), [((), ""), (("gone",), ""), (("low",), "uid-other"), (("high",), "")]
 )
