@@ -18,6 +18,7 @@ from click.exceptions import Exit, NoArgsIsHelpError
 
 from admittance.cli.commands.declare import ALL, global_options
 from admittance.cli.support.options import outer_call
+from admittance.cli.support.output import clean
 from admittance.cli.table import LazyCommands
 from admittance.client.errors import BadInput, ClientError, one_line
 from admittance.runtime.process.variables import unknown_variable
@@ -147,6 +148,6 @@ def _complain(error: Exception, *lines: str) -> None:
         lines = tuple(error.lines)
     texts = lines or (one_line(str(error)) or type(error).__name__,)
     for line in texts[:ERRORS_MAX]:
-        sys.stderr.write(f"error: {' '.join(line.split())}\n")
+        sys.stderr.write(f"error: {clean(one_line(line))}\n")
     if len(texts) > ERRORS_MAX:
         sys.stderr.write(f"error: and {len(texts) - ERRORS_MAX:,} more like these\n")

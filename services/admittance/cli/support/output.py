@@ -160,7 +160,7 @@ def outcome(subject: str, word: str) -> None:
 def note(text: str) -> None:
     """Prints one line on standard error."""
     sys.stdout.flush()
-    sys.stderr.write(f"{one_line(text)}\n")
+    sys.stderr.write(f"{clean(one_line(text))}\n")
 
 
 def error(text: str) -> None:

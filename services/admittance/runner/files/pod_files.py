@@ -235,8 +235,8 @@ def _keep(folder: int, path: str, copy: int, most: int) -> int:
             raise NoFile(f"it is {what}; only files are kept")
         if found.st_size > most:
             raise NoFile(
-                f"it has {found.st_size:,} bytes, and of the outputs of the workload {most:,} more "
-                "are kept (ADMIT_FILE_LIMIT)"
+                f"it has {found.st_size:,} bytes, and the outputs of the workload may have only "
+                f"{most:,} more (ADMIT_FILE_LIMIT)"
             )
         _copy(source, copy, found.st_size)
         return found.st_size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from admittance.api.reading.manifest import accept
@@ -37,6 +39,14 @@ def test_wide_columns_are_shown_with_o_wide(capsys: pytest.CaptureFixture[str]) 
 def test_stored_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     output.show_table(Table((Column("NAME"),), (("a\x1b[2Jb\nc",),)))
     assert capsys.readouterr().out == "NAME\na [2Jb c\n"
+
+
+@pytest.mark.parametrize("write", [output.note, output.warn, output.error])
+def test_a_note_cannot_control_the_terminal(
+    write: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("drained: \x1b[31mred")
+    assert capsys.readouterr().err.endswith("drained:  [31mred\n")
 
 
 def test_a_text_of_several_lines_is_a_yaml_block(capsys: pytest.CaptureFixture[str]) -> None:
