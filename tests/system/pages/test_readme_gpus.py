@@ -56,9 +56,19 @@ def test_a_training_is_preempted_and_moves_to_another_machine(tmp_path: Path) ->
                 said = program.stdout.readline()
                 assert said.startswith("ready "), (tmp_path / "log").read_text()
                 environment["ADMIT_NATS_URL"] = said.split()[1]
-        for written in story:
-            # Longer than the commands take on a slow machine.
-            printed = printed_by(written.replace("train.py", "train.py 120"), environment, tmp_path)
-    ((epoch, machine),) = re.findall(r"^epoch (\d+): on (\S+), GPU", printed, re.MULTILINE)
-    assert (int(epoch) > 0, machine) == (True, "gpu-2"), printed
-    assert "trained 120 epochs" in printed
+        printed = [
+            # Longer than the commands take on a slow machine; the urgent job need not last.
+            printed_by(
+                written.replace("train.py", "train.py 80").replace("sleep 3", "sleep 0"),
+                environment,
+                tmp_path,
+            )
+            for written in story
+        ]
+        events = printed_by("admit events --workload train", environment, tmp_path)
+    everything = "".join([*printed, events])
+    (drained,) = re.findall(r"^runner\S*/(\S+) drained", everything, re.MULTILINE)
+    assert f"(runner {drained} is drained)" in events, everything
+    ((epoch, machine),) = re.findall(r"^epoch (\d+): on (\S+), GPU", printed[-1], re.MULTILINE)
+    assert (int(epoch) > 0, {machine, drained}) == (True, {"gpu-1", "gpu-2"}), everything
+    assert "trained 80 epochs" in printed[-1]
