@@ -102,7 +102,7 @@ class Machines:
         """Books an assignment of the request."""
         requests = {group.name: group.requests for group in request.pod_sets}
         shares = shares_of(parts, requests)
-        self.ledger.book(request.key, request.family, shares, revision=revision)
+        self.ledger.book(request.key, request.family, shares, revision=revision, parts=parts)
 
     def free(self, name: str) -> dict[str, int]:
         """What a machine has free, without the number of pods."""

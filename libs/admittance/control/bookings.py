@@ -62,7 +62,7 @@ class Bookings:
         if parts and workload is not None:
             name = self._booked[key] = workload_key(workload)
             shares = shares_of(parts, _requests(workload))
-            self._ledger.book(name, family_of(workload), shares)
+            self._ledger.book(name, family_of(workload), shares, parts=parts)
         elif key in self._booked:
             self._ledger.release(self._booked.pop(key))
         else:

@@ -189,7 +189,9 @@ class PlacementDecisions:
             if held is None:
                 self.ledger.release(key)
         if held is not None:
-            self.ledger.book(key, held.family, held.shares, revision=held.revision)
+            self.ledger.book(
+                key, held.family, held.shares, revision=held.revision, parts=held.parts
+            )
             waiting = self._waiting.get(key)
             if waiting is not None and waiting.booked != held.parts:
                 self._set_booked(waiting, held.parts)

@@ -132,6 +132,36 @@ def test_an_assignment_needs_room_on_a_known_machine(
     assert message.endswith(why)
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["at once", "for a new leader"])
+def test_a_device_of_an_earlier_data_folder_is_held_until_its_job_has_stopped(
+    restarted: bool,
+) -> None:
+    devices = [{"resource": GPU, "index": 0, "id": "g0"}]
+    runner = {"capacity": {"cpu": "9"}, "devices": devices}
+    cores = configured_cores("a", "b", runner=runner)
+    cores.slow_jobs.add("a")
+    cores.apply_facts(ready(cores, "a", "g0"))
+    cores.go()
+    cores.put_manifest(
+        {
+            "apiVersion": "admittance.dev/v1",
+            "kind": "Runner",
+            "metadata": {"name": "r1"},
+            "status": {"id": "two", **runner},
+        }
+    )
+    if restarted:
+        cores.restart()
+    cores.apply_facts(ready(cores, "b", "g0", runner="two"))
+    assert row(cores, "b") == ("Pending", "MachineTaken", f"runner r1: {GPU} g0 is held by ns/a")
+    cores.publish(facts.Deactivated, "a")
+    cores.apply_facts(ready(cores, "b", "g0", runner="two"))
+    assert row(cores, "b")[0] == "Pending"
+    cores.stop("a")
+    cores.apply_facts(ready(cores, "b", "g0", runner="two"))
+    assert row(cores, "b")[0] == "Ready"
+
+
 def test_members_of_a_family_may_have_the_same_devices() -> None:
     cores = cores_with_families({"a": "4", "b": "4"})
     cores.check("machines", CONTROLLER, onFlavors=["a", "b"], **COVER)

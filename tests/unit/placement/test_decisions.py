@@ -258,6 +258,36 @@ def test_a_lost_machine_moves_its_jobs_and_reservations() -> None:
     assert cores.said("j")[1] == ("Retry", "runner a is lost since 12:00:00 UTC")
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["at once", "for a new leader"])
+def test_a_new_data_folder_gets_the_devices_when_the_jobs_of_the_old_one_have_stopped(
+    restarted: bool,
+) -> None:
+    cores = placed_cores(gpus("a", 4), quota=16)
+    cores.slow_jobs.add("j")
+    big(cores, "j", 1)
+    new = replace(cores.machines.pop("id-a"), id="new")
+    cores.runs.clear()
+    cores.machines["new"] = new
+    cores.placement.forget_machine("id-a")
+    cores.placement.set_machine(new)
+    if restarted:
+        cores.restart()
+    big(cores, "next", 4)
+    big(cores, "small", 3)
+
+    assert (cores.on_machines("next"), cores.on_machines("small")) == ({}, {"a": 1})
+    assert cores.stored("small").status.placement[0].devices == {"gpu": ("a-1", "a-2", "a-3")}
+    cores.advance(61)
+    assert cores.evicted_for("j") == ["AdmissionCheck"]
+    assert cores.said("j")[-1] == ("Retry", "the runner with the id id-a is gone")
+    cores.done("small")
+    cores.advance(30)
+    assert cores.on_machines("next") == {}
+    cores.stop("j")
+    cores.advance(300)
+    assert {**cores.on_machines("j"), **cores.on_machines("next")} == {"a": 1}
+
+
 def test_a_drain_moves_jobs_at_its_deadline_only() -> None:
     cores = placed_cores(gpus("a", 4), gpus("b", 4))
     big(cores, "j", 2)

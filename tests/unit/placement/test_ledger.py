@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.events.placement import PlacementPart
 from admittance.placement.search.ledger import Ledger, Share, shares_of
@@ -198,3 +199,65 @@ def test_devices_that_a_family_or_others_do_not_hold_are_free() -> None:
     third = machines.place(a_request("n/p-three", a_group(gpus=2), family="n/p"))
     assert placed(third) == [("a", 1)]
     assert third[0].devices == {GPU: ("a-1", "a-2")}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["job, old, new", "old, job, new", "new, job", "job, new", "old, new, job", "job, old, gone, new",
+     "job, old, new, newest", "job, old, new, old"],
+)  # fmt: skip
+def test_devices_of_an_earlier_id_are_held_on_the_machine_with_the_name(order: str) -> None:
+    old = a_machine("a", gpus=2, cpu=8)
+    machines, ledger = Machines(), Ledger()
+    machines.ledger = ledger
+    known = {"old": old, "new": replace(old, id="new"), "newest": replace(old, id="newest")}
+    for step in order.split(", "):
+        if step == "job":
+            machines.book_parts(a_request("n/w", a_group(gpus=1)), _on("a", "a-0"), revision=3)
+        elif step == "gone":
+            ledger.forget_machine(old.id)
+        else:
+            last = known[step]
+            ledger.set_machine(last)
+
+    share = Share({"cpu": 1000}, {GPU: ("a-0",)})
+    room = ledger.room(last.id)
+    assert room is not None
+    assert (room.free[GPU], room.free["cpu"]) == (1, 7000)
+    assert ledger.overlap("n/v", {last.id: share}) == f"runner a: {GPU} a-0 is held by n/w"
+    assert ledger.overlap("n/v", {last.id: share}, freed=["n/w"]) == ""
+    assert (ledger.holders(last.id), ledger.machines_of("n/w")) == (["n/w"], {last.id})
+    assert [machine.id for machine in ledger.machines()] == [last.id]
+    ledger.release("n/w")
+    assert room.free[GPU] == 2
+    assert ledger.overlap("n/v", {last.id: share}) == ""
+
+
+def test_runs_of_an_earlier_id_count_as_long_as_their_workloads_hold_it() -> None:
+    old = a_machine("a", gpus=3)
+    machines = Machines(old)
+    machines.book_parts(a_request("n/w", a_group(gpus=1)), _on("a", "a-0"), revision=3)
+    runs = [Run("n", name, 3, {}, {GPU: (unit,)}) for name, unit in (("w", "a-0"), ("x", "a-1"))]
+    machines.ledger.set_runs(old.id, runs)
+    assert machines.free("a")[GPU] == 1
+    machines.ledger.set_machine(replace(old, id="new"))
+
+    # No runner will say that a run of the earlier id has ended.
+    room = machines.ledger.room("new")
+    assert room is not None
+    assert room.free[GPU] == 2
+    machines.ledger.release("n/w")
+    assert room.free[GPU] == 3
+
+
+def test_a_data_folder_with_another_name_keeps_what_is_held_of_it() -> None:
+    old = a_machine("a", gpus=2)
+    machines = Machines(old)
+    machines.book_parts(a_request("n/w", a_group(gpus=1)), _on("a", "a-0"))
+    machines.ledger.set_machine(replace(old, name="b"))
+    machines.ledger.set_machine(replace(old, id="new"))
+
+    assert machines.free("a")[GPU] == 1
+    room = machines.ledger.room("new")
+    assert room is not None
+    assert room.free[GPU] == 2

@@ -5,6 +5,9 @@ may be free before the processes of a job are gone. The open runs of a workload'
 are part of its booking; other runs count by themselves. No two workloads of a family run at the
 same time, so the bookings of a family count as the larger one per resource and as the union of
 their units, not as the sum.
+
+Another data folder may take over the name of a runner: the machine has a new id, and jobs of the
+earlier id may still run on it. So what workloads hold of earlier ids counts on the present one.
 """
 
 from __future__ import annotations
@@ -223,11 +226,20 @@ class Ledger:
         """By machine: the workload and revision of each open run."""
         self._families: dict[str, set[str]] = {}
         """The keys of the booked workloads of each family."""
+        self._ids: dict[str, set[str]] = {}
+        """The ids that the runner of each name has or had."""
+        self._present: dict[str, str] = {}
+        """The present id for each id that another one has replaced."""
 
     # Machines. --------------------------------------------------------------------------
 
     def set_machine(self, machine: Machine) -> None:
-        """Sets what is known of a machine; its bookings stay."""
+        """Sets what is known of a machine; its bookings stay, and those of the ids that its name
+        had before are added."""
+        self._present.pop(machine.id, None)
+        for earlier in self._ids.setdefault(machine.name, set()) - {machine.id}:
+            self._replace(earlier, machine)
+        self._ids[machine.name].add(machine.id)
         account = self._account(machine.id)
         if account.machine != machine:
             account.set_machine(machine)
@@ -271,8 +283,19 @@ class Ledger:
 
     # Bookings. --------------------------------------------------------------------------
 
-    def book(self, key: str, family: str, shares: Shares, *, revision: int = 0) -> None:
-        """Sets what the workload ``key`` holds. ``revision``: of its admission."""
+    def book(
+        self,
+        key: str,
+        family: str,
+        shares: Shares,
+        *,
+        revision: int = 0,
+        parts: Iterable[PlacementPart] = (),
+    ) -> None:
+        """Sets what the workload ``key`` holds. ``revision``: of its admission. ``parts``: the
+        stored assignment, which names the runners of ids that may have been replaced."""
+        for part in parts:
+            self._name(part)
         booking = _Booking(family, shares, revision)
         before = self._bookings.get(key)
         if before == booking:
@@ -334,7 +357,8 @@ class Ledger:
         return {
             machine_id
             for key in (*self._families.get(family, ()), family, *keys)
-            for machine_id in (*self.shares(key), *(on for on, _ in self._runs.get(key, ())))
+            for on in (*self.shares(key), *(on for on, _ in self._runs.get(key, ())))
+            for machine_id in (self._present.get(on, on),)
         }
 
     def holders(self, machine_id: str) -> list[str]:
@@ -348,7 +372,7 @@ class Ledger:
         or the room; "": they fit. Of a machine that is not known only units are compared. The
         bookings of the workloads ``freed`` do not count."""
         for machine_id in sorted(shares):
-            account = self._accounts.get(machine_id)
+            account = self._accounts.get(self._present.get(machine_id, machine_id))
             why = ""
             if account is not None:
                 why = _overlap(account, family, shares[machine_id], freed)
@@ -365,7 +389,39 @@ class Ledger:
             account = self._accounts[machine_id] = _Account()
         return account
 
+    def _name(self, part: PlacementPart) -> None:
+        """Records the name of an id; what is booked on an id that was replaced before counts on
+        the present one."""
+        ids = self._ids.setdefault(part.runner, set())
+        if part.id in ids:
+            return
+        ids.add(part.id)
+        for present in ids:
+            machine = self.machine(present)
+            if machine is not None and machine.name == part.runner and present != part.id:
+                self._replace(part.id, machine)
+                return
+
+    def _replace(self, earlier: str, machine: Machine) -> None:
+        """Moves what workloads hold of an earlier id to the machine with the same name. The runs of
+        that id without a booking are given up: no runner will say that they have ended."""
+        known = self.machine(earlier)
+        if known is not None and known.name != machine.name:
+            return  # The same data folder has got another name.
+        self.set_runs(earlier, ())
+        self.forget_machine(earlier)
+        for replaced, present in self._present.items():
+            if present == earlier:
+                self._present[replaced] = machine.id
+        self._present[earlier] = machine.id
+        account = self._accounts.pop(earlier, None)
+        self.changed.add(earlier)
+        for family, members in account.held.items() if account is not None else ():
+            for holder, held in members.items():
+                self._put(machine.id, family, holder, held.share)
+
     def _put(self, machine_id: str, family: str, holder: str, share: Share | None) -> None:
+        machine_id = self._present.get(machine_id, machine_id)
         self._account(machine_id).put(family, holder, share)
         self.changed.add(machine_id)
         if share is None:
