@@ -203,9 +203,17 @@ def test_devices_that_a_family_or_others_do_not_hold_are_free() -> None:
 
 @pytest.mark.parametrize(
     "order",
-    ["job, old, new", "old, job, new", "new, job", "job, new", "old, new, job", "job, old, gone, new",
-     "job, old, new, newest", "job, old, new, old"],
-)  # fmt: skip
+    [
+        "job, old, new",
+        "old, job, new",
+        "new, job",
+        "job, new",
+        "old, new, job",
+        "job, old, gone, new",
+        "job, old, new, newest",
+        "job, old, new, old",
+    ],
+)
 def test_devices_of_an_earlier_id_are_held_on_the_machine_with_the_name(order: str) -> None:
     old = a_machine("a", gpus=2, cpu=8)
     machines, ledger = Machines(), Ledger()
