@@ -84,29 +84,43 @@ def test_only_what_changed_is_passed_on_and_a_lost_runner_keeps_its_time() -> No
     assert listener.taken()[1:] == [("runs", "two", ["w"])]
 
 
-def test_a_machine_with_a_failed_prolog_takes_no_pods_before_its_object_says_so() -> None:
+def test_a_machine_takes_no_pods_as_long_as_its_runner_says_that_a_hook_failed() -> None:
     runners, seen = KnownRunners(), list[Machine]()
     listener: Any = RecordedCalls()
     listener.set_machine = seen.append
     announce(runners, "r1", "one")
     feed = MachineFeed(runners, listener)
     failure = MachineFailure(at=NOON, reason="PrologFailed", message="no disk")
-    for runner in ("other", "one"):
-        said = RunnerInventory(id=runner, name="r1", failure=failure)
-        runners.said(INVENTORIES, "r1", msgspec.json.encode(said))
+
+    def passed_on() -> tuple[bool, str]:
         feed.touched.add("r1")
         feed.pass_on(NOON)
-    assert [(machine.takes_pods, machine.message) for machine in seen] == [
-        (False, ""),  # the other data folder is not that of the runner that is alive
-        (False, "no disk"),
-    ]
+        return seen[-1].takes_pods, seen[-1].message
+
+    def say(runner: str, failure: MachineFailure | None) -> None:
+        said = RunnerInventory(id=runner, name="r1", failure=failure)
+        runners.said(INVENTORIES, "r1", msgspec.json.encode(said))
+
+    def store(drain: RunnerDrain | None) -> None:
+        [write] = runners.writes(NOON)
+        spec = replace(write.object.spec, drain=drain)
+        runners.set_object("r1", StoredRunner(replace(write.object, spec=spec), 9))
+
+    say("other", failure)
+    assert passed_on() == (False, ""), "the runner that is alive has another data folder"
+    say("one", failure)
+    assert passed_on() == (False, "no disk"), "its object does not say so yet"
     [write] = runners.writes(NOON)
     assert write.object.spec.drain == RunnerDrain(reason="no disk")
+    store(RunnerDrain(reason="a fan"))
+    assert passed_on() == (False, "a fan"), "the reason of an admin"
     undrained = replace(write.object, spec=replace(write.object.spec, drain=None))
-    runners.objects["r1"] = StoredRunner(undrained, 9)
-    feed.touched.add("r1")
-    feed.pass_on(NOON)
-    assert seen[-1].takes_pods, "an admin has ended the drain"
+    runners.set_object("r1", StoredRunner(undrained, 10))
+    assert passed_on() == (False, "no disk"), "an admin has ended the drain"
+    store(None)
+    assert passed_on() == (False, "no disk"), "the condition says so, and its runner not yet"
+    say("one", None)
+    assert passed_on() == (True, "")
 
 
 def test_a_machine_with_a_new_data_folder_replaces_the_old_one() -> None:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from admittance.events.stored.machines import OpenRun
 from admittance.events.system import RunnerAnnouncement
 from admittance.folders import FolderSight
-from admittance.placement.machines.failed_hooks import is_new
 from admittance.placement.machines.folder_demands import host_of
 from admittance.placement.machines.known_runners import NOT_STORED, KnownRunners
 from admittance.placement.machines.machine import Machine
@@ -78,10 +77,11 @@ class MachineFeed:
             since = self._lost.setdefault(name, now)
         said = self._runners.inventories.get(name)
         if said is not None and said.failure is not None and said.id == machine.id:
-            known = stored.status.conditions if stored is not None and stored.status else ()
-            if is_new(said.failure, known):
-                # The object says so in a moment; a job that was given back must not come again.
-                machine = replace(machine, draining=True, message=said.failure.message)
+            # The runner gives each job back as long as it says so: before its object is drained,
+            # and after an admin has ended the drain until the runner has seen that.
+            machine = replace(
+                machine, draining=True, message=machine.message or said.failure.message
+            )
         sight = self._sights.get(machine.id)
         self._listener.set_machine(
             replace(

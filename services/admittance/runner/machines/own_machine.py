@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from admittance.events.stored.machines import RunnerInventory
 from admittance.events.system import RunnerStarts
-from admittance.placement.machines.failed_hooks import is_undrained
 from admittance.runner import decide
 from admittance.runner.machines.cordon import Cordon
 from admittance.runner.machines.machine_reports import MachineReports
@@ -135,9 +134,9 @@ class OwnMachine:
             self._manager.handle(key, decide.ClaimLost())
 
     def _on_cordon(self) -> None:
-        failure, conditions = self._manager.drain.failure, self.cordon.conditions
-        if failure is not None and (ended := is_undrained(failure, conditions)) is not None:
-            self._manager.run_in_background(self._manager.drain.end(ended), "runner undrained")
+        drain = self._manager.drain
+        if drain.has_ended(self.cordon.conditions):
+            self._manager.run_in_background(drain.end(), "runner undrained")
         self._manager.cordoned = self.cordon.is_on
         self._warn_of_drain()
         self._drain_changed.set()

@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from admittance.api.meta import Condition
 from admittance.events.stored.machines import MachineFailure
+from admittance.placement.machines.failed_hooks import condition_of, is_undrained
 from admittance.runner.host.port import HostMachine, RunFiles, RunnerFiles
 from admittance.runner.runs.claims import Claim, ClaimState
 from admittance.runtime.clock import Clock
@@ -34,7 +36,8 @@ class MachineDrain:
         self._elsewhere: dict[str, dict[str, datetime]] = {}
         """For each job in parts the deadlines of the machines of other parts, by their claims."""
         self._knows_others = False
-        self._ended_at: datetime | None = None
+        self._applied_at: datetime | None = None
+        """The time of the last failure, or of the end of its drain, in the runner's object."""
         self.failure = folder.failure()
         self.announce: Callable[[], Awaitable[None]] = _nothing
 
@@ -95,8 +98,8 @@ class MachineDrain:
         """Drains the machine: from now on nothing is started here. The first failure stays."""
         if self.failure is None:
             at = self._clock().replace(microsecond=0)
-            if self._ended_at is not None:
-                at = max(at, self._ended_at + timedelta(seconds=1))
+            if self._applied_at is not None:
+                at = max(at, self._applied_at + timedelta(seconds=1))
             self.failure = MachineFailure(at=at, reason=reason, message=message)
             log.error("machine_drained", reason=reason, message=message)
             try:
@@ -105,9 +108,17 @@ class MachineDrain:
                 log.warning("drain_not_kept", error=error.strerror)
         await self.announce()
 
-    async def end(self, at: datetime) -> None:
-        """Forgets the failure: an admin has ended the drain at this time."""
-        self.failure, self._ended_at = None, at
+    def has_ended(self, conditions: tuple[Condition, ...]) -> bool:
+        """Whether an admin has ended the drain, by the conditions of the runner's object. The next
+        failure is later than they are, whatever the clock of the machine says."""
+        known = condition_of(conditions)
+        if known is not None:
+            self._applied_at = known.last_transition_time
+        return self.failure is not None and is_undrained(self.failure, conditions) is not None
+
+    async def end(self) -> None:
+        """Forgets the failure: an admin has ended the drain."""
+        self.failure = None
         await asyncio.to_thread(self._folder.note_failure, None)
         log.info("machine_undrained")
         await self.announce()

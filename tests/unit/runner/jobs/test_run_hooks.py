@@ -19,6 +19,7 @@ from admittance.events.shapes import PodSetToRun
 from admittance.events.stored.machines import Device, MachineFailure
 from admittance.job_rules.hooks import HookTexts, JobHooks, hooks_of
 from admittance.job_rules.rules import JobRules, UnixUser
+from admittance.placement.machines.failed_hooks import drained_by_hooks
 from admittance.runner.decide import Ended
 from admittance.runner.host.data_folder import DataFolder, RunFolder
 from admittance.runner.host.docker_executor import DockerExecutor
@@ -397,9 +398,19 @@ async def test_a_drained_machine_stays_so_over_a_restart_until_the_drain_ends(
     failure = MachineFailure(at=NOON, reason="PrologFailed", message="no disk")
     assert announced == [failure, failure]
     assert MachineDrain(folder, machine, lambda: NOON).failure == failure
-    await drain.end(NOON + timedelta(seconds=5))
+    known = drained_by_hooks(None, (), failure, NOON).conditions
+    assert not drain.has_ended(())
+    assert not drain.has_ended(known)
+    undrained = drained_by_hooks(None, known, failure, NOON + timedelta(seconds=5)).conditions
+    assert drain.has_ended(undrained)
+    await drain.end()
+    assert not drain.has_ended(undrained)
     assert (drain.failure, MachineDrain(folder, machine, lambda: NOON).failure) == (None, None)
+    drain = MachineDrain(folder, machine, lambda: NOON)  # after a restart of the runner
+    drain.announce = announce
+    assert not drain.has_ended(undrained)
     await drain.begin("EpilogFailed", "again")
+    assert not drain.has_ended(undrained)
     # Placement tells failures apart by their times, whatever the clocks of the machines say.
     assert announced[2:] == [
         None,
