@@ -203,7 +203,7 @@ def test_no_victim_stops_for_a_machine_that_does_not_help() -> None:
     big(cores, "high", 2, priority=5)
     cores.advance(1)
 
-    assert cores.said("high") == [("Pending", "2 GPUs on one machine: a has 0 free")]
+    assert cores.said("high") == [("Pending", "2 GPUs on one machine: a has 0 free, b is cordoned")]
     cores.advance(600)
     assert cores.preempted() == []
     assert str(cores.phase("low")) == "Admitted"

@@ -121,17 +121,18 @@ def test_only_the_resources_that_are_short_are_named() -> None:
         ),
         pytest.param(
             a_group(gpus=2, cpu=16, memory=300), Why.SIZE,
-            "2 GPUs and 300Gi memory on one machine: the largest, a, has 8 GPUs and 256Gi memory",
+            "2 GPUs and 300Gi memory on one machine: a comes nearest, it has 256Gi memory",
             id="memory_beside_devices",
         ),
         pytest.param(
             a_group(gpus=9, cpu=64), Why.SIZE,
-            "9 GPUs on one machine: the largest, a, has 8 GPUs", id="largest_in_what_is_short",
+            "9 GPUs and 64 cpu on one machine: the largest, a, has 8 GPUs and 16 cpu",
+            id="largest_that_has_some_of_each",
         ),
         pytest.param(
             a_group(gpus=8, cpu=64), Why.SIZE,
             "8 GPUs and 64 cpu on one machine: no machine has all of it, also when it is empty; "
-            "the nearest, a, has 8 GPUs and 16 cpu", id="not_together",
+            "a comes nearest, it has 16 cpu", id="not_together",
         ),
         pytest.param(
             a_group(3, gpus=8), Why.SIZE,
@@ -197,10 +198,52 @@ def test_machines_that_take_no_jobs(machines: tuple[Machine, ...], message: str)
     assert shortage(a_request("n/w"), *machines) == Shortage(Why.NO_MACHINE, message)
 
 
-def test_a_cordoned_machine_does_not_hide_why_the_others_do_not_suit() -> None:
-    cordoned = a_machine("a", gpus=8, unschedulable=True)
-    missing = shortage(a_request("n/w", a_group(gpus=8)), cordoned, a_machine("b", gpus=4))
-    assert missing.message == "8 GPUs on one machine: the largest, b, has 4 GPUs"
+@pytest.mark.parametrize(
+    ("group", "closed", "why", "message"),
+    [
+        (a_group(gpus=1), [{"draining": True, "message": "new fans"}], Why.ROOM,
+         "1 GPU on one machine: a has 0 free, m0 is drained (new fans)"),
+        (a_group(gpus=1), [{"unschedulable": True}, {"ready": False}], Why.ROOM,
+         "1 GPU on one machine: a has 0 free, m0 is cordoned, m1 is not ready"),
+        (a_group(gpus=1), [{"draining": True, "labels": {"x": "y"}, "taints": (TAINT,)}], Why.ROOM,
+         "1 GPU on one machine: a has 0 free"),
+        (a_group(gpus=1), [{"draining": True}] * 15, Why.ROOM, "1 GPU on one machine: a has 0 "
+         "free, m0 is drained, m1 is drained, m10 is drained and 12 more are drained"),
+        (a_group(gpus=1), [{"draining": True}] * 3 + [{"ready": False}], Why.ROOM, "1 GPU on one "
+         "machine: a has 0 free, m0 is drained, m1 is drained, m2 is drained and 1 more takes no "
+         "jobs"),
+        (a_group(gpus=3), [{"draining": True}], Why.NO_MACHINE,
+         "3 GPUs on one machine: m0 is drained; the largest, a, has 1 GPU"),
+        (a_group(gpus=9), [{"draining": True}], Why.SIZE,
+         "9 GPUs on one machine: the largest, a, has 1 GPU"),
+        (a_group(5, gpus=1), [{"draining": True}], Why.NO_MACHINE, "5 pods with 1 GPU and 1 cpu "
+         "each: m0 is drained; the other machines have room for 1 when they are empty"),
+        (a_group(6, gpus=1), [{"draining": True}], Why.SIZE,
+         "6 pods with 1 GPU and 1 cpu each: the machines have room for 5 when they are empty"),
+    ],
+)  # fmt: skip
+def test_machines_that_take_no_jobs_now_are_named_beside_the_numbers(
+    group: PodGroup, closed: list[dict[str, Any]], why: Why, message: str
+) -> None:
+    machine, taken = used("a", 1, 0)
+    machines = Machines(machine, *(a_machine(f"m{n}", gpus=4, **c) for n, c in enumerate(closed)))
+    machines.book(taken)
+    missing = machines.place(a_request("n/w", group))
+    assert missing == Shortage(why, message)
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (a_group(gpus=2, memory=300), "2 GPUs and 300Gi memory on one machine: gpu-2 comes "
+         "nearest, it has 256Gi memory"),
+        (a_group(gpus=2, cpu=65), "2 GPUs and 65 cpu on one machine: gpu-2 comes nearest, it has "
+         "64 cpu"),
+    ],
+)  # fmt: skip
+def test_the_nearest_machine_lacks_the_fewest_resources(group: PodGroup, message: str) -> None:
+    machines = a_machine("gpu-1", gpus=1), a_machine("gpu-2", gpus=2), a_machine("gpu-3", gpus=2)
+    assert shortage(a_request("n/w", group), *machines).message == message
 
 
 def test_a_pod_set_is_named_where_there_are_several() -> None:

@@ -176,11 +176,13 @@ class _Place(NamedTuple):
 
 
 class MachineIndex:
-    """The machines of a ledger that take pods, by class. `refresh` follows the ledger's changes."""
+    """The machines of a ledger that take pods, by class. `refresh` follows the ledger's changes.
+    ``closed``: the machines that take none now, by id."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.classes: dict[ClassKey, MachineClass] = {}
+        self.closed: dict[str, Machine] = {}
         self._places: dict[str, _Place] = {}
         self._searches: dict[object, Searches] = {}
         self._has_rules = False
@@ -231,7 +233,10 @@ class MachineIndex:
         room = self.ledger.room(machine_id)
         if before is not None:
             before.taken.remove(before.scarce, before.entries, before.size)
-        if room is not None and room.machine.takes_pods:
+        self.closed.pop(machine_id, None)
+        if room is not None and not room.machine.takes_pods:
+            self.closed[machine_id] = room.machine
+        elif room is not None:
             if before is not None and before.machine is room.machine:
                 taken, size = before.taken, before.size
             else:

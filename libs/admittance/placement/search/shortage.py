@@ -13,7 +13,9 @@ from admittance.placement.search.index import (
     MachineClass,
     MachineIndex,
     Size,
+    class_key,
     names_match,
+    suits,
 )
 from admittance.placement.search.request import Demands, PlacementRequest, PodGroup
 from admittance.placement.search.room import Room
@@ -30,7 +32,7 @@ class Why(StrEnum):
     """Why a workload cannot be placed, for metrics."""
 
     NO_MACHINE = "NoMachine"
-    """No runner has a machine that takes pods."""
+    """No runner has a machine that takes pods, or those that would suffice take none now."""
     LABELS = "Labels"
     AFFINITY = "Affinity"
     TAINT = "Taint"
@@ -81,7 +83,9 @@ def shortage_of(attempt: Attempt, index: MachineIndex) -> Shortage:
     if all(search.is_filtered for search in searches):
         shortage = _unsuited(group, demands, index)
     if shortage is None:
-        shortage = _too_large(group, searches, index) or _no_room(attempt, searches)
+        closed = _closed(group, demands, index)
+        shortage = _too_large(group, searches, index, closed)
+        shortage = shortage or _no_room(attempt, searches, closed)
     message = shortage.message
     if len(attempt.request.pod_sets) > 1:
         message = f"pod set {group.name}: {message}"
@@ -134,8 +138,8 @@ def _unsuited(group: PodGroup, demands: Demands, index: MachineIndex) -> Shortag
         text += f"; shared are {_some(shared)}" if shared else ""
         return Shortage(Why.FOLDER, text)
     if not any(machine.takes_pods for machine in seeing):
-        states = ", ".join(f"{m.name} {_state(m)}" for m in seeing[:NAMED_MAX])
-        return Shortage(Why.NO_MACHINE, f"no machine for the pods takes jobs now: {states}")
+        text = "no machine for the pods takes jobs now"
+        return Shortage(Why.NO_MACHINE, f"{text}: {_states(seeing)}")
     return None
 
 
@@ -166,6 +170,31 @@ def _state(machine: Machine) -> str:
     else:
         state = "is cordoned"
     return f"{state} ({machine.message})" if machine.message else state
+
+
+def _states(machines: Sequence[Machine]) -> str:
+    """Why each of the machines takes no jobs; of many machines only their number."""
+    said = [f"{m.name} {_state(m)}" for m in machines[:NAMED_MAX]]
+    more = machines[NAMED_MAX:]
+    if not more:
+        return ", ".join(said)
+    if any(m.lost_since is not None or not m.ready or not m.draining for m in more):
+        state = "takes no jobs" if len(more) == 1 else "take no jobs"
+    else:
+        state = "is drained" if len(more) == 1 else "are drained"
+    return f"{', '.join(said)} and {len(more):,} more {state}"
+
+
+def _closed(group: PodGroup, demands: Demands, index: MachineIndex) -> list[Machine]:
+    """The machines that would suit the pods and hold the next one, but take no jobs now."""
+    found = []
+    for machine in index.closed.values():
+        if _holds(index.ledger.capacity(machine.id), _needs(group)):
+            taken = MachineClass(class_key(machine))
+            fits, only = suits(taken, group, demands, group.names_machines)
+            if fits and (only is None or only(machine)):
+                found.append(machine)
+    return sorted(found, key=lambda machine: (machine.name, machine.id))
 
 
 def _some(names: Iterable[str]) -> str:
@@ -206,7 +235,10 @@ def _head(group: PodGroup, resources: Iterable[str]) -> str:
 
 
 def _too_large(
-    group: PodGroup, searches: Sequence[ClassSearch], index: MachineIndex
+    group: PodGroup,
+    searches: Sequence[ClassSearch],
+    index: MachineIndex,
+    closed: Sequence[Machine],
 ) -> Shortage | None:
     """Why machines without jobs would not do; None: they would."""
     needs = _needs(group)
@@ -222,33 +254,53 @@ def _too_large(
         total = sum(each[size] * count for size, count in fitting.items())
         if total >= group.count:
             return None
-        text = f"the machines have room for {total:,} when they are empty"
-        short = [r for r in needs if r != PODS] or [PODS]
-        return Shortage(Why.SIZE, f"{_head(group, short)}: {text}")
+        head = _head(group, [r for r in needs if r != PODS] or [PODS])
+        text = f"have room for {total:,} when they are empty"
+        every = total + sum(_pods(index.ledger.capacity(m.id), group, group.count) for m in closed)
+        if every >= group.count:
+            text = f"{_states(closed)}; the other machines {text}"
+            return Shortage(Why.NO_MACHINE, f"{head}: {text}")
+        text = f"the machines have room for {every:,} when they are empty"
+        return Shortage(Why.SIZE, f"{head}: {text}")
     short = [r for r, a in needs.items() if all(dict(size).get(r, 0) < a for size in sizes)]
     # Devices tell machines apart, so they are named beside what is short.
     scarce = {resource for search in searches for resource in search.taken.key.scarce}
     shown = [r for r in needs if r in short or r in scarce] if short else list(needs)
-    head = _head(group, [r for r in shown if r != PODS or r in short])
     if not sizes:
+        head = _head(group, [r for r in shown if r != PODS or r in short])
         return Shortage(Why.SIZE, f"{head}: no machine for the pods takes jobs now")
-    wanted = {r: needs[r] for r in short or needs}
-    lacks = {size: _lack(dict(size), wanted) for size in sizes}
+    lacks = {size: _lack(dict(size), needs) for size in sizes}
     least = min(lacks.values())
     name, size = index.first_of(
         {(s.taken, size) for s in searches for size in s.taken.sizes if lacks[size] == least}
     )
-    has = _amounts((r, dict(size).get(r, 0)) for r in shown if r != PODS or r in short)
-    text = "" if short else "no machine has all of it, also when it is empty; "
-    word = "largest" if short else "nearest"
-    return Shortage(Why.SIZE, f"{head}: {text}the {word}, {name}, has {has}")
+    have = dict(size)
+    lacking = [r for r, a in needs.items() if have.get(r, 0) < a]
+    named = [r for r in needs if r in lacking or (r in shown and r != PODS)]
+    has = _amounts((r, have.get(r, 0)) for r in lacking)
+    text = f"the largest, {name}, has {has}"
+    if named != lacking:
+        text = f"{name} comes nearest, it has {has}"
+    head = _head(group, named)
+    if closed:
+        several = group.count > 1 and not group.together
+        enough = sum(_pods(index.ledger.capacity(m.id), group, group.count) for m in closed)
+        why = Why.SIZE if several and enough < group.count else Why.NO_MACHINE
+        return Shortage(why, f"{head}: {_states(closed)}; {text}")
+    text = text if short else f"no machine has all of it, also when it is empty; {text}"
+    return Shortage(Why.SIZE, f"{head}: {text}")
 
 
-def _lack(have: Mapping[str, int], needs: Mapping[str, int]) -> tuple[int, float]:
-    """How far a machine is from what is needed: the number of resources that it lacks, and the
-    largest part that is missing of one."""
+def _lack(
+    have: Mapping[str, int], needs: Mapping[str, int]
+) -> tuple[int, int, float, tuple[int, ...]]:
+    """How far a machine is from what is needed: the number of resources that it does not have at
+    all, the number that it lacks, the largest part that is missing of one, and its amounts."""
     missing = [1 - have.get(r, 0) / a for r, a in needs.items() if have.get(r, 0) < a]
-    return len(missing), max(missing, default=0.0)
+    none = sum(part == 1 for part in missing)
+    ordered = sorted(needs, key=lambda r: (r in ("cpu", "memory", PODS), r))
+    amounts = tuple([-have.get(r, 0) for r in ordered])
+    return none, len(missing), max(missing, default=0.0), amounts
 
 
 def _holds(have: Mapping[str, int], needs: Mapping[str, int]) -> bool:
@@ -259,12 +311,15 @@ def _pods(have: Mapping[str, int], group: PodGroup, most: int) -> int:
     return min([most, *(have.get(r, 0) // a for r, a in group.requests)])
 
 
-def _no_room(attempt: Attempt, searches: Sequence[ClassSearch]) -> Shortage:
+def _no_room(
+    attempt: Attempt, searches: Sequence[ClassSearch], closed: Sequence[Machine]
+) -> Shortage:
     group = attempt.group
     needs = _needs(group)
     if attempt.most is not None:
         head = _head(group, [r for r in needs if r != PODS])
-        return Shortage(Why.ROOM, f"{head}: room for at most {attempt.most:,}")
+        states = f"; {_states(closed)}" if closed else ""
+        return Shortage(Why.ROOM, f"{head}: room for at most {attempt.most:,}{states}")
     lacking: list[tuple[int, float, str, Room]] = []
     for search in searches:
         for room in search.nearest(needs, LOOKED_AT):
@@ -286,5 +341,7 @@ def _no_room(attempt: Attempt, searches: Sequence[ClassSearch]) -> Shortage:
         have = [(r, max(0, room.free.get(r, 0))) for r in short_of]
         amounts = render(short_of[0], have[0][1]) if len(have) == 1 else _amounts(have)
         says.append(f"{room.machine.name} has {amounts}{'' if number else ' free'}")
+    if closed:
+        says.append(_states(closed))
     separator = "; " if group.count > 1 and not group.together else ": "
     return Shortage(Why.ROOM, head + (separator + ", ".join(says) if says else ""))

@@ -81,8 +81,8 @@ def with_machines(system: SteppedScheduler) -> SteppedScheduler:
         pytest.param({"gpu": "8", "memory": "512Gi"}, "", id="all of a cordoned machine"),
         pytest.param(
             {"gpu": "2", "memory": "900Gi"},
-            f"{TOO_LARGE} (flavor a100): 2 GPUs and 900Gi memory on one machine: the largest, "
-            "a100-1, has 8 GPUs and 512Gi memory",
+            f"{TOO_LARGE} (flavor a100): 2 GPUs and 900Gi memory on one machine: a100-1 comes "
+            "nearest, it has 512Gi memory",
             id="memory",
         ),
         pytest.param(
