@@ -38,6 +38,8 @@ class MachineDrain:
         self._knows_others = False
         self._applied_at: datetime | None = None
         """The time of the last failure, or of the end of its drain, in the runner's object."""
+        self._changing = asyncio.Lock()
+        """The lock that is held until a change of ``failure`` is announced."""
         self.failure = folder.failure()
         self.announce: Callable[[], Awaitable[None]] = _nothing
 
@@ -96,17 +98,18 @@ class MachineDrain:
 
     async def begin(self, reason: str, message: str) -> None:
         """Drains the machine: from now on nothing is started here. The first failure stays."""
-        if self.failure is None:
-            at = self._clock().replace(microsecond=0)
-            if self._applied_at is not None:
-                at = max(at, self._applied_at + timedelta(seconds=1))
-            self.failure = MachineFailure(at=at, reason=reason, message=message)
-            log.error("machine_drained", reason=reason, message=message)
-            try:
-                await asyncio.to_thread(self._folder.note_failure, self.failure)
-            except OSError as error:
-                log.warning("drain_not_kept", error=error.strerror)
-        await self.announce()
+        async with self._changing:
+            if self.failure is None:
+                at = self._clock().replace(microsecond=0)
+                if self._applied_at is not None:
+                    at = max(at, self._applied_at + timedelta(seconds=1))
+                self.failure = MachineFailure(at=at, reason=reason, message=message)
+                log.error("machine_drained", reason=reason, message=message)
+                try:
+                    await asyncio.to_thread(self._folder.note_failure, self.failure)
+                except OSError as error:
+                    log.warning("drain_not_kept", error=error.strerror)
+            await self.announce()
 
     def has_ended(self, conditions: tuple[Condition, ...]) -> bool:
         """Whether an admin has ended the drain, by the conditions of the runner's object. The next
@@ -118,10 +121,17 @@ class MachineDrain:
 
     async def end(self) -> None:
         """Forgets the failure: an admin has ended the drain."""
-        self.failure = None
-        await asyncio.to_thread(self._folder.note_failure, None)
-        log.info("machine_undrained")
-        await self.announce()
+        async with self._changing:
+            self.failure = None
+            await asyncio.to_thread(self._folder.note_failure, None)
+            log.info("machine_undrained")
+            await self.announce()
+
+    async def announced(self) -> None:
+        """Waits until placement can know whether the machine is drained: a job that is given back
+        before that is placed here again."""
+        async with self._changing:
+            pass
 
 
 def _job_of(key: str) -> str:

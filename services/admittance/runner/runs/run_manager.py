@@ -209,6 +209,7 @@ class RunManager:
         for effect in effects:
             match effect:
                 case decide.StartRun():
+                    await self.drain.announced()
                     self._start(key)
                 case decide.StopRun():
                     self.stop(key)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -416,4 +417,20 @@ async def test_a_drained_machine_stays_so_over_a_restart_until_the_drain_ends(
         None,
         MachineFailure(at=NOON + timedelta(seconds=6), reason="EpilogFailed", message="again"),
     ]
+    folder.close()
+
+
+async def test_a_job_waits_until_the_drain_and_its_end_are_announced(tmp_path: Path) -> None:
+    folder, machine = DataFolder.open(tmp_path), cast(Any, None)
+    drain, said = MachineDrain(folder, machine, lambda: NOON), asyncio.Semaphore(0)
+    drain.announce = said.acquire  # type: ignore[assignment]
+    for change in (drain.begin("PrologFailed", "no disk"), drain.end()):
+        await drain.announced()
+        changing = asyncio.ensure_future(change)
+        await asyncio.sleep(0)
+        waits = asyncio.ensure_future(drain.announced())
+        await asyncio.sleep(0)
+        assert not waits.done()
+        said.release()
+        await asyncio.gather(changing, waits)
     folder.close()
