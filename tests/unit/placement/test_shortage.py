@@ -216,6 +216,10 @@ def test_machines_that_take_no_jobs(machines: tuple[Machine, ...], message: str)
          "3 GPUs on one machine: m0 is drained; the largest, a, has 1 GPU"),
         (a_group(gpus=9), [{"draining": True}], Why.SIZE,
          "9 GPUs on one machine: the largest, a, has 1 GPU"),
+        (a_group(2, gpus=2), [{"draining": True}], Why.NO_MACHINE,
+         "2 pods with 2 GPUs each: m0 is drained; the largest, a, has 1 GPU"),
+        (a_group(3, gpus=2), [{"draining": True}], Why.SIZE,
+         "3 pods with 2 GPUs each: the machines have room for 2 when they are empty"),
         (a_group(5, gpus=1), [{"draining": True}], Why.NO_MACHINE, "5 pods with 1 GPU and 1 cpu "
          "each: m0 is drained; the other machines have room for 1 when they are empty"),
         (a_group(6, gpus=1), [{"draining": True}], Why.SIZE,

@@ -285,8 +285,10 @@ def _too_large(
     if closed:
         several = group.count > 1 and not group.together
         enough = sum(_pods(index.ledger.capacity(m.id), group, group.count) for m in closed)
-        why = Why.SIZE if several and enough < group.count else Why.NO_MACHINE
-        return Shortage(why, f"{head}: {_states(closed)}; {text}")
+        if several and enough < group.count:
+            text = f"the machines have room for {enough:,} when they are empty"
+            return Shortage(Why.SIZE, f"{head}: {text}")
+        return Shortage(Why.NO_MACHINE, f"{head}: {_states(closed)}; {text}")
     text = text if short else f"no machine has all of it, also when it is empty; {text}"
     return Shortage(Why.SIZE, f"{head}: {text}")
 
