@@ -105,6 +105,10 @@ async def test_the_python_of_the_page_prints_what_it_shows(
     finally:
         if "client" in names:
             await asyncio.to_thread(names["client"].close)
+        if jobs := sys.modules.get("admittance_submitit.job"):
+            # The plug-in has one client for the process, whose thread would outlive the test.
+            await asyncio.to_thread(lambda: jobs.client().close())
+            jobs._client_of.cache_clear()
 
 
 async def test_the_notebook_runs_to_its_end(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -27,11 +27,11 @@ _collect: Final = parts.collect
 
 
 def _book_what_runs(
-    self: Ledger, key: str, family: str, shares: Shares, *, revision: int = 0
+    self: Ledger, key: str, family: str, shares: Shares, *, revision: int = 0, **more: Any
 ) -> None:
     """Books no reservation, only what is admitted."""
     if revision:
-        _book(self, key, family, shares, revision=revision)
+        _book(self, key, family, shares, revision=revision, **more)
 
 
 def _over_with_the_first(workload: StoredWorkload, fact: PartFact) -> Collected | Change:
