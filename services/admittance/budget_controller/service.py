@@ -22,23 +22,17 @@ from admittance.budget_controller.usage_reader import UsageReader
 from admittance.budgets.decisions import BudgetDecisions, BudgetVerdict
 from admittance.checks import AdmissionCheckController, Later, Request
 from admittance.checks.controller import CheckService
-from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
-from admittance.events.codec import encode
-from admittance.events.names import token
-from admittance.events.subjects import BARRIER, subject_of
-from admittance.events.system import Barrier
 from admittance.lease import service_domain
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
-from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.messages import with_retries
-from admittance.runtime.errors import BusRefused, BusUnavailable, Fenced, Superseded
+from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket, follow_until
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.leader.barriers import echo_key, read_echo
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
-from admittance.runtime.leader.lease_store import fence
+from admittance.runtime.leader.verdict_publisher import VerdictPublisher
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import cancel_and_wait, first_of, set_before, task_group
+from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Counter, Gauges, gauge
 from admittance.workload.bucket_reader import names_of, read, read_manifest
@@ -69,7 +63,9 @@ class BudgetReconciler:
         self._echoed = asyncio.Event()
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
-        self._serial = 0
+        self._publisher = VerdictPublisher(
+            bus, DOMAIN, epoch, owner=settings.instance, ids="budget"
+        )
         self._throttle = LogThrottle()
         self.controller = AdmissionCheckController(BUDGET_CONTROLLER)
         self.controller.check(_later)
@@ -95,15 +91,8 @@ class BudgetReconciler:
 
     async def _follow(self) -> None:
         """Follows checks and budgets alone until there is a check to answer, then workloads too."""
-        waiting = asyncio.create_task(self._follow_objects(), name="objects")
-        try:
-            await first_of(waiting, event=self._needed)
-            if waiting.done():
-                waiting.result()
-        finally:
-            await cancel_and_wait(waiting)
-        # Everything that the predecessor has published stands before this barrier.
-        await with_retries(self._publish_barrier)
+        await follow_until(self._needed, self._bus, OBJECTS, self._on_objects, self._checks_loaded)
+        await self._publisher.barrier()
         await follow_bucket(
             self._bus,
             (*OBJECTS, "workload.>", echo_key(DOMAIN)),
@@ -112,27 +101,10 @@ class BudgetReconciler:
             current=True,
         )
 
-    async def _follow_objects(self) -> None:
-        await follow_bucket(
-            self._bus,
-            OBJECTS,
-            self._on_objects,
-            lambda _: self._checks_loaded.set(),
-            current=True,
-        )
-
     def _on_objects(self, entries: Sequence[Entry]) -> None:
         apply_each(entries, self._on_entry, service=SERVICE)
         if self.decisions.serves:
             self._needed.set()
-
-    async def _publish_barrier(self) -> None:
-        barrier = Barrier(domain=DOMAIN, owner=self._settings.instance, epoch=self._epoch)
-        headers = fence(DOMAIN, self._epoch)
-        try:
-            await self._bus.publish(Outgoing(f"{BARRIER}{token(DOMAIN)}", encode(barrier), headers))
-        except Fenced as error:
-            raise Superseded(f"another instance leads {DOMAIN}") from error
 
     def _on_entries(self, entries: Sequence[Entry]) -> None:
         apply_each(entries, self._on_entry, self._on_unreadable, service=SERVICE)
@@ -201,35 +173,23 @@ class BudgetReconciler:
         return True
 
     async def _publish(self, verdicts: Sequence[BudgetVerdict]) -> None:
-        messages = [self._message(verdict) for verdict in verdicts]
-        if not messages:
+        if not verdicts:
             return
-        outcomes = await with_retries(lambda: self._bus.publish_all(messages))
-        for verdict, outcome in zip(verdicts, outcomes, strict=True):
-            if isinstance(outcome, Fenced):
-                raise Superseded(f"another instance leads {DOMAIN}")
+        now = clock.now()
+        refusals = await self._publisher.publish([verdict.fact(now) for verdict in verdicts])
+        for verdict, refused in zip(verdicts, refusals, strict=True):
             about = {
                 "namespace": verdict.holder.namespace,
                 "workload": verdict.holder.name,
                 "check": verdict.check,
             }
-            if isinstance(outcome, BusRefused):
+            if refused is not None:
                 # The decisions send it again after a time.
                 if self._throttle.due(clock.monotonic()):
-                    log.warning("verdict_refused", **about, error=str(outcome))
+                    log.warning("verdict_refused", **about, error=str(refused))
                 continue
             self._counted.add((verdict.check, verdict.answer.state))
             log.info("judged", **about, state=verdict.answer.state, message=verdict.answer.message)
-
-    def _message(self, verdict: BudgetVerdict) -> Outgoing:
-        self._serial += 1
-        fact = verdict.fact(clock.now())
-        headers = {
-            HEADER_MSG_ID: f"budget/{self._epoch}/{self._serial}",
-            HEADER_SCHEMA: SCHEMA_VERSION,
-            **fence(DOMAIN, self._epoch),
-        }
-        return Outgoing(subject_of(fact), encode(fact), headers)
 
 
 async def _later(request: Request) -> Later:

@@ -22,12 +22,9 @@ from admittance.checks import AdmissionCheckController, Later, Request
 from admittance.checks.controller import CheckService
 from admittance.control.user_requests.runner_rules import JobRefusal
 from admittance.events import reasons
-from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, SCHEMA_VERSION
-from admittance.events.codec import encode
-from admittance.events.names import token
 from admittance.events.stored.formats import read_announcement
-from admittance.events.subjects import ANNOUNCED_RUNNERS, BARRIER, CLAIMS, subject_of
-from admittance.events.system import Barrier, RunnerAnnouncement
+from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS
+from admittance.events.system import RunnerAnnouncement
 from admittance.folders import FolderSight
 from admittance.placement.decisions import PlacementDecisions
 from admittance.placement.machines.folder_demands import folder_demand, submitted_folder
@@ -37,14 +34,12 @@ from admittance.placement.search.request import Demands
 from admittance.placement.verdicts import PlacementVerdict
 from admittance.placement_service.machine_metrics import PlacementMetrics
 from admittance.runtime import clock
-from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket
-from admittance.runtime.bus.bus import Bus, Outgoing
-from admittance.runtime.bus.messages import with_retries
-from admittance.runtime.errors import BusRefused, Fenced, Superseded
+from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket, follow_until
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.barriers import echo_key, read_echo
-from admittance.runtime.leader.lease_store import fence
+from admittance.runtime.leader.verdict_publisher import VerdictPublisher
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.tasks import cancel_and_wait, first_of, set_before, task_group
+from admittance.runtime.tasks import set_before, task_group
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 from admittance.workload.stored import StoredWorkload
@@ -139,7 +134,9 @@ class PlacementJudge:
         self._echoed = asyncio.Event()
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
-        self._serial = 0
+        self._publisher = VerdictPublisher(
+            bus, domain, epoch, owner=settings.instance, ids="placement"
+        )
         self._throttle = LogThrottle()
         self.controller = AdmissionCheckController(MACHINES_CONTROLLER)
         self.controller.check(_later)
@@ -182,30 +179,14 @@ class PlacementJudge:
 
     async def _follow(self) -> None:
         """Follows checks alone until one is to be answered, then workloads too."""
-        waiting = asyncio.create_task(self._follow_checks(), name="checks")
-        try:
-            await first_of(waiting, event=self._needed)
-            if waiting.done():
-                waiting.result()
-        finally:
-            await cancel_and_wait(waiting)
-        # Everything that the predecessor has published stands before this barrier.
-        await with_retries(self._publish_barrier)
+        await follow_until(self._needed, self._bus, OBJECTS, self._on_objects, self._checks_loaded)
+        await self._publisher.barrier()
         # One reader for all, so that a row is never read before its check.
         await follow_bucket(
             self._bus,
             (*OBJECTS, "workload.>", echo_key(self._domain)),
             self._on_entries,
             lambda _: self._loaded.set(),
-            current=True,
-        )
-
-    async def _follow_checks(self) -> None:
-        await follow_bucket(
-            self._bus,
-            OBJECTS,
-            self._on_objects,
-            lambda _: self._checks_loaded.set(),
             current=True,
         )
 
@@ -240,15 +221,6 @@ class PlacementJudge:
             self.decisions.configuration_changed()
         self._changed.set()
         self.on_announced()
-
-    async def _publish_barrier(self) -> None:
-        barrier = Barrier(domain=self._domain, owner=self._settings.instance, epoch=self._epoch)
-        headers = fence(self._domain, self._epoch)
-        message = Outgoing(f"{BARRIER}{token(self._domain)}", encode(barrier), headers)
-        try:
-            await self._bus.publish(message)
-        except Fenced as error:
-            raise Superseded(f"another instance leads {self._domain}") from error
 
     def _on_entries(self, entries: Sequence[Entry]) -> None:
         apply_each(entries, self._on_entry, self._on_unreadable, service=self._domain)
@@ -315,29 +287,17 @@ class PlacementJudge:
             await set_before(self._changed, self.decisions.next_due)
 
     async def _publish(self, verdicts: Sequence[PlacementVerdict]) -> None:
-        messages = [self._message(verdict) for verdict in verdicts]
-        outcomes = await with_retries(lambda: self._bus.publish_all(messages))
-        for verdict, outcome in zip(verdicts, outcomes, strict=True):
-            if isinstance(outcome, Fenced):
-                raise Superseded(f"another instance leads {self._domain}")
-            if isinstance(outcome, BusRefused) and self._throttle.due(clock.monotonic()):
+        now = clock.now()
+        refusals = await self._publisher.publish([verdict.fact(now) for verdict in verdicts])
+        for verdict, refused in zip(verdicts, refusals, strict=True):
+            if refused is not None and self._throttle.due(clock.monotonic()):
                 # The decisions send it again after a time.
                 log.warning(
                     "verdict_refused",
                     namespace=verdict.namespace,
                     workload=verdict.name,
-                    error=str(outcome),
+                    error=str(refused),
                 )
-
-    def _message(self, verdict: PlacementVerdict) -> Outgoing:
-        self._serial += 1
-        fact = verdict.fact(clock.now())
-        headers = {
-            HEADER_MSG_ID: f"placement/{self._epoch}/{self._serial}",
-            HEADER_SCHEMA: SCHEMA_VERSION,
-            **fence(self._domain, self._epoch),
-        }
-        return Outgoing(subject_of(fact), encode(fact), headers)
 
 
 def _nothing() -> None:

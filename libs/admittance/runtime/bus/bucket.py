@@ -21,7 +21,7 @@ from admittance.runtime.bus.history import last
 from admittance.runtime.bus.pull_consumer import ConsumerRequest, PullConsumer, RawMessage
 from admittance.runtime.errors import AdmittanceError, BusRefused, BusUnavailable
 from admittance.runtime.nats.protocol import Headers, text_of
-from admittance.runtime.tasks import raise_if_cancelled, set_within
+from admittance.runtime.tasks import cancel_and_wait, first_of, raise_if_cancelled, set_within
 from admittance.runtime.telemetry.logger import log_set_aside
 
 OPERATION: Final = "KV-Operation"
@@ -364,6 +364,26 @@ async def follow_bucket(
             raise_if_cancelled()
     finally:
         await reader.close()
+
+
+async def follow_until(
+    needed: asyncio.Event,
+    bus: Bus,
+    patterns: Sequence[str],
+    apply: Callable[[Sequence[Entry]], None],
+    loaded: asyncio.Event,
+) -> None:
+    """Follows the current entries under some patterns until ``needed`` is set, as `follow_bucket`
+    does. Sets ``loaded`` once the entries present at the start are applied."""
+    following = asyncio.create_task(
+        follow_bucket(bus, patterns, apply, lambda _: loaded.set(), current=True)
+    )
+    try:
+        await first_of(following, event=needed)
+        if following.done():
+            following.result()
+    finally:
+        await cancel_and_wait(following)
 
 
 def apply_each(
