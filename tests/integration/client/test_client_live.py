@@ -7,7 +7,6 @@ import json
 import os
 import re
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent import futures
 from pathlib import Path
@@ -375,15 +374,14 @@ async def test_a_call_that_waits_is_cancelled_with_its_job(
             SyncClient.connect(environ=environ) as sync,
             AdmittanceExecutor(sync, queue="research", cpu=4, max_workers=1) as executor,
         ):
+            changes = sync.watch()
             first, second = executor.submit(abs, -1), executor.submit(abs, -2)
-            while not (left := sync.list(states="Pending")):
-                time.sleep(0.02)
-            assert left[0].name.startswith("abs-")
+            job = next(each.object for each in changes if each.object.name.startswith("abs-"))
             assert (first.running(), first.cancel(), second.cancel()) == (False, True, True)
             assert futures.wait([first, second], timeout=LIMIT).done == {first, second}
             executor.shutdown()
-            while sync.list(states="Pending"):
-                time.sleep(0.02)
+            deleted = next(each.object for each in changes if each.deleted)
+            assert deleted.name == job.name
             with pytest.raises(RuntimeError, match="cannot schedule new futures after shutdown"):
                 executor.submit(abs, -3)
 
