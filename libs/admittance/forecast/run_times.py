@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from admittance.forecast.rows import Source
 
@@ -23,14 +23,6 @@ AGE: Final = 14 * 86_400.0
 """For how many seconds after its end a run time counts."""
 DOUBT: Final = 2
 ARRAYS_KEPT: Final = 20
-
-
-class Basis(NamedTuple):
-    """On what the run times of a source rest: ``runs`` of a level, in words like ``train.py by
-    ada``."""
-
-    runs: int
-    of: str
 
 
 def levels(source: Source) -> tuple[Level, ...]:
@@ -91,14 +83,6 @@ class RunTimes:
             found = sorted(seconds for _, seconds in self._kept.get(level, ()))
             self._sorted[level] = found
         return found
-
-    def basis(self, source: Source) -> Basis | None:
-        """The nearest level with at least as many runs as `DOUBT`; None: there is none."""
-        for level in levels(source):
-            count = len(self.values(level))
-            if count >= DOUBT:
-                return Basis(count, _words(level, source))
-        return None
 
     def past_arrays(self, source: Source) -> Sequence[str]:
         """The uids of arrays of the same user and queue that have run times; else of the queue."""
@@ -191,14 +175,3 @@ class Sample:
 
 def _array_levels(source: Source) -> tuple[Level, ...]:
     return (("user", source.user, source.queue), ("queue", source.queue))
-
-
-def _words(level: Level, source: Source) -> str:
-    by = f" by {source.user}" if source.user else ""
-    if level[0] == "array":
-        return "its array"
-    if level[0] == "script":
-        return f"{source.script}{by}"
-    if level[0] == "user":
-        return f"workloads{by} in {source.queue}"
-    return f"workloads in {source.queue}" if level[0] == "queue" else "all workloads"

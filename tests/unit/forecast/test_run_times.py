@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from admittance.forecast.rows import Source
-from admittance.forecast.run_times import Basis, Running, RunTimes, Sample, levels
+from admittance.forecast.run_times import Running, RunTimes, Sample, levels
 
 DAY = 86_400.0
 ADA = Source("q", "ada", "train.py")
@@ -140,25 +140,3 @@ def test_arrays_without_run_times_are_forgotten() -> None:
     assert list(run_times.past_arrays(Source("q", "ada"))) == ["new"]
     run_times.forget(14 * DAY + 101)
     assert list(run_times.past_arrays(Source("q", "ada"))) == []
-
-
-@pytest.mark.parametrize(
-    ("source", "basis"),
-    [
-        (ADA, Basis(2, "train.py by ada")),
-        (Source("q", "ada", "new.py"), Basis(3, "workloads by ada in q")),
-        (Source("q", "bob", "train.py"), Basis(4, "workloads in q")),
-        (Source("p", "eve"), Basis(5, "all workloads")),
-        (Source("q", "ada", "", "uid"), Basis(2, "its array")),
-    ],
-)
-def test_the_basis_is_the_nearest_level_with_two_runs(source: Source, basis: Basis) -> None:
-    runs = [(ADA, 1.0), (ADA, 1.0), (Source("q", "ada"), 1.0), (Source("q", "bob"), 1.0)]
-    run_times = known(*runs, (Source("r"), 1.0))
-    if source.array:
-        run_times = known((source, 1.0), (source, 1.0))
-    assert run_times.basis(source) == basis
-
-
-def test_without_runs_there_is_no_basis() -> None:
-    assert known((ADA, 1.0)).basis(ADA) is None
