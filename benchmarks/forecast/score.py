@@ -65,7 +65,7 @@ class Score(NamedTuple):
 
 
 class _Seen:
-    """What a forecast process knows at a moment, learned from the day step by step."""
+    """The memory of a forecast at a moment of the day; `advance` adds what happened since."""
 
     def __init__(self, past: Sequence[Life]) -> None:
         self.memory = Memory(RunTimes(), Arrivals(0.0))
@@ -84,7 +84,7 @@ class _Seen:
         self._events.append((moment, number, what))
 
     def advance(self, now: float) -> None:
-        """Learns all that happened until now."""
+        """Adds all that happened until now."""
         while self._events and self._events[0][0] <= now:
             heappop(self._events)[2]()
         self.memory.run_times.forget(now)

@@ -7,7 +7,7 @@ workloads that are asked together the second one is charged with the first.
 
 Every run is counted once, whatever is read first. The sums and the bucket are read separately: a
 workload that has left its quota in the bucket counts until the report of its end is read; a
-workload whose end is reported counts no more, although the bucket shows its quota for a moment.
+workload counts no more once its end is reported, although the bucket shows its quota for a moment.
 
 Nothing here is stored: a new instance derives the same from the sums and from stored workloads.
 """
@@ -157,7 +157,7 @@ class BudgetDecisions:
         return bool(self._checks)
 
     def periods(self, now: datetime) -> frozenset[Period]:
-        """The periods whose sums are needed."""
+        """The periods of which sums are needed."""
         return frozenset(
             period
             for rules in self._needed().values()
@@ -171,7 +171,7 @@ class BudgetDecisions:
         }
 
     def waiting(self) -> list[tuple[Holder, str]]:
-        """Workloads whose row of one of our checks is Pending, and the check, in the order in
+        """Workloads with a Pending row of one of our checks, and the check, in the order in
         which they are judged."""
         needed = self._needed()
         waits = [

@@ -45,12 +45,12 @@ def answer(
     hundredths: the second between the reservation of quota and the start of a job keeps no other
     job of exactly the right size from starting."""
     limit = rules.limit_of(account.name)
-    who = account.name or "jobs without a user"
+    name = account.name or "jobs without a user"
     if limit is None:
-        return Answer("Ready", f"no budget is set for {who}")
+        return Answer("Ready", f"no budget is set for {name}")
     has = "have" if not account.name else "has"
     used, ahead = hundredths(account.used), hundredths(account.ahead)
-    text = f"{who} {has} used {number(used)} of {number(limit)} {rules.unit} {window.name}"
+    text = f"{name} {has} used {number(used)} of {number(limit)} {rules.unit} {window.name}"
     if ahead:
         text += f", and its jobs may use {number(ahead)} more"
     if not rate:

@@ -125,8 +125,8 @@ def play(
     """Returns the starts of the workloads in ``waiting``; those without a start by ``until`` are
     left out.
 
-    ``queues``: those of one tree, by name, whose cells have the usage of what holds quota now; the
-    usage is the same after the call. ``ends``: when what holds quota now ends. ``arrivals``: the
+    ``queues``: those of one tree, by name. Their cells have the usage of what holds quota now, also
+    after the call. ``ends``: when what holds quota now ends. ``arrivals``: the
     workloads that arrive later, the earliest ``queued_at`` first; no more are read than arrive.
     """
     return _Play(queues, waiting, ends, run_time).run(now, arrivals, until)

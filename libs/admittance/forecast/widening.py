@@ -47,7 +47,7 @@ def _halves(forecast: Interval) -> tuple[float, float]:
 
 
 class Widening:
-    """The errors of the last forecasts of a tree whose workloads have started."""
+    """The errors of the last forecasts of a tree, each compared with the start of its workload."""
 
     def __init__(self) -> None:
         self._errors: deque[float] = deque(maxlen=ERRORS)

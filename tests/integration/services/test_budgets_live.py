@@ -80,7 +80,7 @@ async def test_a_budget_with_room_for_two_hours_starts_two_jobs_of_an_hour(
     assert "of 2 cpu-hours this year, and its jobs may use 2 more; this job may use 1" in text
     assert "asked again at " in text
 
-    # A new leader knows what runs, and what a job that ended early has given back.
+    # A new leader counts what runs, and what a job that ended early has given back.
     await cluster.processes[-1].stop()
     await cluster.start("budget-controller")
     await submit(bus, jobs("d"))

@@ -345,21 +345,21 @@ STORIES: Final[tuple[Callable[[], History], ...]] = (
 
 @pytest.fixture(scope="module")
 def right() -> dict[str, list[str]]:
-    told = (text.splitlines() for text in HISTORIES.read_text().split("# ")[1:])
-    return {lines[0]: [line for line in lines[1:] if line] for lines in told}
+    stories = (text.splitlines() for text in HISTORIES.read_text().split("# ")[1:])
+    return {lines[0]: [line for line in lines[1:] if line] for lines in stories}
 
 
-@pytest.mark.parametrize("tell", STORIES)
+@pytest.mark.parametrize("make", STORIES)
 def test_a_history_is_right_in_every_step(
-    tell: Callable[[], History], right: dict[str, list[str]]
+    make: Callable[[], History], right: dict[str, list[str]]
 ) -> None:
-    lines = tell().lines
-    for number, (line, wanted) in enumerate(zip(lines, right[tell.__name__], strict=False)):
+    lines = make().lines
+    for number, (line, wanted) in enumerate(zip(lines, right[make.__name__], strict=False)):
         assert line == wanted, f"step {number}"
-    assert len(lines) == len(right[tell.__name__])
+    assert len(lines) == len(right[make.__name__])
 
 
 if __name__ == "__main__":
     HISTORIES.write_text(
-        "\n".join(f"# {tell.__name__}\n" + "\n".join(tell().lines) + "\n" for tell in STORIES)
+        "\n".join(f"# {make.__name__}\n" + "\n".join(make().lines) + "\n" for make in STORIES)
     )

@@ -152,21 +152,21 @@ STORIES: Final[tuple[Callable[[], Crowd], ...]] = (classical, shares, initial_sh
 
 @pytest.fixture(scope="module")
 def right() -> dict[str, list[str]]:
-    told = (text.splitlines() for text in DECISIONS.read_text().split("# ")[1:])
-    return {lines[0]: [line for line in lines[1:] if line] for lines in told}
+    stories = (text.splitlines() for text in DECISIONS.read_text().split("# ")[1:])
+    return {lines[0]: [line for line in lines[1:] if line] for lines in stories}
 
 
-@pytest.mark.parametrize("tell", STORIES)
+@pytest.mark.parametrize("make", STORIES)
 def test_each_decision_in_a_crowd_is_right(
-    tell: Callable[[], Crowd], right: dict[str, list[str]]
+    make: Callable[[], Crowd], right: dict[str, list[str]]
 ) -> None:
-    lines = tell().lines
-    for line, wanted in zip(lines, right[tell.__name__], strict=False):
+    lines = make().lines
+    for line, wanted in zip(lines, right[make.__name__], strict=False):
         assert line == wanted
-    assert len(lines) == len(right[tell.__name__])
+    assert len(lines) == len(right[make.__name__])
 
 
 if __name__ == "__main__":
     DECISIONS.write_text(
-        "\n".join(f"# {tell.__name__}\n" + "\n".join(tell().lines) + "\n" for tell in STORIES)
+        "\n".join(f"# {make.__name__}\n" + "\n".join(make().lines) + "\n" for make in STORIES)
     )

@@ -1,4 +1,4 @@
-"""`AdmittanceExecutor`: an executor of `concurrent.futures` whose calls are jobs."""
+"""`AdmittanceExecutor`: an executor of `concurrent.futures`, for which each call is a job."""
 
 from __future__ import annotations
 

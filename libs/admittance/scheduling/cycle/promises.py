@@ -463,7 +463,7 @@ def promise_from(state: SchedulerState, recorded: PromisedStart) -> Promise | No
 
 def _is_behind(queue: Queue, workload: WorkloadInfo, head: WorkloadInfo) -> bool:
     """Whether the workload is behind the head in their queue. That it preempted others does not
-    count, so that a replay, which knows no preemptors, has the same result."""
+    count, so that a replay, which has no preemptors, has the same result."""
     if queue.lanes is not None:
         return True
     return (-workload.priority, age_key(workload)) > (-head.priority, age_key(head))

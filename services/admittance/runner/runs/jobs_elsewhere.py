@@ -155,7 +155,7 @@ async def _end_orphans(manager: RunManager, other: OtherRun) -> None:
 
 
 async def take_over_ends(manager: RunManager) -> None:
-    """Publishes the ends of jobs whose claims were marked as over by runners that have not
+    """Publishes the ends of jobs with claims that were marked as over by runners that have not
     published the ends in time; of several runners only one can take over a mark."""
     for key, mark in manager.ends.take_due(manager.machine.boot_seconds()).items():
         of = ClaimedRun.at(key)

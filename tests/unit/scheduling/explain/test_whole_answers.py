@@ -30,15 +30,15 @@ WITHIN = {"withinClusterQueue": "LowerPriority"}
 EVERY_WORKLOAD: Final = PendingQuery(holding=9)
 
 
-def waiting(tell: Callable[[SteppedScheduler], None]) -> Callable[[], SteppedScheduler]:
-    """A system in which one workload waits, as `test_explanations` tells it."""
+def waiting(make: Callable[[SteppedScheduler], None]) -> Callable[[], SteppedScheduler]:
+    """A system in which one workload waits, as `test_explanations` makes it."""
 
-    def told() -> SteppedScheduler:
+    def made() -> SteppedScheduler:
         scheduler = waits.a_scheduler()
-        tell(scheduler)
+        make(scheduler)
         return scheduler
 
-    return told
+    return made
 
 
 def cohorts() -> SteppedScheduler:
@@ -102,7 +102,7 @@ def shares() -> SteppedScheduler:
 def a_family(**taken: str) -> Callable[[], FamilyScheduler]:
     """Family f beside workloads that fill its flavors as ``taken`` says."""
 
-    def told() -> FamilyScheduler:
+    def made() -> FamilyScheduler:
         scheduler = FamilyScheduler()
         scheduler.check("slow")
         scheduler.family_queue(checks={"worst": ["slow"]})
@@ -113,7 +113,7 @@ def a_family(**taken: str) -> Callable[[], FamilyScheduler]:
         scheduler.settle()
         return scheduler
 
-    return told
+    return made
 
 
 def migrating() -> FamilyScheduler:
@@ -225,15 +225,15 @@ def answer(name: str) -> dict[str, Any]:
     if name in SYSTEMS:
         answers = every_answer(SYSTEMS[name]())
     else:
-        (tell,) = (tell for tell in WAITING if tell.__name__ == name)
-        answers = {"why w": msgspec.to_builtins(waiting(tell)().why("w"))}
+        (make,) = (make for make in WAITING if make.__name__ == name)
+        answers = {"why w": msgspec.to_builtins(waiting(make)().why("w"))}
     for reply in answers.values():
         for part in (reply, *(row["explained"] for row in reply.get("variants", ()))):
             part.pop("seen", None)  # how many changes the system was made with
     return json.loads(json.dumps(answers))  # type: ignore[no-any-return]
 
 
-NAMES: Final = (*(tell.__name__ for tell in WAITING), *SYSTEMS)
+NAMES: Final = (*(make.__name__ for make in WAITING), *SYSTEMS)
 
 
 @pytest.fixture(scope="module")
