@@ -26,7 +26,7 @@ from admittance.budgets.rules import BudgetRules, BudgetWindow, window_of
 from admittance.budgets.verdicts import Account, Answer, answer
 from admittance.events.facts import CheckReported
 from admittance.usage.periods import Period
-from admittance.usage.runs import Run
+from admittance.usage.runs import Amounts, Run
 from admittance.usage.summary import Summary, SummaryKey
 from admittance.workload.stored import StoredWorkload
 
@@ -236,9 +236,8 @@ class BudgetDecisions:
     ) -> _Accounts:
         rules = self._needed()[check]
         window = window_of(rules.window, now)
-        accounts = _Accounts(rules, window, now.timestamp())
-        for name, amount in rules.used(summaries, window).items():
-            accounts.use(name, amount)
+        used = rules.used(summaries, window)
+        accounts = _Accounts(rules, window, now.timestamp(), used)
         for left in self._left.values():
             accounts.add_run(left.run)
         for holder in self._holders.values():
@@ -269,46 +268,57 @@ def _may_count(sent: _Sent, holder: Holder | None, check: str) -> bool:
 
 
 class _Accounts:
-    """What the accounts of one budget have used and may still use."""
+    """What the accounts of one budget have used and may still use. ``used``: by the sums."""
 
-    def __init__(self, rules: BudgetRules, window: BudgetWindow, now: float) -> None:
+    def __init__(
+        self, rules: BudgetRules, window: BudgetWindow, now: float, used: Mapping[str, Fraction]
+    ) -> None:
         self._rules = rules
         self._window = window
         self._now = now
-        self._known: dict[str, Account] = {}
-
-    def use(self, name: str, used: Fraction, ahead: Fraction = Fraction(0)) -> None:
-        known = self._known.get(name, Account(name))
-        self._known[name] = Account(name, known.used + used, known.ahead + ahead)
+        self._known = {name: Account(name, amount) for name, amount in used.items()}
+        self._seconds: dict[tuple[str, Amounts], tuple[int, int]] = {}
+        """The seconds used and ahead of runs of an account with the same amounts, not yet in
+        ``_known``. There are many runs and few amounts, and fractions are slow."""
 
     def add_run(self, run: Run) -> None:
         """Counts a run that has ended."""
-        seconds = min(run.until, self._window.end) - max(run.since, self._window.begin)
-        if seconds > 0:
-            self.use(self._rules.account_of(run), self._rules.rate(run) * seconds)
+        self._add(run, run.until, 0)
 
     def add_holder(self, holder: Holder) -> None:
         """Counts a workload that holds quota: until now, and what is left of its time limit."""
         now = int(self._now)
-        run = holder.run
-        self.add_run(run._replace(until=max(run.since, now)))
-        if seconds := holder.seconds_ahead(now):
-            charge = self._rules.rate(run) * seconds
-            self.use(self._rules.account_of(run), Fraction(0), charge)
+        self._add(holder.run, now, holder.seconds_ahead(now))
+
+    def _add(self, run: Run, until: int, ahead: int) -> None:
+        used = min(until, self._window.end) - max(run.since, self._window.begin)
+        if used > 0 or ahead:
+            about = self._rules.account_of(run), run.amounts
+            before = self._seconds.get(about, (0, 0))
+            self._seconds[about] = before[0] + max(0, used), before[1] + ahead
 
     def judge(self, holder: Holder, longest: int) -> Answer:
         """The verdict on a workload that waits; a Ready one is charged at once."""
+        self._weigh()
         name = self._rules.account_of(holder.run)
-        rate = self._rules.rate(holder.run)
+        rate = self._rules.rate(holder.run.amounts)
+        account = self._known.get(name, Account(name))
         verdict = answer(
             self._rules,
             self._window,
-            self._known.get(name, Account(name)),
+            account,
             rate=rate,
             seconds=holder.remaining,
             now=self._now,
             longest=longest,
         )
         if verdict.state == "Ready":
-            self.use(name, Fraction(0), rate * (holder.remaining or 0))
+            charge = rate * (holder.remaining or 0)
+            self._known[name] = account._replace(ahead=account.ahead + charge)
         return verdict
+
+    def _weigh(self) -> None:
+        for (name, amounts), (used, ahead) in self._seconds.items():
+            rate, known = self._rules.rate(amounts), self._known.get(name, Account(name))
+            self._known[name] = Account(name, known.used + rate * used, known.ahead + rate * ahead)
+        self._seconds.clear()

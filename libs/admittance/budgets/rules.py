@@ -14,7 +14,7 @@ from admittance.api.fields.usage_units import Unit, unit_named
 from admittance.usage.costs import HOUR, Price, Prices
 from admittance.usage.periods import Period, day_of, first_second, periods_between
 from admittance.usage.report import UsageReport
-from admittance.usage.runs import Run
+from admittance.usage.runs import Amounts, Run
 from admittance.usage.shares import plain
 from admittance.usage.summary import Summary, SummaryKey
 
@@ -108,9 +108,9 @@ class BudgetRules:
             return Fraction(0)
         return Fraction(price.per_hour) / (Fraction(price.amount) * HOUR * milli)
 
-    def rate(self, run: Run) -> Fraction:
-        """What a second of the run counts."""
-        weights = (amount * self.weight(flavor, name) for flavor, name, amount in run.amounts)
+    def rate(self, amounts: Amounts) -> Fraction:
+        """What a second of a run with these amounts counts."""
+        weights = (amount * self.weight(flavor, name) for flavor, name, amount in amounts)
         return sum(weights, Fraction(0))
 
     def used(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,15 +17,18 @@ from admittance.events.shapes import Admission
 OTHERS: Final = "*"
 """Stands for several users in a summary that has no room for more rows."""
 
+Amounts: TypeAlias = tuple[tuple[str, str, int], ...]
+"""Flavor, resource and amount in accounting units."""
+
 
 class Run(NamedTuple):
     """One admission of a workload, from ``since`` to ``until``, in whole seconds since 1970.
 
-    ``amounts``: flavor, resource and amount in accounting units. ``admitted``: whether the workload
-    was admitted, and not only reserved quota. ``outcome``: ``finished``, ``failed`` or ``evicted``;
-    "": quota that was only reserved, or that is still held. ``sequence``: of the fact on the log;
-    ``cause``: of the fact that released the quota. ``labels``: the values of the labels by which
-    runs are summed; "": the workload has no such label.
+    ``admitted``: whether the workload was admitted, and not only reserved quota. ``outcome``:
+    ``finished``, ``failed`` or ``evicted``; "": quota that was only reserved, or that is still
+    held. ``sequence``: of the fact on the log; ``cause``: of the fact that released the quota.
+    ``labels``: the values of the labels by which runs are summed; "": the workload has no such
+    label.
     """
 
     uid: str
@@ -35,7 +38,7 @@ class Run(NamedTuple):
     namespace: str
     queue: str
     user: str
-    amounts: tuple[tuple[str, str, int], ...]
+    amounts: Amounts
     admitted: bool
     outcome: str = ""
     waited_seconds: int = 0
@@ -49,7 +52,7 @@ class Run(NamedTuple):
         return self.uid, self.since
 
 
-def amounts_of(admission: Admission | _Admission) -> tuple[tuple[str, str, int], ...]:
+def amounts_of(admission: Admission | _Admission) -> Amounts:
     """The booked amounts in accounting units, by flavor and resource. Raises ValueError for a text
     that is no quantity."""
     total: dict[tuple[str, str], int] = {}

@@ -68,7 +68,7 @@ def test_an_amount_counts_by_the_unit_or_the_prices(
 ) -> None:
     holder = holder_of(a_holder("w", amounts=amounts, flavor=flavor))
     assert holder is not None
-    assert rules(**spec).rate(holder.run) * 3600 == per_hour
+    assert rules(**spec).rate(holder.run.amounts) * 3600 == per_hour
 
 
 @pytest.mark.parametrize(
