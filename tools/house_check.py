@@ -53,8 +53,9 @@ KNOWN_CYCLES: Mapping[str, str] = {}
 
 SCHEDULING = "admittance.scheduling"
 # The modules of the scheduler that write the fields of a workload, by the class that declares the
-# fields (`scheduling/state/workload_info.py`): what was read, what is assumed, what follows, and
-# what one cycle leaves for the next.
+# fields (`scheduling/state/stored_fields.py`, `workload_info.py`): what was read, what is assumed,
+# what follows, and what one cycle leaves for the next.
+FIELD_DECLARERS = ("state.stored_fields", "state.workload_info")
 FIELD_WRITERS: Mapping[str, frozenset[str]] = {
     "StoredFields": frozenset(
         {
@@ -70,7 +71,7 @@ FIELD_WRITERS: Mapping[str, frozenset[str]] = {
         {
             "configuration_updates",
             "state.assumption",
-            "state.charging",
+            "state.held.charging",
             "state.equivalence",
             "state.queue",
             "state.workload_info",
@@ -84,7 +85,7 @@ FIELD_WRITERS: Mapping[str, frozenset[str]] = {
             "cycle.promises",
             "cycle.process",
             "cycle.recheck",
-            "state.charging",
+            "state.held.charging",
             "workload_updates",
         }
     ),
@@ -277,10 +278,14 @@ def unknown(knots: Iterable[list[str]]) -> list[list[str]]:
 
 def workload_fields(modules: Mapping[str, Path]) -> dict[str, str]:
     """The fields of a workload in the scheduler, each with the class that declares it."""
-    path = modules.get(f"{SCHEDULING}.state.workload_info")
-    classes = (
-        [node for node in tree_of(path).body if isinstance(node, ast.ClassDef)] if path else []
-    )
+    paths = [modules.get(f"{SCHEDULING}.{name}") for name in FIELD_DECLARERS]
+    classes = [
+        node
+        for path in paths
+        if path is not None
+        for node in tree_of(path).body
+        if isinstance(node, ast.ClassDef)
+    ]
     return {
         field.target.id: declared.name
         for declared in classes

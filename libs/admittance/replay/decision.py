@@ -49,7 +49,8 @@ from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key, SavedCursor
 from admittance.scheduling.state.queue import remove_from_queue
-from admittance.scheduling.state.workload_info import Domain, InFlight, WorkloadInfo
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import Domain, WorkloadInfo
 from admittance.system.local_system import apply_entry
 
 NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})

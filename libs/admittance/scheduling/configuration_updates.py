@@ -14,10 +14,10 @@ from admittance.family import rules_of
 from admittance.quota.catalog import domain_of_node
 from admittance.scheduling import families, workload_updates
 from admittance.scheduling.cycle import recheck
-from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.equivalence import Key, Lanes
 from admittance.scheduling.state.flavor_plan import flavor_plan_of
+from admittance.scheduling.state.held import charging
 from admittance.scheduling.state.queue import remove_from_queue, set_lanes
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo

@@ -31,10 +31,11 @@ from admittance.family import (
     desired_variants,
     first_choice,
 )
-from admittance.scheduling.state import charging
+from admittance.scheduling.state.held import charging
 from admittance.scheduling.state.queue import is_in_place
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import FamilyInfo, InFlight, Queue, WorkloadInfo
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import FamilyInfo, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import (
     LAST_PLACE,
     Inadmissible,

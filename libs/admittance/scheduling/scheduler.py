@@ -37,9 +37,9 @@ from admittance.scheduling.explain.fit import fit
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated_preemptions
 from admittance.scheduling.queue_gauges import queue_gauges
-from admittance.scheduling.state import charging
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.held import charging
 from admittance.scheduling.state.object_errors import Suspect
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain

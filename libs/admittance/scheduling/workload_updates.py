@@ -13,12 +13,14 @@ from admittance.api.fields.units import BadQuantity
 from admittance.scheduling import families
 from admittance.scheduling.cycle import recheck
 from admittance.scheduling.preemption.loop_guard import LoopGuard
-from admittance.scheduling.state import assumption, charging
+from admittance.scheduling.state import assumption
 from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.held import charging
 from admittance.scheduling.state.queue import schedule_refusal
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Domain, InFlight, WorkloadInfo
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import Domain, WorkloadInfo
 from admittance.scheduling.state.workload_view import WorkloadView, view_of
 from admittance.workload.stored import StoredWorkload
 

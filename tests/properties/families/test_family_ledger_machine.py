@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from admittance.quota.cell import Cell, available
 from admittance.quota.tree import Node
 from admittance.scheduling.state.config import CohortFairSharing, Config
-from admittance.scheduling.state.shared_quota import (
+from admittance.scheduling.state.held.shared_quota import (
     WithoutUsage,
     remove_usage,
     restore_usage,

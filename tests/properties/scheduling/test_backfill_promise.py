@@ -22,8 +22,8 @@ from admittance.scheduling.cycle.backfill import (
     promise_of,
 )
 from admittance.scheduling.preemption.room import fits
-from admittance.scheduling.state.shared_quota import Holder
-from admittance.scheduling.state.workload_info import Promise
+from admittance.scheduling.state.held.shared_quota import Holder
+from admittance.scheduling.state.promise import Promise
 from support.builders import NOON
 from support.examples import examples
 

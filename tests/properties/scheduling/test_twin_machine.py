@@ -19,7 +19,7 @@ from admittance.replay.minimal_system import NEVER, MinimalSystem, config_of_kue
 from admittance.replay.scenario import perform_step, settle
 from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.preemption.candidates import allows
-from admittance.scheduling.state.shared_quota import remove_usage, restore_usage
+from admittance.scheduling.state.held.shared_quota import remove_usage, restore_usage
 from support.examples import examples
 
 from twin.compare import in_shape

@@ -33,8 +33,8 @@ from admittance.scheduling.cycle import recheck
 from admittance.scheduling.cycle.promises import KeptPromise
 from admittance.scheduling.preemption import min_run, quota_reduction
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.held.shared_quota import FamilyQuota
 from admittance.scheduling.state.scheduler_state import PodsReadyTracker
-from admittance.scheduling.state.shared_quota import FamilyQuota
 from admittance.timers.core import Schedules
 from admittance.variants import required_acts
 from admittance.workload.change import Change, ignored, with_status

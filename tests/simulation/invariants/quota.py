@@ -5,7 +5,7 @@ them runs. Plainly, and sharing nothing with the scheduler's ledger. docs/spec/l
 
 A reservation that plans to preempt either goes on, and its victims go; or it gives up, and they
 stay. What a workload gets must be within quota in every combination of these ends, so `worlds`
-looks at each. Nothing is shared with `admittance.scheduling.state.shared_quota`.
+looks at each. Nothing is shared with `admittance.scheduling.state.held.shared_quota`.
 docs/spec/lifecycle.md#2.7.
 """
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.scheduling.preemption.room import Need, fits
 from admittance.scheduling.state.equivalence import Key
-from admittance.scheduling.state.shared_quota import Holder
-from admittance.scheduling.state.workload_info import NoPromise, Promise
+from admittance.scheduling.state.held.shared_quota import Holder
+from admittance.scheduling.state.promise import NoPromise, Promise
 
 
 class Head(NamedTuple):

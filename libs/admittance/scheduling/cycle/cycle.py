@@ -35,12 +35,7 @@ from admittance.scheduling.state.equivalence import SavedCursor, ScanRecord
 from admittance.scheduling.state.object_errors import set_aside
 from admittance.scheduling.state.queue import enqueue, park_class, park_workload, wake_class
 from admittance.scheduling.state.scheduler_state import WAITS_FOR_PODS_READY, SchedulerState
-from admittance.scheduling.state.workload_info import (
-    Domain,
-    Nomination,
-    Queue,
-    WorkloadInfo,
-)
+from admittance.scheduling.state.workload_info import Domain, Nomination, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import Inadmissible
 
 

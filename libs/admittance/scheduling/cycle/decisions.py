@@ -36,11 +36,12 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.min_run import with_youth
 from admittance.scheduling.state.assignment import Assignment, Cursor, admission_of
 from admittance.scheduling.state.assumption import assume_assigned
-from admittance.scheduling.state.charging import pending_preemption_of
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.held.charging import pending_preemption_of
 from admittance.scheduling.state.queue import remove_from_queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, Victim, WorkloadInfo
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import Domain, Queue, Victim, WorkloadInfo
 
 Decided: TypeAlias = Assigned | Preempted | Refused | Revoked | Planned | Confirmed
 

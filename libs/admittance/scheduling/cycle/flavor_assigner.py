@@ -21,8 +21,8 @@ from admittance.scheduling.state.assignment import (
     PodSetPlace,
 )
 from admittance.scheduling.state.flavor_plan import FlavorPlan, Group, Option
+from admittance.scheduling.state.held.shared_quota import FamilyQuota
 from admittance.scheduling.state.requests import PodSetRequests, RequestShape
-from admittance.scheduling.state.shared_quota import FamilyQuota
 
 # Plain ints compare faster than members of the enumeration, and the scan of flavors is the
 # innermost loop.

@@ -26,9 +26,9 @@ from admittance.scheduling.state.assignment import (
 from admittance.scheduling.state.config import CohortFairSharing
 from admittance.scheduling.state.equivalence import SavedNomination
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
+from admittance.scheduling.state.held.shared_quota import WithoutUsage
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import WithoutUsage
 from admittance.scheduling.state.workload_info import (
     Nomination,
     Queue,

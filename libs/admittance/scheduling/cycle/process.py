@@ -18,16 +18,16 @@ from admittance.scheduling import families
 from admittance.scheduling.cycle.nominate import Nominator
 from admittance.scheduling.cycle.promises import KeptPromise
 from admittance.scheduling.preemption.room import fits
-from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment, admission_of
 from admittance.scheduling.state.assumption import without_handover
-from admittance.scheduling.state.queue import park_workload
-from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import (
+from admittance.scheduling.state.held import charging
+from admittance.scheduling.state.held.shared_quota import (
     WithoutUsage,
     remove_usage,
     restore_usage,
 )
+from admittance.scheduling.state.queue import park_workload
+from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, Nomination, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import Inadmissible
 

@@ -27,18 +27,12 @@ from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine
 from admittance.scheduling.cycle.nominate import Nominator, nomination_of
 from admittance.scheduling.preemption.room import Need
 from admittance.scheduling.state.assignment import FIT, Assignment, admission_of
-from admittance.scheduling.state.plan_quota import PlanQuota
+from admittance.scheduling.state.held.plan_quota import PlanQuota
+from admittance.scheduling.state.held.shared_quota import Holder, WithoutUsage
+from admittance.scheduling.state.promise import NoPromise, Promise
 from admittance.scheduling.state.queue import age_key, enqueue, sort_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import Holder, WithoutUsage
-from admittance.scheduling.state.workload_info import (
-    Domain,
-    NoPromise,
-    Promise,
-    Queue,
-    WorkloadInfo,
-    family_quota_of,
-)
+from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo, family_quota_of
 
 CHOICES_MAX: Final = 64
 """For how many choices of flavors a head's start is computed: as many flavors as a resource group

@@ -34,22 +34,17 @@ from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.preemption.min_run import may_not_preempt, with_youth
 from admittance.scheduling.preemption.quota_reduction import exceeded_cell
 from admittance.scheduling.preemption.room import Need, fits, shortfalls
-from admittance.scheduling.state import charging
 from admittance.scheduling.state.assumption import assume_confirmed, assume_planned
-from admittance.scheduling.state.object_errors import is_set_aside
-from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import (
+from admittance.scheduling.state.held import charging
+from admittance.scheduling.state.held.shared_quota import (
     WithoutUsage,
     remove_usage,
     restore_usage,
 )
-from admittance.scheduling.state.workload_info import (
-    Domain,
-    InFlight,
-    Queue,
-    Victim,
-    WorkloadInfo,
-)
+from admittance.scheduling.state.object_errors import is_set_aside
+from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import Domain, Queue, Victim, WorkloadInfo
 
 READY: Final = "Ready"
 

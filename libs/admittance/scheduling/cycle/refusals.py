@@ -29,16 +29,12 @@ from admittance.scheduling.state.equivalence import (
     forget_reason,
 )
 from admittance.scheduling.state.flavor_plan import FlavorPlan
+from admittance.scheduling.state.held.shared_quota import FamilyQuota
 from admittance.scheduling.state.queue import schedule_class_refusal
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import FamilyQuota
-from admittance.scheduling.state.workload_info import (
-    InFlight,
-    Queue,
-    WorkloadInfo,
-    family_quota_of,
-)
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import Queue, WorkloadInfo, family_quota_of
 
 SEVERITY: Final = {
     reasons.TOPOLOGY_PLACEMENT_FAILED: 0,

@@ -42,19 +42,14 @@ from admittance.scheduling.explain.flavor_report import (
 from admittance.scheduling.explain.preemption_blockers import count_with_noun
 from admittance.scheduling.explain.queue_status import is_parked, why_inactive
 from admittance.scheduling.preemption.min_run import when_old, youth_of
-from admittance.scheduling.state import charging
 from admittance.scheduling.state.assignment import FIT, NO_FIT, Assignment
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.held import charging
 from admittance.scheduling.state.object_errors import is_set_aside
+from admittance.scheduling.state.promise import NoPromise, Promise
 from admittance.scheduling.state.queue import in_listed_order, keeps_first_place, position_in
 from admittance.scheduling.state.scheduler_state import WAITS_FOR_PODS_READY, SchedulerState
-from admittance.scheduling.state.workload_info import (
-    NoPromise,
-    Promise,
-    Queue,
-    Victim,
-    WorkloadInfo,
-)
+from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo
 from admittance.scheduling.state.workload_view import BACKOFF, PROMISED
 
 AHEAD_MAX: Final = 3

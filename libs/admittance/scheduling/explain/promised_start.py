@@ -14,14 +14,9 @@ from admittance.scheduling.cycle.cycle import Cycle
 from admittance.scheduling.cycle.promises import KeptPromise, holders_of, job_of
 from admittance.scheduling.explain.remedies import first_names
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.promise import NoPromise, Promise
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import (
-    Nomination,
-    NoPromise,
-    Promise,
-    Queue,
-    WorkloadInfo,
-)
+from admittance.scheduling.state.workload_info import Nomination, Queue, WorkloadInfo
 
 LISTED_MAX: Final = 64
 """How many of the workloads that must end, or that have no known end, an explanation lists."""

@@ -20,8 +20,8 @@ from admittance.quota.tree import Node
 from admittance.scheduling.cycle.refusals import workload_reason
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.held.shared_quota import WithoutUsage
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import WithoutUsage
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 from admittance.quota.cell import Cell, FlavorResource, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.preemption.room import Need
+from admittance.scheduling.state.stored_fields import InFlight
 from admittance.scheduling.state.workload_info import (
     CandidateCache,
     CandidateEntry,
     Charge,
-    InFlight,
     Queue,
     WorkloadInfo,
 )

@@ -31,7 +31,7 @@ from admittance.scheduling.preemption.room import (
     shortfalls,
 )
 from admittance.scheduling.state.flavor_plan import Policy
-from admittance.scheduling.state.shared_quota import exclude
+from admittance.scheduling.state.held.shared_quota import exclude
 from admittance.scheduling.state.workload_info import (
     CandidateEntry,
     Charge,

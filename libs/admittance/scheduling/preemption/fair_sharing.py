@@ -26,7 +26,7 @@ from admittance.scheduling.preemption.room import (
     shortfalls,
 )
 from admittance.scheduling.state.config import FINAL_SHARE, INITIAL_SHARE
-from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
+from admittance.scheduling.state.held.shared_quota import FamilyQuota, remove_usage, restore_usage
 from admittance.scheduling.state.workload_info import (
     CandidateEntry,
     Queue,

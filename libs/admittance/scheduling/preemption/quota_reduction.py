@@ -27,11 +27,12 @@ from admittance.events.facts import Revoked
 from admittance.events.shapes import Shortfall
 from admittance.quota.cell import UNLIMITED, Cell, CellNode, FlavorResource, is_over, plus
 from admittance.quota.tree import Node
-from admittance.scheduling.state import charging
+from admittance.scheduling.state.held import charging
+from admittance.scheduling.state.held.shared_quota import WithoutUsage, remove_usage, restore_usage
 from admittance.scheduling.state.object_errors import is_set_aside
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import WithoutUsage, remove_usage, restore_usage
-from admittance.scheduling.state.workload_info import Domain, InFlight, Queue, WorkloadInfo
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import PROMISED
 
 EVICT: Final = "evict"

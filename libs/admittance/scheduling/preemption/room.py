@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from admittance.quota.cell import Cell, FlavorResource, available, is_over, minus, plus
-from admittance.scheduling.state.shared_quota import exclude, include
+from admittance.scheduling.state.held.shared_quota import exclude, include
 from admittance.scheduling.state.workload_info import CandidateEntry, Victim
 
 Need = Mapping[Cell, int]

@@ -15,8 +15,8 @@ from admittance.api.fields.units import BadQuantity, amount, quantities_of
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.quota.tree import Node
+from admittance.scheduling.state.held.shared_quota import FamilyQuota
 from admittance.scheduling.state.requests import RequestShape
-from admittance.scheduling.state.shared_quota import FamilyQuota
 
 
 @unique

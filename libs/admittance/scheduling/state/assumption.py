@@ -23,16 +23,16 @@ from datetime import datetime
 
 from admittance.events.shapes import Admission, PendingPreemption
 from admittance.quota.cell import Cell
-from admittance.scheduling.state import charging
+from admittance.scheduling.state.held import charging
+from admittance.scheduling.state.held.shared_quota import FamilyQuota, remove_usage, restore_usage
 from admittance.scheduling.state.queue import schedule_refusal
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
+from admittance.scheduling.state.stored_fields import InFlight
 from admittance.scheduling.state.workload_info import (
     Assumption,
     Domain,
     FamilyInfo,
     GivenQuota,
-    InFlight,
     Queue,
     WorkloadInfo,
 )

@@ -14,10 +14,10 @@ from admittance.events.shapes import ConsumedUsage, PreemptedBy, Refusal
 from admittance.object_errors import ObjectError
 from admittance.placement.search.empty_machines import EmptyMachines
 from admittance.quota.catalog import Catalog
-from admittance.scheduling.state.accounts import Accounts
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key, RefusalQueue
 from admittance.scheduling.state.flavor_plan import MinRuns
+from admittance.scheduling.state.held.accounts import Accounts
 from admittance.scheduling.state.queue import (
     enqueue,
     enqueue_parent,
@@ -25,11 +25,11 @@ from admittance.scheduling.state.queue import (
     remove_from_queue,
 )
 from admittance.scheduling.state.requests import Shapes
+from admittance.scheduling.state.stored_fields import InFlight
 from admittance.scheduling.state.workload_info import (
     Assumption,
     Domain,
     FamilyInfo,
-    InFlight,
     Queue,
     WorkloadInfo,
 )

@@ -8,14 +8,12 @@ module `queue`. There may be very many workloads, so each object about a workloa
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import IntEnum, unique
 from typing import Final, NamedTuple, TypeAlias
 
-from admittance.api.workload import PreemptionCount
-from admittance.events.shapes import Admission, PendingPreemption, PreemptedBy, Shares
+from admittance.events.shapes import Admission, PendingPreemption, Shares
 from admittance.family import FamilyRules, ParentState, Tag, VariantState
 from admittance.quota.catalog import NOT_FOUND, Activity
 from admittance.quota.cell import Cell
@@ -33,27 +31,12 @@ from admittance.scheduling.state.equivalence import (
     SavedCursor,
 )
 from admittance.scheduling.state.flavor_plan import FlavorPlan
-from admittance.scheduling.state.plan_quota import PlanQuota
+from admittance.scheduling.state.held.plan_quota import PlanQuota
+from admittance.scheduling.state.held.shared_quota import FamilyQuota, Holder
+from admittance.scheduling.state.promise import NoPromise, Promise
 from admittance.scheduling.state.requests import RequestShape
-from admittance.scheduling.state.shared_quota import FamilyQuota, Holder
-from admittance.scheduling.state.workload_view import Inadmissible, Run, VariantInfo
-
-
-@unique
-class InFlight(IntEnum):
-    """The kinds of decisions about a workload that were sent but not yet read back from storage."""
-
-    NOTHING = 0
-    ASSIGNED = 1
-    REFUSED = 2
-    CONFIRMED = 3
-    PLANNED = 4
-    # A decision of the kind PREEMPTED, or of a kind after it in this list, takes the workload's
-    # quota.
-    PREEMPTED = 5
-    REVOKED = 6
-    HANDED_ON = 7
-    MIGRATED = 8
+from admittance.scheduling.state.stored_fields import InFlight, StoredFields
+from admittance.scheduling.state.workload_view import Inadmissible, VariantInfo
 
 
 class Charge(NamedTuple):
@@ -123,47 +106,7 @@ class SavedSearch(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class StoredFields:
-    """What was read from the stored workload, and to which family it belongs. Only new stored
-    states of the workload and its parent change these fields; a bug sets ``problem``, too."""
-
-    key: Key
-    uid: str = ""
-    revision: int = 0
-    priority: int = 0
-    local_queue: Key = ("", "")
-    shape: RequestShape | None = None
-    created_at: datetime | None = None
-    queued_at: datetime | None = None  # the time that stands for the workload's age in its queue
-    # The state in the workload's stored status; Promised: the variant gets quota when its sibling's
-    # job has stopped.
-    state: str = "Pending"
-    family: FamilyInfo | None = None  # the family of a variant or parent; None: regular
-    signature: int = 0  # a changed signature means that the workload must be queued again
-    reclaimable: tuple[tuple[str, int], ...] = ()
-    competes: bool = False  # the workload's stored state allows it to wait in a queue
-    requeue_at: datetime | None = None
-    requeue_blocked: bool = False  # it may not compete until its condition Requeued changes
-    # Why the workload cannot be tried at all: from its stored state, or because of a bug.
-    problem: Inadmissible | None = None
-    status_reason: str = ""  # the waiting reason in the workload's status
-    reserved_at: datetime | None = None
-    admitted_at: datetime | None = None
-    run: Run | None = None  # None: the workload is not admitted
-    checks: tuple[tuple[str, str], ...] = ()  # name and state of each, until it is admitted
-    # The workload's admission checks that ask to preempt its planned victims now.
-    preemption_required_by: tuple[str, ...] = ()
-    preempted_by: PreemptedBy | None = None  # the workload's last preemptor, until it has new quota
-    # The preemptors that took this workload's quota, each with how often.
-    preemptions: tuple[PreemptionCount, ...] = ()
-    closed_gate: str = ""  # name of the workload's closed preemption gate; "": none
-    user: str = ""  # the user that submitted the workload; "": the server has no users
-    array: str = ""  # the array of which the workload is an element; "": none
-    seconds_left: int | None = None  # how long an admission may last; None: no limit
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class AssumedFields(StoredFields):
+class AssumedFields(StoredFields["FamilyInfo"]):
     """The decision in flight about the workload.
 
     Invariant: ``assumption`` is None exactly if ``in_flight`` is NOTHING."""
@@ -417,23 +360,6 @@ class Queue:
             yield from cls.waiting()
         yield from self.parked_workloads
         yield from (entry[4] for entry in self.parents)
-
-
-class Promise(NamedTuple):
-    """When the head of a queue with backfill is expected to start, and with which amounts.
-    ``is_certain``: no other queue can delay the start, so it is promised."""
-
-    head: Key
-    need: Mapping[Cell, int]
-    at: datetime
-    is_certain: bool
-
-
-class NoPromise(NamedTuple):
-    """The head has no expected start: ``unbounded`` hold quota in its way and have no known end."""
-
-    head: Key
-    unbounded: tuple[Key, ...]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ from admittance.events.requests.queues import PendingQuery, Queues
 from admittance.scheduling.cycle.refusals import IN_FLIGHT_MAX
 from admittance.scheduling.state.assumption import domain_of, undo
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.workload_info import InFlight
+from admittance.scheduling.state.stored_fields import InFlight
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
 
 

@@ -19,8 +19,8 @@ from admittance.scheduling.cycle.backfill import (
     may_start,
     promise_of,
 )
-from admittance.scheduling.state.shared_quota import Holder
-from admittance.scheduling.state.workload_info import NoPromise, Promise
+from admittance.scheduling.state.held.shared_quota import Holder
+from admittance.scheduling.state.promise import NoPromise, Promise
 from support.builders import NOON
 
 CPU = ("default", "cpu")

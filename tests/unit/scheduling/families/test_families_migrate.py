@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from admittance.scheduling.state.workload_info import InFlight, WorkloadInfo
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import WorkloadInfo
 from support.cores.families.family_scheduler import FamilyScheduler, full
 
 LOWER: dict[str, Any] = {"preemption": {"withinClusterQueue": "LowerPriority"}}

@@ -9,7 +9,7 @@ import pytest
 from admittance.events.shapes import PendingPreemption
 from admittance.quota.cell import Cell, Quota
 from admittance.quota.tree import Tree
-from admittance.scheduling.state.shared_quota import FamilyQuota
+from admittance.scheduling.state.held.shared_quota import FamilyQuota
 
 GPU = ("default", "gpu")
 

@@ -22,10 +22,8 @@ from admittance.scheduling.preemption.candidates import (
     path_below,
 )
 from admittance.scheduling.state.equivalence import RefusalQueue
-from admittance.scheduling.state.workload_info import (
-    InFlight,
-    Queue,
-)
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import Queue
 from support.cores.three_queues import (
     ACTIVE,
     CPU,

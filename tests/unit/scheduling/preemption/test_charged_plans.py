@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from admittance.events.shapes import PendingPreemption, PlannedVictim
-from admittance.scheduling.state import charging
+from admittance.scheduling.state.held import charging
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from support.builders import NOON, an_admission

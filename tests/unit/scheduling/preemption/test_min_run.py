@@ -22,7 +22,8 @@ from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.equivalence import RefusalQueue
 from admittance.scheduling.state.flavor_plan import MinRun, MinRuns
 from admittance.scheduling.state.requests import Shapes
-from admittance.scheduling.state.workload_info import Charge, InFlight, Queue, WorkloadInfo
+from admittance.scheduling.state.stored_fields import InFlight
+from admittance.scheduling.state.workload_info import Charge, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import Run
 from support.builders import NOON, an_admission
 from support.cores.families.family_cores import FamilyCores

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from admittance.scheduling.state.plan_quota import (
+from admittance.scheduling.state.held.plan_quota import (
     Plan,
     PlanLevel,
     PlanQuota,

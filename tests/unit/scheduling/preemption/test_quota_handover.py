@@ -8,7 +8,7 @@ import pytest
 
 from admittance.events.requests.queues import Queues
 from admittance.scheduling.state.config import Config
-from admittance.scheduling.state.workload_info import InFlight
+from admittance.scheduling.state.stored_fields import InFlight
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 LOWER = {"withinClusterQueue": "LowerPriority"}

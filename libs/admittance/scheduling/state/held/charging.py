@@ -18,10 +18,10 @@ from collections.abc import Iterable, Iterator
 from admittance.events.shapes import Admission, PendingPreemption, PlannedVictim
 from admittance.family import rules_of
 from admittance.quota.cell import Cell
-from admittance.scheduling.state.plan_quota import Plan, PlanLevel, PlanQuota, connected
+from admittance.scheduling.state.held.plan_quota import Plan, PlanLevel, PlanQuota, connected
+from admittance.scheduling.state.held.shared_quota import FamilyQuota, remove_usage, restore_usage
 from admittance.scheduling.state.queue import enqueue, is_in_own_class, remove_from_queue
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.shared_quota import FamilyQuota, remove_usage, restore_usage
 from admittance.scheduling.state.workload_info import (
     Charge,
     Domain,

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from admittance.events.shapes import PendingPreemption
 from admittance.quota.cell import Cell, FlavorResource
-from admittance.scheduling.state.plan_quota import PlanQuota
+from admittance.scheduling.state.held.plan_quota import PlanQuota
 
 Amounts = Iterable[tuple[Cell, int]]
 
