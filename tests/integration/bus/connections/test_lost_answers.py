@@ -45,6 +45,8 @@ def _first_is_lost(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
         async def sent(*arguments: Any, **named: Any) -> None:
             if lost:
                 lost.clear()
+                # A slow answer to the second attempt must not cause a third.
+                monkeypatch.setattr(bus_module, "RESEND_SECONDS", 5.0)
             else:
                 await send(*arguments, **named)
 
