@@ -34,7 +34,7 @@ _DEVICE: Final = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}|(/[A-Za-z0-9_.-]{1,63}){1,8}", re.ASCII
 )
 _SLICED: Final = re.compile(r"(?P<id>.+)x(?P<slices>[0-9]+)", re.ASCII)
-_NO_SLICES: Final = re.compile(r"[0-9]+x(-.*|[0-9]*\.[0-9]*)?", re.ASCII)
+_NO_SLICES: Final = re.compile(r"[0-9]+x(-.*|[0-9]*\.[0-9]*|[0-9x]*)", re.ASCII)
 _LIST: Final = re.compile(r"[\s,;]+")
 
 
@@ -117,7 +117,8 @@ def _devices(texts: Iterable[str]) -> dict[str, tuple[GivenDevice, ...]]:
                 f"{where} {text}: it must be RESOURCE=ID,ID… with a resource such as "
                 "nvidia.com/gpu; IDxN is a device that N jobs may share"
             )
-        named = tuple(_device(part, text) for part in filter(None, listed.split(",")))
+        # An empty list says that the machine has none of them.
+        named = tuple(_device(part, text) for part in listed.split(",")) if listed else ()
         ids = [device.id for device in (*devices.get(resource, ()), *named)]
         if repeated := [name for name in ids if ids.count(name) > 1]:
             raise SetupError(f"{where} {text}: {resource} {repeated[0]} is given twice")
