@@ -38,22 +38,23 @@ def blocks_of(name: str) -> list[Block]:
 
 
 class Shell:
-    """A shell beside a deployment, in the root of the repository."""
+    """A shell beside a deployment, in the root of the repository or another folder."""
 
-    def __init__(self, up: Up) -> None:
+    def __init__(self, up: Up, folder: Path = ROOT) -> None:
         self.up = up
+        self.folder = folder
 
     def run(self, command: str, stdin: str = "") -> str:
         """The output of the command, its errors last. A pipe of commands is run by bash."""
         env = {"ADMIT_NATS_URL": self.up.url, "COLUMNS": "200"}
         words = shlex.split(command)
         if words[0] == "admit" and "|" not in words:
-            done = run_admit(*words[1:], env=env, stdin=stdin, cwd=ROOT)
+            done = run_admit(*words[1:], env=env, stdin=stdin, cwd=self.folder)
             return done.out + done.err
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         piped = subprocess.run(
             ["bash", "-c", command],
-            cwd=ROOT,
+            cwd=self.folder,
             env={**os.environ, **env, "PATH": path},
             input=stdin,
             stdout=subprocess.PIPE,
