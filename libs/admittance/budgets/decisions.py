@@ -10,23 +10,26 @@ workload that has left its quota in the bucket counts until the report of its en
 workload counts no more once its end is reported, although the bucket shows its quota for a moment.
 
 Nothing here is stored: a new instance derives the same from the sums and from stored workloads.
+`AccountSums` keeps the accounts of a check up to date, so that a change costs the same whatever
+else holds quota.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from fractions import Fraction
 from typing import Final, NamedTuple
 
 from admittance.api.budgets import BUDGET_CONTROLLER, Budget
 from admittance.api.checks import AdmissionCheck
+from admittance.budgets.account_sums import AccountSums
 from admittance.budgets.holders import Holder, holder_of
-from admittance.budgets.rules import BudgetRules, BudgetWindow, window_of
+from admittance.budgets.rules import BudgetRules, window_of
 from admittance.budgets.verdicts import Account, Answer, answer
 from admittance.events.facts import CheckReported
+from admittance.events.subjects import WorkloadName
 from admittance.usage.periods import Period
-from admittance.usage.runs import Amounts, Run
+from admittance.usage.runs import Run
 from admittance.usage.summary import Summary, SummaryKey
 from admittance.workload.stored import StoredWorkload
 
@@ -75,28 +78,36 @@ class _Left(NamedTuple):
 
 class BudgetDecisions:
     """Decides for all workloads with a check of the budget controller. The caller applies changes
-    in any order; `decide` needs the sums up to the end of the log, with every run of them passed to
-    `apply_run`. ``longest``: the longest delay of a check."""
+    in any order; before `decide` it applies the sums up to the end of the log, with every run of
+    them passed to `apply_run`. ``longest``: the longest delay of a check."""
 
     def __init__(self, longest: timedelta) -> None:
         self._longest = int(longest.total_seconds())
         self._checks: dict[str, str] = {}
         """The budget that each of our checks names."""
         self._rules: dict[str, BudgetRules] = {}
-        self._holders: dict[tuple[str, str], Holder] = {}
-        self._waits: set[tuple[str, str]] = set()
+        self._holders: dict[WorkloadName, Holder] = {}
+        self._asked: dict[str, set[WorkloadName]] = {}
+        """The workloads that wait for a verdict of each check, our own and others."""
+        self._open: dict[tuple[str, int], WorkloadName] = {}
+        """The holder of each run that is open in the bucket."""
         self._left: dict[tuple[str, int], _Left] = {}
         """Runs that have ended in the bucket, without a report of their end."""
         self._released: dict[tuple[str, int], None] = {}
         """Runs with a report of their end that may still be open in the bucket."""
         self._sent: dict[tuple[str, str, str], _Sent] = {}
         """The last verdict of this instance, by workload and check."""
+        self._summaries: Mapping[SummaryKey, Summary] = {}
+        self._summed: frozenset[Period] = frozenset()
+        self._sums: dict[str, AccountSums] = {}
+        """Of the checks that have judged a workload in this window."""
 
     # Changes. ---------------------------------------------------------------------------
 
     def apply_check(self, name: str, check: AdmissionCheck | None) -> None:
         """An AdmissionCheck was stored, or deleted (None)."""
         self._checks.pop(name, None)
+        self._sums.pop(name, None)
         if check is not None and check.spec.controller_name == BUDGET_CONTROLLER:
             named = check.spec.parameters
             self._checks[name] = named.name if named is not None else ""
@@ -108,6 +119,9 @@ class BudgetDecisions:
         self._rules.pop(name, None)
         if budget is not None:
             self._rules[name] = BudgetRules(budget)
+        for check, named in self._checks.items():
+            if named == name:
+                self._sums.pop(check, None)
         # What was approved stays charged.
         self._sent = {
             about: sent
@@ -120,34 +134,72 @@ class BudgetDecisions:
     ) -> None:
         """A workload was stored, or deleted (None). Raises ValueError for an amount that is no
         quantity."""
-        about = namespace, name
-        before = self._holders.pop(about, None)
+        about = WorkloadName(namespace, name)
         holder = holder_of(workload) if workload is not None else None
-        if before is not None and (holder is None or holder.reserved_at != before.reserved_at):
-            # The bucket shows the end, so another reservation in the same second is another run.
-            if before.key in self._released:
-                del self._released[before.key]
-            else:
-                until = max(before.run.since, int(now.timestamp()))
-                self._left[before.key] = _Left(before.run._replace(until=until), now)
+        before = self._holders.pop(about, None)
+        if before is not None:
+            self._open.pop(before.key, None)
+            self._set_asked(about, before, waits=False)
+            if holder is None or holder.reserved_at != before.reserved_at:
+                # The bucket shows the end, so another reservation in the same second is another
+                # run.
+                if before.key in self._released:
+                    del self._released[before.key]
+                else:
+                    until = max(before.run.since, int(now.timestamp()))
+                    left = _Left(before.run._replace(until=until), now)
+                    self._set_left(before.key, left)
         if holder is not None:
             self._holders[about] = holder
-        if holder is not None and holder.waits:
-            self._waits.add(about)
-        else:
-            self._waits.discard(about)
+            self._open[holder.key] = about
+            self._set_asked(about, holder, waits=holder.waits)
         for check in self._checks:
             sent = self._sent.get((*about, check))
             if sent is not None and not _may_count(sent, holder, check):
                 del self._sent[*about, check]
+        self._count(about)
+
+    def _set_asked(self, about: WorkloadName, holder: Holder, *, waits: bool) -> None:
+        for check, row in holder.rows.items():
+            if waits and row.state == "Pending":
+                self._asked.setdefault(check, set()).add(about)
+            elif check in self._asked:
+                self._asked[check].discard(about)
+
+    def _set_left(self, key: tuple[str, int], left: _Left | None) -> None:
+        """Counts a run that has ended in the bucket; None: it counts no more."""
+        before = self._left.pop(key, None)
+        if left is not None:
+            self._left[key] = left
+        for sums in self._sums.values():
+            if before is not None:
+                sums.add_run(before.run, -1)
+            if left is not None:
+                sums.add_run(left.run)
 
     def apply_run(self, run: Run) -> None:
         """The end of a run is reported on the log."""
-        if self._left.pop(run.key, None) is not None:
+        if run.key in self._left:
+            self._set_left(run.key, None)
             return
         self._released[run.key] = None
+        self._count(self._open.get(run.key))
         if len(self._released) > RELEASED_MAX:
-            del self._released[next(iter(self._released))]
+            oldest = next(iter(self._released))
+            del self._released[oldest]
+            self._count(self._open.get(oldest))
+
+    def apply_sums(
+        self,
+        summaries: Mapping[SummaryKey, Summary],
+        periods: frozenset[Period],
+        changed: Collection[SummaryKey] | None = None,
+    ) -> None:
+        """The sums of these periods were read, up to the end of the log. ``changed``: the summaries
+        that are other ones than before; None: all of them."""
+        self._summaries, self._summed = summaries, periods
+        for sums in self._sums.values():
+            sums.apply_sums(summaries, changed)
 
     # Verdicts. --------------------------------------------------------------------------
 
@@ -173,12 +225,10 @@ class BudgetDecisions:
     def waiting(self) -> list[tuple[Holder, str]]:
         """Workloads with a Pending row of one of our checks, and the check, in the order in
         which they are judged."""
-        needed = self._needed()
         waits = [
-            (holder, check)
-            for holder in map(self._holders.__getitem__, self._waits)
-            for check in needed
-            if (row := holder.rows.get(check)) is not None and row.state == "Pending"
+            (self._holders[about], check)
+            for check in self._needed()
+            for about in self._asked.get(check, ())
         ]
         return sorted(waits, key=lambda each: (each[0].run.since, *each[0][:2], each[1]))
 
@@ -190,23 +240,35 @@ class BudgetDecisions:
         ]
         return min(times, default=None)
 
-    def decide(self, now: datetime, summaries: Mapping[SummaryKey, Summary]) -> list[BudgetVerdict]:
-        """The verdicts that are due. ``summaries``: of `periods`, up to the end of the log."""
+    def decide(self, now: datetime) -> list[BudgetVerdict]:
+        """The verdicts that are due, of the checks whose sums are read."""
         self._forget_left(now)
         verdicts: list[BudgetVerdict] = []
-        accounts: dict[str, _Accounts] = {}
-        for holder, check in self.waiting():
+        waiting = self.waiting()
+        judging = {
+            check: _Judging(sums, now.timestamp(), self._longest)
+            for check in {check for _, check in waiting}
+            if (sums := self._sums_of(check, now)) is not None
+        }
+        for holder, check in waiting:
             sent = self._sent_to(holder, check)
             if sent is not None and sent.answer.state != "Pending" and _is_young(sent, now):
                 continue
             if sent is not None and sent.answer.state == "Ready":
                 found = sent.answer  # It is charged, and may have been refused.
+            elif check in judging:
+                found = judging[check].judge(holder)
             else:
-                if check not in accounts:
-                    accounts[check] = self._accounts(check, now, summaries)
-                found = accounts[check].judge(holder, self._longest)
+                continue
             verdicts.append(self._noted(holder, check, found, now))
         return verdicts
+
+    def accounts(self, check: str, now: datetime) -> dict[str, Account] | None:
+        """What each account of a check with a budget has used and may still use; None: its sums
+        are not read."""
+        self._forget_left(now)
+        sums = self._sums_of(check, now)
+        return None if sums is None else {name: sums.account(name) for name in sums.names()}
 
     def undecided(self, now: datetime, why: str) -> list[BudgetVerdict]:
         """A Pending verdict with the sentence for each workload without a verdict, because the sums
@@ -215,7 +277,10 @@ class BudgetDecisions:
             self._noted(holder, check, Answer("Pending", why), now)
             for holder, check in self.waiting()
             if holder.rows[check].message != why
-            and ((sent := self._sent_to(holder, check)) is None or not _is_young(sent, now))
+            and (
+                (sent := self._sent_to(holder, check)) is None
+                or (sent.answer.state == "Pending" and not _is_young(sent, now))
+            )
         ]
 
     def _sent_to(self, holder: Holder, check: str) -> _Sent | None:
@@ -224,26 +289,44 @@ class BudgetDecisions:
     def _noted(self, holder: Holder, check: str, found: Answer, now: datetime) -> BudgetVerdict:
         about = (holder.namespace, holder.name, check)
         self._sent[about] = _Sent(holder.reserved_at, holder.cycle, found, now)
+        self._count(WorkloadName(holder.namespace, holder.name))
         return BudgetVerdict(holder, check, found)
 
     def _forget_left(self, now: datetime) -> None:
         for key, left in list(self._left.items()):
             if now - left.at > LEFT_KEPT:
-                del self._left[key]
+                self._set_left(key, None)
 
-    def _accounts(
-        self, check: str, now: datetime, summaries: Mapping[SummaryKey, Summary]
-    ) -> _Accounts:
-        rules = self._needed()[check]
+    def _sums_of(self, check: str, now: datetime) -> AccountSums | None:
+        """The accounts of a check at this time; None: the sums of its window are not read."""
+        rules, second = self._needed()[check], int(now.timestamp())
         window = window_of(rules.window, now)
-        used = rules.used(summaries, window)
-        accounts = _Accounts(rules, window, now.timestamp(), used)
+        if not self._summed.issuperset(window.periods):
+            return None
+        sums = self._sums.get(check)
+        if sums is not None and sums.window == window and sums.now <= second:
+            sums.advance(second)
+            return sums
+        sums = self._sums[check] = AccountSums(rules, window, second)
+        sums.apply_sums(self._summaries, None)
         for left in self._left.values():
-            accounts.add_run(left.run)
-        for holder in self._holders.values():
-            if holder.key not in self._released and self._may_run(holder, check):
-                accounts.add_holder(holder)
-        return accounts
+            sums.add_run(left.run)
+        for about, holder in self._holders.items():
+            if self._counts(holder, check):
+                sums.set_holder(about, holder)
+        return sums
+
+    def _count(self, about: WorkloadName | None) -> None:
+        """Counts what the workload holds now, after a change."""
+        holder = self._holders.get(about) if about is not None else None
+        for check, sums in self._sums.items():
+            if about is not None:
+                counts = holder is not None and self._counts(holder, check)
+                sums.set_holder(about, holder if counts else None)
+
+    def _counts(self, holder: Holder, check: str) -> bool:
+        """Whether an account of the check has the run of the holder, beside the sums."""
+        return holder.key not in self._released and self._may_run(holder, check)
 
     def _may_run(self, holder: Holder, check: str) -> bool:
         """Whether the job of the holder runs, or may start. A holder that waits for this check may
@@ -267,58 +350,32 @@ def _may_count(sent: _Sent, holder: Holder | None, check: str) -> bool:
     return row is not None and row.state == "Pending"
 
 
-class _Accounts:
-    """What the accounts of one budget have used and may still use. ``used``: by the sums."""
+class _Judging:
+    """The accounts of one budget while `BudgetDecisions.decide` judges workloads."""
 
-    def __init__(
-        self, rules: BudgetRules, window: BudgetWindow, now: float, used: Mapping[str, Fraction]
-    ) -> None:
-        self._rules = rules
-        self._window = window
+    def __init__(self, sums: AccountSums, now: float, longest: int) -> None:
+        self._sums = sums
         self._now = now
-        self._known = {name: Account(name, amount) for name, amount in used.items()}
-        self._seconds: dict[tuple[str, Amounts], tuple[int, int]] = {}
-        """The seconds used and ahead of runs of an account with the same amounts, not yet in
-        ``_known``. There are many runs and few amounts, and fractions are slow."""
+        self._longest = longest
+        self._charged: dict[str, Account] = {}
 
-    def add_run(self, run: Run) -> None:
-        """Counts a run that has ended."""
-        self._add(run, run.until, 0)
-
-    def add_holder(self, holder: Holder) -> None:
-        """Counts a workload that holds quota: until now, and what is left of its time limit."""
-        now = int(self._now)
-        self._add(holder.run, now, holder.seconds_ahead(now))
-
-    def _add(self, run: Run, until: int, ahead: int) -> None:
-        used = min(until, self._window.end) - max(run.since, self._window.begin)
-        if used > 0 or ahead:
-            about = self._rules.account_of(run), run.amounts
-            before = self._seconds.get(about, (0, 0))
-            self._seconds[about] = before[0] + max(0, used), before[1] + ahead
-
-    def judge(self, holder: Holder, longest: int) -> Answer:
+    def judge(self, holder: Holder) -> Answer:
         """The verdict on a workload that waits; a Ready one is charged at once."""
-        self._weigh()
-        name = self._rules.account_of(holder.run)
-        rate = self._rules.rate(holder.run.amounts)
-        account = self._known.get(name, Account(name))
+        rules = self._sums.rules
+        name = rules.account_of(holder.run)
+        if name not in self._charged:
+            self._charged[name] = self._sums.account(name)
+        account, rate = self._charged[name], rules.rate(holder.run.amounts)
         verdict = answer(
-            self._rules,
-            self._window,
+            rules,
+            self._sums.window,
             account,
             rate=rate,
             seconds=holder.remaining,
             now=self._now,
-            longest=longest,
+            longest=self._longest,
         )
         if verdict.state == "Ready":
             charge = rate * (holder.remaining or 0)
-            self._known[name] = account._replace(ahead=account.ahead + charge)
+            self._charged[name] = account._replace(ahead=account.ahead + charge)
         return verdict
-
-    def _weigh(self) -> None:
-        for (name, amounts), (used, ahead) in self._seconds.items():
-            rate, known = self._rules.rate(amounts), self._known.get(name, Account(name))
-            self._known[name] = Account(name, known.used + rate * used, known.ahead + rate * ahead)
-        self._seconds.clear()

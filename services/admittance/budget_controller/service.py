@@ -162,14 +162,15 @@ class BudgetReconciler:
         """Publishes the verdicts that are due; returns False to try again after a pause."""
         now = clock.now()
         try:
-            sums = await self._usage.summaries(self.decisions.periods(now))
+            sums = await self._usage.read(self.decisions.periods(now))
         except (BusUnavailable, BusRefused) as error:
             why = f"the usage is not summed up to now: {error}"
             if self._throttle.due(clock.monotonic()):
                 log.warning("usage_not_summed", reason=str(error))
             await self._publish(self.decisions.undecided(now, why))
             return False
-        await self._publish(self.decisions.decide(now, sums))
+        self.decisions.apply_sums(sums.summaries, sums.periods, sums.changed)
+        await self._publish(self.decisions.decide(now))
         return True
 
     async def _publish(self, verdicts: Sequence[BudgetVerdict]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -47,6 +47,15 @@ _position = Reader(UsagePosition)
 log = structlog.get_logger()
 
 
+class UsageRead(NamedTuple):
+    """``summaries``: of the ``periods``, with all facts of the log. ``changed``: those that are
+    other ones than in the last answer; None: all of them."""
+
+    periods: frozenset[Period]
+    summaries: Mapping[SummaryKey, Summary]
+    changed: frozenset[SummaryKey] | None
+
+
 class UsageReader:
     """Sums of some periods. ``on_run``: a function that gets each run that is read from the
     log."""
@@ -58,21 +67,23 @@ class UsageReader:
         self._periods: frozenset[Period] = frozenset()
         self._again_at = 0.0
 
-    async def summaries(self, periods: frozenset[Period]) -> Mapping[SummaryKey, Summary]:
-        """The summaries of these periods with all facts of the log. Raises BusUnavailable, also if
-        a replica of the log lags, or BusRefused."""
+    async def read(self, periods: frozenset[Period]) -> UsageRead:
+        """The summaries of at least these periods with all facts of the log. Raises BusUnavailable,
+        also if a replica of the log lags, or BusRefused."""
         end = await newest_sequence(self._bus, [RELEASES])
         try:
-            late = clock.monotonic() >= self._again_at
-            if self._fold is None or late or not periods <= self._periods:
+            if clock.monotonic() >= self._again_at or not periods <= self._periods:
+                self._fold = None
+            anew = self._fold is None
+            if self._fold is None:
                 self._periods = periods
                 self._again_at = clock.monotonic() + AGAIN_SECONDS
                 self._fold = await self._begin(periods)
-            await self._read_on(self._fold, end)
+            changed = await self._read_on(self._fold, end)
         except BaseException:
             self._fold = None
             raise
-        return self._fold.summaries
+        return UsageRead(self._periods, self._fold.summaries, None if anew else frozenset(changed))
 
     async def _begin(self, periods: Collection[Period]) -> UsageFold:
         """The sums as they are stored. Facts after the stored position may be in some of them, and
@@ -111,8 +122,10 @@ class UsageReader:
             except Unreadable as error:
                 _set_aside(SUMMARIES, message, error)
 
-    async def _read_on(self, fold: UsageFold, end: int) -> None:
-        """Adds the facts up to the sequence ``end``, and those after it that are read with them."""
+    async def _read_on(self, fold: UsageFold, end: int) -> set[SummaryKey]:
+        """Adds the facts up to the sequence ``end``, and those after it that are read with them;
+        returns the summaries that changed."""
+        changed: set[SummaryKey] = set()
         give_up_at = clock.monotonic() + LAG_SECONDS
         while fold.position < end:
             page, _ = await self._page(fold.position)
@@ -131,8 +144,10 @@ class UsageReader:
                 self._on_run(run)
             for about in [key for key in fold.summaries if key.period not in self._periods]:
                 del fold.summaries[about]
+            changed |= fold.dirty & fold.summaries.keys()
             fold.dirty.clear()
             fold.again()
+        return changed
 
     async def _page(self, after: int) -> tuple[list[StoredMessage], bool]:
         return await read_in_order(

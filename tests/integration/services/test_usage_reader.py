@@ -51,7 +51,7 @@ def today(before: int = 0) -> frozenset[Period]:
 
 async def used(reader: UsageReader, periods: frozenset[Period] = frozenset()) -> int:
     """CPU-seconds in the summaries of today."""
-    summaries = await reader.summaries(periods or today())
+    summaries = (await reader.read(periods or today())).summaries
     assert {about.period.span for about in summaries} <= {"day"}
     milli = sum(
         counts.amounts.get("cpu", 0)

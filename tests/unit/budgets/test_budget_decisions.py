@@ -10,52 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admittance.budgets.decisions import LEFT_KEPT, REPEAT_AFTER, BudgetDecisions, BudgetVerdict
-from admittance.budgets.holders import holder_of
-from admittance.usage.fold import UsageFold
+from admittance.budgets.decisions import LEFT_KEPT, REPEAT_AFTER, BudgetVerdict
 from admittance.usage.runs import Run
-from admittance.usage.summary import Summary
 from admittance.workload.stored import StoredWorkload
 from support.builders import NOON
 from unit.budgets.budgeted import HOUR, a_budget, a_check, a_holder
+from unit.budgets.leader import Leader, ended
 
-DELAY = timedelta(days=7)
 SECOND = timedelta(seconds=1)
-
-
-class Leader:
-    """The decisions of one leader, and the sums that it has read."""
-
-    def __init__(self, **spec: Any) -> None:
-        self.decisions = BudgetDecisions(DELAY)
-        self.decisions.apply_check("budget", a_check())
-        self.decisions.apply_budget("b", a_budget(**spec))
-        self.fold = UsageFold()
-
-    def reads(self, *runs: Run) -> None:
-        for about in self.fold.needed(runs):
-            self.fold.summaries[about] = Summary()
-        self.fold.fold(runs)
-        for run in runs:
-            self.decisions.apply_run(run)
-
-    def sees(self, *workloads: StoredWorkload, now: datetime = NOON) -> None:
-        for workload in workloads:
-            meta = workload.metadata
-            self.decisions.apply_workload(meta.namespace, meta.name, workload, now)
-
-    def decides(self, now: datetime = NOON) -> list[BudgetVerdict]:
-        return self.decisions.decide(now, self.fold.summaries)
-
-    def says(self, now: datetime = NOON) -> list[tuple[str, str]]:
-        return [(v.holder.name, v.answer.state) for v in self.decides(now)]
-
-
-def ended(workload: StoredWorkload, until: datetime, sequence: int = 1) -> Run:
-    """The report of the end of the workload's quota."""
-    holder = holder_of(workload)
-    assert holder is not None
-    return holder.run._replace(until=int(until.timestamp()), sequence=sequence)
 
 
 def test_two_workloads_asked_together_do_not_pass_a_budget_with_room_for_one() -> None:
@@ -193,6 +155,27 @@ def test_without_sums_workloads_are_pending_and_decided_as_soon_as_there_are_som
     assert leader.decisions.due(NOON) == NOON
     assert leader.says() == [("a", "Ready"), ("told", "Ready")]
     assert leader.decisions.undecided(NOON, "why") == []
+
+
+def test_a_budget_is_not_judged_by_sums_that_were_read_before_it() -> None:
+    leader = Leader()
+    leader.sees(a_holder("a"))
+    leader.sums()
+    # Until the sums of the year are read, what the namespace has used in it is not known.
+    leader.decisions.apply_budget("b", a_budget(window="Year"))
+    assert leader.decisions.decide(NOON) == []
+    assert leader.decisions.due(NOON) == NOON
+    assert leader.says() == [("a", "Ready")]
+
+
+def test_an_approval_stays_charged_while_the_sums_cannot_be_read() -> None:
+    leader = Leader(limit=1)
+    leader.sees(a_holder("a"))
+    assert leader.says() == [("a", "Ready")]
+    later = NOON + REPEAT_AFTER
+    assert leader.decisions.undecided(later, "why") == []
+    leader.sees(a_holder("b"))
+    assert leader.says(later) == [("a", "Ready"), ("b", "Retry")]
 
 
 def test_a_retry_says_when_the_workload_is_asked_again() -> None:
