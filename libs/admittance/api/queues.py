@@ -17,6 +17,8 @@ from admittance.api.fields.limits import (
     Backfill,
     Borrow,
     Fungibility,
+    HeldAmounts,
+    HeldByLabel,
     Int32,
     Label,
     LabelKey,
@@ -180,6 +182,9 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     names it. ``default_maximum_execution_time_seconds`` (not in Kueue): the time limit of workloads
     that are submitted to the queue without one. ``backfill`` (not in Kueue): with `EASY`, the
     oldest head that does not fit gets a promise of a start, which later workloads do not delay.
+    ``per_user`` (not in Kueue): how much quota of the queue the workloads of one user may hold, of
+    each resource in all flavors together. ``per_label`` (not in Kueue): the same for the workloads
+    with one value of a label, by the key of the label.
     """
 
     resource_groups: ResourceGroups = ()
@@ -198,6 +203,8 @@ class ClusterQueueSpec(Strict, frozen=True, kw_only=True):
     machines: Switch = "On"
     default_maximum_execution_time_seconds: Positive | None = None
     backfill: Backfill = ""
+    per_user: HeldAmounts = msgspec.field(default_factory=dict)
+    per_label: HeldByLabel = msgspec.field(default_factory=dict)
 
 
 class ClusterQueue(Strict, frozen=True, kw_only=True):
@@ -223,9 +230,14 @@ class Cohort(Strict, frozen=True, kw_only=True):
 
 
 class LocalQueueSpec(Strict, frozen=True, kw_only=True):
+    """``per_user``, ``per_label`` (not in Kueue): as in a ClusterQueue, of the workloads that were
+    submitted to the LocalQueue."""
+
     cluster_queue: RequiredName = ""
     stop_policy: StopPolicy = "None"
     fair_sharing: FairSharing | None = None
+    per_user: HeldAmounts = msgspec.field(default_factory=dict)
+    per_label: HeldByLabel = msgspec.field(default_factory=dict)
 
 
 class LocalQueue(Strict, frozen=True, kw_only=True):

@@ -95,8 +95,23 @@ def _of_local_queue(local: LocalQueue, catalog: Catalog, sharing: Sharing) -> It
             f"the namespaceSelector of ClusterQueue {name} does not select the namespace "
             f"{namespace}: the queue admits nothing"
         )
+    if queue is not None:
+        yield from _uncovered(local, queue)
     if local.spec.fair_sharing is not None and not sharing.usage:
         yield _no_sharing("admissionFairSharing")
+
+
+def _uncovered(local: LocalQueue, queue: ClusterQueue) -> Iterator[str]:
+    """Warnings about limits of resources of which the ClusterQueue has no quota."""
+    covered = {name for group in queue.spec.resource_groups for name in group.covered_resources}
+    limits = {"spec.perUser": local.spec.per_user}
+    limits |= {f"spec.perLabel[{key}]": most for key, most in local.spec.per_label.items()}
+    for field, most in limits.items():
+        if missing := _listed(resource for resource in most if resource not in covered):
+            yield (
+                f"{field} has no effect for {missing}: ClusterQueue {queue.metadata.name} "
+                "has no quota of it"
+            )
 
 
 def _of_cohort(cohort: Cohort, catalog: Catalog, sharing: Sharing) -> Iterator[str]:

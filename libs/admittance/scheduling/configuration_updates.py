@@ -18,7 +18,12 @@ from admittance.scheduling.state.assignment import charges_of
 from admittance.scheduling.state.equivalence import Key, Lanes
 from admittance.scheduling.state.flavor_plan import flavor_plan_of
 from admittance.scheduling.state.held import charging
-from admittance.scheduling.state.queue import remove_from_queue, set_lanes
+from admittance.scheduling.state.held.person_limits import (
+    PersonLimits,
+    local_limits,
+    written_limits,
+)
+from admittance.scheduling.state.queue import remove_from_queue, set_lanes, set_limits
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo
 
@@ -71,7 +76,10 @@ def apply_object(
         if _set_rules(state, changed):
             _families_changed(state, changed, now)
     match kind:
+        case "ClusterQueue":
+            _set_limits(state, state.queue(name))
         case "LocalQueue":
+            _set_local_limits(state, (namespace, name))
             _local_changed(state, (namespace, name), now)
         case "Namespace":
             for key in state.catalog.locals_in(name):
@@ -157,6 +165,38 @@ def _set_backfill(state: SchedulerState, queue: Queue) -> None:
         state.backfill_queues[queue] = None
     else:
         state.backfill_queues.pop(queue, None)
+
+
+def _set_limits(state: SchedulerState, queue: Queue) -> None:
+    """Updates how much quota of the queue one person may hold."""
+    written = None
+    if queue.node is not None and not state.config.as_kueue:
+        written = written_limits(state.catalog, queue.name)
+    if written == (queue.limits.written if queue.limits is not None else None):
+        return
+    limits = None
+    if written is not None:
+        limits = PersonLimits(written, partial=state.config.partial_admission)
+    set_limits(queue, limits, state.now)
+    if queue.limits is not None:
+        state.limited_queues[queue] = None
+    else:
+        state.limited_queues.pop(queue, None)
+    state.bump_version(queue.domain)
+    state.queue_changed(queue)
+    state.flush(queue.domain)
+
+
+def _set_local_limits(state: SchedulerState, key: Key) -> None:
+    """Updates the limits of the ClusterQueue of a LocalQueue, and of the one that it had before, if
+    those of the LocalQueue changed."""
+    local = state.catalog.local_queues.get(key)
+    named = state.queues.get(local.spec.cluster_queue) if local is not None else None
+    queues = [queue for queue in state.limited_queues if queue is not named]
+    for queue in [*queues, *([named] if named is not None else ())]:
+        before = queue.limits.written.local.get(key, ()) if queue.limits is not None else ()
+        if before != (local_limits(state.catalog, key) if queue is named else ()):
+            _set_limits(state, queue)
 
 
 def _set_mode(state: SchedulerState, queue: Queue) -> None:

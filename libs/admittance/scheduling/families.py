@@ -225,7 +225,7 @@ def family_changed(state: SchedulerState, family: FamilyInfo, now: datetime) -> 
             passed = all(check_state == "Ready" for _, check_state in variant.checks)
             if variant.state == "QuotaReserved" and passed and not state.config.as_kueue:
                 state.schedule_recheck(variant)
-        elif queue is not None and (is_set_aside(variant) or not is_in_place(variant)):
+        elif queue is not None and (is_set_aside(variant) or not is_in_place(queue, variant)):
             state.requeue(variant, now)
 
 
@@ -352,7 +352,9 @@ def leave_family(state: SchedulerState, workload: WorkloadInfo) -> FamilyInfo | 
         return None
     if workload.family_quota is not None:
         charging.family_quota_changed(state, charging.leave_family_quota(workload))
+        charging.count_person(workload)
     workload.family = None
+    charging.count_person(workload)
     if family.parent is workload:
         family.parent = family.state = None
     else:

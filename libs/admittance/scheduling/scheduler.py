@@ -183,6 +183,7 @@ class Scheduler:
         self.wake(now=now)
         for domain in list(state.busy):
             if domain.flush:
+                domain.seen = state.seen
                 flush(domain, state.catalog, now)
             if domain.holds_back:
                 self._cycle.promises.update(domain, now)

@@ -3,6 +3,7 @@ refused or lost. Source: `docs/spec/scheduling.md#3.1, #3.5`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from sys import intern
 
@@ -43,6 +44,19 @@ def apply_workload(
     for family in (before, after) if before is not after else (after,):
         if family is not None:
             families.family_changed(state, family, now)
+
+
+def _note_labels(workload: WorkloadInfo, labels: Mapping[str, str]) -> None:
+    """Notes the labels of a new workload, which never change, except the index of an element."""
+    if INDEX_LABEL in labels:
+        workload.array = intern(labels.get(ARRAY_LABEL, ""))
+    workload.labels = tuple(
+        [
+            (intern(key), intern(value))
+            for key, value in sorted(labels.items())
+            if key != INDEX_LABEL
+        ]
+    )
 
 
 def _held_back_beside(workload: WorkloadInfo | None) -> Domain | None:
@@ -90,8 +104,8 @@ def _apply(
         workload.uid = stored.metadata.uid
         # Many workloads have the same user and array: one text for all of them saves memory.
         workload.user = intern(stored.status.submitted_by)
-        if INDEX_LABEL in stored.metadata.labels:
-            workload.array = intern(stored.metadata.labels.get(ARRAY_LABEL, ""))
+        if stored.metadata.labels:
+            _note_labels(workload, stored.metadata.labels)
     workload.revision = revision
     was_assumed = workload.in_flight is InFlight.ASSIGNED
     domain = assumption.domain_of(workload)
@@ -155,6 +169,7 @@ def _apply(
     _copy_view(state, workload, view)
     state.note_preemptor(workload, view.preempted_by)
     if workload.charge is not None:
+        charging.count_person(workload)
         if state.accounts is not None:
             state.accounts.update_bills(workload, now)
         if view.promised is None:

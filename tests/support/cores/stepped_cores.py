@@ -17,9 +17,9 @@ from admittance.control.manifests.object_messages import message_about
 from admittance.control.manifests.objects import StoredObject, key_of
 from admittance.events import facts
 from admittance.events.base import Fact
-from admittance.events.codec import decode
+from admittance.events.codec import decode, encode
 from admittance.events.requests.history import SettledReply
-from admittance.events.subjects import object_key
+from admittance.events.subjects import object_key, subject_of, user_subject
 from admittance.scheduling.state.config import Config
 from admittance.workload.conditions import find
 from admittance.workload.limits import Limits
@@ -87,12 +87,15 @@ class SteppedCores(ConfiguredSystem):
         manifest = a_manifest(name, self.namespace, requests={"cpu": cpu}, queue=queue, **spec)
         self.submit_manifest(manifest, at=self.now - timedelta(seconds=age))
 
-    def submit_manifest(self, manifest: Mapping[str, Any], at: datetime | None = None) -> None:
-        """Submits a workload with that manifest."""
+    def submit_manifest(
+        self, manifest: Mapping[str, Any], at: datetime | None = None, user: str = ""
+    ) -> None:
+        """Submits a workload with that manifest. ``user``: "": a client without a name."""
         raw = msgspec.Raw(msgspec.json.encode(manifest))
         name = manifest["metadata"]["name"]
         fact = facts.Submitted(namespace=self.namespace, name=name, workload=raw)
-        self.fold([self.logged_fact(fact, at)])
+        subject = user_subject(user, fact) if user else subject_of(fact)
+        self.fold([self.logged(subject, encode(fact), None, at)])
 
     def publish(self, kind: type[Fact], name: str, /, **fields: Any) -> None:
         """Publishes a fact about the workload."""

@@ -81,6 +81,7 @@ class SteppedScheduler(ConfiguredSystem):
         namespace: str = "ns",
         pod: Mapping[str, Any] | None = None,
         spec: Mapping[str, Any] | None = None,
+        user: str = "",
         **meta: Any,
     ) -> None:
         """Submits a workload of one pod, or of these pod sets; a larger ``age`` means an older
@@ -119,6 +120,7 @@ class SteppedScheduler(ConfiguredSystem):
                     **meta,
                 ),
                 spec=msgspec.Raw(json.dumps(whole).encode()),
+                status=WorkloadStatus(submitted_by=user),
             ),
         )
 

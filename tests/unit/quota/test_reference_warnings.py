@@ -59,6 +59,11 @@ FLAVOR = an_object("ResourceFlavor", "f")
     [
         pytest.param((queue(),), [], id="nothing is missing"),
         pytest.param(
+            (queue(resourceGroups=on("f")), local(perUser={"cpu": 1, "gpu": 2})),
+            ["spec.perUser has no effect for gpu: ClusterQueue cq has no quota of it"],
+            id="a limit on a resource without quota",
+        ),
+        pytest.param(
             (an_object("ClusterQueue", "cq", {}),),
             ["spec.namespaceSelector is missing: the queue selects no namespace and admits "
              "nothing; {} selects every namespace"],

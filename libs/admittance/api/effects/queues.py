@@ -70,6 +70,10 @@ MIN_RUN: Final = {
     "minRunSeconds": works("not in Kueue: how long a workload runs before it may be preempted"),
     "minRunPolicy": works("not in Kueue"),
 }
+PER_PERSON: Final = {
+    "perUser": works("not in Kueue: how much quota the workloads of one user may hold"),
+    "perLabel": works("not in Kueue: the same for the workloads with one value of a label"),
+}
 RUNNER_STATUS: Final = (
     "id", "version", "host", "bootId", "mountNamespace", "folders", "capacity", "inUse",
     "devices", "executors", "users", "messages", "conditions",
@@ -95,6 +99,7 @@ QUEUES: Final[Table] = {
             "not in Kueue: the time limit of workloads that are submitted without one"
         ),
         "backfill": works("not in Kueue: `Easy` promises the oldest head a start"),
+        **PER_PERSON,
     },
     ResourceGroup: all_work("coveredResources", "flavors"),
     FlavorQuotas: all_work("name", "resources", "admissionChecks"),
@@ -123,6 +128,7 @@ QUEUES: Final[Table] = {
     LocalQueueSpec: {
         **all_work("clusterQueue", "stopPolicy"),
         "fairSharing": works("with `admissionFairSharing` in the configuration"),
+        **PER_PERSON,
     },
     ResourceFlavor: _OBJECT,
     ResourceFlavorSpec: {

@@ -95,25 +95,53 @@ def check_amounts(amounts: Mapping[str, Any]) -> list[Problem]:
     """The errors in the requested quantities of resources."""
     problems: list[Problem] = []
     for resource, written in amounts.items():
-        problems += _check_amount(resource, written)
+        problems += _check_requested(resource, written)
     return problems
 
 
 @pair_cache(16_384)
-def _check_amount(resource: str, written: str | int | float) -> tuple[Problem, ...]:
+def _check_requested(resource: str, written: str | int | float) -> tuple[Problem, ...]:
     """The errors in the requested quantity of one resource. Thousands of containers request the
     same."""
+    if resource != "pods":
+        return tuple(_check_amount(resource, written))
+    reserved = Problem("[pods]", "is reserved: pods are counted, not requested")
+    return (reserved, *_check_amount(resource, written))
+
+
+def check_held(amounts: Mapping[str, Any]) -> list[Problem]:
+    """The errors in the amounts of resources that one user may hold."""
+    return [
+        problem
+        for resource, written in amounts.items()
+        for problem in _check_amount(resource, written)
+    ]
+
+
+def check_held_by_label(by_label: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """The errors in the keys of labels, and in the amounts that the workloads with one value of a
+    label may hold."""
+    problems: list[Problem] = []
+    for key, amounts in by_label.items():
+        if error := names.label_key_error(key):
+            problems.append(Problem(f"[{key}]", error))
+        elif not amounts:
+            problems.append(Problem(f"[{key}]", "must name at least one resource"))
+        inner = check_held(amounts)
+        problems += [problem._replace(field=f"[{key}]{problem.field}") for problem in inner]
+    return problems
+
+
+def _check_amount(resource: str, written: str | int | float) -> list[Problem]:
     problems: list[Problem] = []
     field = f"[{resource}]"
-    if resource == "pods":
-        problems.append(Problem(field, "is reserved: pods are counted, not requested"))
-    elif error := names.label_key_error(resource):
+    if error := names.label_key_error(resource):
         problems.append(Problem(field, error))
     if error := units.quantity_error(written):
         problems.append(Problem(field, error))
     elif is_extended(resource) and units.parse(written).denominator != 1:
         problems.append(Problem(field, f"must be a whole number, not {written}"))
-    return tuple(problems)
+    return problems
 
 
 def is_extended(resource: str) -> bool:
@@ -271,6 +299,24 @@ Amounts: TypeAlias = Annotated[
     ),
 ]
 """The requested quantity of each resource."""
+_HELD: Final = {
+    "propertyNames": {"pattern": _whole(_LABEL_KEY)},
+    "maxProperties": PER_GROUP_MAX,
+}
+HeldAmounts: TypeAlias = Annotated[
+    dict[str, Quantity], field_rule(what="resources", entries=check_held, **_HELD)
+]
+"""The most that one user may hold, of each resource."""
+HeldByLabel: TypeAlias = Annotated[
+    dict[str, Annotated[dict[str, Quantity], field_rule(own=True, minProperties=1, **_HELD)]],
+    field_rule(
+        what="labels",
+        entries=check_held_by_label,
+        propertyNames={"pattern": _whole(_LABEL_KEY)},
+        maxProperties=NODE_LABELS_MAX,
+    ),
+]
+"""For each key of a label the most that the workloads with one value of it may hold."""
 
 
 def _mode_error(value: str | int) -> str:

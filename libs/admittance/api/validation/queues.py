@@ -64,6 +64,7 @@ def check_cluster_queue(
         *_check_lists(spec),
         *check_concurrent_admission(spec, flavors_max),
         *_backfill(spec),
+        *_uncovered(spec),
     ]
 
 
@@ -72,6 +73,20 @@ def _backfill(spec: ClusterQueueSpec) -> list[Problem]:
         return []
     message = "must be left out while queueingStrategy is StrictFIFO: nothing starts past its head"
     return [Problem("spec.backfill", message)]
+
+
+def _uncovered(spec: ClusterQueueSpec) -> list[Problem]:
+    """A problem for each resource that a person may hold and of which the queue has no quota."""
+    covered = [name for group in spec.resource_groups for name in group.covered_resources]
+    limits = {"spec.perUser": spec.per_user}
+    limits |= {f"spec.perLabel[{key}]": amounts for key, amounts in spec.per_label.items()}
+    has = f"has quota of {', '.join(covered[:8])} only" if covered else "has no quota"
+    return [
+        Problem(f"{field}[{resource}]", f"the queue {has}", NOT_SUPPORTED)
+        for field, amounts in limits.items()
+        for resource in amounts
+        if resource not in covered
+    ]
 
 
 def check_cluster_queue_update(old: ClusterQueue, new: ClusterQueue) -> list[Problem]:

@@ -115,11 +115,24 @@ class LocalUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     value: float | None = None
 
 
+class PersonUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """How much quota of a queue a user holds, and the most that the user may hold. ``label``: the
+    key of a label; ``person`` is a value of it then, in place of a user. A ``person`` of "" without
+    a label: all workloads without a user. Amounts are in accounting units."""
+
+    person: str
+    resource: str
+    label: str = ""
+    held: int = 0
+    most: int = 0
+
+
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """``namespace`` is empty for a ClusterQueue. ``by_usage``: the ClusterQueue serves the
     LocalQueue with the least usage first; ``used``: the usage of a LocalQueue in such a
     ClusterQueue. ``weighted_share``: with fair sharing, the ClusterQueue's share of borrowed quota,
-    in thousandths."""
+    in thousandths. ``persons``: the users and values of labels that hold quota of the queue, if it
+    limits what each of them may hold; of a ClusterQueue only in answers about all namespaces."""
 
     name: str
     namespace: str = ""
@@ -137,6 +150,7 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     by_usage: bool = False
     used: LocalUsage | None = None
     weighted_share: int | None = None
+    persons: tuple[PersonUsage, ...] = ()
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -28,6 +28,7 @@ from admittance.scheduling.cycle.process import (
 )
 from admittance.scheduling.cycle.promises import KeptPromise, Promises
 from admittance.scheduling.cycle.refusals import block_head, refusal_of
+from admittance.scheduling.cycle.user_limits import limit_refusal, still_limited
 from admittance.scheduling.fairsharing.fair_sharing_iterator import in_turn
 from admittance.scheduling.preemption.loop_guard import LoopGuard
 from admittance.scheduling.state.assignment import NO_FIT, Cursor
@@ -142,7 +143,7 @@ class Cycle:
             for queue in domain.ready
             if (workload := queue.head()) is not None and not workload.in_flight
         ]
-        if not self._state.families:
+        if not (self._state.families or self._state.limited_queues):
             return heads
         return [
             (queue, first)
@@ -153,19 +154,33 @@ class Cycle:
     def _first_eligible(
         self, domain: Domain, queue: Queue, head: WorkloadInfo, now: datetime
     ) -> WorkloadInfo | None:
-        """Returns the first workload of the queue, from its head on, that is regular or that its
-        family allows to be tried; None: there is none. Variants before the returned workload are
-        parked without a refusal, so that they do not block the queue."""
+        """Returns the first workload of the queue, from its head on, that its family allows to be
+        tried and of which the person may hold more quota; None: there is none. Workloads before the
+        returned one are parked, so that they do not block the queue: variants without a refusal,
+        and workloads over the limit of their person with all others of their class."""
         workload: WorkloadInfo | None = head
         while workload is not None and not workload.in_flight:
             inadmissible = families.why_not_tried(self._state, queue, workload)
-            if inadmissible is None:
+            if inadmissible is not None:
+                park_workload(queue, workload, inadmissible, now)
+                families.wake_on_policy_change(self._state, queue, workload)
+            elif (refusal := self._over_limit(queue, workload)) is None:
                 return workload
-            park_workload(queue, workload, inadmissible, now)
-            families.wake_on_policy_change(self._state, queue, workload)
+            else:
+                cls = workload.cls
+                assert cls is not None, "it is a head"
+                cls.scan = ScanRecord(domain.seen, now, workload, None)
+                park_class(queue, cls, refusal, now)
             workload = queue.head()
         domain.update_queue(queue)
         return None
+
+    def _over_limit(self, queue: Queue, workload: WorkloadInfo) -> Refusal | None:
+        """Returns why the workload may not be tried because of a limit on what its person may hold;
+        None: it may be tried."""
+        if queue.limits is None or workload.problem is not None:
+            return None
+        return limit_refusal(queue.limits, workload)
 
     def _nominate(
         self, domain: Domain, heads: Iterable[tuple[Queue, WorkloadInfo]], now: datetime
@@ -234,6 +249,8 @@ class Cycle:
         inadmissible = self._why_not_nominated(queue, workload)
         if inadmissible is None and workload.family is not None:
             inadmissible = families.why_not_tried(self._state, queue, workload)
+        if inadmissible is None and (over := self._over_limit(queue, workload)) is not None:
+            inadmissible = Inadmissible(over.reason, over.message)
         domain = queue.domain
         cursor = None
         if inadmissible is None and domain is not None and queue in domain.ready:
@@ -437,9 +454,11 @@ def flush(domain: Domain, catalog: Catalog, now: datetime) -> None:
     not help."""
     domain.flush = False
     for queue in list(domain.parked_queues):
+        limited = still_limited(domain, queue, now) if queue.limits is not None else ()
         for cls in list(queue.parked_classes):
-            wake_class(queue, cls)
-        queue.parked_classes.clear()
+            if cls not in limited:
+                del queue.parked_classes[cls]
+                wake_class(queue, cls)
         for workload in list(queue.parked_workloads):
             if workload.inadmissible is not None and workload.inadmissible.ignores_flush:
                 continue

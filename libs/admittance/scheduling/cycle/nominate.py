@@ -26,6 +26,7 @@ from admittance.scheduling.state.assignment import (
 from admittance.scheduling.state.config import CohortFairSharing
 from admittance.scheduling.state.equivalence import SavedNomination
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
+from admittance.scheduling.state.held.person_limits import PersonLimits
 from admittance.scheduling.state.held.shared_quota import WithoutUsage
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -118,6 +119,8 @@ class Nominator:
     ) -> Nomination:
         shape = workload.shape
         assert shape is not None
+        if queue.limits is not None and queue.limits.partial and shape.is_flexible:
+            shape = within_limits(queue.limits, workload, shape)
         whole = self._try(queue, workload, shape, cursor, only, search)
         if not self._partial or not shape.is_flexible or _serves(whole):
             return whole
@@ -130,7 +133,7 @@ class Nominator:
             last = tried[0]
             return tried if _serves(tried) else None
 
-        fewer = most_of([(ps.count, ps.min_count) for ps in shape.pod_sets], attempt)
+        fewer = most_of(counts_of(shape), attempt)
         if fewer is None and not self._as_kueue:
             # The last attempt was with the fewest pods: its obstacles are what the workload lacks.
             whole[0].fewest = last
@@ -167,6 +170,26 @@ class Nominator:
         if assignment.mode in (FIT, NO_FIT):
             return assignment, NO_VICTIMS
         return assignment, search.victims(assignment.usage, assignment.contested)
+
+
+def counts_of(shape: RequestShape) -> list[tuple[int, int | None]]:
+    """Returns the number of pods and the minCount of each pod set."""
+    return [(ps.count, ps.min_count) for ps in shape.pod_sets]
+
+
+def within_limits(
+    limits: PersonLimits, workload: WorkloadInfo, shape: RequestShape
+) -> RequestShape:
+    """Returns the shape with as many pods as the limits of the workload's person allow; with all
+    pods, if not even the fewest are allowed."""
+    if limits.excess(workload, shape) is None:
+        return shape
+
+    def allowed(counts: list[int]) -> RequestShape | None:
+        scaled = shape.scaled(counts)
+        return scaled if limits.excess(workload, scaled) is None else None
+
+    return most_of(counts_of(shape), allowed) or shape
 
 
 def _serves(nomination: Nomination) -> bool:

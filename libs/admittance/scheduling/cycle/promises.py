@@ -25,6 +25,7 @@ from admittance.scheduling.cycle.backfill import (
 )
 from admittance.scheduling.cycle.flavor_assigner import FlavorOffer, examine
 from admittance.scheduling.cycle.nominate import Nominator, nomination_of
+from admittance.scheduling.cycle.user_limits import limit_refusal
 from admittance.scheduling.preemption.room import Need
 from admittance.scheduling.state.assignment import FIT, Assignment, admission_of
 from admittance.scheduling.state.held.plan_quota import PlanQuota
@@ -114,9 +115,15 @@ class Promises:
         return (
             (alone is None or alone.reason == reasons.WAITING_FOR_PROMISED_START)
             and workload.problem is None
+            and not self._is_over_limit(queue, workload)
             and self._state.catalog.selects_namespace(queue.name, workload.key[0])
             and families.why_not_tried(self._state, queue, workload) is None
         )
+
+    def _is_over_limit(self, queue: Queue, workload: WorkloadInfo) -> bool:
+        """Returns whether the person of the workload holds too much: no end of another person's
+        workload lets it start."""
+        return queue.limits is not None and limit_refusal(queue.limits, workload) is not None
 
     def _needs_promise(self, queue: Queue, workload: WorkloadInfo) -> bool:
         assignment, victims = nomination_of(self._nominator, queue, workload, None)

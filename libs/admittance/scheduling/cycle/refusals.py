@@ -141,8 +141,8 @@ def with_all_flavors(workload: WorkloadInfo, refusal: Refusal) -> Refusal:
     plan = workload.queue.plan if workload.queue is not None else None
     if plan is None or workload.shape is None:
         return refusal
-    if refusal.reason == reasons.WAITING_FOR_PROMISED_START:
-        return refusal  # A flavor has room.
+    if refusal.reason in (reasons.WAITING_FOR_PROMISED_START, reasons.WAITING_FOR_USER_LIMIT):
+        return refusal  # A flavor may have room.
     held = family_quota_of(workload)
     shape = workload.shape
     if refusal.message.endswith(WITH_FEWEST):

@@ -31,7 +31,7 @@ from admittance.quota.catalog import inactive_because
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
 from admittance.scheduling.cycle.decisions import NAMED_MAX
 from admittance.scheduling.cycle.refusals import refusal_of
-from admittance.scheduling.explain import family_summary, promised_start, remedies
+from admittance.scheduling.explain import family_summary, promised_start, remedies, user_limits
 from admittance.scheduling.explain.flavor_report import (
     VICTIMS_MAX,
     FlavorReport,
@@ -114,7 +114,19 @@ def _explain_pending(
     ahead = _ahead(queue, workload, position)
     if why is None:
         why = why_not_admitted(queue, workload, evaluation, waits_for, position)
-    held_by = holders(state, evaluation.report.needs)
+    excess = None
+    if why.reason == reasons.WAITING_FOR_USER_LIMIT:
+        excess = user_limits.excess_of(queue, workload)
+    if excess is not None:
+        held_by = user_limits.holders(queue, workload, excess)
+    else:
+        held_by = holders(state, evaluation.report.needs)
+    if excess is not None:
+        unblocked_by = tuple(user_limits.remedies(excess, held_by))
+    elif is_held_back and start is not None:
+        unblocked_by = tuple(promised_start.remedies_of(start, workload))
+    else:
+        unblocked_by = _unblocked_by(state, workload, queue, evaluation, held_by, waits_for, now)
     cohort = queue.node.parent
     verdicts = _of_allowed_flavors(workload, evaluation.report.verdicts)
     return ExplainReply(
@@ -139,9 +151,7 @@ def _explain_pending(
         waits_for=waits_for,
         preempted_by=workload.preempted_by,
         checks=_checks(state, workload),
-        unblocked_by=tuple(promised_start.remedies_of(start, workload))
-        if is_held_back and start is not None
-        else _unblocked_by(state, workload, queue, evaluation, held_by, waits_for, now),
+        unblocked_by=unblocked_by,
         promise=start,
         seen=state.seen,
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from admittance.events import reasons
 from admittance.events.requests.queues import (
     FlavorUsage,
     NodeStatus,
     NodeUsage,
+    PersonUsage,
     Queues,
     QueuesReply,
     QueueStatus,
@@ -20,6 +23,7 @@ from admittance.quota.tree import Node
 from admittance.scheduling.cycle.refusals import workload_reason
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.held.person_limits import Limit, PersonLimits
 from admittance.scheduling.state.held.shared_quota import WithoutUsage
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
@@ -76,7 +80,7 @@ def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
         return _of_cohort(state, query.cohort)
     names = [query.cluster_queue] if query.cluster_queue else list(state.catalog.cluster_queues)
     statuses = [
-        _cluster_queue(state, state.queues[name])
+        _cluster_queue(state, state.queues[name], persons=not namespace)
         for name in names
         if name in state.queues and state.queues[name].node is not None
     ]
@@ -90,9 +94,27 @@ def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
     return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
 
 
-def _cluster_queue(state: SchedulerState, queue: Queue) -> QueueStatus:
+def _cluster_queue(state: SchedulerState, queue: Queue, *, persons: bool) -> QueueStatus:
+    """Returns the status of the ClusterQueue. ``persons``: with what each person holds, which users
+    of one namespace do not see."""
     with WithoutUsage(promised_workloads((queue,))):
-        return status_of(state, queue)
+        status = status_of(state, queue)
+    if queue.limits is None or not persons:
+        return status
+    return replace(status, persons=tuple(_persons(queue.limits, queue.limits.written.own)))
+
+
+def _persons(limits: PersonLimits, of: Sequence[Limit]) -> Iterator[PersonUsage]:
+    """Yields what each person holds under the given limits."""
+    for person in limits.persons(of):
+        for resource, most in person.limit.most:
+            yield PersonUsage(
+                person=person.name,
+                resource=resource,
+                label=person.limit.label,
+                held=person.held[resource],
+                most=most,
+            )
 
 
 def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
@@ -179,6 +201,8 @@ def local_status_of(state: SchedulerState, key: Key) -> QueueStatus:
     activity = state.catalog.local_queue_activity(*key)
     pending = parked = reserving = admitted = 0
     queue = state.queues.get(local.spec.cluster_queue)
+    limits = queue.limits if queue is not None else None
+    of = limits.written.local.get(key, ()) if limits is not None else ()
     cells = queue.node.cells if queue is not None and queue.node is not None else {}
     usage: dict[FlavorResource, list[int]] = {
         fr: [0, 0] for fr, cell in tuple(cells.items()) if cell.is_listed
@@ -214,6 +238,7 @@ def local_status_of(state: SchedulerState, key: Key) -> QueueStatus:
             for fr, row in usage.items()
         ),
         used=state.accounts.status(key) if state.accounts is not None else None,
+        persons=tuple(_persons(limits, of)) if limits is not None and of else (),
     )
 
 

@@ -57,9 +57,9 @@ Kind: TypeAlias = RequestShape | tuple[RequestShape, str]
 For a variant a pair of the shape and the uid of its family, or "" if the family makes no
 difference."""
 
-ClassKey: TypeAlias = tuple[int, Kind, Key | None]
-"""Key of an equivalence class: priority, kind, and the LocalQueue if LocalQueues have lanes, else
-None."""
+ClassKey: TypeAlias = tuple[int, Kind, Key | None, tuple[Any, ...] | None]
+"""Key of an equivalence class: priority, kind, the LocalQueue if LocalQueues have lanes, else None,
+and the persons of its workloads if the ClusterQueue limits what one person may hold, else None."""
 
 Item: TypeAlias = tuple[int, datetime, str, Key, int, "EquivalenceClass[W]"]
 """Item of an equivalence class in a heap: negated priority and the place of its first workload, a
@@ -144,7 +144,7 @@ class Lanes(Generic[W]):
     def __init__(self, *, preemptor_first: bool = True) -> None:
         self.preemptor_first = preemptor_first
         self.by_key: dict[Key, Lane[W]] = {}
-        self._groups: dict[tuple[int, Kind], dict[EquivalenceClass[W], None]] = {}
+        self._groups: dict[tuple[Any, ...], dict[EquivalenceClass[W], None]] = {}
         self._heap: list[LaneItem[W]] = []
         self._number = 0
         self._bound = 64
@@ -164,21 +164,22 @@ class Lanes(Generic[W]):
     def join(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
         """Adds a new class to the lane of its LocalQueue. Returns the other classes that differ
         from the new class only by LocalQueue."""
-        group = self._groups.setdefault(cls.key[:2], {})
+        group = self._groups.setdefault(_without_lane(cls.key), {})
         others = list(group)
         group[cls] = None
         return others
 
     def leave(self, cls: EquivalenceClass[W]) -> None:
         """Removes an empty class from its lane."""
-        group = self._groups[cls.key[:2]]
+        key = _without_lane(cls.key)
+        group = self._groups[key]
         group.pop(cls, None)
         if not group:
-            del self._groups[cls.key[:2]]
+            del self._groups[key]
 
     def group(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
         """Returns all classes that differ from ``cls`` only by LocalQueue, including ``cls``."""
-        return list(self._groups[cls.key[:2]])
+        return list(self._groups[_without_lane(cls.key)])
 
     def recorded_usages(self) -> dict[str, float]:
         """Returns the usage of each LocalQueue that used anything and has a weight."""
@@ -271,6 +272,11 @@ class Lanes(Generic[W]):
         """Sorts candidates for preemption: those of LocalQueues that used more come first;
         candidates with equal usage stay in the given order."""
         return sorted(ranked, key=lambda entry: -self.usage_of(entry[4].local_queue))
+
+
+def _without_lane(key: ClassKey) -> tuple[Any, ...]:
+    priority, kind, _, persons = key
+    return priority, kind, persons
 
 
 class SavedNomination(NamedTuple):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from heapq import merge
@@ -22,6 +23,7 @@ from admittance.scheduling.state.equivalence import (
     Lanes,
     forget_reason,
 )
+from admittance.scheduling.state.held.person_limits import PersonLimits
 from admittance.scheduling.state.workload_info import ClassEntry, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LAST_PLACE, Inadmissible
 
@@ -40,8 +42,10 @@ def enqueue(queue: Queue, workload: WorkloadInfo, now: datetime) -> None:
     shape = workload.shape
     queued_at = workload.queued_at
     assert shape is not None and queued_at is not None
-    kind: Kind = shape if workload.family is None else _kind(workload)
-    key = (workload.priority, kind, workload.local_queue if queue.lanes is not None else None)
+    kind: Kind = shape if workload.family is None else _kind(queue, workload)
+    persons = queue.limits.persons_of(workload) if queue.limits is not None else None
+    lane = workload.local_queue if queue.lanes is not None else None
+    key = (workload.priority, kind, lane, persons)
     cls = queue.classes.get(key)
     if cls is None:
         cls = _new_class(queue, key, now)
@@ -101,38 +105,60 @@ def remove_from_queue(queue: Queue, workload: WorkloadInfo) -> None:
 def set_lanes(queue: Queue, lanes: Lanes[WorkloadInfo] | None, now: datetime) -> None:
     """Sets the lanes of the queue, so that the usage of LocalQueues orders its workloads; None: the
     usage does not order them any more. Parked classes of the queue compete again."""
+    with _all_requeued(queue, now):
+        queue.class_heap = ClassHeap()
+        queue.lanes = lanes
+
+
+def set_limits(queue: Queue, limits: PersonLimits | None, now: datetime) -> None:
+    """Sets the limits of the queue on what one person may hold; None: it has none. Parked classes
+    of the queue compete again."""
+    with _all_requeued(queue, now):
+        queue.limits = limits
+    if limits is not None:
+        for workload in queue.holding:
+            limits.update(workload)
+
+
+@contextmanager
+def _all_requeued(queue: Queue, now: datetime) -> Iterator[None]:
+    """Takes the workloads of all classes out of the queue, and adds them again at the end of the
+    ``with`` block."""
     workloads = [workload for cls in queue.classes.values() for workload in cls.waiting()]
     for workload in workloads:
         remove_from_queue(queue, workload)
-    queue.class_heap = ClassHeap()
-    queue.lanes = lanes
+    yield
     for workload in workloads:
         enqueue(queue, workload, now)
 
 
-def is_in_own_class(workload: WorkloadInfo) -> bool:
+def is_in_own_class(queue: Queue, workload: WorkloadInfo) -> bool:
     """Returns whether the variant waits in a class of its own family, or should wait in one."""
     cls = workload.cls
-    return cls is not None and (cls.key[1] != (workload.shape, "") or _kind(workload) != cls.key[1])
+    if cls is None:
+        return False
+    return cls.key[1] != (workload.shape, "") or _kind(queue, workload) != cls.key[1]
 
 
-def is_in_place(workload: WorkloadInfo) -> bool:
+def is_in_place(queue: Queue, workload: WorkloadInfo) -> bool:
     """Returns whether the variant already has the place and the class that it would get if it were
     queued now."""
     entry, cls = workload.entry, workload.cls
     if entry is None or cls is None:
         return True
-    return entry[:3] == age_key(workload) and cls.key[1] == _kind(workload)
+    return entry[:3] == age_key(workload) and cls.key[1] == _kind(queue, workload)
 
 
-def _kind(workload: WorkloadInfo) -> Kind:
+def _kind(queue: Queue, workload: WorkloadInfo) -> Kind:
     """Returns the kind of a workload: what it has in common with the other workloads of its class,
     besides priority. Variants are in other classes than regular workloads. If siblings of a variant
     hold quota that also counts for the variant, it is in a class of its family only, because it
     needs less than equal workloads."""
     assert workload.shape is not None and workload.family is not None
     held = workload.family.quota
-    alone = held is not None and (held.shares or _shares_flavors(workload))
+    alone = held is not None and (
+        held.shares or queue.limits is not None or _shares_flavors(workload)
+    )
     return workload.shape, workload.family.uid if alone else ""
 
 

@@ -114,6 +114,7 @@ class SchedulerState:
         # How long workloads run before they may be preempted.
         self.min_runs = MinRuns()
         self.backfill_queues: dict[Queue, None] = {}  # the queues with backfill
+        self.limited_queues: dict[Queue, None] = {}  # the queues that limit what a person may hold
         self.seen = 0  # the newest bucket revision that was applied
 
         # Assumed; see also `Domain.in_flight`.

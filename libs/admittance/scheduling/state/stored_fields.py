@@ -70,5 +70,6 @@ class StoredFields(Generic[F]):
     preemptions: tuple[PreemptionCount, ...] = ()
     closed_gate: str = ""  # name of the workload's closed preemption gate; "": none
     user: str = ""  # the user that submitted the workload; "": the server has no users
+    labels: tuple[tuple[str, str], ...] = ()  # without the index of an element
     array: str = ""  # the array of which the workload is an element; "": none
     seconds_left: int | None = None  # how long an admission may last; None: no limit

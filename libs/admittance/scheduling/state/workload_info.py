@@ -31,6 +31,7 @@ from admittance.scheduling.state.equivalence import (
     SavedCursor,
 )
 from admittance.scheduling.state.flavor_plan import FlavorPlan
+from admittance.scheduling.state.held.person_limits import PersonLimits
 from admittance.scheduling.state.held.plan_quota import PlanQuota
 from admittance.scheduling.state.held.shared_quota import FamilyQuota, Holder
 from admittance.scheduling.state.promise import NoPromise, Promise
@@ -283,6 +284,7 @@ class Queue:
     # If the usage of LocalQueues counts: the classes of the queue by LocalQueue, in place of
     # ``class_heap``.
     lanes: Lanes[WorkloadInfo] | None = None
+    limits: PersonLimits | None = None  # what one person may hold; None: as much as fits
     parked_classes: dict[EquivalenceClass[WorkloadInfo], None] = field(default_factory=dict)
     # Workloads of the queue that are parked alone, without their class.
     parked_workloads: dict[WorkloadInfo, None] = field(default_factory=dict)

@@ -262,6 +262,8 @@ def _show_object(
         output.section("Booked by", pools.booking_table(stored, now))
     if counted is not None and counted.usage:
         output.section("Usage", sections.usage(counted, quota=kind is kinds.CLUSTER_QUEUE))
+    if counted is not None and counted.persons:
+        output.section("Held by", sections.persons(counted))
     output.section("Conditions", sections.conditions(plain, now))
     rest = {
         key: value

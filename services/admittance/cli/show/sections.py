@@ -123,6 +123,20 @@ def usage_of(used: LocalUsage) -> str:
     return f"{order} (consumed {amounts or 'nothing'}; weight {used.weight:g})"
 
 
+def persons(counted: QueueStatus) -> Table:
+    """The table of what each user, or each value of a label, holds of a queue with such limits."""
+    rows = [
+        (
+            f"{row.label}={row.person}" if row.label else row.person or "(no user)",
+            row.resource,
+            render(row.resource, row.held),
+            render(row.resource, row.most),
+        )
+        for row in counted.persons
+    ]
+    return Table(columns_of("PERSON", "RESOURCE", "#HELD", "#AT MOST"), rows)
+
+
 def usage(counted: QueueStatus, *, quota: bool) -> Table:
     """Usage of each flavor of a queue. ``quota``: adds the columns for nominal quota and borrowed
     quota, which a LocalQueue does not have.

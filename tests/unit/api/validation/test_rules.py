@@ -185,6 +185,30 @@ def test_only_a_queue_that_starts_workloads_past_its_head_has_backfill(
 
 
 @pytest.mark.parametrize(
+    ("limits", "errors"),
+    [
+        ({"perUser": {"cpu": 16}, "perLabel": {"example.com/team": {"cpu": "500m"}}}, {}),
+        ({"perUser": {"cpu": 0}, "perLabel": {}}, {}),
+        ({"perUser": {"gpu": 1}}, {"spec.perUser[gpu]": "NotSupported"}),
+        ({"perUser": {"cpu": "-1"}}, {"spec.perUser[cpu]": "Invalid"}),
+        ({"perUser": {"cpu": "many"}}, {"spec.perUser[cpu]": "Invalid"}),
+        ({"perUser": {"cpu": None}}, {"spec.perUser[cpu]": "TypeInvalid"}),
+        ({"perUser": {"": 1}}, {"spec.perUser[]": "NotSupported"}),
+        ({"perUser": 16}, {"spec.perUser": "TypeInvalid"}),
+        ({"perLabel": {"team": {}}}, {"spec.perLabel[team]": "Invalid"}),
+        ({"perLabel": {"a b": {"cpu": 1}}}, {"spec.perLabel[a b]": "Invalid"}),
+        ({"perLabel": {"team": {"cpu": "x"}}}, {"spec.perLabel[team][cpu]": "Invalid"}),
+        ({"perLabel": {"team": {"gpu": 1}}}, {"spec.perLabel[team][gpu]": "NotSupported"}),
+    ],
+)
+def test_a_limit_of_a_person_is_an_amount_of_a_resource_of_the_queue(
+    limits: dict[str, Any], errors: dict[str, str]
+) -> None:
+    spec = {"resourceGroups": [group("a")], "namespaceSelector": {}, **limits}
+    assert problems("ClusterQueue", spec) == errors
+
+
+@pytest.mark.parametrize(
     ("spec", "field"),
     [
         pytest.param(concurrent(strategy="StrictFIFO"), "spec.queueingStrategy",

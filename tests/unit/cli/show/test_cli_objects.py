@@ -8,14 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli.show import tables
+from admittance.cli.show import sections, tables
 from admittance.cli.show.capacity import machines
 from admittance.cli.show.objects import check_conditions, shown_queue, shown_workload
 from admittance.cli.show.sections import usage_of
 from admittance.client.errors import RequestFailed
 from admittance.client.kinds import CHECK, CLUSTER_QUEUE, WORKLOAD
 from admittance.client.requests.objects import BucketObject
-from admittance.events.requests.queues import FlavorUsage, LocalUsage, QueueStatus
+from admittance.events.requests.queues import (
+    FlavorUsage,
+    LocalUsage,
+    PersonUsage,
+    QueueStatus,
+)
 from admittance.events.shapes import ConsumedUsage
 from support.builders import a_manifest
 
@@ -221,6 +226,19 @@ def test_usage_of_a_local_queue_is_shown_in_kueues_spelling() -> None:
     assert usage_of(LocalUsage(consumed=consumed, weight=0.0)) == (
         "goes last (consumed cpu 1.5; weight 0)"
     )
+
+
+def test_what_each_person_holds_is_a_table() -> None:
+    persons = (
+        PersonUsage(person="ada", resource="cpu", held=1500, most=16_000),
+        PersonUsage(person="", resource="cpu", held=1000, most=16_000),
+        PersonUsage(person="red", resource="memory", label="team", held=1 << 30, most=2 << 30),
+    )
+    assert sections.persons(QueueStatus(name="cq", persons=persons)).rows == [
+        ("ada", "cpu", "1500m", "16"),
+        ("(no user)", "cpu", "1", "16"),
+        ("team=red", "memory", "1Gi", "2Gi"),
+    ]
 
 
 def test_a_weighted_share_is_shown_where_shares_count() -> None:

@@ -335,3 +335,21 @@ def test_the_quota_of_a_family_ends_with_its_last_variant() -> None:
     assert family.quota is not None and len(family.quota.members) == 1
     scheduler.gone("j-on-demand")
     assert family.quota is None
+
+
+def test_a_family_counts_once_for_the_limit_of_its_user() -> None:
+    scheduler = with_slow_reservation(cpu="60", perUser={"gpu": 8})
+    scheduler.open_family("j", "q", TAGS, PODS, age=10)
+    assert scheduler.settle() == ["j-reservation", "j-on-demand"]
+    assert scheduler.used("q")["on-demand", "gpu"] == 8
+    scheduler.open_family("k", "q", TAGS, [(1, {"gpu": "1", "cpu": "1"})])
+    assert scheduler.settle() == []
+    (status,) = scheduler.core.queues(Queues(cluster_queue="q")).cluster_queues
+    assert [(row.resource, row.held, row.most) for row in status.persons] == [("gpu", 8, 8)]
+    scheduler.passes("j-reservation")
+    scheduler.settle()
+    scheduler.stops("j-on-demand")
+    assert (scheduler.settle(), scheduler.holds("j-on-demand")) == ([], False)
+    scheduler.gone("j-reservation")
+    scheduler.gone("j")
+    assert "k-reservation" in scheduler.settle()

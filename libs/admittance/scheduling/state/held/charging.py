@@ -340,9 +340,10 @@ def family_quota_changed(state: SchedulerState, family: FamilyInfo) -> None:
     waiting: list[tuple[Queue, WorkloadInfo]] = []
     for variant in family.variants:
         variant.saved_search = None
-        if variant.queue is not None and variant.entry is not None and is_in_own_class(variant):
-            waiting.append((variant.queue, variant))
-            remove_from_queue(variant.queue, variant)
+        queue = variant.queue
+        if queue is not None and variant.entry is not None and is_in_own_class(queue, variant):
+            waiting.append((queue, variant))
+            remove_from_queue(queue, variant)
     for queue, variant in waiting:
         enqueue(queue, variant, state.now)
         state.queue_changed(queue)
@@ -398,6 +399,8 @@ def charge(
         ):
             share_quota(state, domain)
     state.bump_version(domain)
+    if queue.limits is not None:
+        queue.limits.update(workload)
     if state.accounts is not None:
         state.accounts.update_bills(workload, state.now, is_new_amount=True)
 
@@ -426,9 +429,18 @@ def release(state: SchedulerState, workload: WorkloadInfo) -> Queue | None:
     if workload.candidate is not None:
         held.queue.remove_candidate(workload)
     state.bump_version(held.queue.domain)
+    if held.queue.limits is not None:
+        held.queue.limits.update(workload)
     if state.accounts is not None:
         state.accounts.update_bills(workload, state.now)
     return held.queue
+
+
+def count_person(workload: WorkloadInfo) -> None:
+    """Counts the quota of the workload for its persons again, after what they are read from or the
+    family of the workload may have changed."""
+    if workload.charge is not None and workload.charge.queue.limits is not None:
+        workload.charge.queue.limits.update(workload)
 
 
 def _concerns_a_plan(state: SchedulerState, workload: WorkloadInfo) -> bool:
