@@ -103,6 +103,7 @@ class Faults:
         leaders: dict[str, Callable[[], str]] = {
             "leader": partial(self._leader, "workload-controller", "wc-a"),
             "placer": partial(self._leader, "placement", "pl-a"),
+            "array-leader": partial(self._leader, "array-controller", "a-a"),
             "decider": self._decider,
         }
         name = leaders[fault.target]() if fault.target in leaders else fault.target

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from admittance.api.checks import MACHINES_CONTROLLER
+from admittance.array_controller import service as array_controller
 from admittance.events.subjects import DEADLETTER
 from admittance.events.system import DeadLetter
 from admittance.placement import decisions
@@ -88,6 +89,7 @@ KINDS: Final[dict[str, ModuleType]] = {
     "s": scheduler,
     "t": retry_timer,
     "v": variant_controller,
+    "a": array_controller,
     "pl": placement,
     "p": provisioning_check,
     "pool": provider_pool,
@@ -298,10 +300,12 @@ class World:
     def _job_ended(self, key: str, kind: str) -> None:
         self.invariants.ended(key, kind)
         self.invariants.machines.ended(key)
+        self.invariants.arrays.ended(key)
 
     def _job_started(self, spec: Spec, name: str) -> None:
         """In some seeds a fault strikes the runner soon, also for longer than the TTL of claims."""
         self.invariants.started(spec.key, name)
+        self.invariants.arrays.started(spec.key)
         self.invariants.machines.started(spec, name, self.machines[name].spec)
         rng = self.rng
         if self.seed % SPARED == 1 and self.loop.now < self.plan.calm and rng.random() < STRUCK:

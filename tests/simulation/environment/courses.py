@@ -29,10 +29,14 @@ class Courses(NamedTuple):
     flapping: float = 0.0
     ignores_stop: float = 0.0
     hangs: float = 0.0
+    fails: float = 0.1
+    """The job ends as failed."""
 
     def draw(self, rng: Random, *, calm: bool) -> Course:
         """The next job's. ``calm``: it does what is asked of it."""
-        course = Course(rng.choice(self.lengths) * (0.5 + rng.random()), rng.random() < 0.9)
+        course = Course(
+            rng.choice(self.lengths) * (0.5 + rng.random()), rng.random() < 1.0 - self.fails
+        )
         if calm:
             return course
         if rng.random() < self.slow:

@@ -41,8 +41,9 @@ AHEAD: Final = 4
 SUITE: Final = int(os.environ.get("ADMIT_SEEDS", "500"))
 """How many seeds the suite plays."""
 SHARES: Final = {
+    "arrays": 4,
     "backfilled": 3,
-    "checked": 17,
+    "checked": 13,
     "contested": 9,
     "exclusive": 6,
     "families": 11,

@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 
+from simulation.hunting.array_mutations import ARRAY_MUTATIONS
 from simulation.hunting.hunt import parts_of_suite
 from simulation.hunting.mutations import MUTATIONS
 from simulation.hunting.placed_mutations import PLACED_MUTATIONS
@@ -20,7 +21,7 @@ PROVIDED = (135, 8, 7, 19)
 """Seeds of ``provided`` in which providers publish every fact."""
 
 
-ALL = MUTATIONS | PLACED_MUTATIONS
+ALL = MUTATIONS | PLACED_MUTATIONS | ARRAY_MUTATIONS
 
 
 @pytest.mark.parametrize("name", ALL)

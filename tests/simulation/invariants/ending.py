@@ -115,6 +115,7 @@ class Ending:
             if seen.workload is not None and seen.role != VARIANT:
                 self._truly(key, seen, seen.workload)
         self._inv.families.at_rest(heals=self._heals)
+        self._inv.arrays.at_rest()
         if self._inv.running:
             raise Broken(f"jobs run on: {sorted(self._inv.running)}")
 
@@ -125,8 +126,9 @@ class Ending:
             if not isinstance(fact, Submitted) or b'"role": "variant"' in bytes(fact.workload):
                 continue  # Only the variant-controller makes variants.
             if (fact.namespace, fact.name) not in deleted:
-                seen = self._inv.seen.get(workload_key(fact.namespace, fact.name))
-                if seen is None or seen.workload is None:
+                key = workload_key(fact.namespace, fact.name)
+                seen = self._inv.seen.get(key)
+                if key not in self._inv.refused and (seen is None or seen.workload is None):
                     raise Broken(f"{fact.name} was submitted and is lost")
 
     def _all_said(self) -> None:
@@ -157,6 +159,8 @@ class Ending:
             case "off" if seen.booked:
                 raise Broken(f"{key} is off and holds quota forever")
             case "waiting" if seen.role == PARENT and self._is_hopeless(workload):
+                pass
+            case "waiting" | "off" if self._inv.arrays.may_wait(workload):
                 pass
             case "waiting" if self._heals:
                 raise Broken(f"{key} waits, and everything is there")

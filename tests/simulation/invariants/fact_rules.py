@@ -53,6 +53,10 @@ def counts(workload: StoredWorkload | None, fact: Fact, around: Around) -> Count
     active = head(workload).active
     if head(workload).role == "variant" and isinstance(fact, _POLICY):
         return Counts.OPEN  # Policy decides, and has its own invariants.
+    if workload.status.array is not None and workload.metadata.deletion_timestamp is not None:
+        return Counts.OPEN  # Its elements are deleted, and then it is.
+    if isinstance(fact, facts.Activated) and fact.reason:
+        return Counts.OPEN  # What a user has stopped stays so.
     match fact:
         case facts.CheckReported():
             return _verdict(workload, fact, around)

@@ -98,7 +98,8 @@ def _step(old: StoredWorkload, new: StoredWorkload, now: datetime) -> Iterator[s
     had, has = before.admission, after.admission
     if had is not None and has is not None and had != has and not _swapped(old):
         yield "its admission was edited (1.1)"
-    if is_true(old, Type.FINISHED) and (before, old.spec) != (after, new.spec):
+    counts_on = before.array is not None  # An array that a user has ended (arrays.md#3).
+    if is_true(old, Type.FINISHED) and not counts_on and (before, old.spec) != (after, new.spec):
         yield "it is finished and moved on"
     if is_true(old, Type.ADMITTED) and is_false(new, Type.ADMITTED) and has is not None:
         yield "it was un-admitted without a release (1.4)"

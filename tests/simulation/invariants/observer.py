@@ -29,6 +29,7 @@ from simulation.invariants import (
     reference_quota,
     rows,
 )
+from simulation.invariants.arrays import Arrays
 from simulation.invariants.effects import Effects
 from simulation.invariants.exclusive import Exclusive
 from simulation.invariants.fact_rules import Around
@@ -53,6 +54,7 @@ EventKey = tuple[str, int, str]
 class _Revised(msgspec.Struct):
     uid: str = ""
     revision: int = 0
+    reason: str = ""
 
 
 _said = msgspec.json.Decoder(_Revised)
@@ -121,6 +123,9 @@ class Invariants:
         self.bookings = Bookings(self._around, self.runners, self.effects)
         self.machines = Running(self.seen, self.abandoned)
         self.fences = Fences()
+        self.arrays = Arrays(self.seen, self.abandoned)
+        self.refused: set[str] = set()
+        """Keys of submissions that were refused, since what they wait for was not there."""
         self.promises = backfill.Promises(spread, is_calm=is_calm)
 
     @property
@@ -190,6 +195,7 @@ class Invariants:
         if new is not None:
             self._look(entry, before, after, new)
         self.bookings.stored(key, before, after)
+        self.arrays.stored(key, before, after)
         self._charge(key, before, after)
         if after.usage and after.where == "admitted" and before.where == "reserved":
             self._rechecked(key, after)
@@ -309,6 +315,7 @@ class Invariants:
         _, thing, what, rest = stored.subject.split(".", 3)
         self.effects.logged(stored)
         self.fences.logged(stored)
+        self.arrays.logged(stored)
         if what in ("assigned", "refused"):
             decision = decode(stored.subject, stored.data)
             self.exclusive.decided(f"workload.{rest}", decision, stored.sequence)
@@ -330,9 +337,12 @@ class Invariants:
         elif thing != "workload" or what not in OUTPUTS:
             return
         fact = _said.decode(stored.data)
-        if not fact.revision:
-            return  # a submission that was refused at the door
         key = f"workload.{rest}"
+        if not fact.revision:
+            # A submission that was refused at the door.
+            if fact.reason == "NoDependency":
+                self.refused.add(key)
+            return
         seen = self.seen.get(key)
         if seen is not None and seen.role == VARIANT and what in ("admitted", "evicted"):
             raise Broken(f"{key} is a variant, and runners are told that it is {what} (4.1)")

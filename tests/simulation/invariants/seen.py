@@ -65,6 +65,8 @@ class Seen:
             return seen
         workload = seen.workload = workloads.decode(entry.data)
         seen.where = _GROUP[phase(workload, now)]
+        if workload.status.array is not None and seen.where in ("reserved", "admitted"):
+            seen.where = _W  # Its elements have that phase: an array itself has no quota.
         seen.role, seen.family = place(workload)
         if is_true(workload, Type.QUOTA_RESERVED) and seen.where != "finished":
             assert workload.status.admission is not None
@@ -83,6 +85,9 @@ def legal(before: Seen, after: Seen) -> bool:
     """One write may lead from there to there."""
     if before.where == "off" and after.where == "evicting":
         return before.booked
+    if before.where == after.where == "finished" and before.workload is not None:
+        # Of an array that a user has ended the results of its elements are counted still.
+        return before.workload.status.array is not None
     if before.role == after.role == PARENT and before.where == "evicting":
         # A better variant takes over the moment the job has stopped (4.6).
         return after.where in LEGAL["evicting"] | {"admitted"}

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from admittance.events import facts
 from admittance.events.base import Fact
+from simulation.plots.arrays import arrays
 from simulation.plots.checked import checked, planned
 from simulation.plots.configuration import NAMESPACE, Queues
 from simulation.plots.contested import backfilled, contested, preempting, reconfigured
@@ -27,6 +28,7 @@ from simulation.plots.scenario import (
 
 __all__ = [
     "PLOTS",
+    "arrays",
     "backfilled",
     "checked",
     "contested",
@@ -118,6 +120,7 @@ PLOTS: Final[dict[str, Plot]] = {
         families,
         exclusive,
         placed,
+        arrays,
     )
 }
 """By name."""

@@ -52,7 +52,8 @@ class AdminChange(NamedTuple):
 class Fault(NamedTuple):
     """Something goes wrong with a service, at the ``after``-th message that the server stores:
     so it strikes where work is done, not while all is idle. ``target`` "leader": the active
-    workload-controller; "decider": a scheduler that decides; "placer": the active placement.
+    workload-controller; "decider": a scheduler that decides; "placer": the active placement;
+    "array-leader": the active array-controller.
     ``seconds``: how long it lasts."""
 
     after: int
