@@ -107,6 +107,8 @@ asyncio.runners._cancel_all_tasks = _cancel_until_ended  # type: ignore[attr-def
 # No test reads or writes the contexts of the person that runs it; processes of tests inherit this.
 _configuration_folder = tempfile.TemporaryDirectory(prefix="admit-tests-")
 os.environ["XDG_CONFIG_HOME"] = _configuration_folder.name
+# The web page is slow to load, so only its own tests start one beside `admit up`.
+os.environ["ADMIT_NO_WEB"] = "1"
 
 
 def _bind_at_loopback(self: socket.socket, address: Any) -> None:

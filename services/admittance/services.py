@@ -21,6 +21,7 @@ from admittance import (
     scheduler,
     telemetry,
     variant_controller,
+    web,
     workload_controller,
 )
 from admittance.runtime.process.service import Service, Streams
@@ -52,3 +53,5 @@ STREAMS_KEEPER: Final = next(
 """The service that may create and update streams on a server that demands credentials."""
 RUNNER: Final = next(service for service in SERVICES.values() if service.runs_jobs)
 """The service that starts jobs."""
+PAGE: Final = web.PAGE
+"""The web page, which is no service: it has no user, and each signed-in person a connection."""

@@ -28,10 +28,19 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+OTEL = {"opentelemetry"}
+PAGE = {"starlette", "jinja2", "uvicorn", "sse_starlette", "markupsafe"}
 EXTRA = {
-    "admittance.telemetry.exporter": "opentelemetry",
-    "admittance.telemetry.otlp_spans": "opentelemetry",
+    "admittance.telemetry.exporter": OTEL,
+    "admittance.telemetry.otlp_spans": OTEL,
 }
+
+def extra(name):
+    # View models of the page need no package of its extra.
+    if name.startswith("admittance.web.") and not name.startswith("admittance.web.views"):
+        return PAGE
+    return EXTRA.get(name, ())
+
 wheel, library, *absent = sys.argv[1:]
 sys.path += [wheel, library]
 
@@ -48,7 +57,7 @@ for path in sorted(Path(wheel).rglob("admittance/**/*.py")):
             assert import_module(name).__file__ == str(path), name
         except ModuleNotFoundError as error:
             # The modules of an extra are imported by a function that names the extra.
-            if error.name.partition(".")[0] != EXTRA.get(name):
+            if error.name.partition(".")[0] not in extra(name):
                 raise
         print(name)
 """
@@ -67,7 +76,9 @@ def test_the_wheel_holds_only_modules_of_the_product(wheel: zipfile.ZipFile) -> 
     assert "admittance/cli/main.py" in names
     assert [name for name in names if not name.startswith("admittance/")] == []
     # Type checkers of programs read the annotations of a package with this file only.
-    assert [name for name in names if not name.endswith(".py")] == ["admittance/py.typed"]
+    others = [name for name in names if not name.endswith(".py")]
+    of_page = ("admittance/web/static/", "admittance/web/templates/")
+    assert [name for name in others if not name.startswith(of_page)] == ["admittance/py.typed"]
     assert [name for name in names if OUTSIDE & {*Path(name).with_suffix("").parts}] == []
     assert sum(file.file_size for file in files) < SIZE_MAX
 
@@ -111,7 +122,9 @@ def test_the_wheel_names_its_command_extras_and_pythons(wheel: zipfile.ZipFile) 
     (metadata,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     lines = wheel.read(metadata).decode().partition("\n\n")[0].splitlines()
     extras = PROJECT["optional-dependencies"]
-    assert set(extras) == {"aws", "docker", "executor", "kubernetes", "nvidia", "otel"}
+    named = {"aws", "docker", "executor", "kubernetes", "nvidia", "otel", "web"}
+    assert set(extras) == {*named, "all"}
+    assert extras["all"] == [f"admittance[{','.join(name for name in extras if name != 'all')}]"]
     for name, requirements in extras.items():
         assert f"Provides-Extra: {name}" in lines
         assert requirements, f"the extra {name} needs no package"

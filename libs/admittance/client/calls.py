@@ -13,13 +13,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from admittance.client.errors import BadInput, Closed, NotAllowed, Unavailable, WrongUse
 from admittance.client.requests.link import Link
 from admittance.runtime import errors as bus_errors
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.nats.opening import is_open
 
 T = TypeVar("T")
 
@@ -27,6 +28,17 @@ CLOSED: Final = "the client is closed: connect another one"
 EXITING: Final = "Python ends, and its clients are closed"
 CLOSE_SECONDS: Final = 2.0
 """Longest wait for open calls, and for a thread, at the end of a client."""
+
+
+class Login(NamedTuple):
+    """The user of a connection, as its credentials name it. ``user`` and ``role`` "": the
+    credentials name none. ``namespaces``: (): all, as far as the role goes. ``demanded``: False if
+    the server accepts every connection, whatever its credentials."""
+
+    user: str = ""
+    role: str = ""
+    namespaces: tuple[str, ...] = ()
+    demanded: bool = True
 
 
 class Calls:
@@ -47,6 +59,34 @@ class Calls:
     async def start(self) -> None:
         """Makes the connection end with the event loop at the latest."""
         await anext(self._connection)
+
+    @property
+    def login(self) -> Login:
+        """The user of the connection."""
+        connection = self.link.bus.nc
+        return Login(
+            connection.user,
+            connection.role,
+            connection.namespaces,
+            demanded=not is_open(connection),
+        )
+
+    async def login_ended(self) -> str:
+        """Waits until the server refuses the login for good. Returns the reason. Raises Closed."""
+        bus = self.link.bus
+        ended = asyncio.Event()
+
+        def note(_: bus_errors.AccessDenied) -> None:
+            ended.set()
+
+        bus.login_refused.append(note)
+        try:
+            async with self.call():
+                if bus.is_up or bus.refused is None:
+                    await ended.wait()
+            return str(bus.refused)
+        finally:
+            bus.login_refused.remove(note)
 
     @property
     def is_closed(self) -> bool:

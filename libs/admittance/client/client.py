@@ -14,7 +14,7 @@ from typing import Final
 from admittance.api.workload import Workload
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods, not_default, words
-from admittance.client.calls import Calls, Stream
+from admittance.client.calls import Calls, Login, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
 from admittance.client.methods.accounting import AccountingMethods
@@ -97,6 +97,16 @@ class Client(
     def namespace(self) -> str:
         """The namespace of calls that name none."""
         return self._namespace
+
+    @property
+    def login(self) -> Login:
+        """The user of the connection: its name, its role and its namespaces."""
+        return self._calls.login
+
+    async def login_ended(self) -> str:
+        """Waits until the server refuses to let this login connect again, since it expired or was
+        revoked. Returns the server's reason."""
+        return await self._calls.login_ended()
 
     async def submit(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Unpack, overload
 
-from admittance.client.calls import LoopThread
+from admittance.client.calls import Login, LoopThread
 from admittance.client.client import Client
 from admittance.client.holding import (
     HoldOptions,
@@ -99,6 +99,16 @@ class SyncClient:
     def namespace(self) -> str:
         """The namespace of calls that name none."""
         return self._inner.namespace
+
+    @property
+    def login(self) -> Login:
+        """The user of the connection: its name, its role and its namespaces."""
+        return self._inner.login
+
+    def login_ended(self) -> str:
+        """Waits until the server refuses to let this login connect again, since it expired or was
+        revoked. Returns the server's reason."""
+        return self._thread.run(self._inner.login_ended)
 
     def submit(
         self,

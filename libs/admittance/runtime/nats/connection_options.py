@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from admittance.runtime.nats import contexts
@@ -42,6 +42,8 @@ OPTIONS: Final[Mapping[str, str]] = {
 the options of a process, so no option takes a password or a token itself."""
 PASSWORDS: Final = frozenset({"password", "password_file"})
 LOGINS: Final = frozenset({"creds", "user", "token", "token_file"}) | PASSWORDS
+WAYS: Final = ("creds", "creds_text", "user", "token", "token_file")
+"""The fields of which each begins a login of its own."""
 YES_OR_NO: Final = {"1": True, "true": True, "0": False, "false": False, "": False}
 
 
@@ -54,7 +56,9 @@ class ConnectionOptions:
     """How a connection logs in, and its TLS. With no field set, a connection logs in as the address
     of nats-server says.
 
-    ``creds``: a file with a user's JWT and its seed, or with an NKey seed. ``tls_ca``: a file with
+    ``creds``: a file with a user's JWT and its seed, or with an NKey seed. ``creds_text``: the
+    content of such a file, for a program that holds it in memory only; it has neither an option nor
+    a variable. ``tls_ca``: a file with
     the certificates of trusted authorities, in place of the system's. ``tls_cert`` and ``tls_key``:
     files of the client certificate and its key; without ``tls_key`` the file ``tls_cert`` holds
     both. ``tls_first``: the TLS handshake comes before the server's first message. All files are
@@ -62,6 +66,7 @@ class ConnectionOptions:
     """
 
     creds: str | None = None
+    creds_text: str | None = field(default=None, repr=False)
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     password_file: str | None = None
@@ -73,9 +78,7 @@ class ConnectionOptions:
     tls_first: bool = False
 
     def __post_init__(self) -> None:
-        ways = [
-            option for option in ("creds", "user", "token", "token_file") if getattr(self, option)
-        ]
+        ways = [option for option in WAYS if getattr(self, option)]
         if len(ways) > 1:
             raise BadOptions(f"{_shown(ways[0])} and {_shown(ways[1])} are both given: give one")
         passwords = [option for option in ("password", "password_file") if getattr(self, option)]
@@ -94,7 +97,7 @@ class ConnectionOptions:
     @property
     def has_login(self) -> bool:
         """Whether these options contain a login, which replaces a login in the address."""
-        return bool(self.creds or self.user or self.token or self.token_file)
+        return any(getattr(self, option) for option in WAYS)
 
     @property
     def demands_tls(self) -> bool:
@@ -103,12 +106,12 @@ class ConnectionOptions:
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Returns the environment ``base`` with the variables of these options added, for a child
-        process.
+        process. Credentials in memory are not among them.
         """
         variables = {name: value for name, value in base.items() if name not in VARIABLES.values()}
-        for option in fields(self):
-            if value := getattr(self, option.name):
-                variables[VARIABLES[option.name]] = "1" if value is True else value
+        for name, variable in VARIABLES.items():
+            if value := getattr(self, name):
+                variables[variable] = "1" if value is True else value
         return variables
 
 
@@ -178,5 +181,5 @@ def _of_context(env: Mapping[str, str], server: str) -> dict[str, Any]:
 
 
 def _shown(name: str) -> str:
-    option = OPTIONS.get(name)
-    return f"{option} ({VARIABLES[name]})" if option else VARIABLES[name]
+    option, variable = OPTIONS.get(name), VARIABLES.get(name, name)
+    return f"{option} ({variable})" if option else variable

@@ -63,16 +63,29 @@ class UserKey(NamedTuple):
 def read_user_key(path: str) -> UserKey:
     """The credentials in a file: a JWT with its seed, or an NKey seed alone. Raises AccessDenied
     for a file that is missing, wrong, or open to other users."""
+    text = read_secret(path, "credentials file", holds=_SEED)
+    return user_key_in(text, f"the credentials file {path}", "the file")
+
+
+def user_key_of(options: ConnectionOptions) -> UserKey | None:
+    """The credentials that the options name; None if they name none. Raises AccessDenied."""
+    if options.creds_text:
+        return user_key_in(options.creds_text)
+    return read_user_key(options.creds) if options.creds else None
+
+
+def user_key_in(text: str, what: str = "the credentials", which: str = "the text") -> UserKey:
+    """The credentials in a text, as in a file. ``what``, ``which``: the text in the sentences of
+    errors. Raises AccessDenied for a text without credentials."""
     # `nkeys` is imported late, so that commands without an NKey do not spend the time.
     import nkeys
 
-    text = read_secret(path, "credentials file", holds=_SEED)
-    wrong = f"the credentials file {path} is not valid"
+    wrong = f"{what} is not valid"
     seed = _SEED.search(text)
     match = _JWT.search(text)
     if seed is None:
-        what = "a JWT but no seed" if match else "neither a user's JWT with its seed nor a seed"
-        raise AccessDenied(f"{wrong}: the file has {what}; get a new file")
+        holds = "a JWT but no seed" if match else "neither a user's JWT with its seed nor a seed"
+        raise AccessDenied(f"{wrong}: {which} has {holds}; get a new file")
     kind = seed[0][:2]
     if kind != "SU":
         raise AccessDenied(f"{wrong}: its seed is of {_KINDS.get(kind, 'another')}, not of a user")

@@ -20,7 +20,7 @@ from admittance.runtime.errors import (
 )
 from admittance.runtime.nats.connection import Connection, PermissionDenied
 from admittance.runtime.nats.connection_options import ConnectionOptions
-from admittance.runtime.nats.credentials import read_user_key, why_refused
+from admittance.runtime.nats.credentials import user_key_of, why_refused
 from admittance.runtime.nats.jetstream import ApiError
 from admittance.runtime.nats.server_url import BadUrl, Login, read_urls, shown
 from admittance.runtime.tasks import cancellation_kept
@@ -185,6 +185,7 @@ async def _connect(
     nc: Connection, addresses: Sequence[str], name: str, access: ConnectionOptions, seconds: float
 ) -> None:
     try:
+        key = user_key_of(access)
         async with asyncio.timeout(seconds):
             await nc.connect_once(
                 addresses,
@@ -194,7 +195,7 @@ async def _connect(
                 max_outstanding_pings=PINGS_UNANSWERED,
                 pending_size=64 * 1024 * 1024,
                 tls_handshake_first=access.tls_first,
-                inbox_prefix=read_user_key(access.creds).inbox if access.creds else "_INBOX",
+                inbox_prefix="_INBOX" if key is None else key.inbox,
             )
     except ModuleNotFoundError as error:
         raise SetupError(
@@ -316,6 +317,8 @@ def _refusal(target: _Target, said: str, *, takes_keys: bool) -> str:
     whether nats-server asked the client for the signature of an NKey.
     """
     at, access, login = target.shown, target.access, target.login
+    if access.creds_text:
+        return f"{at} refuses the credentials: they are not known there, expired, or were revoked"
     if access.creds:
         return why_refused(access.creds, at, said, takes_keys=takes_keys)
     if access.user:

@@ -35,7 +35,7 @@ from admittance.runtime import clock
 from admittance.runtime import tasks as ending
 from admittance.runtime.nats import lazy_nats_js
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.runtime.nats.credentials import password_of, read_user_key, tls_context, token_of
+from admittance.runtime.nats.credentials import password_of, tls_context, token_of, user_key_of
 from admittance.runtime.nats.protocol import DirectParser, Handler
 from admittance.runtime.nats.server_turns import ServerTurns
 from admittance.runtime.nats.server_url import Login
@@ -282,8 +282,7 @@ class ReconnectingClient(Client):
         self.options["user"] = access.user
         self.options["password"] = password_of(access)
         self.options["token"] = token_of(access)
-        if access.creds:
-            key = read_user_key(access.creds)
+        if (key := user_key_of(access)) is not None:
             jwt = key.jwt.encode() if key.jwt else None
             self._signature_cb = key.sign
             self._user_jwt_cb = (lambda: jwt) if jwt else None

@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
 
 def _services() -> Sequence[str]:
-    from admittance.services import SERVICES
+    from admittance.services import PAGE, SERVICES
 
-    return list(SERVICES)
+    return [*SERVICES, PAGE.name]
 
 
 def service_named(name: str) -> Service:
     """The service of that name, with hyphens or underscores. Raises BadInput if there is none."""
-    from admittance.services import SERVICES
+    from admittance.services import PAGE, SERVICES
 
     service = SERVICES.get(name.lower().replace("_", "-"))
     if service is None:
-        raise BadInput(f'there is no service "{name}"; there are {", ".join(SERVICES)}')
+        raise BadInput(
+            f'there is no service "{name}"; there are {", ".join([*SERVICES, PAGE.name])}'
+        )
     return service
 
 
@@ -228,6 +230,22 @@ service_options = stacked(
 )
 
 
+web_options = stacked(
+    option(
+        "--web HOST:PORT",
+        "Address of the web page. Default: $ADMIT_WEB, or 127.0.0.1:4280, or a free port of `up`",
+        name="web",
+        variable="ADMIT_WEB",
+    ),
+    option(
+        "--web-url URL",
+        "The web page as browsers reach it, such as https://admit.example.org behind a server "
+        "with TLS. Default: $ADMIT_WEB_URL, or http:// and its address",
+        variable="ADMIT_WEB_URL",
+    ),
+)
+
+
 def _options(
     *,
     data_dir: Path | None,
@@ -271,6 +289,8 @@ def _options(
 @option("--sync-always", "Every write reaches the disk before it counts; slower.")
 @option("--insecure", "Demand no credentials: every program of this machine may do everything.")
 @option("--use", "Make this server the one that commands use, although another one runs.")
+@option("--no-web", "Serve no web page.", variable="ADMIT_NO_WEB")
+@web_options
 @service_options
 async def up(
     call: Call,
@@ -307,9 +327,13 @@ async def up(
 
 @command(PLACE, forever=True)
 @service_argument
+@web_options
 @service_options
 async def serve(call: Call, service: str, **given: Any) -> int:
-    """Run one service against a running NATS server."""
-    from admittance.cli.up import up
+    """Run one service, or the web page, against a running NATS server."""
+    from admittance.cli.up import page, up
+    from admittance.services import PAGE
 
+    if service.lower() == PAGE.name:
+        return await page.serve(call, _options(**given))
     return await up.serve(call, service_named(service), _options(**given))

@@ -30,6 +30,9 @@ class Options(NamedTuple):
     metrics_prefix: str | None = None
     insecure: bool = False
     use: bool = False
+    web: str | None = None
+    web_url: str | None = None
+    no_web: bool = False
     rules: RuleTexts = RuleTexts()
     machine: MachineTexts = MachineTexts()
 

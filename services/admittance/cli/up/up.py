@@ -28,6 +28,7 @@ from admittance.cli.up.options import (
     with_real_folder,
 )
 from admittance.cli.up.own_context import write_own_context
+from admittance.cli.up.page import own_page
 from admittance.cli.up.readiness import until_serving
 from admittance.cli.up.server_watch import watch
 from admittance.client.errors import BadInput
@@ -152,12 +153,18 @@ async def up(call: Call, options: Options) -> int:
             )
             asks = None if lock is None else lock.access(ADMIN)
             tasks.append(_task(service, mine, options, job_rules(call, options), admin, asks))
+        page = own_page(options)
+        if page is not None:
+            stack.callback(page.close)
+            tasks.append(page.task(url, access(ADMIN)))
 
         def ready() -> None:
             if embeds(call, options):
                 creds = None if lock is None else lock.access(ADMIN).creds
                 write_own_context(url, creds, options.data_dir, use=options.use)
             output.say(f"ready {shown(url)}")
+            if page is not None:
+                output.say(f"page {page.link}")
             output.flush()
 
         await supervise(tasks, ending.stop, ready=ready, grace_seconds=STOP_SECONDS)

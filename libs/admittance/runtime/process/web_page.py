@@ -1,0 +1,151 @@
+"""What `admit up`, `admit web` and the process of the web page share: the address of the page, its
+one-time codes, and what the page is given when it starts.
+
+This module imports almost nothing: the libraries of the page are loaded in its own process only.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from admittance.runtime import chance
+from admittance.runtime.errors import SetupError
+from admittance.runtime.nats_server.secret_files import read_own, write_secret_file
+from admittance.runtime.process.child_process import ends_with_parent
+
+DEFAULT_ADDRESS: Final = "127.0.0.1:4280"
+MODULE: Final = "admittance.web.child"
+"""The program of the page in a process of its own."""
+FILE: Final = "web.json"
+"""The file in the data folder of `admit up` that names its page to `admit web`."""
+CODE_BYTES: Final = 16
+LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+MISSING: Final = "the web page needs more packages: pip install 'admittance[web]'"
+
+
+class PageFile(msgspec.Struct, frozen=True, kw_only=True):
+    """How `admit web` reaches the page of `admit up`. ``key``: the secret that the page accepts for
+    a further one-time code."""
+
+    url: str
+    key: str
+
+
+class PageStart(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page is given when it starts, by a pipe. ``socket``: the number of the open file that
+    listens. ``url``: the page as browsers reach it. ``nats``: the address of nats-server; ``tls``:
+    the options of TLS of that connection, by field. ``key``: of `PageFile`; "": no further codes.
+    ``code``: the first one-time code; "": none. ``credentials``: of the user that the code signs
+    in; "": the server demands none.
+    """
+
+    socket: int
+    url: str
+    nats: str
+    tls: dict[str, str | bool] = {}
+    key: str = ""
+    code: str = ""
+    credentials: str = ""
+
+
+def is_installed() -> bool:
+    """Whether the packages of the page are installed."""
+    return all(find_spec(name) for name in ("starlette", "jinja2", "uvicorn", "sse_starlette"))
+
+
+def new_code() -> str:
+    """A one-time code, which cannot be guessed."""
+    return chance.token_hex(CODE_BYTES)
+
+
+def link(url: str, code: str) -> str:
+    """The address that signs in by a one-time code. The code is in the fragment, which a browser
+    does not send."""
+    return f"{url}/sign-in#{code}"
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Host and port of ``HOST:PORT``. Raises SetupError for any other text."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (host and colon and port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise SetupError(f"the address of the web page must be HOST:PORT, not {text!r}")
+    return host, int(port)
+
+
+def checked_url(text: str) -> str:
+    """The address of the page as browsers use it, without a slash at its end. Raises SetupError
+    unless it is ``http://HOST[:PORT]`` or ``https://HOST[:PORT]``."""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good, parts = False, None
+    if not good or parts is None or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise SetupError(f"the URL of the web page must be https://HOST, not {text!r}")
+    if parts.username is not None:
+        raise SetupError("the URL of the web page has a user: leave it out")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def listening(address: str, *, or_free: bool = False) -> socket.socket:
+    """A socket that listens at ``HOST:PORT``. ``or_free``: at a free port if that one is used.
+    Raises SetupError."""
+    host, port = address_of(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            made.bind((host, port))
+        except OSError:
+            if not or_free:
+                raise
+            made.bind((host, 0))
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        raise SetupError(
+            f"the web page cannot listen at {address} ({error.strerror or error}): name another "
+            "address with --web HOST:PORT"
+        ) from None
+    return made
+
+
+def url_of(listens: socket.socket) -> str:
+    """The address of a page that listens there, for a browser of this machine."""
+    host, port = listens.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def command() -> list[str]:
+    """The command line of the page's process, which reads a `PageStart` from its input."""
+    return ends_with_parent([sys.executable, "-m", MODULE])
+
+
+def write_page_file(data_dir: Path, page: PageFile) -> None:
+    """Writes the file of the page into the data folder. Raises SetupError."""
+    write_secret_file(data_dir / FILE, msgspec.json.encode(page).decode() + "\n")
+
+
+def read_page_file(data_dir: Path) -> PageFile:
+    """The page of the `admit up` with this data folder. Raises SetupError."""
+    path = data_dir / FILE
+    if not path.exists():
+        raise SetupError(
+            f"{data_dir} has no web page: start `admit up` there, or name its folder with "
+            "--data-dir"
+        )
+    try:
+        return msgspec.json.decode(read_own(path), type=PageFile)
+    except (msgspec.MsgspecError, UnicodeError):
+        raise SetupError(f"{path} is damaged: restart `admit up`") from None

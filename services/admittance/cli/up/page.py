@@ -1,0 +1,127 @@
+"""The web page: of `admit up`, as a process of its own, and of `admit serve web`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from admittance.cli.support import output
+from admittance.cli.support.link import check_url
+from admittance.cli.support.options import Call
+from admittance.cli.up.options import Options
+from admittance.client.errors import BadInput
+from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import AdmittanceError, SetupError
+from admittance.runtime.nats.connection_options import ConnectionOptions
+from admittance.runtime.nats.opening import is_open
+from admittance.runtime.process import web_page
+from admittance.runtime.process.child_task import child_task
+from admittance.runtime.process.supervise import ServiceTask
+from admittance.runtime.process.web_page import PageFile, PageStart
+from admittance.services import PAGE
+
+TLS: Final = ("tls_ca", "tls_cert", "tls_key", "tls_first")
+
+log = structlog.get_logger()
+
+
+class OwnPage:
+    """The web page of `admit up`. Its socket listens from the beginning, so that its address can be
+    printed before its process is ready."""
+
+    def __init__(self, options: Options) -> None:
+        self._listens = web_page.listening(
+            options.web or web_page.DEFAULT_ADDRESS, or_free=options.web is None
+        )
+        own = web_page.url_of(self._listens)
+        self.url = web_page.checked_url(options.web_url) if options.web_url else own
+        self.code, self._key = web_page.new_code(), web_page.new_code()
+        self._data_dir = options.data_dir
+
+    @property
+    def link(self) -> str:
+        """The address that signs in."""
+        return web_page.link(self.url, self.code)
+
+    def task(self, nats: str, access: ConnectionOptions) -> ServiceTask:
+        """The page's process as a task of `supervise`. ``access``: TLS of its connections, and the
+        login of the code, which is a credentials file, or none."""
+        web_page.write_page_file(self._data_dir, PageFile(url=self.url, key=self._key))
+        credentials = Path(access.creds).read_text() if access.creds else ""
+        start = PageStart(
+            socket=self._listens.fileno(),
+            url=self.url,
+            nats=nats,
+            tls=tls_of(access),
+            key=self._key,
+            code=self.code,
+            credentials=credentials,
+        )
+        return child_task(
+            PAGE.name,
+            web_page.command(),
+            given=msgspec.json.encode(start),
+            files=[self._listens.fileno()],
+        )
+
+    def close(self) -> None:
+        """Closes the socket, and removes the file that names the page."""
+        self._listens.close()
+        with suppress(OSError):
+            (self._data_dir / web_page.FILE).unlink(missing_ok=True)
+
+
+def own_page(options: Options) -> OwnPage | None:
+    """The page of `admit up`; None: it has none. Raises BadInput."""
+    if options.no_web:
+        return None
+    if not web_page.is_installed():
+        output.note(f"note: {web_page.MISSING}")
+        return None
+    try:
+        return OwnPage(options)
+    except SetupError as error:
+        raise BadInput(str(error)) from None
+
+
+async def serve(call: Call, options: Options) -> int:
+    """Serves the page until a stop signal. On a server without users, prints a link that signs
+    in."""
+    check_url(call.url)
+    if not web_page.is_installed():
+        raise BadInput(web_page.MISSING)
+    try:
+        listens = web_page.listening(options.web or web_page.DEFAULT_ADDRESS)
+        url = web_page.url_of(listens)
+        url = web_page.checked_url(options.web_url) if options.web_url else url
+    except SetupError as error:
+        raise BadInput(str(error)) from None
+    code = web_page.new_code() if await _has_no_users(call) else ""
+    output.say(f"page {web_page.link(url, code) if code else url}")
+    output.flush()
+    access = ConnectionOptions(**tls_of(call.connection))  # type: ignore[arg-type]
+    await PAGE.load()(listens, call.url, access, url=url, code=code)
+    return 0
+
+
+async def _has_no_users(call: Call) -> bool:
+    """Whether the server is there and demands no credentials."""
+    if call.has_login:
+        return False
+    try:
+        bus = await Bus.connect(call.url, name="admit-web", access=call.connection)
+    except AdmittanceError:
+        return False
+    try:
+        return is_open(bus.nc)
+    finally:
+        await bus.close()
+
+
+def tls_of(access: ConnectionOptions) -> dict[str, str | bool]:
+    """The options of TLS without the login."""
+    return {name: value for name in TLS if (value := getattr(access, name))}

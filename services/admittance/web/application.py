@@ -1,0 +1,156 @@
+"""The routes of the page."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+from urllib.parse import quote, urlencode
+
+import structlog
+from sse_starlette import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, Unavailable
+from admittance.runtime import clock
+from admittance.web.codes import OneTimeCodes
+from admittance.web.guard import Guard
+from admittance.web.live import LISTENERS_MAX
+from admittance.web.origins import Origins
+from admittance.web.pages import find, workload
+from admittance.web.rendering import page, wants_json
+from admittance.web.sessions import Session, Sessions
+from admittance.web.sign_in import SignIn, form_of
+from admittance.web.views.frame import Frame
+from admittance.web.views.missing import Missing
+
+GZIP_BYTES: Final = 1024
+PING_SECONDS: Final = 15
+"""Time between two empty lines of a stream, by which a lost browser is noticed."""
+STREAMS_MAX: Final = 400
+"""The most open streams of this process."""
+NOTHING: Final = "There is nothing here, or you may not see it."
+
+Shown = Callable[[Request, Session], Awaitable[Response]]
+"""Answers a request of a signed-in person."""
+Changed = Callable[[Request, Session, dict[str, str]], Awaitable[Response]]
+"""Does what a form of a signed-in person asks for."""
+
+log = structlog.get_logger()
+
+
+def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> Starlette:
+    """The page as an ASGI application."""
+    door = SignIn(sessions, codes, origins)
+
+    def shown(show: Shown) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            session = door.session(request)
+            if session is None:
+                return _to_sign_in(request)
+            return await _answered(request, session, lambda: show(request, session))
+
+        return answer
+
+    def changed(change: Changed) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            session = door.session(request)
+            if session is None:
+                return _to_sign_in(request)
+            form = await form_of(request)
+            if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
+                return PlainTextResponse("this form is of another session: reload its page\n", 403)
+            return await _answered(request, session, lambda: change(request, session, form))
+
+        return answer
+
+    open_streams = 0
+
+    async def live(request: Request) -> Response:
+        nonlocal open_streams
+        session = door.session(request)
+        if session is None:
+            return PlainTextResponse("sign in first\n", 401)
+        if session.follower.listeners >= LISTENERS_MAX or open_streams >= STREAMS_MAX:
+            return PlainTextResponse("too many open streams\n", 503)
+        last = request.headers.get("last-event-id", "")
+
+        async def events() -> AsyncIterator[dict[str, str]]:
+            nonlocal open_streams
+            open_streams += 1
+            try:
+                async for event in session.follower.events(int(last) if last.isdigit() else 0):
+                    yield event
+            finally:
+                open_streams -= 1
+
+        return EventSourceResponse(events(), ping=PING_SECONDS)
+
+    routes = [
+        Route("/", shown(find.home)),
+        Route("/find", shown(find.find)),
+        Route("/workloads/{namespace}/{name}", shown(workload.show)),
+        Route("/workloads/{namespace}/{name}/{act}", changed(workload.act), methods=["POST"]),
+        Route("/sign-in", door.show),
+        Route("/sign-in", door.sign_in, methods=["POST"]),
+        Route("/sign-out", changed(lambda request, *_: door.sign_out(request)), methods=["POST"]),
+        Route("/session", door.whether),
+        Route("/code", door.further_code, methods=["POST"]),
+        Route("/live", live),
+        Mount("/static", StaticFiles(packages=[("admittance.web", "static")])),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[
+            Middleware(Guard, origins=origins),
+            Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
+        ],
+        exception_handlers={404: _no_page},
+    )
+
+
+def _to_sign_in(request: Request) -> Response:
+    if wants_json(request) or request.method == "POST":
+        return PlainTextResponse("sign in first\n", 401)
+    path = quote(request.url.path, safe="/:@")
+    if request.url.query:
+        path += f"?{request.url.query}"
+    return RedirectResponse(f"/sign-in?{urlencode({'next': path})}", 303)
+
+
+async def _answered(
+    request: Request, session: Session, answer: Callable[[], Awaitable[Response]]
+) -> Response:
+    """The answer, or the page that says why there is none. What does not exist and what the user
+    may not see look alike."""
+
+    def instead(status: int, title: str, text: str) -> Response:
+        return page(
+            request,
+            "missing.html",
+            Frame(title=title, as_of=clock.now(), trouble=status >= 500),
+            Missing(title=title, text=text),
+            session=session,
+            status=status,
+        )
+
+    try:
+        return await answer()
+    except (NotFound, NotAllowed):
+        return instead(404, "Not found", NOTHING)
+    except BadInput as error:
+        return instead(400, "Refused", str(error))
+    except Unavailable as error:
+        return instead(503, "No connection", str(error))
+    except ClientError as error:
+        return instead(502, "No answer", str(error))
+
+
+async def _no_page(_request: Request, _error: Exception) -> Response:
+    return PlainTextResponse("there is no such page\n", 404)

@@ -1,0 +1,111 @@
+"""The live stream: it carries sequences of the log, and pages ask again for what they show.
+
+A message of the bus is only a doorbell; the facts come from the log, with their sequences. All
+pages of a person share one follower, which asks at most ten times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from admittance.client import Client
+from admittance.client.errors import ClientError, Closed
+from admittance.runtime import clock
+
+PAUSE_SECONDS: Final = 0.1
+"""Time between two readings of the log, and between two events of a stream."""
+AGAIN_SECONDS: Final = 2.0
+"""Time between two attempts to follow the log, if it cannot be read."""
+LISTENERS_MAX: Final = 20
+"""The most open streams of one person: a browser has one for all its pages."""
+
+log = structlog.get_logger()
+
+
+class Follower:
+    """Follows the log for one person, while at least one stream is open. ``sequence``: of the last
+    fact that was seen; 0: none was. ``ended``: set when the session is over."""
+
+    def __init__(self, client: Client, ended: asyncio.Event) -> None:
+        self.sequence = 0
+        self.listeners = 0
+        self._client = client
+        self._ended = ended
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def events(self, last: int) -> AsyncIterator[dict[str, str]]:
+        """The events of one stream. ``last``: the sequence that the browser has seen. The first
+        event comes at once, so that a page that was away asks again."""
+        self.listeners += 1
+        if not self._tasks:
+            self._start()
+        try:
+            seen = max(last, self.sequence)
+            yield {"event": "changed", "id": str(seen), "data": str(seen)}
+            while not self._ended.is_set():
+                await self._until_after(seen)
+                if self.sequence > seen:
+                    seen = self.sequence
+                    yield {"event": "changed", "id": str(seen), "data": str(seen)}
+                    await asyncio.sleep(PAUSE_SECONDS)
+            yield {"event": "ended", "data": "signed out"}
+        finally:
+            self.listeners -= 1
+            if not self.listeners:
+                self.stop()
+
+    def stop(self) -> None:
+        """Ends the reading of the log. Awaits nothing, since a stream ends by a cancellation."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+        self._changed.set()
+
+    async def _until_after(self, seen: int) -> None:
+        while self.sequence <= seen and not self._ended.is_set():
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _start(self) -> None:
+        since, seen = clock.now(), self.sequence
+        for namespace in self._client.login.namespaces or (None,):
+            task = asyncio.create_task(self._follow(namespace, since, seen), name="follow-log")
+            self._tasks.append(task)
+
+    async def _follow(self, namespace: str | None, since: datetime, seen: int) -> None:
+        """Notes the sequence of each fact of a namespace; None: of all namespaces. ``since``: when
+        the reading began; ``seen``: the sequence at that time."""
+        while not self._ended.is_set():
+            try:
+                await self._read(namespace, since if self.sequence == seen else None)
+            except Closed:
+                return
+            except ClientError as error:
+                log.info("log_not_followed", reason=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _read(self, namespace: str | None, since: datetime | None) -> None:
+        facts = self._client.events(
+            follow=True,
+            since=since,
+            after=0 if since is not None else self.sequence,
+            namespace=namespace,
+            all_namespaces=namespace is None,
+        )
+        before = clock.monotonic()
+        async for fact in facts:
+            self.sequence = max(self.sequence, fact.sequence)
+            self._changed.set()
+            now = clock.monotonic()
+            if now - before > PAUSE_SECONDS / 10:
+                # The fact had to be waited for, so it began a new answer: the facts that follow
+                # within the pause come with the next one.
+                await asyncio.sleep(PAUSE_SECONDS)
+                now = clock.monotonic()
+            before = now

@@ -1,0 +1,160 @@
+"""Signing in and out: by a one-time code, or by a token of `admit auth token`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qs
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from admittance.client.errors import ClientError, NotAllowed
+from admittance.runtime import clock
+from admittance.runtime.errors import AccessDenied
+from admittance.runtime.nats.login_tokens import credentials_of_token
+from admittance.web.codes import OneTimeCodes
+from admittance.web.limits import SignInLimit
+from admittance.web.origins import KEY_HEADER, Origins
+from admittance.web.rendering import page
+from admittance.web.sessions import NotSignedIn, Session, Sessions
+from admittance.web.views.frame import Frame
+
+REFUSED: Final = "This code or token signs in no user: it is wrong, used, expired or revoked."
+INSECURE: Final = (
+    "A token is not sent over plain HTTP from another machine: open the page with https, or on the "
+    "machine where it runs."
+)
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form; of a field that is there twice the last."""
+    body = await request.body()
+    try:
+        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        return {}
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def path_within(text: str) -> str:
+    """A path of this page to go to; "/": the text is none, so that no link leads elsewhere."""
+    # A browser reads a backslash as a slash, and "//name" as another web site.
+    is_own = text.startswith("/") and not text.startswith("//") and "\\" not in text
+    return text if is_own and text.isprintable() else "/"
+
+
+class SignIn:
+    """The routes of signing in."""
+
+    def __init__(self, sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> None:
+        self._sessions = sessions
+        self._codes = codes
+        self._origins = origins
+        self._limit = SignInLimit()
+        prefix = "__Host-admit" if origins.is_tls else "admit"
+        # Cookies do not know ports, so pages of one machine need different names.
+        self._cookie = f"{prefix}-{origins.port}"
+
+    def session(self, request: Request) -> Session | None:
+        """The session of a request; None: the request has none."""
+        return self._sessions.of(request.cookies.get(self._cookie))
+
+    async def show(self, request: Request) -> Response:
+        """The page with the field for a code or token."""
+        return self._page(request)
+
+    async def sign_in(self, request: Request) -> Response:
+        """Signs in with the code or token of the form."""
+        address = request.client.host if request.client else ""
+        if wait := self._limit.wait_seconds(address, clock.monotonic()):
+            why = f"Too many attempts: try again in {wait} s."
+            return self._page(request, why, 429, {"retry-after": str(wait)})
+        if not self._origins.takes_secrets(request.headers.get("host", "")):
+            return self._page(request, INSECURE, 403)
+        form = await form_of(request)
+        try:
+            secret = await self._secret_of(form.get("token", "").strip())
+        except NotAllowed:
+            secret, why, status = "", REFUSED, 403
+        except NotSignedIn as error:
+            secret, why, status = "", str(error), 403
+        except ClientError as error:
+            return self._page(request, f"The server does not answer: {error}", 503)
+        if not secret:
+            self._limit.failed(address, clock.monotonic())
+            return self._page(request, why, status)
+        await self._sessions.end(request.cookies.get(self._cookie))
+        answer = RedirectResponse(path_within(form.get("next", "/")), 303)
+        answer.set_cookie(
+            self._cookie, secret, path="/", httponly=True, samesite="strict", secure=self._is_tls
+        )
+        return answer
+
+    async def sign_out(self, request: Request) -> Response:
+        """Ends the session."""
+        await self._sessions.end(request.cookies.get(self._cookie))
+        answer = RedirectResponse("/sign-in", 303)
+        answer.delete_cookie(
+            self._cookie, path="/", httponly=True, samesite="strict", secure=self._is_tls
+        )
+        return answer
+
+    async def whether(self, request: Request) -> Response:
+        """Whether the browser is signed in: a browser that follows a link from another web site
+        sends the cookie only with the next request."""
+        return JSONResponse({"signedIn": self.session(request) is not None})
+
+    async def further_code(self, request: Request) -> Response:
+        """A further one-time code, for `admit web`."""
+        address = request.client.host if request.client else ""
+        now = clock.monotonic()
+        if self._limit.wait_seconds(address, now):
+            return PlainTextResponse("too many attempts\n", 429)
+        try:
+            given = msgspec.json.decode(await request.body(), type=Mapping[str, str])
+        except msgspec.MsgspecError:
+            return PlainTextResponse("the body is not an object of texts\n", 400)
+        key = request.headers.get(KEY_HEADER, "")
+        code = self._codes.further(key, given.get("credentials", ""), now)
+        if code is None:
+            self._limit.failed(address, now)
+            return PlainTextResponse("the key is wrong\n", 403)
+        return JSONResponse({"code": code})
+
+    @property
+    def _is_tls(self) -> bool:
+        return self._origins.is_tls
+
+    async def _secret_of(self, token: str) -> str:
+        """Opens a session. Raises NotAllowed, NotSignedIn and ClientError."""
+        credentials = self._codes.take(token, clock.monotonic())
+        if credentials is not None:
+            return await self._sessions.open(credentials, by_code=True)
+        try:
+            credentials = credentials_of_token(token)
+        except AccessDenied:
+            raise NotAllowed(REFUSED) from None
+        return await self._sessions.open(credentials)
+
+    def _page(
+        self,
+        request: Request,
+        why: str = "",
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        where = request.query_params.get("next", "/")
+        answer = page(
+            request,
+            "sign_in.html",
+            Frame(title="Sign in", as_of=clock.now(), live=False),
+            status=status,
+            why=why,
+            next=path_within(where),
+            takes=self._origins.takes_secrets(request.headers.get("host", "")),
+            insecure=INSECURE,
+        )
+        answer.headers.update(headers or {})
+        return answer

@@ -1,0 +1,225 @@
+// The script of the page. As a SharedWorker it holds the one stream of all tabs of a browser; as the
+// script of a tab it asks for the page again when the stream says so, and morphs what changed.
+"use strict";
+
+const REPAINT_MS = 250;
+const GRACE_MS = 1500;
+
+if (typeof SharedWorkerGlobalScope !== "undefined" && self instanceof SharedWorkerGlobalScope) {
+  shareStream();
+} else {
+  document.body.classList.add("js");
+  signInByLink();
+  if ("live" in document.body.dataset) followLive();
+  askBeforeForms();
+  listenToKeys();
+}
+
+// ---- the stream ----
+
+function openStream(tell) {
+  const source = new EventSource("/live");
+  source.addEventListener("changed", (event) => tell({ kind: "changed", data: event.data }));
+  source.addEventListener("ended", () => { source.close(); tell({ kind: "ended" }); });
+  source.onopen = () => tell({ kind: "open" });
+  source.onerror = () => tell({ kind: source.readyState === 2 ? "refused" : "lost" });
+  return source;
+}
+
+function shareStream() {
+  const ports = new Map(); // a port, and whether its tab is visible
+  let source = null;
+  const tell = (said) => { for (const [port, seen] of ports) if (seen) port.postMessage(said); };
+  const settle = () => {
+    const wanted = [...ports.values()].some(Boolean);
+    if (wanted && (!source || source.readyState === 2)) source = openStream(tell);
+    if (!wanted && source) { source.close(); source = null; }
+  };
+  self.onconnect = (event) => {
+    const port = event.ports[0];
+    port.onmessage = ({ data }) => {
+      if (data === "gone") ports.delete(port);
+      else {
+        if (data === "visible" && source) port.postMessage({ kind: "changed" });
+        ports.set(port, data === "visible");
+      }
+      settle();
+    };
+  };
+}
+
+// A browser without SharedWorker: the tab that holds the lock has the stream, and tells the others.
+function streamOfLeader(hear) {
+  const channel = new BroadcastChannel("admit-live");
+  channel.onmessage = ({ data }) => hear(data);
+  const lead = () => new Promise(() => openStream((said) => { hear(said); channel.postMessage(said); }));
+  if (navigator.locks) navigator.locks.request("admit-live", lead);
+  else lead();
+}
+
+function followLive() {
+  let asked = 0, due = null, busy = false, again = false, lostAt = null, lostTimer = null;
+  const ask = () => {
+    if (busy) { again = true; return; }
+    if (due) return;
+    due = setTimeout(repaint, Math.max(0, asked + REPAINT_MS - performance.now()));
+  };
+  const repaint = async () => {
+    due = null; busy = true; again = false; asked = performance.now();
+    try {
+      const answer = await fetch(location.href, { headers: { "admit-part": "1" }, redirect: "error" });
+      const text = await answer.text();
+      if (!(answer.headers.get("content-type") || "").startsWith("text/html")) throw new Error(text);
+      paint(new DOMParser().parseFromString(text, "text/html"));
+      mark(answer.status >= 500 ? "no answer" : null);
+    } catch { mark("no answer"); }
+    busy = false;
+    if (again) ask();
+  };
+  const mark = (why) => {
+    clearTimeout(lostTimer); lostTimer = null;
+    document.body.classList.toggle("stale", Boolean(why));
+    const place = document.querySelector("#live span");
+    if (why && !lostAt) lostAt = document.querySelector("#as-of time")?.textContent;
+    if (!why) lostAt = null;
+    if (place) place.textContent = why ? `Not live, as of ${lostAt}` : "Live";
+  };
+  const hear = (said) => {
+    if (said.kind === "changed" && !document.hidden) ask();
+    if (said.kind === "open" && lostAt) ask();
+    if (said.kind === "ended" || said.kind === "refused") location.assign("/sign-in?next=" + encodeURIComponent(location.pathname + location.search));
+    if (said.kind === "lost" && !lostTimer && !lostAt) lostTimer = setTimeout(() => mark("connection lost"), GRACE_MS);
+    if (said.kind === "open") { clearTimeout(lostTimer); lostTimer = null; }
+  };
+  if (typeof SharedWorker === "undefined") {
+    streamOfLeader(hear);
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
+    return;
+  }
+  const worker = new SharedWorker("/static/page.js");
+  worker.port.onmessage = ({ data }) => hear(data);
+  const say = () => worker.port.postMessage(document.hidden ? "hidden" : "visible");
+  document.addEventListener("visibilitychange", say);
+  addEventListener("pagehide", () => worker.port.postMessage("gone"));
+  addEventListener("pageshow", say);
+  say();
+}
+
+// ---- morphing ----
+
+function paint(fresh) {
+  document.title = fresh.title;
+  for (const id of ["main", "as-of", "icon"]) {
+    const before = document.getElementById(id), after = fresh.getElementById(id);
+    if (before && after) morph(before, after);
+  }
+}
+
+// Makes `before` like `after`. Elements are matched by id, else by place; the row with the focus is
+// not moved, but the others around it; a field with the focus and opened details stay as they are.
+function morph(before, after) {
+  if (before.isEqualNode(after)) return;
+  if (before === document.activeElement && before.matches("input, textarea, select")) return;
+  for (const { name } of [...before.attributes]) {
+    if (!after.hasAttribute(name) && !(name === "open" && before.matches("details, dialog"))) before.removeAttribute(name);
+  }
+  for (const { name, value } of after.attributes) {
+    if (before.getAttribute(name) !== value) before.setAttribute(name, value);
+  }
+  if (before.matches("textarea")) return;
+  morphChildren(before, after);
+}
+
+function morphChildren(before, after) {
+  const named = new Map();
+  for (const child of before.children) if (child.id) named.set(child.id, child);
+  const held = [...before.childNodes].find((child) => child.contains(document.activeElement));
+  const wanted = new Set([...after.children].map((child) => child.id).filter(Boolean));
+  let place = before.firstChild;
+  for (const next of [...after.childNodes]) {
+    while (place && place.id && !wanted.has(place.id)) {
+      const gone = place; place = place.nextSibling; gone.remove();
+    }
+    const twin = next.id ? named.get(next.id) : alike(place, next) ? place : null;
+    if (!twin) {
+      before.insertBefore(document.importNode(next, true), place);
+      continue;
+    }
+    if (twin !== place) {
+      // The row with the focus stays: what stands before it moves behind it instead.
+      if (twin === held) while (place && place !== held) { const moved = place; place = place.nextSibling; before.append(moved); }
+      else before.insertBefore(twin, place);
+    }
+    if (twin === place) place = place.nextSibling;
+    if (twin.nodeType === Node.ELEMENT_NODE) morph(twin, next);
+    else if (twin.data !== next.data) twin.data = next.data;
+  }
+  while (place) { const gone = place; place = place.nextSibling; gone.remove(); }
+}
+
+function alike(node, other) {
+  return node && node.nodeType === other.nodeType && node.nodeName === other.nodeName && !node.id;
+}
+
+// ---- signing in ----
+
+async function signInByLink() {
+  const form = document.getElementById("sign-in");
+  if (!form) return;
+  const code = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname + location.search);
+  if (/^[0-9a-f]{32}$/.test(code)) {
+    document.getElementById("token").value = code;
+    form.submit();
+    return;
+  }
+  // After a link from another web site the cookie comes with this request only.
+  const answer = await fetch("/session");
+  if ((await answer.json()).signedIn) location.replace(document.getElementById("next").value);
+}
+
+// ---- forms and keys ----
+
+function askBeforeForms() {
+  const dialog = document.getElementById("confirm");
+  document.addEventListener("submit", (event) => {
+    const question = event.target.dataset?.confirm;
+    if (!question || !dialog) return;
+    event.preventDefault();
+    document.getElementById("confirm-q").textContent = question;
+    dialog.returnValue = "no";
+    dialog.onclose = () => { if (dialog.returnValue === "yes") event.target.submit(); };
+    dialog.showModal();
+  });
+}
+
+function listenToKeys() {
+  let go = false;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
+    if (localStorage.getItem("keys") === "off") return;
+    const key = event.key, wentTo = go;
+    go = false;
+    if (wentTo) {
+      const link = document.querySelector(`nav a[data-key="${CSS.escape(key)}"]`);
+      if (link) location.assign(link.href);
+    } else if (key === "/") { event.preventDefault(); document.getElementById("find")?.focus(); }
+    else if (key === "g") go = true;
+    else if (key === "?") document.getElementById("keys")?.showModal();
+    else if (key === "e") location.assign(withFormat());
+    else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+  });
+}
+
+function withFormat() {
+  const url = new URL(location.href);
+  url.searchParams.set("format", "json");
+  return url;
+}
+
+function step(by) {
+  const links = [...document.querySelectorAll("[data-row] a.name")];
+  const at = links.indexOf(document.activeElement);
+  links[Math.min(Math.max(at + by, 0), links.length - 1)]?.focus();
+}

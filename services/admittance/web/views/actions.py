@@ -1,0 +1,98 @@
+"""What a person may do to a workload: each action with its command and its line of Python."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.client.calls import Login
+from admittance.workload.phase import Phase
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """An action. ``verb``: its name in the path; ``field``: the name of a value that it takes, ""
+    without one; ``value``: the value before; ``confirm``: the question before it is done, ""
+    without one; ``command``, ``python``: the same for a terminal and for a program, with ``{}``
+    where the value stands."""
+
+    label: str
+    verb: str
+    command: str
+    python: str
+    field: str = ""
+    value: str = ""
+    confirm: str = ""
+    danger: bool = False
+
+
+WAITS: Final = frozenset({Phase.PENDING, Phase.BACKOFF})
+OVER: Final = frozenset({Phase.FINISHED})
+OFF: Final = frozenset({Phase.DEACTIVATED, Phase.REJECTED})
+CHANGES: Final = frozenset({"", "admin", "user", "owner"})
+"""The roles that change workloads; "": the server has no users."""
+APPROVES: Final = frozenset({"", "admin", "approver"})
+
+
+def actions(
+    namespace: str,
+    name: str,
+    phase: Phase,
+    login: Login,
+    *,
+    priority: int,
+    held: bool,
+    approvals: tuple[str, ...] = (),
+) -> tuple[Ask, ...]:
+    """The actions that the phase allows and the role may ask for. nats-server decides about each of
+    them again. ``approvals``: checks that wait for the verdict of a person."""
+
+    def ask(label: str, verb: str, call: str, words: str = "", **given: Any) -> Ask:
+        command = f"admit {verb.partition(':')[0]} workload {shlex.quote(name)}{words}"
+        return Ask(
+            label=label,
+            verb=verb,
+            command=f"{command} -n {shlex.quote(namespace)}",
+            python=f"await client.{call}, namespace={namespace!r})",
+            **given,
+        )
+
+    asks: list[Ask] = []
+    for check in approvals if login.role in APPROVES else ():
+        words = f" --check {shlex.quote(check)}"
+        given = f"({name!r}, check={check!r}"
+        asks.append(ask(f"Approve {check}", f"approve:{check}", f"approve{given}", words))
+        confirm = f"Deny {name}? It is not admitted again until it is activated."
+        deny = ask(f"Deny {check}…", f"deny:{check}", f"deny{given}", words, confirm=confirm)
+        asks.append(replace(deny, danger=True))
+    if login.role not in CHANGES:
+        return tuple(asks)
+    again = ask("Submit again", "resubmit", f"resubmit({name!r}")
+    delete = ask("Delete…", "delete", f"delete('workload', {name!r}", danger=True)
+    delete = replace(delete, confirm=f"Delete {name}? Its job ends.")
+    if phase in OVER:
+        return (*asks, again, delete)
+    asks.append(
+        ask(
+            "Set priority",
+            "priority",
+            f"set_priority({name!r}, {{}}",
+            " {}",
+            field="priority",
+            value=str(priority),
+        )
+    )
+    if held:
+        asks.append(ask("Release", "release", f"release({name!r}"))
+    elif phase in WAITS:
+        asks.append(ask("Hold", "hold", f"hold({name!r}"))
+    if phase in OFF:
+        asks.append(ask("Activate", "activate", f"activate({name!r}"))
+    else:
+        confirm = f"Stop {name}? Its job ends, and it is not admitted again until it is activated."
+        asks.append(ask("Stop…", "stop", f"stop({name!r}", confirm=confirm, danger=True))
+    confirm = f"Declare {name} finished? Its quota is free at once."
+    asks.append(ask("Finish…", "finish", f"finish({name!r}", confirm=confirm, danger=True))
+    return (*asks, again, delete)

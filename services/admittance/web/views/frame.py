@@ -1,0 +1,36 @@
+"""What every page has: its title, its menu, its time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+
+
+class Place(NamedTuple):
+    """A page of the menu. ``key``: the letter that opens it after ``g``."""
+
+    text: str
+    href: str
+    key: str
+
+
+MENU: Final[tuple[Place, ...]] = ()
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True):
+    """``title``: says the state, such as "w-17 Pending"; ``at``: the path of the page in the menu;
+    ``trouble``: whether the favicon shows trouble; ``live``: whether the page changes with the log;
+    ``as_of``: the time of the answers."""
+
+    title: str
+    as_of: datetime
+    at: str = ""
+    trouble: bool = False
+    live: bool = True
+
+    @property
+    def as_of_text(self) -> str:
+        """The time of day of the answers."""
+        return f"{self.as_of:%H:%M:%S}"

@@ -1,0 +1,78 @@
+"""The first page: what runs, and what waits."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from admittance.client.requests.queues.overview import QueueOverview
+from admittance.web.paths import workload_path
+from admittance.web.views.words import Link, Word, amount, between, state
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload. ``place``: its position in its queue; "": it runs."""
+
+    id: str
+    name: Link
+    namespace: str
+    queue: str
+    word: Word
+    place: str
+    asks: str
+    since: str
+    why: str
+
+
+class Home(msgspec.Struct, frozen=True, kw_only=True):
+    """``running_more``, ``waiting_more``: how many further ones there are."""
+
+    title: str
+    running: tuple[Row, ...]
+    running_more: int
+    waiting: tuple[Row, ...]
+    waiting_more: int
+
+
+def build(overview: QueueOverview, now: datetime) -> Home:
+    """The first page from one look at the queues."""
+    running = tuple(
+        Row(
+            id=f"{row.namespace}/{row.name}",
+            name=Link(row.name, workload_path(row.namespace, row.name)),
+            namespace=row.namespace,
+            queue=row.queue,
+            word=state(row.phase),
+            place="",
+            asks=_asks(row.requests),
+            since=between(row.started, now) if row.started else "",
+            why=", ".join(row.flavors),
+        )
+        for row in overview.running
+    )
+    waiting = tuple(
+        Row(
+            id=f"{row.namespace}/{row.name}",
+            name=Link(row.name, workload_path(row.namespace, row.name)),
+            namespace=row.namespace,
+            queue=row.queue,
+            word=state("Pending"),
+            place=str(row.position or ""),
+            asks=_asks(row.requests),
+            since=between(row.since, now) if row.since else "",
+            why=row.message or row.reason,
+        )
+        for row in overview.waiting
+    )
+    return Home(
+        title=f"{overview.running_total:,} hold quota, {overview.waiting_total:,} wait",
+        running=running,
+        running_more=overview.running_total - len(running),
+        waiting=waiting,
+        waiting_more=overview.waiting_total - len(waiting),
+    )
+
+
+def _asks(requests: dict[str, int]) -> str:
+    return ", ".join(amount(resource, much) for resource, much in requests.items())
