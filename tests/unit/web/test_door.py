@@ -78,7 +78,11 @@ def test_many_addresses_wait_together() -> None:
         pytest.param("POST", "/a", OWN, None, id="a form of the page is taken"),
         pytest.param("POST", "/a", {"host": HOST}, 403, id="a form without an origin is refused"),
         pytest.param(
-            "POST", "/a", OWN | {"origin": "http://evil.example"}, 403, id="a foreign form is refused"
+            "POST",
+            "/a",
+            OWN | {"origin": "http://evil.example"},
+            403,
+            id="a foreign form is refused",
         ),
         pytest.param("POST", "/a", OWN | {"origin": "null"}, 403, id="a hidden origin is refused"),
         pytest.param(
@@ -88,12 +92,18 @@ def test_many_addresses_wait_together() -> None:
             "POST", "/code", {"host": HOST, KEY_HEADER: "k"}, None, id="a command has no origin"
         ),
         pytest.param(
-            "GET", "/live", {"host": HOST, "sec-fetch-site": "cross-site"}, 403, id="stream elsewhere"
+            "GET",
+            "/live",
+            {"host": HOST, "sec-fetch-site": "cross-site"},
+            403,
+            id="stream elsewhere",
         ),
         pytest.param(
             "GET", "/live", {"host": HOST, "sec-fetch-site": "same-origin"}, None, id="own stream"
         ),
-        pytest.param("GET", "/", OWN | {"origin": "http://x"}, 403, id="a foreign script is refused"),
+        pytest.param(
+            "GET", "/", OWN | {"origin": "http://x"}, 403, id="a foreign script is refused"
+        ),
     ],
 )
 def test_requests_come_from_the_page_itself(

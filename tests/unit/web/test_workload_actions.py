@@ -76,10 +76,14 @@ def test_the_printed_command_is_one_of_admit(ask: Ask) -> None:
 
 @pytest.mark.parametrize("ask", every().values(), ids=list(every()))
 def test_the_printed_line_of_python_calls_the_client(ask: Ask) -> None:
-    tree = ast.parse(ask.python.replace("{}", "7"))
-    call = tree.body[0].value.value
+    [call] = [
+        node
+        for node in ast.walk(ast.parse(ask.python.replace("{}", "7")))
+        if isinstance(node, ast.Call)
+    ]
+    assert isinstance(call.func, ast.Attribute)
     method = getattr(Client, call.func.attr)
-    given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    given = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     places = [ast.literal_eval(word) for word in call.args]
     inspect.signature(method).bind(None, *places, **given)
     assert given["namespace"] == "team a"

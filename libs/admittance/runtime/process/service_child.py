@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -44,16 +44,32 @@ async def run_child(
     end; a secret belongs here, since other users may see an environment. ``on_line``: gets each
     line of its standard output; without it the output goes to standard error. Raises ChildEnded
     when the process ends by itself."""
+    environ = {**_environment(settings), **(variables or {})}
+    await run_module(service.name, service.package, environ, errand=errand, on_line=on_line)
+
+
+async def run_module(
+    name: str,
+    module: str,
+    environ: Mapping[str, str],
+    *,
+    errand: bytes = b"",
+    files: Sequence[int] = (),
+    on_line: Callable[[str], None] | None = None,
+) -> None:
+    """Runs ``python -m MODULE`` as `run_child` does. ``name``: in the log and in errors;
+    ``files``: numbers of open files that the process inherits."""
     process = await asyncio.create_subprocess_exec(
-        *ends_with_parent([sys.executable, "-m", service.package]),
+        *ends_with_parent([sys.executable, "-m", module]),
         stdin=asyncio.subprocess.PIPE,
         stdout=sys.stderr.fileno() if on_line is None else asyncio.subprocess.PIPE,
-        env={**_environment(settings), **(variables or {})},
+        env=dict(environ),
+        pass_fds=files,
         # In a session of its own the process does not get Ctrl-C at the terminal: this process
         # gets it, and ends its services in their order.
         start_new_session=True,
     )
-    log.info("service_process_started", service=service.name, pid=process.pid)
+    log.info("service_process_started", service=name, pid=process.pid)
     try:
         assert process.stdin is not None
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -66,7 +82,7 @@ async def run_child(
         status = await process.wait()
     finally:
         await _end(process)
-    raise ChildEnded(f"the process of {service.name} ended with status {status}")
+    raise ChildEnded(f"the process of {name} ended with status {status}")
 
 
 def _environment(settings: Settings) -> dict[str, str]:

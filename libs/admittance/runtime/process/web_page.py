@@ -7,7 +7,6 @@ This module imports almost nothing: the libraries of the page are loaded in its 
 from __future__ import annotations
 
 import socket
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,6 @@ import msgspec
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
 from admittance.runtime.nats_server.secret_files import read_own, write_secret_file
-from admittance.runtime.process.child_process import ends_with_parent
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:4280"
 MODULE: Final = "admittance.web.child"
@@ -125,11 +123,6 @@ def url_of(listens: socket.socket) -> str:
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def command() -> list[str]:
-    """The command line of the page's process, which reads a `PageStart` from its input."""
-    return ends_with_parent([sys.executable, "-m", MODULE])
 
 
 def write_page_file(data_dir: Path, page: PageFile) -> None:

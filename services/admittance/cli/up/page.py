@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,9 +21,9 @@ from admittance.runtime.errors import AdmittanceError, SetupError
 from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.nats.opening import is_open
 from admittance.runtime.process import web_page
-from admittance.runtime.process.child_task import child_task
+from admittance.runtime.process.service_child import run_module
 from admittance.runtime.process.supervise import ServiceTask
-from admittance.runtime.process.web_page import PageFile, PageStart
+from admittance.runtime.process.web_page import MODULE, PageFile, PageStart
 from admittance.services import PAGE
 
 TLS: Final = ("tls_ca", "tls_cert", "tls_key", "tls_first")
@@ -61,12 +63,14 @@ class OwnPage:
             code=self.code,
             credentials=credentials,
         )
-        return child_task(
-            PAGE.name,
-            web_page.command(),
-            given=msgspec.json.encode(start),
-            files=[self._listens.fileno()],
-        )
+        errand, files = msgspec.json.encode(start), [self._listens.fileno()]
+
+        async def run(serves: asyncio.Event) -> None:
+            # The socket listens already, so a browser that is early waits for the process.
+            serves.set()
+            await run_module(PAGE.name, MODULE, os.environ, errand=errand, files=files)
+
+        return ServiceTask(PAGE.name, run)
 
     def close(self) -> None:
         """Closes the socket, and removes the file that names the page."""
