@@ -75,18 +75,14 @@ class LeaseState:
     def epoch_seen(self, domain: str, sequence: int, owner: str) -> bool:
         """Records an epoch that was read from the log. Returns True if the epoch ends this
         instance's leadership of the domain."""
-        if sequence <= self._epochs.get(domain, (0, ""))[0]:
+        if sequence <= self.known(domain):
             return False
         self._epochs[domain] = (sequence, owner)
-        held = self._held.get(domain)
-        if held is not None and held.epoch < sequence:
-            del self._held[domain]
-            return True
-        return False
+        return self._held.pop(domain, None) is not None
 
     def known(self, domain: str) -> int:
         """The newest epoch of the domain that this instance has seen; 0 before the first epoch."""
-        return self._epochs.get(domain, (0, ""))[0]
+        return self._newest(domain)[0]
 
     def forgotten(self, domain: str, epoch: int) -> bool:
         """Records that the log no longer holds ``epoch``, the domain's newest epoch, because the
@@ -116,7 +112,7 @@ class LeaseState:
     def echoed(self, domain: str, epoch: int) -> bool:
         """Records the echo of a domain's barrier. Returns True if this instance leads the domain
         from now on."""
-        self._echoes[domain] = max(epoch, self._echoes.get(domain, 0))
+        self._echoes[domain] = max(epoch, self._newest_echo(domain))
         held = self._held.get(domain)
         if held is None or held.echoed or epoch < held.epoch:
             return False
@@ -136,7 +132,7 @@ class LeaseState:
         for domain in domains:
             if domain in self._held or domain in self._taking:
                 continue
-            sequence, owner = self._epochs.get(domain, (0, ""))
+            sequence, owner = self._newest(domain)
             ours_before = owner == self.instance
             if not ours_before and owner in self._alive:
                 continue
@@ -150,11 +146,10 @@ class LeaseState:
         """Records that the log has stored an epoch that this instance published to take a domain.
         Returns False if a newer epoch of the domain is known already."""
         self._taking.discard(domain)
-        known, _ = self._epochs.get(domain, (0, ""))
-        if known > epoch:
+        if self.known(domain) > epoch:
             return False
         self._epochs[domain] = (epoch, self.instance)
-        self._held[domain] = _Held(epoch, echoed=self._echoes.get(domain, 0) >= epoch)
+        self._held[domain] = _Held(epoch, echoed=self._newest_echo(domain) >= epoch)
         return True
 
     def not_taken(self, domain: str) -> None:
@@ -205,4 +200,10 @@ class LeaseState:
 
     def owner(self, domain: str) -> str:
         """The instance with the newest epoch of the domain; empty before the first epoch."""
-        return self._epochs.get(domain, (0, ""))[1]
+        return self._newest(domain)[1]
+
+    def _newest(self, domain: str) -> tuple[int, str]:
+        return self._epochs.get(domain, (0, ""))
+
+    def _newest_echo(self, domain: str) -> int:
+        return self._echoes.get(domain, 0)

@@ -66,6 +66,23 @@ def test_a_domain_is_led_while_the_owner_of_its_newest_epoch_beats() -> None:
     assert not me.led(D)
 
 
+def test_the_first_epoch_of_a_log_counts_as_any_other() -> None:
+    me = LeaseState("me")
+    taken(me, 1)
+    assert (me.known(D), me.held(D), me.fence(D)) == (1, 1, None)
+    you = LeaseState("you")
+    you.epoch_seen(D, 1, "me")
+    assert (you.known(D), you.owner(D)) == (1, "me")
+
+
+def test_an_epoch_that_is_read_before_its_acknowledgement_is_held() -> None:
+    me = LeaseState("me")
+    me.domains_to_take([D])
+    assert not me.epoch_seen(D, 7, "me")
+    assert me.took(D, 7)
+    assert me.held(D) == 7
+
+
 def test_an_older_epoch_changes_nothing() -> None:
     me = LeaseState("me")
     taken(me, 7)
@@ -97,6 +114,8 @@ def test_exactly_one_of_several_leaders_takes_each_vacant_domain() -> None:
     domains = [f"queue-{n}" for n in range(100)]
     takers = [take.domain for lease in tenures for take in lease.domains_to_take(domains)]
     assert sorted(takers) == sorted(domains)
+    # Instances of another version compute the same leaders.
+    assert takers[:3] == ["queue-4", "queue-5", "queue-12"]
 
 
 def test_what_was_lost_may_be_taken_again_from_the_newest_epoch() -> None:
