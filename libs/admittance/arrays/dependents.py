@@ -68,6 +68,24 @@ def target_of(stored: StoredWorkload, revision: int) -> Target:
     return Target(uid, revision, started, result, indexes_of(stored), counts.results)
 
 
+def dependent_of(stored: StoredWorkload, revision: int) -> Dependent | None:
+    """Returns what is kept of a workload that waits for others; None: it does not wait."""
+    rows = stored.status.dependencies
+    if not rows or DEPENDENCIES_GATE not in gate_names(gated_by(stored)):
+        return None
+    if is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None:
+        return None
+    said = find_false(stored, Type.DEPENDENCIES_MET)
+    noted = said.message if said is not None and said.reason == reasons.DEPENDENCY_UNMET else ""
+    return Dependent(
+        uid=stored.metadata.uid,
+        revision=revision,
+        rows=rows,
+        noted=noted,
+        active=head(stored).active,
+    )
+
+
 def judge(row: DependencyRow, target: Target | None) -> tuple[Verdict, str]:
     """What became of a dependency, and why it can never be met. ``target`` None: no workload has
     the name."""
@@ -147,7 +165,7 @@ class DependentActs(ParentActs):
         self, name: WorkloadName, stored: StoredWorkload | None, revision: int, now: datetime
     ) -> None:
         before = self._dependents.pop(name, None)
-        after = _dependent(stored, revision) if stored is not None else None
+        after = None if stored is None else dependent_of(stored, revision)
         if before is None and after is None:
             return
         old = set() if before is None else set(_targets(name, before))
@@ -163,13 +181,12 @@ class DependentActs(ParentActs):
                 self._by_target[target] = set()
                 self.unknown[target] = None
             self._by_target[target].add(name)
-        if after is None:
+        if stored is None or after is None:
             self._forget_acts(name)
             return
         self._dependents[name] = after
         self._changed[name] = None
-        if stored is not None:
-            self._sent.through(stored.status.log.fact, now)
+        self._sent.through(stored.status.log.fact, now)
 
     # Acts. --------------------------------------------------------------------------
 
@@ -214,23 +231,6 @@ class DependentActs(ParentActs):
 
     def __len__(self) -> int:
         return len(self._dependents)
-
-
-def _dependent(stored: StoredWorkload, revision: int) -> Dependent | None:
-    rows = stored.status.dependencies
-    if not rows or DEPENDENCIES_GATE not in gate_names(gated_by(stored)):
-        return None
-    if is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None:
-        return None
-    noted = find_false(stored, Type.DEPENDENCIES_MET)
-    is_noted = noted is not None and noted.reason == reasons.DEPENDENCY_UNMET
-    return Dependent(
-        uid=stored.metadata.uid,
-        revision=revision,
-        rows=rows,
-        noted=noted.message if noted is not None and is_noted else "",
-        active=head(stored).active,
-    )
 
 
 def _target(name: WorkloadName, row: DependencyRow) -> WorkloadName:

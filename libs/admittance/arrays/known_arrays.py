@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple
 
@@ -212,23 +213,15 @@ class Elements:
         return self._next
 
 
-_places: dict[tuple[int, ...], dict[int, int]] = {}
-PLACES_MAX: Final = 64
-
-
 def places_of(array: KnownArray) -> dict[int, int]:
     """The place of each index of an array."""
     return places_of_indexes(array.indexes)
 
 
+@lru_cache(maxsize=64)
 def places_of_indexes(indexes: tuple[int, ...]) -> dict[int, int]:
     """The place of each index. Arrays with the same indexes share them."""
-    known = _places.get(indexes)
-    if known is None:
-        if len(_places) >= PLACES_MAX:
-            _places.clear()
-        known = _places[indexes] = {index: place for place, index in enumerate(indexes)}
-    return known
+    return {index: place for place, index in enumerate(indexes)}
 
 
 class ArrayMembers:

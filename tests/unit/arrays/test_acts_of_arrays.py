@@ -59,6 +59,8 @@ def said(acts: Iterable[Act]) -> list[str]:
                 lines.append(f"count {fact.created} {fact.results} {states}{ends}")
             case facts.Submitted() as fact:
                 lines.append(f"submit {fact.name}")
+            case facts.Finished(succeeded=False) as fact:
+                lines.append(f"failed {fact.name} {act.why} {act.revision}")
             case fact:
                 lines.append(f"{type(fact).__name__.lower()} {fact.name} {act.why} {act.revision}")
     return lines
@@ -82,6 +84,8 @@ NO_SPEC = msgspec.Raw(b"{}")
         ({"created": 1}, {"0": {}}, [
             "submit a-1", "submit a-2", "count 1 {} Pending=1 NotCreated=2"]),
         ({"created": 2}, {"0": {}, "2": {}}, ["count 3 {'d': '1'} Pending=2"]),
+        ({"created": 0}, {"2": {}}, ["count 3 {'d': '0-1'} Pending=1"]),
+        ({"results": "sfd", "states": {}}, {}, ["count 3 {}  over"]),
         ({"results": ".s."}, {"0": {}, "2": {}}, ["count 3 {} Pending=2"]),
         ({"results": ".s.", "states": {"Pending": 2}}, {"0": {}, "2": {}}, []),
         ({"results": "sfd", "states": {}, "finished": True}, {}, []),
@@ -99,13 +103,13 @@ NO_SPEC = msgspec.Raw(b"{}")
         (OFF, dict.fromkeys(ALL, OFF), []),
         # The first failure ends all; so does the end of the array.
         ({"fail_fast": True}, {**ALL, "0": {"result": "f"}, "1": {"holds_quota": True}}, [
-            "deactivated a-1 stopped 7", "finished a-2 ended 7", "count 3 {'f': '0'} Pending=2"]),
+            "deactivated a-1 stopped 7", "failed a-2 ended 7", "count 3 {'f': '0'} Pending=2"]),
         ({"fail_fast": True, "results": "..d"}, {"0": {}}, [
-            "finished a-0 ended 7", "count 3 {'d': '1'} Pending=1"]),
+            "failed a-0 ended 7", "count 3 {'d': '1'} Pending=1"]),
         ({"fail_fast": True}, {**ALL, "0": {"result": "s"}}, ["count 3 {'s': '0'} Pending=2"]),
         ({"finished": True, "created": 1, "results": "s.."}, {"0": {"result": "s"}}, [
             "count 1 {} NotCreated=2 over"]),
-        ({"finished": True}, {**ALL, "0": OFF}, [*[f"finished a-{i} ended 7" for i in ALL]]),
+        ({"finished": True}, {**ALL, "0": OFF}, [*[f"failed a-{i} ended 7" for i in ALL]]),
         # Gates: as many as may run, the first of those that are not over.
         ({"parallelism": 2}, {i: {"gated": True} for i in ALL}, [
             "released a-0 open 7", "released a-1 open 7"]),

@@ -14,8 +14,17 @@ from admittance.api.dependencies import (
     Dependency,
     parse_dependency,
 )
+from admittance.api.meta import ObjectMeta
 from admittance.api.workload import GATED_BY, ArrayStatus, DependencyRow
-from admittance.arrays.dependents import Target, Verdict, judge, target_of
+from admittance.arrays.dependents import (
+    Dependent,
+    DependentActs,
+    Target,
+    Verdict,
+    dependent_of,
+    judge,
+    target_of,
+)
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.subjects import WorkloadName
@@ -330,14 +339,96 @@ def test_a_fact_about_no_dependency_changes_nothing(fact: Fact, outcome: str) ->
 def test_what_is_kept_of_a_workload_that_others_wait_for(
     kinds: dict[str, str], status: dict[str, Any], spec: dict[str, Any], wanted: Any
 ) -> None:
-    conditions = tuple(a_condition(kind, True, reason) for kind, reason in kinds.items())
-    stored = StoredWorkload(
+    conditions = {kind: (True, reason, "") for kind, reason in kinds.items()}
+    assert target_of(a_workload(conditions, spec, **status), 5) == Target("", 5, *wanted)
+
+
+def a_workload(
+    conditions: dict[str, tuple[bool, str, str]], spec: dict[str, Any], **status: Any
+) -> StoredWorkload:
+    """``conditions``: of each type its status, reason and message."""
+    gates = status.pop("gates", "")
+    deleted = status.pop("deleted", None)
+    return StoredWorkload(
         api_version="v",
         kind="Workload",
+        metadata=ObjectMeta(deletion_timestamp=deleted, annotations={GATED_BY: gates}),
         spec=msgspec.Raw(msgspec.json.encode(spec)),
-        status=WorkloadStatus(conditions=conditions, **status),
+        status=WorkloadStatus(
+            conditions=tuple(
+                msgspec.structs.replace(a_condition(kind, is_true, reason), message=message)
+                for kind, (is_true, reason, message) in conditions.items()
+            ),
+            **status,
+        ),
     )
-    assert target_of(stored, 5) == Target("", 5, *wanted)
+
+
+UNMET = {"DependenciesMet": (False, "DependencyUnmet", "prep failed")}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "changes", "wanted"),
+    [
+        ({}, {}, ("", True)),
+        (UNMET, {}, ("prep failed", True)),
+        (UNMET, {"spec": {"active": False}}, ("prep failed", False)),
+        ({"DependenciesMet": (False, "WaitsForDependencies", "waits for prep")}, {}, ("", True)),
+        ({"Finished": (True, "Failed", "")}, {}, None),
+        ({}, {"deleted": NOON}, None),
+        ({}, {"dependencies": ()}, None),
+        ({}, {"gates": "other"}, None),
+    ],
+)
+def test_what_is_kept_of_a_workload_that_waits(
+    conditions: dict[str, tuple[bool, str, str]],
+    changes: dict[str, Any],
+    wanted: tuple[str, bool] | None,
+) -> None:
+    rows = (row("ok"),)
+    options = {"spec": {}, "dependencies": rows, "gates": DEPENDENCIES_GATE} | changes
+    kept = Dependent("", 5, rows, *wanted) if wanted is not None else None
+    assert dependent_of(a_workload(conditions, **options), 5) == kept
+
+
+SUCCEEDED = {"Finished": (True, "Succeeded", "")}
+FAILED = {"Finished": (True, "Failed", "")}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "noted", "active", "wanted"),
+    [
+        ({}, {}, {}, True, None),
+        (SUCCEEDED, {}, {}, True, ((0,), "")),
+        ({}, SUCCEEDED, {}, True, ((1,), "")),
+        (FAILED, {}, {}, True, ((), "prep failed")),
+        (FAILED, FAILED, {}, True, ((), "prep failed")),
+        (FAILED, {}, UNMET, True, None),
+        (FAILED, {}, {}, False, None),
+        ({}, FAILED, UNMET, True, ((), "list failed")),
+        (FAILED, SUCCEEDED, UNMET, True, ((1,), "prep failed")),
+        (FAILED, SUCCEEDED, {}, False, ((1,), "prep failed")),
+    ],
+)
+def test_a_workload_that_waits_gets_what_became_of_its_dependencies(
+    first: Any, second: Any, noted: Any, active: bool, wanted: tuple[Any, str] | None
+) -> None:
+    acts = DependentActs()
+    rows = (
+        DependencyRow(workload="prep", uid=""),
+        DependencyRow(workload="list", uid=""),
+        DependencyRow(workload="gone", uid="", since=NOON),
+        DependencyRow(workload="each", uid="", elementwise=True),
+    )
+    spec = {"active": active}
+    train = a_workload(noted, spec, dependencies=rows, gates=DEPENDENCIES_GATE)
+    acts.apply("workload.ns.train", train, 5, NOON)
+    assert {name.name for name in acts.unknown} == {"prep", "list"}
+    assert acts.orders(NOON) == []
+    for name, conditions in (("prep", first), ("list", second)):
+        acts.apply_target(WorkloadName("ns", name), a_workload(conditions, {}), 1)
+    acts_sent = [(fact.met, fact.never) for fact in acts.orders(NOON)]  # type: ignore[attr-defined]
+    assert acts_sent == ([wanted] if wanted is not None else [])
 
 
 def test_only_what_is_waited_for_is_kept_until_the_dependent_has_ended() -> None:
@@ -367,7 +458,10 @@ def test_acts_of_arrays_and_of_dependencies_are_counted_and_repeated_together() 
     soon = cores.now + timedelta(seconds=1)
     for act in sent:
         core.stated(act.fact, 10_000)
-        core.failed(act.fact, cores.now)
+    assert core.acts(cores.now + timedelta(seconds=20)) == [], "the log has them, unread"
+    for act in sent:
+        is_of_arrays = not isinstance(act.fact, facts.DependenciesJudged)
+        core.failed(act.fact, cores.now + timedelta(seconds=is_of_arrays))
     assert (core.pending, core.wake(), acts.wake()) == (6, soon, soon)
     later = cores.now + timedelta(seconds=100)
     assert [act.tries for act in core.acts(later)] == [1] * 6
