@@ -91,9 +91,9 @@ def _prices(rows: Iterable[Any]) -> Iterable[Price]:
 def _per_hour(number: int, row: Mapping[str, Any]) -> Decimal:
     given = row.get("perHour")
     try:
-        price = Decimal(str(given)) if not isinstance(given, bool) else Decimal(-1)
+        price = Decimal("nan" if isinstance(given, bool) else str(given))
     except InvalidOperation:
-        price = Decimal(-1)
+        price = Decimal("nan")
     if not price.is_finite() or not 0 <= price <= PRICE_MAX:
         raise ValueError(f"price {number}: perHour {given} is not a number from 0 to {PRICE_MAX:,}")
     return price

@@ -37,11 +37,12 @@ class UsageFold:
         """The shares of the runs that are folded next, by sequence."""
 
     def recall(self, run: Run) -> None:
-        """Notes a run that is folded already, so that a second report of it is recognised."""
+        """Notes a run that is folded already, so that a second report of it is recognised. The
+        runs must be in the order of the log."""
         key = run.key
         self._recent.pop(key, None)
         self._recent[key] = run
-        self._newest = max(self._newest, run.sequence)
+        self._newest = run.sequence
 
     def needed(self, runs: Iterable[Run]) -> set[SummaryKey]:
         """The summaries that must be loaded before these runs are folded."""

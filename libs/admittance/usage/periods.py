@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -63,13 +64,13 @@ def periods_between(first: date, last: date) -> list[Period]:
     periods: list[Period] = []
     day = first
     while day <= last:
-        after = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
-        if day.day == 1 and after - timedelta(days=1) <= last:
+        _, days = monthrange(day.year, day.month)
+        if day.day == 1 and (month_end := day.replace(day=days)) <= last:
             periods.append(Period("month", day.isoformat()[:7]))
-            day = after
+            day = month_end
         else:
             periods.append(Period("day", day.isoformat()))
-            day += timedelta(days=1)
+        day += timedelta(days=1)
     return periods
 
 

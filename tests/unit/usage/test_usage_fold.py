@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.usage import summary as summaries
 from admittance.usage.fold import WINDOW, UsageFold
-from admittance.usage.periods import DAY_SECONDS, parts
+from admittance.usage.periods import DAY_SECONDS, DAYS_MAX, parts
 from admittance.usage.report import BY, UsageReport
 from admittance.usage.runs import OTHERS, Run, amounts_of
 from admittance.usage.summary import (
@@ -184,12 +184,28 @@ def test_a_report_after_a_restart_replaces_the_earlier_one() -> None:
             [("2026-11-01", 0, True), ("2026-11", 0, True)],
             id="no second, at midnight",
         ),
+        pytest.param(
+            MONTH_END - DAY_SECONDS,
+            MONTH_END - DAY_SECONDS + 3601,
+            [
+                ("2026-10-30", 3600, False),
+                ("2026-10-31", 1, True),
+                ("2026-10", 3601, True),
+            ],
+            id="a second over midnight",
+        ),
     ],
 )
 def test_a_run_is_split_at_midnight(
     since: int, until: int, folded: list[tuple[str, int, bool]]
 ) -> None:
     assert [(part.period.name, part.seconds, part.last) for part in parts(since, until)] == folded
+
+
+def test_the_last_ten_years_of_a_run_are_counted() -> None:
+    found = [part for part in parts(0, MONTH_END + 3600) if part.period.span == "day"]
+    assert len(found) == DAYS_MAX == 3660
+    assert (found[0].period.name, found[-1].period.name) == ("2016-10-24", "2026-10-31")
 
 
 def test_a_full_summary_counts_further_users_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +281,24 @@ def test_runs_up_to_the_position_are_folded_already() -> None:
     assert (fold.position, fold.again(), fold.again(6 + WINDOW)) == (6, 5, 6)
     counted = {c.runs for each in fold.summaries.values() for c in each.rows.values()}
     assert counted == {1}, "of the three runs only the last"
+
+
+def test_the_summaries_that_were_loaded_first_are_forgotten_when_stored() -> None:
+    fold = UsageFold()
+    runs = [_run(f"u{day}", 0, day * DAY_SECONDS + 10, sequence=day + 1) for day in range(3)]
+    for about in sorted(fold.needed(runs)):
+        fold.summaries[about] = Summary()
+    every = list(fold.summaries)
+    fold.fold(runs)
+    assert fold.dirty == set(every)
+    fold.forget(0)
+    assert list(fold.summaries) == every, "none is stored"
+    for about in every[:3]:
+        fold.stored(about, 1)
+    fold.forget(len(every) - 2)
+    assert list(fold.summaries) == every[2:]
+    fold.forget(0)
+    assert list(fold.summaries) == every[3:]
 
 
 def test_booked_amounts_are_summed_by_flavor_and_resource() -> None:
