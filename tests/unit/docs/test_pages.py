@@ -1,9 +1,8 @@
 """Links, paths and modules that pages and docstrings name exist."""
 
 import re
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [
@@ -17,6 +16,7 @@ LINK = re.compile(r"\]\(([^)\s#]+)?(?:#([^)\s]+))?\)")
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """GitHub's anchors of the headings, and those that are written as HTML."""
     text = page.read_text()
@@ -27,15 +27,19 @@ def anchors(page: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    broken = []
-    for target, anchor in LINK.findall(CODE.sub("", page.read_text())):
-        if ":" in target:
-            continue
-        path = (page.parent / target) if target else page
-        if not path.exists() or (anchor and path.suffix == ".md" and anchor not in anchors(path)):
-            broken.append(f"{target}#{anchor}")
+def leads_somewhere(page: Path, target: str, anchor: str) -> bool:
+    """Whether a link of the page to another place of the repository has its file and heading."""
+    path = (page.parent / target) if target else page
+    return path.exists() and (not anchor or path.suffix != ".md" or anchor in anchors(path))
+
+
+def test_links_of_pages_lead_somewhere() -> None:
+    broken = [
+        f"{page.relative_to(ROOT)}: {target}#{anchor}"
+        for page in PAGES
+        for target, anchor in LINK.findall(CODE.sub("", page.read_text()))
+        if ":" not in target and not leads_somewhere(page, target, anchor)
+    ]
     assert broken == []
 
 
@@ -65,10 +69,14 @@ def is_defined(dotted: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_files_named_on_a_page_exist(page: Path) -> None:
-    named = sorted(set(PATH.findall(page.read_text())))
-    assert [path for path in named if not any((home / path).exists() for home in HOMES)] == []
+def test_files_named_on_pages_exist() -> None:
+    missing = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in PAGES
+        for path in PATH.findall(page.read_text())
+        if not any((home / path).exists() for home in HOMES)
+    ]
+    assert missing == []
 
 
 def test_modules_named_on_pages_and_in_docstrings_exist() -> None:
