@@ -39,6 +39,7 @@ from admittance.api.fields.limits import (
     StopPolicy,
     Strategy,
     Switch,
+    UsageOf,
     Within,
     field_rule,
     list_rule,
@@ -52,6 +53,8 @@ from admittance.api.meta import (
     Toleration,
 )
 
+USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
+"""The admissionMode with which workloads of the LocalQueue or user that used less go first."""
 EASY: Final = "Easy"
 """The value of ``backfill`` with which one head in a cohort tree gets a promise of a start."""
 
@@ -135,7 +138,11 @@ class AdmissionChecksStrategy(Strict, frozen=True, kw_only=True):
 
 
 class AdmissionScope(Strict, frozen=True, kw_only=True):
+    """``usage_of`` (not in Kueue): whether the usage of LocalQueues or of users orders the
+    workloads of the queue."""
+
     admission_mode: Annotated[Scope, field_rule(required=True)] = ""
+    usage_of: UsageOf = "LocalQueue"
 
 
 class MigrationConstraints(Strict, frozen=True, kw_only=True):

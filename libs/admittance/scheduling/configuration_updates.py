@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from admittance.api.queues import EASY, ClusterQueue
+from admittance.api.queues import EASY, USAGE_BASED, ClusterQueue
 from admittance.family import rules_of
 from admittance.quota.catalog import domain_of_node
 from admittance.scheduling import families, workload_updates
 from admittance.scheduling.cycle import recheck
 from admittance.scheduling.state.assignment import charges_of
-from admittance.scheduling.state.equivalence import Key, Lanes
+from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.flavor_plan import flavor_plan_of
 from admittance.scheduling.state.held import charging
 from admittance.scheduling.state.held.person_limits import (
@@ -23,11 +23,10 @@ from admittance.scheduling.state.held.person_limits import (
     local_limits,
     written_limits,
 )
+from admittance.scheduling.state.lanes import Lanes
 from admittance.scheduling.state.queue import remove_from_queue, set_lanes, set_limits
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo
-
-USAGE_BASED: Final = "UsageBasedAdmissionFairSharing"
 
 
 def apply_object(
@@ -200,21 +199,24 @@ def _set_local_limits(state: SchedulerState, key: Key) -> None:
 
 
 def _set_mode(state: SchedulerState, queue: Queue) -> None:
-    """Updates whether the usage of LocalQueues orders the workloads of the queue."""
+    """Updates whether the usage of LocalQueues, or of users, orders the workloads of the queue."""
     if state.accounts is None:
         return
     scope = None
     if queue.node is not None:
         scope = state.catalog.cluster_queues[queue.name].spec.admission_scope
     counts = scope is not None and scope.admission_mode == USAGE_BASED
-    if counts is (queue.lanes is not None):
+    users_of = queue.name if scope is not None and scope.usage_of == "User" else ""
+    before = queue.lanes
+    if counts is (before is not None) and (before is None or before.users_of == users_of):
         return
-    lanes: Lanes[WorkloadInfo] | None = (
-        Lanes(preemptor_first=not state.config.as_kueue) if counts else None
-    )
+    lanes: Lanes[WorkloadInfo] | None = None
+    if counts:
+        lanes = Lanes(preemptor_first=not state.config.as_kueue, users_of=users_of)
     set_lanes(queue, lanes, state.now)
     for key in state.catalog.locals_of(queue.name):
         state.accounts.sync(key, state.now)
+    state.accounts.sync_users(queue, before)
 
 
 def _set_rules(state: SchedulerState, queue: Queue) -> bool:

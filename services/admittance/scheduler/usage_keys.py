@@ -1,10 +1,11 @@
-"""The stored consumption of LocalQueues: each LocalQueue has one key in the bucket,
-``_usage.<namespace>.<name>``.
+"""The stored consumption of LocalQueues and users: each LocalQueue has one key in the bucket,
+``_usage.<namespace>.<name>``, and so has each user of a ClusterQueue that orders by the usage of
+users (`equivalence.user_key` instead of namespace and name).
 
-The leader of the LocalQueue's domain writes the key a second after a change of the consumption, and
-in every sampling interval in which a workload of the LocalQueue runs. The next leader continues
-from the stored consumption. Each write names the revision that it replaces, so a former leader
-cannot overwrite a value of its successor.
+The leader of the domain writes the key a second after a change of the consumption, and in every
+sampling interval in which a workload of the LocalQueue or user runs. The next leader continues from
+the stored consumption. Each write names the revision that it replaces, so a former leader cannot
+overwrite a value of its successor.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class UsageKeys:
                 )
             except BusUnavailable as error:
                 if throttle.due(clock.monotonic()):
-                    log.warning("usage_not_written", error=str(error), local_queues=len(batch))
+                    log.warning("usage_not_written", error=str(error), keys=len(batch))
                 self._waiting = {**batch, **self._waiting}
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue

@@ -1,5 +1,5 @@
-"""Random arrivals and ends of workloads: the queue with the least usage is served first, and all
-instances compute the same sums."""
+"""Random arrivals and ends of workloads: the queue or user with the least usage is served first,
+and all instances compute the same sums."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from admittance.scheduling.fairsharing.usage import (
     weighted_sum,
 )
 from admittance.scheduling.state.config import Config, UsageFairSharing
+from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.lanes import user_key
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups
 from support.examples import examples
 
@@ -91,23 +93,39 @@ def test_reading_usage_does_not_change_it(
 
 
 class UsageMachine(RuleBasedStateMachine):
-    """One ClusterQueue by usage, three LocalQueues, and a standby scheduler that receives the same
-    events."""
+    """One ClusterQueue by usage, three LocalQueues and three users, and a standby scheduler that
+    receives the same events. ``usage_of``: what has a usage."""
+
+    usage_of = "LocalQueue"
+
+    def key(self, name: str) -> Key:
+        """The key of the usage of the LocalQueue or user."""
+        return ("ns", name) if self.usage_of == "LocalQueue" else user_key("cq", name)
 
     @initialize()
     def begin(self) -> None:
-        self.scheduler = SteppedScheduler(Config(admission_fair_sharing=SHARING))
-        scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-        self.scheduler.cluster_queue("cq", admissionScope=scope, resourceGroups=groups(default="8"))
-        for name in LOCALS:
-            self.scheduler.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
+        self.scheduler = self._a_scheduler()
         self.number = 0
         self.running: list[str] = []
 
-    @rule(local=st.sampled_from(LOCALS), cpu=amounts, priority=st.integers(0, 3))
-    def submit(self, local: str, cpu: int, priority: int) -> None:
+    def _a_scheduler(self) -> SteppedScheduler:
+        scheduler = SteppedScheduler(Config(admission_fair_sharing=SHARING))
+        scope = {"admissionMode": "UsageBasedAdmissionFairSharing", "usageOf": self.usage_of}
+        scheduler.cluster_queue("cq", admissionScope=scope, resourceGroups=groups(default="8"))
+        for name in LOCALS:
+            scheduler.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
+        return scheduler
+
+    @rule(
+        local=st.sampled_from(LOCALS),
+        user=st.sampled_from(LOCALS),
+        cpu=amounts,
+        priority=st.integers(0, 3),
+    )
+    def submit(self, local: str, user: str, cpu: int, priority: int) -> None:
         self.number += 1
-        self.scheduler.submit(f"w{self.number}", local, str(cpu), priority=priority)
+        name = f"w{self.number}"
+        self.scheduler.submit(name, local, str(cpu), priority=priority, user=user)
 
     @rule()
     def cycle(self) -> None:
@@ -137,18 +155,19 @@ class UsageMachine(RuleBasedStateMachine):
         assert accounts is not None
         usage = {}
         for name in LOCALS:
-            account = accounts.of(("ns", name))
-            assert account is not None
-            usage[name] = account.value
+            account = accounts.of(self.key(name))
+            assert account is not None or self.usage_of == "User"
+            usage[name] = account.value if account is not None else 0.0
         return usage
 
     @invariant()
-    def the_head_is_of_a_local_queue_that_used_least(self) -> None:
+    def the_head_is_of_a_queue_or_user_that_used_least(self) -> None:
         if not hasattr(self, "scheduler"):
             return
         values = self._values()
         rows = self.scheduler.core.pending(PendingQuery()).rows
-        used = [values[row.local_queue] for row in rows]
+        is_of_users = self.usage_of == "User"
+        used = [values[row.user if is_of_users else row.local_queue] for row in rows]
         assert used == sorted(used), "workloads are not ordered by usage"
         for row in rows:
             assert self.scheduler.core.explain("ns", row.name, now=self.scheduler.now).position == (
@@ -166,26 +185,25 @@ class UsageMachine(RuleBasedStateMachine):
             return
         mine = self.scheduler.core._state.accounts
         assert mine is not None
-        other = SteppedScheduler(Config(admission_fair_sharing=SHARING))
-        scope = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-        other.cluster_queue("cq", admissionScope=scope, resourceGroups=groups(default="8"))
-        for name in LOCALS:
-            other.put("LocalQueue", name, {"clusterQueue": "cq"}, namespace="ns")
+        other = self._a_scheduler()
         other.now = self.scheduler.now
         # Everything is written down, however little has changed: as if each had just been.
         for name in LOCALS:
-            mine._unsaved.setdefault(("ns", name), self.scheduler.now)
-        for (_, name), record in self.scheduler.core.usages_to_write(
+            mine._unsaved.setdefault(self.key(name), self.scheduler.now)
+        for key, record in self.scheduler.core.usages_to_write(
             now=self.scheduler.now, at_once=True
         ):
-            other.core.apply_usage("ns", name, record)
+            other.core.apply_usage(*key, record)
         for name in self.running:
             other.write("ns", name, self.scheduler.stored[name])
         later = self.scheduler.now + 60 * MINUTE
         theirs = other.core._state.accounts
         assert theirs is not None
         for name in LOCALS:
-            ours, two = mine.of(("ns", name)), theirs.of(("ns", name))
+            ours, two = mine.of(self.key(name)), theirs.of(self.key(name))
+            if self.usage_of == "User" and (ours is None or two is None):
+                assert not (ours or two), f"one of them has no account of {name}"
+                continue
             assert ours is not None and two is not None
             assert abs(ours.at(later).get("cpu", 0) - two.at(later).get("cpu", 0)) <= 1_000
 
@@ -197,3 +215,13 @@ UsageMachine.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 TestUsage = UsageMachine.TestCase
+
+
+class UserUsageMachine(UsageMachine):
+    """The same with the usage of users."""
+
+    usage_of = "User"
+
+
+UserUsageMachine.TestCase.settings = UsageMachine.TestCase.settings
+TestUserUsage = UserUsageMachine.TestCase

@@ -5,6 +5,7 @@ log makes every decision and refusal again."""
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ from admittance.events.reader import BucketEntry
 from admittance.events.reasons import WAITING_FOR_USER_LIMIT
 from admittance.replay.decision import repeat
 from admittance.replay.logged_decisions import LoggedDecision
-from admittance.scheduling.state.config import CohortFairSharing, Config
+from admittance.scheduling.state.config import CohortFairSharing, Config, UsageFairSharing
 from admittance.workload.stored import StoredWorkload
 from support.builders import a_manifest
 from support.cores.stepped_cores import SteppedCores
@@ -24,6 +25,9 @@ from support.cores.stepped_scheduler import groups
 from support.examples import examples
 
 TEAM = "team"
+USAGE = UsageFairSharing(
+    usage_half_life_time=timedelta(minutes=5), usage_sampling_interval=timedelta(seconds=30)
+)
 
 
 class Days(SteppedCores):
@@ -101,6 +105,8 @@ class Days(SteppedCores):
 
     def cycle(self, *, apply: bool = True, later: float = 1) -> list[facts.Decision]:
         self.buckets[self.revision] = self.entries()
+        # No record of usage is stored: what a replay needs of usages is in the decisions.
+        self.scheduler.usages_to_write(now=self.now, at_once=True)
         return super().cycle(apply=apply, later=later)
 
     def apply(self, decision: facts.Decision) -> None:
@@ -139,6 +145,10 @@ def a_queue(days: Days, rng: Random, name: str) -> None:
         rng.choice(("co", "co", "")),
         resourceGroups=groups(default=str(rng.randint(3, 9))),
         queueingStrategy=rng.choice(("StrictFIFO", "BestEffortFIFO")),
+        admissionScope={
+            "admissionMode": "UsageBasedAdmissionFairSharing",
+            "usageOf": rng.choice(("User", "LocalQueue")),
+        },
         preemption={
             "withinClusterQueue": rng.choice(("Never", "LowerPriority")),
             "reclaimWithinCohort": rng.choice(("Never", "Any")),
@@ -161,7 +171,12 @@ def nothing_is_left_waiting(days: Days) -> None:
 @pytest.mark.parametrize("seed", range(examples(90)))
 def test_no_person_ever_holds_more_than_its_limit(seed: int) -> None:
     rng = Random(seed)
-    days = Days(Config(fair_sharing=rng.choice((None, None, CohortFairSharing()))))
+    days = Days(
+        Config(
+            fair_sharing=rng.choice((None, None, CohortFairSharing())),
+            admission_fair_sharing=rng.choice((None, USAGE)),
+        )
+    )
     a_queue(days, rng, "a")
     a_queue(days, rng, "b")
     acts = ("submit", "submit", "submit", "submit", "finish", "finish", "edit", "delete", "lose")

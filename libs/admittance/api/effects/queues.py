@@ -113,7 +113,10 @@ QUEUES: Final[Table] = {
     FairSharing: all_work("weight"),
     AdmissionChecksStrategy: all_work("admissionChecks"),
     AdmissionCheckStrategyRule: all_work("name", "onFlavors"),
-    AdmissionScope: all_work("admissionMode"),
+    AdmissionScope: {
+        **all_work("admissionMode"),
+        "usageOf": works("not in Kueue: `User` orders by the usage of users, not of LocalQueues"),
+    },
     ConcurrentAdmission: all_work("migrationConstraints", "explicitVariants"),
     MigrationConstraints: all_work("mode", "minFlavor", "minVariant"),
     ExplicitVariant: all_work(

@@ -25,6 +25,7 @@ from admittance.api.fields.problems import (
 from admittance.api.fields.units import BadQuantity, parse
 from admittance.api.queues import (
     EASY,
+    USAGE_BASED,
     ClusterQueue,
     ClusterQueueSpec,
     Cohort,
@@ -65,6 +66,7 @@ def check_cluster_queue(
         *check_concurrent_admission(spec, flavors_max),
         *_backfill(spec),
         *_uncovered(spec),
+        *_usage_of(spec),
     ]
 
 
@@ -73,6 +75,13 @@ def _backfill(spec: ClusterQueueSpec) -> list[Problem]:
         return []
     message = "must be left out while queueingStrategy is StrictFIFO: nothing starts past its head"
     return [Problem("spec.backfill", message)]
+
+
+def _usage_of(spec: ClusterQueueSpec) -> list[Problem]:
+    scope = spec.admission_scope
+    if scope is None or scope.usage_of == "LocalQueue" or scope.admission_mode == USAGE_BASED:
+        return []
+    return [Problem("spec.admissionScope.usageOf", f"needs admissionMode {USAGE_BASED}")]
 
 
 def _uncovered(spec: ClusterQueueSpec) -> list[Problem]:

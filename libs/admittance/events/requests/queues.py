@@ -127,12 +127,22 @@ class PersonUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     most: int = 0
 
 
+class UserUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Usage of a user in a ClusterQueue that orders by the usage of users. A ``user`` of "": all
+    workloads without a user."""
+
+    user: str
+    used: LocalUsage
+
+
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """``namespace`` is empty for a ClusterQueue. ``by_usage``: the ClusterQueue serves the
     LocalQueue with the least usage first; ``used``: the usage of a LocalQueue in such a
     ClusterQueue. ``weighted_share``: with fair sharing, the ClusterQueue's share of borrowed quota,
     in thousandths. ``persons``: the users and values of labels that hold quota of the queue, if it
-    limits what each of them may hold; of a ClusterQueue only in answers about all namespaces."""
+    limits what each of them may hold. ``by_user``: the ClusterQueue serves the user with the least
+    usage first; ``users``: these usages. Of a ClusterQueue ``persons`` and ``users`` are only in
+    answers about all namespaces."""
 
     name: str
     namespace: str = ""
@@ -151,6 +161,8 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     used: LocalUsage | None = None
     weighted_share: int | None = None
     persons: tuple[PersonUsage, ...] = ()
+    by_user: bool = False
+    users: tuple[UserUsage, ...] = ()
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -16,6 +16,7 @@ from admittance.events.requests.queues import (
     Queues,
     QueuesReply,
     QueueStatus,
+    UserUsage,
 )
 from admittance.events.shapes import Refusal
 from admittance.quota.cell import Cell, FlavorResource, available
@@ -95,13 +96,19 @@ def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
 
 
 def _cluster_queue(state: SchedulerState, queue: Queue, *, persons: bool) -> QueueStatus:
-    """Returns the status of the ClusterQueue. ``persons``: with what each person holds, which users
-    of one namespace do not see."""
+    """Returns the status of the ClusterQueue. ``persons``: with what each person holds and has
+    used, which users of one namespace do not see."""
     with WithoutUsage(promised_workloads((queue,))):
         status = status_of(state, queue)
-    if queue.limits is None or not persons:
+    if not persons:
         return status
-    return replace(status, persons=tuple(_persons(queue.limits, queue.limits.written.own)))
+    if queue.limits is not None:
+        held = tuple(_persons(queue.limits, queue.limits.written.own))
+        status = replace(status, persons=held)
+    if state.accounts is not None and status.by_user:
+        used = [UserUsage(user=user, used=usage) for user, usage in state.accounts.users(queue)]
+        status = replace(status, users=tuple(used))
+    return status
 
 
 def _persons(limits: PersonLimits, of: Sequence[Limit]) -> Iterator[PersonUsage]:
@@ -155,6 +162,7 @@ def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
             if _is_listed(cell)
         ),
         by_usage=queue.lanes is not None,
+        by_user=queue.lanes is not None and bool(queue.lanes.users_of),
         weighted_share=share_of(node).shown if state.config.fair_sharing is not None else None,
     )
 

@@ -104,7 +104,7 @@ def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -
         return
     name = f"{first.key[0]}/{first.key[1]}"
     if queue.lanes is not None and (less := queue.lanes.before(workload, first)):
-        yield f"the turn of its LocalQueue: {less}"
+        yield f"the turn of its {'user' if queue.lanes.users_of else 'LocalQueue'}: {less}"
     if queue.is_first(first):
         yield f"start of workload {name}, for which other workloads are being preempted"
     elif queue.strict:

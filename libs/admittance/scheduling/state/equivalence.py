@@ -4,22 +4,19 @@ Workloads of one shape and priority share a class, and only a class has a place 
 ClusterQueue: the place of its first workload. A scan of flavors without a result parks the whole
 class, with one step for a class of any size.
 
-Without admission fair sharing, all classes of a ClusterQueue are in one order. With admission fair
-sharing, each LocalQueue has a lane of classes, and the workloads in the lane of the LocalQueue that
-used least are tried first. With lanes, a change of a LocalQueue's usage moves only its lane,
-however many workloads wait. Source: `docs/spec/scheduling.md#3.2, #8`."""
+Without admission fair sharing, all classes of a ClusterQueue are in one order; else `lanes` has
+the order. Source: `docs/spec/scheduling.md#3.2, #8`."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from admittance.events.shapes import Refusal, Scan
-from admittance.scheduling.fairsharing.usage import Account
 from admittance.scheduling.state.assignment import Assignment, Cursor
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.requests import RequestShape
@@ -31,11 +28,12 @@ Key: TypeAlias = tuple[str, str]
 class Waiting(Protocol):
     """The fields of a waiting workload that its class and lane read.
 
-    ``status_reason``: the reason for waiting in the workload's status; ``reason_group``: the
-    workloads of its class with that reason in their status. ``entry``: the workload's place in its
-    class."""
+    ``user``: the user that submitted it, or ""; ``status_reason``: the reason for waiting in the
+    workload's status; ``reason_group``: the workloads of its class with that reason in their
+    status. ``entry``: the workload's place in its class."""
 
     local_queue: Key
+    user: str
     status_reason: str
     reason_group: Any
 
@@ -58,17 +56,13 @@ For a variant a pair of the shape and the uid of its family, or "" if the family
 difference."""
 
 ClassKey: TypeAlias = tuple[int, Kind, Key | None, tuple[Any, ...] | None]
-"""Key of an equivalence class: priority, kind, the LocalQueue if LocalQueues have lanes, else None,
+"""Key of an equivalence class: priority, kind, the key of its lane if there are lanes, else None,
 and the persons of its workloads if the ClusterQueue limits what one person may hold, else None."""
 
 Item: TypeAlias = tuple[int, datetime, str, Key, int, "EquivalenceClass[W]"]
 """Item of an equivalence class in a heap: negated priority and the place of its first workload, a
 number, and the class. The number in the item orders a new item of a class after an outdated item
 with the same first workload."""
-
-LaneItem: TypeAlias = tuple[float, "Item[W]", int, "Lane[W]"]
-"""Item of a lane in the heap of a ClusterQueue's lanes, smallest first: usage of the lane's
-LocalQueue, the item of the lane's first equivalence class, a number, and the lane."""
 
 
 class ClassHeap(Generic[W]):
@@ -111,172 +105,6 @@ class ClassHeap(Generic[W]):
                     return entry
             heappop(heap)
         return None
-
-
-class Lane(Generic[W]):
-    """The classes of one LocalQueue. ``item``: the place of the lane among the lanes of its
-    ClusterQueue; None: no class of the lane competes."""
-
-    __slots__ = ("account", "item", "key", "places")
-
-    def __init__(self, key: Key, account: Account | None) -> None:
-        self.key = key
-        self.account = account
-        self.places: ClassHeap[W] = ClassHeap()
-        self.item: LaneItem[W] | None = None
-
-    @property
-    def usage(self) -> float:
-        """The usage of the LocalQueue, which orders the lane."""
-        return self.account.value if self.account is not None else 0.0
-
-
-class Lanes(Generic[W]):
-    """The LocalQueues of one ClusterQueue, ordered by usage.
-
-    Classes that differ only by LocalQueue are a group, and the classes of a group are refused
-    together. ``preemptor_first``: the preemptor that waits for its victims comes first, even if its
-    LocalQueue used more than others. Without ``preemptor_first`` a victim of a LocalQueue that used
-    less could take back the quota freed for the preemptor, and would be preempted again."""
-
-    __slots__ = ("_bound", "_groups", "_heap", "_number", "by_key", "preemptor_first")
-
-    def __init__(self, *, preemptor_first: bool = True) -> None:
-        self.preemptor_first = preemptor_first
-        self.by_key: dict[Key, Lane[W]] = {}
-        self._groups: dict[tuple[Any, ...], dict[EquivalenceClass[W], None]] = {}
-        self._heap: list[LaneItem[W]] = []
-        self._number = 0
-        self._bound = 64
-
-    def lane(self, key: Key) -> Lane[W]:
-        """Returns the lane of a LocalQueue and creates the lane if needed."""
-        lane = self.by_key.get(key)
-        if lane is None:
-            lane = self.by_key[key] = Lane(key, None)
-        return lane
-
-    def usage_of(self, key: Key | None) -> float:
-        """Returns the usage that orders the LocalQueue's lane."""
-        lane = self.by_key.get(key) if key is not None else None
-        return lane.usage if lane is not None else 0.0
-
-    def join(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
-        """Adds a new class to the lane of its LocalQueue. Returns the other classes that differ
-        from the new class only by LocalQueue."""
-        group = self._groups.setdefault(_without_lane(cls.key), {})
-        others = list(group)
-        group[cls] = None
-        return others
-
-    def leave(self, cls: EquivalenceClass[W]) -> None:
-        """Removes an empty class from its lane."""
-        key = _without_lane(cls.key)
-        group = self._groups[key]
-        group.pop(cls, None)
-        if not group:
-            del self._groups[key]
-
-    def group(self, cls: EquivalenceClass[W]) -> list[EquivalenceClass[W]]:
-        """Returns all classes that differ from ``cls`` only by LocalQueue, including ``cls``."""
-        return list(self._groups[_without_lane(cls.key)])
-
-    def recorded_usages(self) -> dict[str, float]:
-        """Returns the usage of each LocalQueue that used anything and has a weight."""
-        return {
-            "/".join(key): lane.usage
-            for key, lane in self.by_key.items()
-            if 0.0 < lane.usage < float("inf")
-        }
-
-    def set_usages(self, usages: Mapping[str, float]) -> None:
-        """Orders the lanes by ``usages``, the LocalQueue usages from a recorded decision, until a
-        usage changes."""
-        for key, lane in self.by_key.items():
-            if lane.account is not None and lane.account.weight > 0:
-                lane.account.value = usages.get("/".join(key), 0.0)
-                self.lane_changed(lane)
-
-    def recorded_usage(self, workload: W) -> float | None:
-        """Returns the usage of the workload's LocalQueue; None: the LocalQueue has no weight, and
-        its workloads are tried last."""
-        usage = self.usage_of(workload.local_queue)
-        return usage if usage != float("inf") else None
-
-    def put(self, cls: EquivalenceClass[W]) -> None:
-        """Lets the class compete, in its lane at the place of its first workload."""
-        key = cls.key[2]
-        assert key is not None, "every class is of one LocalQueue here"
-        lane = self.lane(key)
-        if lane.places.put(cls):
-            self.lane_changed(lane)
-
-    def lane_changed(self, lane: Lane[W]) -> None:
-        """Updates the lane's place among the lanes. Must be called after the lane's first class or
-        its LocalQueue's usage changed."""
-        entry = lane.places.first()
-        if entry is None:
-            lane.item = None
-            return
-        item = lane.places.heap[0]
-        usage = lane.usage
-        old = lane.item
-        if old is not None and old[0] == usage and old[1] is item:
-            return
-        self._number += 1
-        lane.item = (usage, item, self._number, lane)
-        heappush(self._heap, lane.item)
-        if len(self._heap) > self._bound:
-            self._heap = [entry for entry in self._heap if entry[3].item is entry]
-            heapify(self._heap)
-            self._bound = 2 * len(self._heap) + 64
-
-    def first(self, preemptor: W | None) -> ClassEntry[W] | None:
-        """Returns the entry of the workload that is tried first: the preemptor, or the first
-        workload in the lane with the least usage.
-
-        Without ``preemptor_first``, the preemptor comes first only if no lane used less."""
-        if preemptor is not None and self.preemptor_first:
-            return preemptor.entry
-        while self._heap:
-            place = self._heap[0]
-            lane = place[3]
-            if lane.item is not place:
-                heappop(self._heap)
-                continue
-            entry = lane.places.first()
-            if entry is not None and lane.places.heap[0] is place[1]:
-                if preemptor is not None and self.usage_of(preemptor.local_queue) <= place[0]:
-                    return preemptor.entry
-                return entry
-            # The item is outdated: the lane had this place because of its former first class, which
-            # has been parked or removed since.
-            heappop(self._heap)
-            lane.item = None
-            self.lane_changed(lane)
-        return None
-
-    def before(self, workload: W, head: W) -> str:
-        """Returns a sentence if ``head`` is tried before ``workload`` because the LocalQueue of
-        ``head`` used less; else ""."""
-        mine, theirs = self.usage_of(workload.local_queue), self.usage_of(head.local_queue)
-        if theirs >= mine:
-            return ""
-        used = "has no weight" if mine == float("inf") else f"used more ({mine:.4g})"
-        return (
-            f"LocalQueue {workload.local_queue[0]}/{workload.local_queue[1]} {used}, "
-            f"and {head.local_queue[0]}/{head.local_queue[1]} ({theirs:.4g}) goes first"
-        )
-
-    def used_most_first(self, ranked: Iterable[CandidateEntry[W]]) -> list[CandidateEntry[W]]:
-        """Sorts candidates for preemption: those of LocalQueues that used more come first;
-        candidates with equal usage stay in the given order."""
-        return sorted(ranked, key=lambda entry: -self.usage_of(entry[4].local_queue))
-
-
-def _without_lane(key: ClassKey) -> tuple[Any, ...]:
-    priority, kind, _, persons = key
-    return priority, kind, persons
 
 
 class SavedNomination(NamedTuple):

@@ -20,10 +20,10 @@ from admittance.scheduling.state.equivalence import (
     EquivalenceClass,
     Key,
     Kind,
-    Lanes,
     forget_reason,
 )
 from admittance.scheduling.state.held.person_limits import PersonLimits
+from admittance.scheduling.state.lanes import Lanes
 from admittance.scheduling.state.workload_info import ClassEntry, Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LAST_PLACE, Inadmissible
 
@@ -44,7 +44,7 @@ def enqueue(queue: Queue, workload: WorkloadInfo, now: datetime) -> None:
     assert shape is not None and queued_at is not None
     kind: Kind = shape if workload.family is None else _kind(queue, workload)
     persons = queue.limits.persons_of(workload) if queue.limits is not None else None
-    lane = workload.local_queue if queue.lanes is not None else None
+    lane = queue.lanes.key_of(workload) if queue.lanes is not None else None
     key = (workload.priority, kind, lane, persons)
     cls = queue.classes.get(key)
     if cls is None:
@@ -103,8 +103,8 @@ def remove_from_queue(queue: Queue, workload: WorkloadInfo) -> None:
 
 
 def set_lanes(queue: Queue, lanes: Lanes[WorkloadInfo] | None, now: datetime) -> None:
-    """Sets the lanes of the queue, so that the usage of LocalQueues orders its workloads; None: the
-    usage does not order them any more. Parked classes of the queue compete again."""
+    """Sets the lanes of the queue, so that the usage of LocalQueues or users orders its workloads;
+    None: the usage does not order them any more. Parked classes of the queue compete again."""
     with _all_requeued(queue, now):
         queue.class_heap = ClassHeap()
         queue.lanes = lanes
@@ -415,4 +415,4 @@ def position_in(queue: Queue, workload: WorkloadInfo) -> int:
 
 
 def _usage(lanes: Lanes[WorkloadInfo] | None, workload: WorkloadInfo) -> float:
-    return lanes.usage_of(workload.local_queue) if lanes is not None else 0.0
+    return lanes.usage_of(lanes.key_of(workload)) if lanes is not None else 0.0

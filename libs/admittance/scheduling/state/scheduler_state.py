@@ -18,6 +18,7 @@ from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key, RefusalQueue
 from admittance.scheduling.state.flavor_plan import MinRuns
 from admittance.scheduling.state.held.accounts import Accounts
+from admittance.scheduling.state.lanes import names_in
 from admittance.scheduling.state.queue import (
     enqueue,
     enqueue_parent,
@@ -235,11 +236,13 @@ class SchedulerState:
                 self.queue_changed(queue)
 
     def remember_usage(self, key: Key, record: ConsumedUsage | None) -> None:
-        """Applies the stored record of what a LocalQueue has consumed; None: the record was
+        """Applies the stored record of what a LocalQueue or user has consumed; None: the record was
         deleted."""
         if self.accounts is None or not self.accounts.remembered(key, record):
             return
-        queue = self.queues.get(self.catalog.local_queues[key].spec.cluster_queue)
+        names = names_in(key)
+        name = names[0] if names else self.catalog.local_queues[key].spec.cluster_queue
+        queue = self.queues.get(name)
         if queue is not None:
             self.bump_version(queue.domain)
             self.queue_changed(queue)

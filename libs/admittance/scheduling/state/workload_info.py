@@ -26,7 +26,6 @@ from admittance.scheduling.state.equivalence import (
     ClassKey,
     EquivalenceClass,
     Key,
-    Lanes,
     RefusalQueue,
     SavedCursor,
 )
@@ -34,6 +33,7 @@ from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.held.person_limits import PersonLimits
 from admittance.scheduling.state.held.plan_quota import PlanQuota
 from admittance.scheduling.state.held.shared_quota import FamilyQuota, Holder
+from admittance.scheduling.state.lanes import Lanes
 from admittance.scheduling.state.promise import NoPromise, Promise
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.stored_fields import InFlight, StoredFields
@@ -281,8 +281,8 @@ class Queue:
     # Workloads that wait.
     classes: dict[ClassKey, EquivalenceClass[WorkloadInfo]] = field(default_factory=dict)
     class_heap: ClassHeap[WorkloadInfo] = field(default_factory=ClassHeap)
-    # If the usage of LocalQueues counts: the classes of the queue by LocalQueue, in place of
-    # ``class_heap``.
+    # If the usage of LocalQueues or users counts: the classes of the queue by LocalQueue or user,
+    # in place of ``class_heap``.
     lanes: Lanes[WorkloadInfo] | None = None
     limits: PersonLimits | None = None  # what one person may hold; None: as much as fits
     parked_classes: dict[EquivalenceClass[WorkloadInfo], None] = field(default_factory=dict)

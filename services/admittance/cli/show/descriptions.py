@@ -264,6 +264,8 @@ def _show_object(
         output.section("Usage", sections.usage(counted, quota=kind is kinds.CLUSTER_QUEUE))
     if counted is not None and counted.persons:
         output.section("Held by", sections.persons(counted))
+    if counted is not None and counted.users:
+        output.section("Used by", sections.users(counted))
     output.section("Conditions", sections.conditions(plain, now))
     rest = {
         key: value
@@ -302,4 +304,5 @@ def _counted(counted: QueueStatus) -> Iterator[tuple[str, str]]:
     if counted.used is not None:
         yield "Usage", sections.usage_of(counted.used)
     elif counted.by_usage:
-        yield "Order", "the LocalQueue with the least usage first, then by priority and age"
+        first = "user" if counted.by_user else "LocalQueue"
+        yield "Order", f"the {first} with the least usage first, then by priority and age"

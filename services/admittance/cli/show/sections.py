@@ -114,13 +114,26 @@ def usage_of(used: LocalUsage) -> str:
     """Text about the usage of a LocalQueue: the quota that its workloads use, and the value by
     which usage-based fair sharing orders the queue.
     """
+    compared = tables.value_of(used)
+    order = "goes last" if used.value is None else f"compared by {compared}"
+    return f"{order} (consumed {_consumed(used)}; weight {used.weight:g})"
+
+
+def users(counted: QueueStatus) -> Table:
+    """The table of the usage of each user, the least first, which goes first."""
+    rows = [
+        (row.user or "(no user)", tables.value_of(row.used), _consumed(row.used))
+        for row in counted.users
+    ]
+    return Table(columns_of("USER", "#USAGE", "CONSUMED"), rows)
+
+
+def _consumed(used: LocalUsage) -> str:
     amounts = ", ".join(
         f"{resource} {float(parse(much)):.4g}"
         for resource, much in used.consumed.consumed_resources.items()
     )
-    compared = tables.value_of(used)
-    order = "goes last" if used.value is None else f"compared by {compared}"
-    return f"{order} (consumed {amounts or 'nothing'}; weight {used.weight:g})"
+    return amounts or "nothing"
 
 
 def persons(counted: QueueStatus) -> Table:

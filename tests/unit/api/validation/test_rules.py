@@ -185,6 +185,24 @@ def test_only_a_queue_that_starts_workloads_past_its_head_has_backfill(
 
 
 @pytest.mark.parametrize(
+    ("scope", "errors"),
+    [
+        ({"admissionMode": "UsageBasedAdmissionFairSharing", "usageOf": "User"}, {}),
+        ({"admissionMode": "NoAdmissionFairSharing", "usageOf": "LocalQueue"}, {}),
+        ({"admissionMode": "NoAdmissionFairSharing", "usageOf": "User"},
+         {"spec.admissionScope.usageOf": "Invalid"}),
+        ({"admissionMode": "UsageBasedAdmissionFairSharing", "usageOf": "Team"},
+         {"spec.admissionScope.usageOf": "NotSupported"}),
+    ],
+)  # fmt: skip
+def test_the_usage_of_users_needs_an_order_by_usage(
+    scope: dict[str, str], errors: dict[str, str]
+) -> None:
+    spec = {"resourceGroups": [group("a")], "namespaceSelector": {}, "admissionScope": scope}
+    assert problems("ClusterQueue", spec) == errors
+
+
+@pytest.mark.parametrize(
     ("limits", "errors"),
     [
         ({"perUser": {"cpu": 16}, "perLabel": {"example.com/team": {"cpu": "500m"}}}, {}),

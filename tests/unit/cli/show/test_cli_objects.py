@@ -20,6 +20,7 @@ from admittance.events.requests.queues import (
     LocalUsage,
     PersonUsage,
     QueueStatus,
+    UserUsage,
 )
 from admittance.events.shapes import ConsumedUsage
 from support.builders import a_manifest
@@ -239,6 +240,15 @@ def test_what_each_person_holds_is_a_table() -> None:
         ("(no user)", "cpu", "1", "16"),
         ("team=red", "memory", "1Gi", "2Gi"),
     ]
+
+
+def test_the_usage_of_each_user_is_a_table() -> None:
+    consumed = ConsumedUsage(
+        consumed_resources={"cpu": "1500m"}, last_update=datetime(2026, 1, 1, tzinfo=UTC)
+    )
+    used = LocalUsage(consumed=consumed, weight=1.0, value=1.5)
+    status = QueueStatus(name="cq", users=(UserUsage(user="ada", used=used),))
+    assert sections.users(status).rows == [("ada", "1.5", "cpu 1.5")]
 
 
 def test_a_weighted_share_is_shown_where_shares_count() -> None:

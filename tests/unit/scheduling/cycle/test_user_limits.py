@@ -122,7 +122,9 @@ def test_pods_count_where_the_queue_has_quota_of_pods() -> None:
     office.job("two", "ada", pods=[{"count": 2, "requests": {"cpu": "1"}}])
     office.job("more", "ada", pods=[{"count": 2, "requests": {"cpu": "1"}}])
     assert office.settle() == ["two"]
-    assert "3 pods in ClusterQueue a and holds 2; 2 more are asked" in office.why("more").message
+    assert office.why("more").message == (
+        "user ada may hold 3 pods in ClusterQueue a and holds 2; the workload asks for 2 more"
+    )
 
 
 def test_the_limit_counts_all_flavors_and_borrowed_quota_together() -> None:
@@ -146,7 +148,7 @@ def test_a_flexible_workload_starts_with_as_many_pods_as_the_limit_allows(
     admission = office.admission("x")
     assert (admission.pod_set_assignments[0].count if admission else None) == pods
     if pods is None:
-        assert office.why("x").message.endswith("5 are asked, with its fewest pods")
+        assert office.why("x").message.endswith("asks for 5, with its fewest pods")
 
 
 def _pod_set(count: int) -> dict[str, Any]:
@@ -308,7 +310,7 @@ def test_an_explanation_says_that_the_own_limit_is_what_a_workload_waits_for() -
     answer = office.why("a3")
     assert (answer.reason, answer.message) == (
         LIMITED,
-        "user ada may hold 4 cpu in ClusterQueue a and holds 4; 2 more are asked",
+        "user ada may hold 4 cpu in ClusterQueue a and holds 4; the workload asks for 2 more",
     )
     assert answer.parked
     assert answer.unblocked_by == (
@@ -322,7 +324,7 @@ def test_an_explanation_says_that_a_workload_alone_is_over_the_limit() -> None:
     office.job("big", "ada", "6")
     office.settle()
     answer = office.why("big")
-    assert answer.message == "user ada may hold 4 cpu in ClusterQueue a; 6 are asked"
+    assert answer.message == "user ada may hold 4 cpu in ClusterQueue a; the workload asks for 6"
     assert answer.unblocked_by == ("2 more cpu in perUser of ClusterQueue a, or a smaller request",)
 
 

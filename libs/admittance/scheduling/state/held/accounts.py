@@ -1,8 +1,8 @@
-"""The accounts of what LocalQueues consume, in ClusterQueues that order workloads by the usage of
-LocalQueues.
+"""The accounts of what LocalQueues or users consume, in ClusterQueues that order workloads by the
+usage of LocalQueues or users.
 
 Every instance keeps these accounts, whether it leads the domain or not: an account follows from the
-stored consumption of its LocalQueue and from the workloads that began to consume after that
+stored consumption of its LocalQueue or user and from the workloads that began to consume after that
 consumption was stored. The leader of a domain stores changed accounts in the bucket, so that the
 next leader continues from the stored consumption."""
 
@@ -26,7 +26,8 @@ from admittance.scheduling.fairsharing.usage import (
     to_billionths,
 )
 from admittance.scheduling.state.config import UsageFairSharing
-from admittance.scheduling.state.equivalence import Key, Lane, Lanes
+from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.state.lanes import Lane, Lanes, names_in
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 from admittance.scheduling.state.workload_view import LONG_AGO
 
@@ -48,8 +49,8 @@ class WorkloadUsage:
 
 @dataclass(slots=True, eq=False)
 class LaneAccount:
-    """The account of one LocalQueue, with the bills (`WorkloadUsage`) of its workloads and the lane
-    of the LocalQueue."""
+    """The account of one LocalQueue or user, with the bills (`WorkloadUsage`) of its workloads and
+    its lane."""
 
     account: Account
     lanes: Lanes[WorkloadInfo]
@@ -85,8 +86,8 @@ class LaneAccount:
 
 
 class Accounts:
-    """The accounts of all LocalQueues with a usage that counts. ``sampled``: when the usages of
-    LocalQueues were compared last."""
+    """The accounts of all LocalQueues and users with a usage that counts, by the key of the lane.
+    ``sampled``: when the usages were compared last."""
 
     def __init__(
         self,
@@ -103,6 +104,8 @@ class Accounts:
         self._members = workloads
         self._owned = owned
         self._rows: dict[Key, LaneAccount] = {}
+        # The accounts of users that have a bill of the workload. Its LocalQueue may be gone.
+        self._billed: dict[WorkloadInfo, LaneAccount] = {}
         self._records: dict[Key, ConsumedUsage] = {}
         self._unsaved: dict[Key, datetime] = {}
         self._moving = False
@@ -117,13 +120,14 @@ class Accounts:
         """Returns the usage of a LocalQueue for replies; None: the LocalQueue's usage does not
         count."""
         account = self.of(key)
-        if account is None:
-            return None
-        return LocalUsage(
-            consumed=status_of(account, max(account.since, account.sampled)),
-            weight=account.weight,
-            value=account.value if account.weight > 0 else None,
-        )
+        return local_usage(account) if account is not None else None
+
+    def users(self, queue: Queue) -> Iterator[tuple[str, LocalUsage]]:
+        """Yields the users with a usage in the ClusterQueue, the least usage first."""
+        rows = [row for row in tuple(self._rows.values()) if row.lanes is queue.lanes]
+        for row in sorted(rows, key=lambda row: (row.account.value, row.lane.key)):
+            if names := names_in(row.lane.key):
+                yield names[1], local_usage(row.account)
 
     # LocalQueues. -----------------------------------------------------------------------------
 
@@ -133,11 +137,11 @@ class Accounts:
         local = self._catalog.local_queues.get(key)
         queue = self._queues.get(local.spec.cluster_queue) if local is not None else None
         lanes = queue.lanes if queue is not None else None
+        if lanes is not None and lanes.users_of:
+            lanes = None
         row = self._rows.get(key)
         if row is not None and row.lanes is not lanes:
-            row.lane.account = None
-            row.update_lane()
-            del self._rows[key]
+            self._close(row)
             row = None
         if local is None:
             if self._records.pop(key, None) is not None:
@@ -151,34 +155,91 @@ class Accounts:
             row.account.weigh()
             row.update_lane()
             return
+        row = self._open(lanes, key, weight)
+        for workload in self._members.get(key, ()):
+            if _is_billed(workload):
+                self._bill(row, workload)
+        row.account.sample(self.sampled)
+        row.update_lane()
+
+    def _open(self, lanes: Lanes[WorkloadInfo], key: Key, weight: float) -> LaneAccount:
+        """Opens the account of a LocalQueue or user, with its stored consumption."""
         lane = lanes.lane(key)
         account = lane.account = Account(self.config, weight, LONG_AGO)
         row = self._rows[key] = LaneAccount(account, lanes, lane)
         record = self._records.get(key)
         if record is not None:
             row.restore(record)
-        for workload in self._members.get(key, ()):
-            if _is_billed(workload):
-                self._bill(row, workload)
-        account.sample(self.sampled)
-        row.update_lane()
         self._moving = True
+        return row
+
+    def _close(self, row: LaneAccount) -> None:
+        row.lane.account = None
+        row.update_lane()
+        for workload in row.bills:
+            self._billed.pop(workload, None)
+        del self._rows[row.lane.key]
+
+    # Users. -----------------------------------------------------------------------------------
+
+    def sync_users(self, queue: Queue, before: Lanes[WorkloadInfo] | None) -> None:
+        """Updates whether the usage of users counts in the ClusterQueue, after its lanes changed.
+        ``before``: its former lanes. A deleted ClusterQueue has no records of usage any more."""
+        if before is not None and before.users_of:
+            for row in [row for row in self._rows.values() if row.lanes is before]:
+                self._close(row)
+        keys = [key for key in self._records if (names_in(key) or ("",))[0] == queue.name]
+        lanes = queue.lanes
+        if lanes is None or not lanes.users_of:
+            if queue.node is None:
+                self._unsaved |= dict.fromkeys(keys, self.sampled)
+            return
+        for key in keys:
+            self._user_row(lanes, key)
+        for workload in queue.holding:
+            if _is_billed(workload):
+                self._bill(self._user_row(lanes, lanes.key_of(workload)), workload)
+        for row in self._rows.values():
+            if row.lanes is lanes:
+                row.account.sample(self.sampled)
+                row.update_lane()
+
+    def _user_row(self, lanes: Lanes[WorkloadInfo], key: Key) -> LaneAccount:
+        row = self._rows.get(key)
+        if row is None:
+            row = self._open(lanes, key, 1.0)
+            row.account.sample(self.sampled)
+            row.update_lane()
+        return row
+
+    def _row_of(self, workload: WorkloadInfo) -> LaneAccount | None:
+        """Returns the account that has or gets the bill of the workload; None: its usage does not
+        count, or it holds no quota and its user has no bill of it."""
+        row = self._rows.get(workload.local_queue) or self._billed.get(workload)
+        if row is not None or workload.charge is None:
+            return row
+        lanes = workload.charge.queue.lanes
+        if lanes is None or not lanes.users_of:
+            return None
+        return self._user_row(lanes, lanes.key_of(workload))
 
     # Workloads. -------------------------------------------------------------------------------
 
     def update_bills(
         self, workload: WorkloadInfo, now: datetime, *, is_new_amount: bool = False
     ) -> None:
-        """Updates the workload's bill in the account of its LocalQueue, after the workload's quota
-        or admission may have changed.
+        """Updates the workload's bill in the account of its LocalQueue or user, after its quota or
+        admission may have changed.
 
         ``is_new_amount``: the workload holds another amount from now on, and has paid its entry
         penalty if it consumes already. Of the variants of a family only the one that counts for the
         family is billed."""
-        row = self._rows.get(workload.local_queue)
+        variants = workload.family.variants if workload.family is not None else ()
+        row = self._row_of(workload)
+        if row is None:
+            row = next(filter(None, map(self._row_of, variants)), None)
         if row is None:
             return
-        variants = workload.family.variants if workload.family is not None else ()
         for member in (*variants, workload):
             self._update_bill(row, member, now, is_new_amount=is_new_amount and member is workload)
 
@@ -190,6 +251,7 @@ class Accounts:
             if bill is None:
                 return
             del row.bills[workload]
+            self._billed.pop(workload, None)
             self._cancel(row, bill, now)
         elif bill is None:
             self._bill(row, workload, again=now if is_new_amount else None)
@@ -203,7 +265,7 @@ class Accounts:
             bill.started, bill.penalty = None, {}
         row.update_lane()
         self._moving = True
-        self._unsaved.setdefault(workload.local_queue, now)
+        self._unsaved.setdefault(row.lane.key, now)
 
     def _cancel(self, row: LaneAccount, bill: WorkloadUsage, now: datetime) -> None:
         if bill.started is None:
@@ -224,6 +286,8 @@ class Accounts:
             amounts[resource] = amounts.get(resource, 0) + to_billionths(resource, much)
         penalty = {} if _goes_on(workload) else penalty_of(self.config, amounts)
         bill = row.bills[workload] = WorkloadUsage(amounts, penalty, None)
+        if row.lanes.users_of:
+            self._billed[workload] = row
         since = self._consumes_since(workload)
         if since is None:
             row.account.expect(bill.penalty)
@@ -253,12 +317,18 @@ class Accounts:
         seconds = self.config.usage_sampling_interval.total_seconds()
         self.sampled = datetime.fromtimestamp(now.timestamp() // seconds * seconds, UTC)
         self._moving = False
-        for key, row in self._rows.items():
+        for key, row in list(self._rows.items()):
             if row.account.is_idle:
                 continue
             self._moving = True
             row.account.sample(self.sampled)
             row.update_lane()
+            if row.lanes.users_of and not row.bills and not row.account.seen:
+                # There may be ever more users, so those without usage have no account.
+                self._close(row)
+                if self._records.pop(key, None) is not None:
+                    self._unsaved.setdefault(key, now)
+                continue
             if row.account.rate:
                 self._unsaved.setdefault(key, now)
 
@@ -281,7 +351,13 @@ class Accounts:
             return False
         self._records[key] = record
         row = self._rows.get(key)
-        if row is None or record.last_update <= row.saved:
+        if row is None:
+            names = names_in(key)
+            queue = self._queues.get(names[0]) if names is not None else None
+            if queue is None or queue.lanes is None or not queue.lanes.users_of:
+                return False
+            row = self._user_row(queue.lanes, key)
+        elif record.last_update <= row.saved:
             return False
         row.restore(record)
         row.account.sample(self.sampled)
@@ -294,20 +370,40 @@ class Accounts:
     ) -> Iterator[tuple[Key, ConsumedUsage | None]]:
         """Yields the records to store in the bucket, of changed accounts in domains that this
         scheduler leads; record None: the LocalQueue was deleted, so its record must be deleted.
-        ``at_once``: yield also the records of accounts that changed less than `SAVE_DELAY` ago."""
+        For a user, None: the usage of the user is 0, or the ClusterQueue was deleted. ``at_once``:
+        yield also the records of accounts that changed less than `SAVE_DELAY` ago."""
         latest = now if at_once else now - SAVE_DELAY
         for key in [key for key, since in self._unsaved.items() if since <= latest]:
             del self._unsaved[key]
-            local = self._catalog.local_queues.get(key)
+            names = names_in(key)
             row = self._rows.get(key)
-            if local is None:
+            name = names[0] if names is not None else self._queue_of(key)
+            domain = self._catalog.domain_of(name) if name is not None else None
+            if name is None or (names is not None and domain is None):
+                self._records.pop(key, None)
                 yield key, None
-            elif (
-                row is not None and self._catalog.domain_of(local.spec.cluster_queue) in self._owned
-            ):
+            elif domain not in self._owned:
+                continue
+            elif row is None and names is not None:
+                yield key, None
+            elif row is not None:
                 record = self._records[key] = status_of(row.account, max(now, row.account.since))
                 row.saved = record.last_update
                 yield key, record
+
+    def _queue_of(self, key: Key) -> str | None:
+        """Returns the ClusterQueue of a LocalQueue; None: the LocalQueue was deleted."""
+        local = self._catalog.local_queues.get(key)
+        return local.spec.cluster_queue if local is not None else None
+
+
+def local_usage(account: Account) -> LocalUsage:
+    """Returns the usage in an account for replies."""
+    return LocalUsage(
+        consumed=status_of(account, max(account.since, account.sampled)),
+        weight=account.weight,
+        value=account.value if account.weight > 0 else None,
+    )
 
 
 def _is_billed(workload: WorkloadInfo) -> bool:

@@ -101,15 +101,15 @@ class Excess(NamedTuple):
         return self.asked > self.most
 
     def __str__(self) -> str:
-        """The excess in words: ``user ada may hold 16 cpu in ClusterQueue research and holds 14; 4
-        more are asked``."""
+        """The excess in words: ``user ada may hold 16 cpu in ClusterQueue research and holds 14;
+        the workload asks for 4 more``."""
         asked, held, most = (
             render(self.resource, much) for much in (self.asked, self.held, self.most)
         )
         may = f"{self.person} may hold {most} {self.resource} in {self.person.limit.place}"
         if self.is_lasting:
-            return f"{may}; {asked} are asked"
-        return f"{may} and holds {held}; {asked} more are asked"
+            return f"{may}; the workload asks for {asked}"
+        return f"{may} and holds {held}; the workload asks for {asked} more"
 
 
 class PersonLimits:
