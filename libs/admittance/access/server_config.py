@@ -34,7 +34,7 @@ from admittance.access.parts import (
 from admittance.access.permissions import Permissions, Rule
 from admittance.access.role import Account
 from admittance.access.roles import ROLES, permissions_of
-from admittance.access.users import User
+from admittance.access.users import User, logins
 from admittance.events import subjects
 from admittance.events.files import FILES, PARTS
 from admittance.events.stored.machines import ALIVE_RUNNERS, OF_RUNNERS
@@ -156,7 +156,7 @@ def server_config(users: Iterable[User], system_key: str) -> str:
     """The configuration of all accounts, as text. ``system_key``: the public key of the user that
     may tell the server to reload its configuration."""
     by_account: dict[Account, list[User]] = {account: [] for account in Account}
-    for user in sorted(users, key=lambda user: user.name):
+    for user in sorted(logins(users), key=lambda user: user.name):
         by_account[ROLES[user.role].account].append(user)
     return HEAD + "\n".join(
         [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -16,12 +16,22 @@ NAME_MAX: Final = 253
 _KEY: Final = re.compile(r"\AU[A-Z2-7]{55}\Z")
 
 
+class FurtherKey(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A further key of a user, which ends by itself. ``purpose``: what it was made for: "link" for
+    the links of `admit up` and `admit web`; "": a token."""
+
+    key: str
+    created: datetime
+    expires: datetime
+    purpose: str = ""
+
+
 class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A user of the server. ``key``: the public NKey. ``namespaces``: the namespaces that the user
     may act in; empty: all, for the roles that allow it. ``controller``: the controllerName of a
     check. ``class_name``: the provisioning class of a provider. ``expires``: from this time on the
     user may not connect; None: never. ``issued``: when its newest JWT was made, in seconds since
-    1970; 0: with the user.
+    1970; 0: with the user. ``keys``: further keys with the same rights.
     """
 
     name: str
@@ -33,6 +43,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     created: datetime | None = None
     expires: datetime | None = None
     issued: int = 0
+    keys: tuple[FurtherKey, ...] = ()
 
     @property
     def token(self) -> str:
@@ -43,6 +54,31 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     def namespace_tokens(self) -> tuple[str, ...]:
         """The user's namespaces as tokens of subjects; ``*``: all namespaces."""
         return tuple(token(namespace) for namespace in self.namespaces) or ("*",)
+
+
+def login_with(user: User, further: FurtherKey) -> User:
+    """The user as it logs in with a further key."""
+    ends = further.expires if user.expires is None else min(further.expires, user.expires)
+    return msgspec.structs.replace(
+        user, key=further.key, created=further.created, expires=ends, issued=0, keys=()
+    )
+
+
+def logins(users: Iterable[User]) -> Iterator[User]:
+    """The users, each followed by what logs in with its further keys."""
+    for user in users:
+        yield user
+        for further in user.keys:
+            yield login_with(user, further)
+
+
+def without_expired(users: Iterable[User], now: datetime) -> tuple[User, ...]:
+    """The users that have not expired, with the further keys that have not."""
+    kept = (user for user in users if not is_expired(user, now))
+    return tuple(
+        msgspec.structs.replace(user, keys=tuple(k for k in user.keys if k.expires > now))
+        for user in kept
+    )
 
 
 def is_expired(user: User, now: datetime) -> bool:
@@ -56,9 +92,11 @@ def expired_users(users: Iterable[User], now: datetime) -> list[User]:
 
 
 def next_expiry(users: Iterable[User], now: datetime) -> datetime | None:
-    """The earliest ``expires`` after ``now`` of all users; None if no user expires after
-    ``now``."""
-    times = [user.expires for user in users if user.expires is not None and user.expires > now]
+    """The earliest ``expires`` after ``now`` of all users and their further keys; None if there is
+    none."""
+    times = [
+        user.expires for user in logins(users) if user.expires is not None and user.expires > now
+    ]
     return min(times, default=None)
 
 

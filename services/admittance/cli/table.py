@@ -54,6 +54,7 @@ COMMANDS: Final[Mapping[str, Mapping[str, str]]] = {
     "The system": {
         "up": "up.commands",
         "serve": "up.commands",
+        "web": "system.web",
         "doctor": "system.doctor",
         "bench": "system.bench",
         "replay": "system.replay",

@@ -11,12 +11,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from admittance.runtime.process.web_page import LOOPBACK
+from admittance.runtime.process.web_page import KEY_HEADER, LOOPBACK
 
 SAFE: Final = frozenset({"GET", "HEAD"})
-KEY_HEADER: Final = "admit-key"
-"""The header with the secret of `admit web`. A browser sends it to another origin only after a
-question that the page never answers."""
 
 
 class Refusal(NamedTuple):

@@ -14,9 +14,10 @@ from admittance.client.errors import ClientError, NotAllowed
 from admittance.runtime import clock
 from admittance.runtime.errors import AccessDenied
 from admittance.runtime.nats.login_tokens import credentials_of_token
+from admittance.runtime.process.web_page import KEY_HEADER
 from admittance.web.codes import OneTimeCodes
 from admittance.web.limits import SignInLimit
-from admittance.web.origins import KEY_HEADER, Origins
+from admittance.web.origins import Origins
 from admittance.web.rendering import page
 from admittance.web.sessions import NotSignedIn, Session, Sessions
 from admittance.web.views.frame import Frame

@@ -7,10 +7,10 @@ import pytest
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats.login_tokens import credentials_of_token, token_of_credentials
 from admittance.runtime.nats_server.jwt_issuer import new_key
-from admittance.runtime.process.web_page import address_of, checked_url
+from admittance.runtime.process.web_page import KEY_HEADER, address_of, checked_url
 from admittance.web.codes import CODE_SECONDS, CODES_MAX, OneTimeCodes
 from admittance.web.limits import ALL_FAILURES_MAX, FAILURES_MAX, WINDOW_SECONDS, SignInLimit
-from admittance.web.origins import KEY_HEADER, Origins
+from admittance.web.origins import Origins
 from admittance.web.sign_in import path_within
 
 HOST = "127.0.0.1:4280"

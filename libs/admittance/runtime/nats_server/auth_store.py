@@ -34,7 +34,16 @@ import structlog
 from admittance.access.jwt_claims import Revoked
 from admittance.access.roles import problems
 from admittance.access.server_config import server_config
-from admittance.access.users import User, expired_users, is_public_key
+from admittance.access.users import (
+    FurtherKey,
+    User,
+    expired_users,
+    is_expired,
+    is_public_key,
+    login_with,
+    logins,
+    without_expired,
+)
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats.credentials import read_user_key
 from admittance.runtime.nats_server.credentials_files import credentials_file, credentials_text
@@ -65,6 +74,8 @@ LOCK: Final = "lock"
 SENDING: Final = "sending"
 RUN_AS: Final = "run-as"
 RESOLVER: Final = "jwt"
+KEYS_MAX: Final = 100
+"""The most further keys of one user."""
 VERSIONS: Final = (1, 2)
 """The versions of ``users.json``: 2 is a folder with JWTs."""
 
@@ -217,6 +228,42 @@ class AuthStore:
                 raise
         return added
 
+    def add_key(
+        self,
+        name: str,
+        now: datetime,
+        expires: datetime,
+        *,
+        purpose: str = "",
+        alone: bool = False,
+    ) -> str:
+        """Adds a further key to a user. Returns the content of its credentials file, which is
+        written nowhere. ``alone``: earlier keys of the purpose end. Raises SetupError for an
+        unknown or expired user, and one with too many keys."""
+        key = new_key()
+        further = FurtherKey(key=key.public, created=now, expires=expires, purpose=purpose)
+        with self._locked() as content:
+            user = _named(content.users, name, self.folder)
+            if is_expired(user, now):
+                raise SetupError(f"the user {name} has expired")
+            kept = [each for each in user.keys if each.expires > now]
+            ended = [each for each in kept if alone and each.purpose == purpose]
+            kept = [each for each in kept if each not in ended]
+            if len(kept) >= KEYS_MAX:
+                raise SetupError(
+                    f"the user {name} has {len(kept)} tokens that have not expired: revoke the "
+                    f"user with `{_revoke(user)}`, or wait"
+                )
+            changed = msgspec.structs.replace(user, keys=(*kept, further))
+            users = tuple(changed if each is user else each for each in content.users)
+            revoked = content.revoked
+            if content.issuer is not None:
+                gone = [revocation(login_with(user, each)) for each in ended]
+                revoked = _with(revoked, gone)
+            text = self._credentials(content, login_with(user, further), key.seed)
+            self._save(msgspec.structs.replace(content, users=users, revoked=revoked))
+        return text
+
     def provide(self, wanted: Sequence[User], folder: Path | None = None) -> bool:
         """Makes sure that each user exists and that its file, `credentials_of`, holds its key. A
         user with a missing or wrong file gets a new key. Returns whether any user was added or
@@ -256,7 +303,9 @@ class AuthStore:
             reason = "it belongs to another user"
             try:
                 if read_user_key(str(path)).public == there.key:
-                    return msgspec.structs.replace(user, key=there.key, created=there.created)
+                    return msgspec.structs.replace(
+                        user, key=there.key, created=there.created, keys=there.keys
+                    )
             except AccessDenied as error:
                 reason = str(error)
             log.warning("key_made_anew", user=user.name, file=str(path), reason=reason)
@@ -308,19 +357,20 @@ class AuthStore:
             left = tuple(user for user in content.users if user is not gone)
             revoked = content.revoked
             if content.issuer is not None:
-                revoked = _with(revoked, [revocation(gone)])
+                revoked = _with(revoked, [revocation(login) for login in logins([gone])])
             self._save(
                 msgspec.structs.replace(content, users=left, revoked=revoked), config_first=True
             )
         return gone
 
     def remove_expired(self, now: datetime) -> list[User]:
-        """Removes the expired users from the folder, and returns the removed users."""
-        if not expired_users(self.users, now):
+        """Removes the expired users and further keys from the folder, and returns the removed
+        users."""
+        if not expired_users(logins(self.users), now):
             return []
         with self._locked() as content:
             gone = expired_users(content.users, now)
-            left = tuple(user for user in content.users if user not in gone)
+            left = without_expired(content.users, now)
             self._save(msgspec.structs.replace(content, users=left), config_first=True)
         return gone
 
@@ -381,7 +431,7 @@ class AuthStore:
             )
         wrong = [
             f"user {user.name}: {problem}"
-            for user in content.users
+            for user in logins(content.users)
             for problem in problems(user, is_stored=True)
         ]
         names = [user.name for user in content.users]

@@ -67,6 +67,7 @@ def _login(access: ConnectionOptions, creds: str) -> ConnectionOptions:
     return replace(
         access,
         creds=creds,
+        creds_text=None,
         user=None,
         password=None,
         password_file=None,

@@ -24,16 +24,22 @@ MODULE: Final = "admittance.web.child"
 FILE: Final = "web.json"
 """The file in the data folder of `admit up` that names its page to `admit web`."""
 CODE_BYTES: Final = 16
+KEY_HEADER: Final = "admit-key"
+"""The header with the secret of `admit web`. A browser sends it to another origin only after a
+question that the page never answers."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 MISSING: Final = "the web page needs more packages: pip install 'admittance[web]'"
 
 
 class PageFile(msgspec.Struct, frozen=True, kw_only=True):
-    """How `admit web` reaches the page of `admit up`. ``key``: the secret that the page accepts for
-    a further one-time code."""
+    """How `admit web` reaches the page of `admit up`. ``url``: the page as browsers reach it;
+    ``local``: as this machine does. ``key``: the secret that the page accepts for
+    a further one-time code. ``has_users``: False with --insecure."""
 
     url: str
+    local: str
     key: str
+    has_users: bool = True
 
 
 class PageStart(msgspec.Struct, frozen=True, kw_only=True):

@@ -198,6 +198,29 @@ async def add(
 
 @command(PLACE)
 @known_user
+@option("--expires SPAN", "The token expires after 90s, 1h30m, 30d, …", default="12h")
+@folder_option
+async def token(call: Call, name: str, expires: str, folder: Path | None) -> None:
+    """Print a token that signs a person in to the web page as a user, until it expires.
+
+    The token is a second key of the user, with the same rights. `admit auth revoke` ends it, too.
+    """
+    from admittance.cli.auth import auth
+    from admittance.runtime import clock
+    from admittance.runtime.nats.login_tokens import token_of_credentials
+    from admittance.runtime.nats_server.auth_store import AuthStore
+
+    now = clock.now()
+    ends = auth.expiry_of(now, times.seconds_of(expires, "--expires"))
+    assert ends is not None
+    store = AuthStore(_folder(call, folder))
+    text = store.add_key(name, now, ends)
+    await auth.tell_servers(call, store, added=True)
+    output.say(token_of_credentials(text))
+
+
+@command(PLACE)
+@known_user
 @option("--older", "Only its JWTs before the newest; the user stays.")
 @folder_option
 async def revoke(call: Call, name: str, older: bool, folder: Path | None) -> None:
@@ -345,5 +368,5 @@ def check(call: Call, subject: str, name: str, subscribe: bool, folder: Path | N
 
 auth = group(
     "Users of a locked server: roles, credentials, permissions.",
-    *(init, add, revoke, renew, reload, run_as, expire, list_, show, check),
+    *(init, add, token, revoke, renew, reload, run_as, expire, list_, show, check),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,8 @@ from admittance.services import SERVICES
 
 ADMIN: Final = "admin"
 WATCH: Final = "server-watch"
+LINK_KEY_SECONDS: Final = 12 * 3600
+"""How long a session lasts that began with a link of `admit up` or `admit web`."""
 
 log = structlog.get_logger()
 
@@ -41,7 +44,7 @@ class Lock:
     """The users of one data folder. Raises SetupError if a file cannot be read or written, and
     AccessDenied if the key that reloads the server is missing, damaged, or readable for others."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, has_page: bool = False) -> None:
         folder = (data_dir / "auth").absolute()
         _make_folder(folder)
         self._store = AuthStore(folder)
@@ -50,6 +53,9 @@ class Lock:
         now = clock.now()
         users = [User(name=name, role=role, key="", created=now) for name, role in self._roles()]
         self._store.provide(users)
+        # Before the server reads its users. Earlier links of the folder led to an earlier page.
+        self.page_credentials = new_link_key(self._store, ADMIN, alone=True) if has_page else ""
+        """The credentials of the page's first link; "": there is no page."""
         self._known = self._store.known_by_servers
 
     def _roles(self) -> list[tuple[str, str]]:
@@ -93,6 +99,14 @@ class Lock:
 
     async def _reload(self, server: EmbeddedServer) -> None:
         await reload(server.url, self._store.system_seed_file, NO_OPTIONS)
+
+
+def new_link_key(store: AuthStore, name: str, *, alone: bool = False) -> str:
+    """Makes the key for a link that signs in to the page; returns its credentials. ``alone``:
+    earlier links end."""
+    now = clock.now()
+    ends = now + timedelta(seconds=LINK_KEY_SECONDS)
+    return store.add_key(name, now, ends, purpose="link", alone=alone)
 
 
 def _make_folder(folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -33,34 +32,39 @@ log = structlog.get_logger()
 
 class OwnPage:
     """The web page of `admit up`. Its socket listens from the beginning, so that its address can be
-    printed before its process is ready."""
+    printed before its process is ready. ``gives_codes``: False beside a server whose users `admit
+    up` does not make: people sign in with tokens there."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, gives_codes: bool) -> None:
         self._listens = web_page.listening(
             options.web or web_page.DEFAULT_ADDRESS, or_free=options.web is None
         )
         own = web_page.url_of(self._listens)
         self.url = web_page.checked_url(options.web_url) if options.web_url else own
-        self.code, self._key = web_page.new_code(), web_page.new_code()
+        self._code = web_page.new_code() if gives_codes else ""
+        self._key = web_page.new_code() if gives_codes else ""
         self._data_dir = options.data_dir
 
     @property
     def link(self) -> str:
-        """The address that signs in."""
-        return web_page.link(self.url, self.code)
+        """The address of the page; it signs in, if the page gives codes."""
+        return web_page.link(self.url, self._code) if self._code else self.url
 
-    def task(self, nats: str, access: ConnectionOptions) -> ServiceTask:
-        """The page's process as a task of `supervise`. ``access``: TLS of its connections, and the
-        login of the code, which is a credentials file, or none."""
-        web_page.write_page_file(self._data_dir, PageFile(url=self.url, key=self._key))
-        credentials = Path(access.creds).read_text() if access.creds else ""
+    def task(self, nats: str, access: ConnectionOptions, credentials: str) -> ServiceTask:
+        """The page's process as a task of `supervise`. ``access``: TLS of its connections.
+        ``credentials``: of the code."""
+        local = web_page.url_of(self._listens)
+        web_page.write_page_file(
+            self._data_dir,
+            PageFile(url=self.url, local=local, key=self._key, has_users=bool(credentials)),
+        )
         start = PageStart(
             socket=self._listens.fileno(),
             url=self.url,
             nats=nats,
             tls=tls_of(access),
             key=self._key,
-            code=self.code,
+            code=self._code,
             credentials=credentials,
         )
         errand, files = msgspec.json.encode(start), [self._listens.fileno()]
@@ -79,15 +83,16 @@ class OwnPage:
             (self._data_dir / web_page.FILE).unlink(missing_ok=True)
 
 
-def own_page(options: Options) -> OwnPage | None:
-    """The page of `admit up`; None: it has none. Raises BadInput."""
+def own_page(options: Options, *, gives_codes: bool) -> OwnPage | None:
+    """The page of `admit up`; None: it has none. ``gives_codes``: its link signs in. Raises
+    BadInput."""
     if options.no_web:
         return None
     if not web_page.is_installed():
         output.note(f"note: {web_page.MISSING}")
         return None
     try:
-        return OwnPage(options)
+        return OwnPage(options, gives_codes=gives_codes)
     except SetupError as error:
         raise BadInput(str(error)) from None
 

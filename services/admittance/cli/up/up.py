@@ -127,8 +127,12 @@ async def up(call: Call, options: Options) -> int:
         tasks: list[ServiceTask] = []
         url, instance = call.url, None
         lock: Lock | None = None
+        page = own_page(options, gives_codes=embeds(call, options) or not call.has_login)
+        if page is not None:
+            stack.callback(page.close)
         if embeds(call, options):
-            lock = None if options.insecure else Lock(options.data_dir)
+            has_page = page is not None
+            lock = None if options.insecure else Lock(options.data_dir, has_page=has_page)
             server = await stack.enter_async_context(_embedded(options, lock, ending))
             url, instance = server.url, lasting_instance(options.data_dir)
             tasks += await _server_tasks(server, lock)
@@ -153,10 +157,9 @@ async def up(call: Call, options: Options) -> int:
             )
             asks = None if lock is None else lock.access(ADMIN)
             tasks.append(_task(service, mine, options, job_rules(call, options), admin, asks))
-        page = own_page(options)
         if page is not None:
-            stack.callback(page.close)
-            tasks.append(page.task(url, access(ADMIN)))
+            credentials = "" if lock is None else lock.page_credentials
+            tasks.append(page.task(url, connection, credentials))
 
         def ready() -> None:
             if embeds(call, options):
