@@ -122,8 +122,8 @@ class Refusal(Shape, frozen=True, kw_only=True):
 
 class Taken(Shape, frozen=True, kw_only=True):
     """The amount taken or requested of one flavor and resource, in accounting units. ``available``:
-    the amount that was available just before. ``borrowed``: how much the ClusterQueue uses above
-    its nominal quota once the amount is taken.
+    the amount that was available just before, with what victims give back. ``borrowed``: how much
+    the ClusterQueue uses above its nominal quota once the amount is taken; 0 without a cohort.
     """
 
     flavor: str

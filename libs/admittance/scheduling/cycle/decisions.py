@@ -76,7 +76,7 @@ class CycleDecisions:
         queue.forget_preemptor(workload)
         workload.cursor = None
         admission = admission_of(queue.name, assignment)
-        taken = decision_inputs.taken_quota(assignment)
+        taken = decision_inputs.taken_quota(assignment, victims)
         preempts: tuple[HandedOn, ...] = ()
         message = ""
         scan = self._scan(workload, bool(victims))

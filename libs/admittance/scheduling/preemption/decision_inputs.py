@@ -3,6 +3,7 @@ published with the decision."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,29 +13,32 @@ from admittance.quota.cell import UNLIMITED, available, plus
 from admittance.scheduling.fairsharing.shares import Standing
 from admittance.scheduling.state.assignment import Assignment
 from admittance.scheduling.state.flavor_plan import Policy
+from admittance.scheduling.state.held.shared_quota import WithoutUsage
 from admittance.scheduling.state.workload_info import Queue, Victim, WorkloadInfo
 
 _SECOND: Final = timedelta(seconds=1)
 
 
-def taken_quota(assignment: Assignment) -> tuple[Taken, ...]:
-    """Returns the quota that an assignment takes, per flavor and resource; for a variant only what
-    exceeds the quota that its family holds already. Must be called before the scheduler charges the
-    workload for the assignment."""
+def taken_quota(assignment: Assignment, victims: Iterable[Victim] = ()) -> tuple[Taken, ...]:
+    """Returns the quota that an assignment takes, per flavor and resource, once the victims are
+    gone; for a variant only what exceeds the quota that its family holds already. Must be called
+    before the scheduler charges the workload for the assignment."""
     taken: list[Taken] = []
-    for cell, amount in assignment.added_usage().items():
-        over = cell.usage + amount - cell.nominal
-        flavor, resource = cell.fr
-        taken.append(
-            Taken(
-                flavor=flavor,
-                resource=resource,
-                amount=amount,
-                # Less than nothing is free while a preemptor waits for the quota of its victims.
-                available=max(0, available(cell)),
-                borrowed=over if over > 0 else 0,
+    with WithoutUsage([victim.workload for victim in victims]):
+        for cell, amount in assignment.added_usage().items():
+            over = cell.usage + amount - cell.nominal
+            flavor, resource = cell.fr
+            taken.append(
+                Taken(
+                    flavor=flavor,
+                    resource=resource,
+                    amount=amount,
+                    # Less than nothing is free while another preemptor waits for its victims.
+                    available=max(0, available(cell)),
+                    # A queue without a cohort has no queue to borrow from.
+                    borrowed=over if over > 0 and cell.parent is not None else 0,
+                )
             )
-        )
     return tuple(taken)
 
 

@@ -62,6 +62,25 @@ def test_taken_quota_says_what_is_borrowed(
     )
 
 
+@pytest.mark.parametrize(("cohort", "available", "borrowed"), [("co", 7, 1), ("", 2, 0)])
+def test_taken_quota_counts_what_the_victims_give_back(
+    cohort: str, available: int, borrowed: int
+) -> None:
+    tree = Tree()
+    tree.set_cohort("co", "", {CPU: Quota(5)})
+    cell = tree.set_queue("cq", cohort, {CPU: Quota(4)}).cell(CPU)
+    cell.charge(4)
+    victim = holder("cq")
+    assert victim.charge is not None
+    victim.charge.cells.append((cell, 2))
+    assignment = Assignment()
+    assignment.usage[cell] = 3
+    assert taken_quota(assignment, [Victim(victim, reasons.IN_CLUSTER_QUEUE)]) == (
+        Taken(flavor="default", resource="cpu", amount=3, available=available, borrowed=borrowed),
+    )
+    assert cell.usage == 4
+
+
 @pytest.mark.parametrize(
     ("seconds", "waited"), [(0, 0), (0.9, 0), (1, 1), (61.5, 61), (-5, 0), (None, 0)]
 )
