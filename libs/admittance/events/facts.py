@@ -326,8 +326,9 @@ class Admitted(CommitFact, frozen=True, kw_only=True):
     """The workload may start. The fact has everything that a runner needs. ``submitted_by``: the
     user that submitted the workload, as the server knows it; "": not known. ``ends_at``: when its
     maximum execution time is over, by the clock of the workload-controller; None: it has none.
-    ``restarts``: how many admissions of the workload have ended before. ``held``: no runner starts
-    a job: a program holds the quota itself."""
+    ``restarts``: how many admissions of the workload have ended before, without those that ended
+    because the prolog of the only runner failed. ``held``: no runner starts a job: a program holds
+    the quota itself."""
 
     cluster_queue: str = ""
     queue: str = ""

@@ -111,7 +111,7 @@ class WorkloadStatus(Kept, frozen=True, kw_only=True):
     has no users. ``waited_seconds``: how long the workload waited for its last reservation of
     quota. ``placement``: the runners of all pods of the admission; it stays until the job has
     stopped. Empty: any runner may start the job. ``restarts``: how many admissions of it have
-    ended before. ``parts``: the reports about the parts of a job
+    ended before, counted as in `facts.Admitted`. ``parts``: the reports about the parts of a job
     on several machines; None: there are none yet. ``started_at``: when all pods of the admission
     were ready for the first time; None: they were not yet. ``renewed_at``: when the program that
     holds the quota renewed its lease; None: never.

@@ -99,7 +99,7 @@ async def test_a_machine_with_a_failed_prolog_gives_its_job_back_until_it_is_und
     broken.touch()
     rules = replace(OWN_RULES, hooks=JobHooks(prolog=f"echo no disk; test ! -e {broken}"))
     async with testbed.runner(user="gpu", rules=rules):
-        revision = await testbed.admit("train", "true")
+        revision = await testbed.admit("train", "test $ADMITTANCE_RESTART_COUNT = 0")
         stopped = await testbed.wait_for_fact("stopped", "train")
         assert (stopped.revision, stopped.reason) == (revision, "PrologFailed")
         assert stopped.message == "runner gpu: prolog failed: exit code 1: no disk"
@@ -114,7 +114,8 @@ async def test_a_machine_with_a_failed_prolog_gives_its_job_back_until_it_is_und
         conditions = drained_by_hooks(None, (), failure, NOON).conditions
         conditions = drained_by_hooks(None, conditions, failure, NOON).conditions
         await set_spec(testbed.bus, "gpu", RunnerSpec(), conditions)
-        await testbed.wait_for_fact("finished", "train")
+        # Nothing of the job had started, so it is not restarted.
+        assert (await testbed.wait_for_fact("finished", "train")).succeeded
     assert (await said(testbed.bus, INVENTORIES, "gpu", RunnerInventory)).failure is None
 
 

@@ -123,8 +123,14 @@ def test_runners_that_come_after_the_start_have_no_effect_and_a_note() -> None:
     assert "come after the start of the pods" in tracked.noted()["VerdictPartIgnored"]
 
 
-def test_an_assigned_runner_that_ends_gives_the_workload_back_uncounted() -> None:
-    tracked = runner_ended(admitted())
+@pytest.mark.parametrize(
+    ("reason", "restarts"),
+    [("RunnerEnded", 1), ("PrologFailed", 0)],
+    ids=["a job that may have started", "a job that a failed prolog kept from its start"],
+)
+def test_an_assigned_runner_gives_the_workload_back_uncounted(reason: str, restarts: int) -> None:
+    tracked = runner_ended(admitted(), reason)
+    assert tracked.status.restarts == restarts
     assert tracked.phase == "Pending"
     assert tracked.conditions["Evicted"] == ("True", "NodeFailures")
     assert tracked.status.scheduling_stats is None

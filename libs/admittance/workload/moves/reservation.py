@@ -220,7 +220,8 @@ def stopped(workload: StoredWorkload, fact: facts.Stopped, context: TransitionCo
 
 def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionContext) -> Change:
     """T17b: the job of the workload was lost with its runner or node, without an eviction; or its
-    assigned runner gave it back, which is not counted as an eviction."""
+    assigned runner gave it back, which is not counted as an eviction. The next start after a failed
+    prolog is no restart, since nothing of the job had started."""
     if fact.revision != workload.status.admitted_revision:
         return ignored(workload, reasons.STALE, f"stopped names revision {fact.revision}")
     reason = reasons.NODE_FAILURES
@@ -230,4 +231,8 @@ def lost(workload: StoredWorkload, fact: facts.Stopped, context: TransitionConte
     assert evicted is not None, "an eviction deletes nothing"
     if fact.gives_back:
         evicted = with_status(evicted, scheduling_stats=workload.status.scheduling_stats)
-    return release(evicted, context).after(*change.outbox)
+    released = release(evicted, context).after(*change.outbox)
+    if fact.reason == reasons.PROLOG_FAILED and released.workload is not None:
+        unchanged = with_status(released.workload, restarts=workload.status.restarts)
+        released = released._replace(workload=unchanged)
+    return released

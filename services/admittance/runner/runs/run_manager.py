@@ -45,7 +45,7 @@ from admittance.runner.runs.file_transfers import FileTransfers, NoInput
 from admittance.runner.runs.left_evictions import LeftEvictions
 from admittance.runner.runs.machine_drain import MachineDrain
 from admittance.runner.runs.publisher import Publisher, retry
-from admittance.runner.runs.run_starts import identity_of, spec_of, with_end
+from admittance.runner.runs.run_starts import identity_of, spec_of, starts_before, with_end
 from admittance.runner.runs.start_gate import GatedShims
 from admittance.runtime import chance
 from admittance.runtime.bus.bus import Outgoing
@@ -275,8 +275,7 @@ class RunManager:
         if self.drain.failure is not None:
             self._give_back(key, self.drain.failure)
             return
-        before = self.given_back.get(key)
-        restarts = 0 if before is None else before.identity.restarts + 1
+        restarts = starts_before(self.given_back.get(key))
         earlier = earlier_result(run, self.runs_of(run.namespace, run.name))
         if earlier is not None:
             log.info("earlier_result_counts", run=key, earlier=earlier.identity.key)

@@ -8,7 +8,7 @@ from admittance.api.pod_requests import needs
 from admittance.events.facts import Admitted
 from admittance.events.shapes import PodSetToRun
 from admittance.runner.decide import Run
-from admittance.runner.host.port import RunnerFiles
+from admittance.runner.host.port import RunFiles, RunnerFiles
 from admittance.runner.host.processes import tag_of
 from admittance.runner.host.records import RunIdentity, Spec, run_key
 from admittance.runner.plans.devices import parts_here, runners_to_run, units_of
@@ -81,6 +81,16 @@ def identity_of(
         requests=requests_of(admitted, runner),
         restarts=restarts,
     )
+
+
+def starts_before(given_back: RunFiles | None) -> int:
+    """How often this runner has started an admission. ``given_back``: its last run, which the
+    runner gave back; None: there was none. A run whose prolog failed has started nothing."""
+    if given_back is None:
+        return 0
+    end = given_back.journal.outcome
+    is_start = end is None or end.kind != "unprepared"
+    return given_back.identity.restarts + is_start
 
 
 def requests_of(admitted: Admitted, runner: str) -> dict[str, int]:
