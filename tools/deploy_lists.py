@@ -21,7 +21,8 @@ COMPOSE: Final = ("compose.yaml", "deploy/compose.ha.yaml")
 
 def started() -> list[str]:
     """The services that need only a nats-server."""
-    return [name for name, service in SERVICES.items() if service.with_up is WithUp.ALWAYS]
+    always = (WithUp.ALWAYS, WithUp.ON_DEMAND)
+    return [name for name, service in SERVICES.items() if service.with_up in always]
 
 
 def scraped() -> Iterator[str]:

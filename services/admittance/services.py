@@ -10,6 +10,7 @@ from typing import Final
 from admittance import (
     array_controller,
     budget_controller,
+    forecast_service,
     placement_service,
     provider_aws,
     provider_docker,
@@ -42,6 +43,7 @@ SERVICES: Final[dict[str, Service]] = {
         provider_kubernetes,
         provider_docker,
         telemetry,
+        forecast_service,
         runner,
     )
 }

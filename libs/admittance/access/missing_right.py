@@ -17,6 +17,7 @@ ASKING: Final = {
     "events": "read events",
     "explain": "explain workloads",
     "fit": "ask where workloads fit",
+    "forecast": "ask when workloads are expected to start",
     "logs": "read the output of jobs",
     "pending": "list pending workloads",
     "queues": "read the state of queues",

@@ -58,14 +58,13 @@ RUNNER_FACTS: Final = tuple(
     key for key in subjects.WORKLOAD_FACTS if key in subjects.JOB or key == "finished"
 )
 NAMESPACE_QUESTIONS: Final = (
-    "events", "explain", "files", "fit", "logs", "objects", "pending", "queues", "runners",
-    "settled", "simulate", "usage",
+    "events", "explain", "files", "fit", "forecast", "logs", "objects", "pending", "queues",
+    "runners", "settled", "simulate", "usage",
 )  # fmt: skip
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
-    "arrays", "events", "families", "health", "machines", "objects", "pending", "provider.*",
-    "queues", "runners",
-    "settled", "simulate", "timers", "usage",
+    "arrays", "events", "families", "forecast", "health", "machines", "objects", "pending",
+    "provider.*", "queues", "runners", "settled", "simulate", "timers", "usage",
 )  # fmt: skip
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
 
@@ -257,7 +256,7 @@ def approver(user: User) -> Permissions:
     """The permissions of the role approver: a person that gives the verdicts of approval checks in
     some namespaces."""
     workloads = namespaced_keys(user, "workload")
-    asked = ("events", "explain", "objects", "runners", "settled")
+    asked = ("events", "explain", "forecast", "objects", "runners", "settled")
     spaces = user.namespace_tokens
     publish = (
         *CONNECT,

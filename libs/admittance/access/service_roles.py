@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from admittance.access.observer_roles import backup, forecast, server_watch
 from admittance.access.parts import (
     ALIVE_KEYS,
     ANSWERS,
@@ -319,18 +320,6 @@ def budget_controller(user: User) -> Permissions:
     return Permissions(publish, subscribe)
 
 
-def server_watch(user: User) -> Permissions:
-    """The permissions to see whether streams store messages: the watch of `admit up` restarts a
-    server that does not."""
-    publish = (
-        *CONNECT,
-        *stream_info(STREAMS),
-        *rules("write probes", *subjects.PROBES.values()),
-        *rules("delete its probes", *each(f"{JS}.STREAM.PURGE.{{}}", subjects.PROBES)),
-    )
-    return Permissions(publish, inbox(user))
-
-
 BUILT_IN_PROVIDERS: Final = (
     *("provider-pool", "provider-docker", "provider-aws", "provider-kubernetes"),
 )
@@ -397,35 +386,6 @@ def built_in_provider(user: User) -> Permissions:
     return Permissions(publish, subscribe)
 
 
-def backup(user: User) -> Permissions:
-    """The permissions of the role backup: it reads whole streams and restores them. A restore
-    replaces everything, so this role is as powerful as all services together."""
-    buckets = (KV, KV_PROVIDERS, KV_CLAIMS, subjects.SUMMARIES)
-    publish = (
-        *CONNECT,
-        *stream_info(STREAMS),
-        *rules("list streams", f"{JS}.STREAM.NAMES", f"{JS}.STREAM.LIST"),
-        *rules("read streams", *each(f"{JS}.STREAM.SNAPSHOT.{{}}", STREAMS)),
-        *rules("confirm parts of a backup", *each("$JS.SNAPSHOT.ACK.{}.*.*.*", STREAMS)),
-        *rules("restore streams", *each(f"{JS}.STREAM.RESTORE.{{}}", STREAMS)),
-        *rules("send parts of a backup", *each("$JS.SNAPSHOT.RESTORE.{}.*", STREAMS)),
-        *rules(
-            "read what was stored during a snapshot",
-            *read_stream(*buckets),
-            *each(f"{JS}.STREAM.MSG.GET.{{}}", buckets),
-        ),
-        *rules(
-            "restore what was stored during a snapshot",
-            *each("$KV.{}.>", (subjects.BUCKET, subjects.PROVIDERS, subjects.CLAIMS)),
-            "admit.usage.>",
-        ),
-        *rules("read the positions of consumers", f"{JS}.CONSUMER.LIST.{LOG}"),
-        *rules("restore the positions of consumers", f"{JS}.CONSUMER.CREATE.{LOG}.*"),
-        *rules("see whether services run", "admit.api.health"),
-    )
-    return Permissions(publish, inbox(user))
-
-
 SERVICE_ROLES: Final = (
     Role(
         "workload-controller",
@@ -462,6 +422,7 @@ SERVICE_ROLES: Final = (
     Role(
         "budget-controller", Account.CORE, "sum used quota, report its own check", budget_controller
     ),
+    Role("forecast", Account.CORE, "read workloads and queues, for forecasts", forecast),
     Role(
         "built-in-provider",
         Account.CORE,

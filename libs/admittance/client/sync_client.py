@@ -26,6 +26,7 @@ from admittance.client.requests.queues.overview import QueueOverview
 from admittance.client.requests.submissions.manifests import Manifests
 from admittance.client.sync_job import SyncJob
 from admittance.events.requests.explanation import ExplainReply
+from admittance.events.requests.forecast import ForecastReply
 from admittance.events.requests.history import LogEntry, SettledReply
 from admittance.events.requests.manifests import Applied, DeleteReply
 from admittance.events.requests.queues import PendingReply, QueuesReply
@@ -475,6 +476,12 @@ class SyncClient:
                 queue, mine=mine, limit=limit, namespace=namespace, all_namespaces=all_namespaces
             )
         )
+
+    def forecast(self, workloads: Sequence[str], *, namespace: str | None = None) -> ForecastReply:
+        """When waiting workloads are expected to start, at most 1,000 at once: ``starts`` has each
+        workload that waits. If ``starting`` is set, some of them have no forecast yet: ask again
+        after some seconds. Raises NoResponder if the system has no forecast service."""
+        return self._thread.run(lambda: self._inner.forecast(workloads, namespace=namespace))
 
     def queues(
         self, cluster_queue: str = "", *, cohort: str = "", namespace: str | None = None

@@ -39,16 +39,22 @@ class Rows(NamedTuple):
 class Memory:
     """What earlier workloads of a tree say about the next ones. ``made``: forecasts
     that will be compared with the start of their workload, as they were before they were widened,
-    each with the time at which it was made."""
+    each with the time at which it was made. ``compared``: how many forecasts were compared, and
+    ``inside``: how many of these starts lay between p10 and p90 of the widened forecast."""
 
     run_times: RunTimes
     arrivals: Arrivals
     widening: Widening = field(default_factory=Widening)
     made: dict[Key, list[tuple[float, Interval]]] = field(default_factory=dict)
+    compared: int = 0
+    inside: int = 0
 
     def started(self, key: Key, at: float) -> None:
         """Compares the forecasts of a workload with its start."""
         for made_at, interval in self.made.pop(key, ()):
+            widened = self.widening.widened(interval)
+            self.compared += 1
+            self.inside += widened.p10 <= at - made_at <= widened.p90
             self.widening.add(interval, at - made_at)
 
     def gone(self, key: Key) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from admittance.forecast.rows import Source
 
@@ -23,6 +23,13 @@ AGE: Final = 14 * 86_400.0
 """For how many seconds after its end a run time counts."""
 DOUBT: Final = 2
 ARRAYS_KEPT: Final = 20
+
+
+class Basis(NamedTuple):
+    """On what the run times of a source rest: ``runs`` of the nearest known ``level``."""
+
+    runs: int
+    level: Level
 
 
 def levels(source: Source) -> tuple[Level, ...]:
@@ -83,6 +90,14 @@ class RunTimes:
             found = sorted(seconds for _, seconds in self._kept.get(level, ()))
             self._sorted[level] = found
         return found
+
+    def basis(self, source: Source) -> Basis | None:
+        """The nearest level with at least as many runs as `DOUBT`; None: there is none."""
+        for level in levels(source):
+            count = len(self.values(level))
+            if count >= DOUBT:
+                return Basis(count, level)
+        return None
 
     def past_arrays(self, source: Source) -> Sequence[str]:
         """The uids of arrays of the same user and queue that have run times; else of the queue."""

@@ -37,6 +37,11 @@ def uniform(least: float, most: float) -> float:
     return _fast.uniform(least, most)
 
 
+def fraction() -> float:
+    """A random number from 0 to below 1, which can be guessed."""
+    return _fast.random()
+
+
 def shuffled(items: Sequence[T]) -> list[T]:
     """The items in a random order."""
     return _fast.sample(items, len(items))

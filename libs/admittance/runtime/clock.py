@@ -35,6 +35,11 @@ def monotonic() -> float:
     return _monotonic()
 
 
+def thread_seconds() -> float:
+    """CPU seconds of the present thread since its start."""
+    return time.thread_time()
+
+
 @contextmanager
 def replaced(wall: Clock, monotonic: Callable[[], float]) -> Iterator[None]:
     """Replaces both clocks until the end of the block, for simulations."""

@@ -106,7 +106,9 @@ def names_started(*, runner: bool = True) -> list[str]:
 def test_services_that_need_more_than_a_bus_do_not_start_with_up() -> None:
     started = names_started()
     assert started == [
-        service.name for service in SERVICES.values() if service.with_up is WithUp.ALWAYS
+        service.name
+        for service in SERVICES.values()
+        if service.with_up in (WithUp.ALWAYS, WithUp.ON_DEMAND)
     ]
     assert not {"provider-aws", "provider-kubernetes", "provider-docker"} & set(started)
     assert {"telemetry", "runner"} - set(started) == {"telemetry"}
@@ -118,7 +120,7 @@ def test_up_exports_traces_if_a_receiver_is_set(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, "http://collector:4318")
-    assert names_started()[-2:] == ["telemetry", "runner"]
+    assert names_started()[-3:] == ["telemetry", "forecast", "runner"]
     monkeypatch.setattr(variables, "find_spec", lambda _: None)
     assert "telemetry" not in names_started()
     assert "pip install 'admittance[otel]'" in capsys.readouterr().err

@@ -22,6 +22,7 @@ VALID: dict[str, object] = {
     "priority": 1,
     "index": 3,
     "manifests": JOB,
+    "workloads": ["n"],
 }
 """Arguments without a default."""
 

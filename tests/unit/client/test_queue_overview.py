@@ -18,6 +18,7 @@ from admittance.client.requests.queues.overview import (
     waiting_rows,
 )
 from admittance.events.placement import PlacementPart
+from admittance.events.requests.forecast import StartForecast
 from admittance.events.requests.queues import HoldingRow, PendingRow, QueuesReply, QueueStatus
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -105,6 +106,7 @@ def test_an_element_that_waits_stands_for_its_array() -> None:
             pending("s-1", 4, array="sweep", namespace="other"),
         ],
         stored("sweep", SWEEP),
+        {("ns", "s-1"): StartForecast(unknown="why")},
     )
     assert [(row.namespace, row.name, row.position) for row in rows] == [
         ("ns", "w", 1),
@@ -114,6 +116,7 @@ def test_an_element_that_waits_stands_for_its_array() -> None:
     assert (rows[0].since, rows[0].user, rows[0].reason) == (NOON + timedelta(hours=1), "ada", "R")
     assert (rows[1].since, rows[1].message, rows[1].elements) == (NOON, "first", ELEMENTS)
     assert (rows[1].priority, rows[1].requests) == (2, {"cpu": 1})
+    assert [row.start for row in rows] == [None, StartForecast(unknown="why"), None]
 
 
 @pytest.mark.parametrize(

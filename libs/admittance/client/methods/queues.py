@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls
+from admittance.client.requests import forecasts
 from admittance.client.requests.queues import overview, questions
 from admittance.client.requests.queues.overview import QueueOverview
+from admittance.events.requests.forecast import ForecastReply
 from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
 
 
@@ -56,6 +60,15 @@ class QueueMethods:
             at_least(1, limit=limit)
             space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
             return await overview.overview(link, queue, space, mine=mine, limit=limit)
+
+    async def forecast(
+        self, workloads: Sequence[str], *, namespace: str | None = None
+    ) -> ForecastReply:
+        """When waiting workloads are expected to start, at most 1,000 at once: ``starts`` has each
+        workload that waits. If ``starting`` is set, some of them have no forecast yet: ask again
+        after some seconds. Raises NoResponder if the system has no forecast service."""
+        async with self._calls.call() as link:
+            return await forecasts.forecast(link, workloads, namespace or link.namespace)
 
     async def queues(
         self,

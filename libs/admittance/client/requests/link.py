@@ -79,6 +79,7 @@ ANSWERED_BY: Final = {
     "usage": "workload-controller",
     "files": "workload-controller",
     "explain": "scheduler",
+    "forecast": "forecast",
     "fit": "scheduler",
     "pending": "scheduler",
     "queues": "scheduler",

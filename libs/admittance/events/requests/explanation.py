@@ -13,6 +13,7 @@ import msgspec
 
 from admittance.events.base import Shape
 from admittance.events.requests.base import Reply, Request
+from admittance.events.requests.forecast import StartForecast
 from admittance.events.shapes import PreemptedBy, Shares, Shortfall
 
 STOP_POLICY_REMOVAL: Final = "removal of stopPolicy"
@@ -213,7 +214,8 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     ``checks``: checks that the workload's reservation waits for. ``unblocked_by``: sentences that
     say what would unblock the workload. ``variants``: the variants of a parent, the best first; a
     parent has no flavors. ``parent``: the parent of a variant. ``promise``: the promise of a start
-    that the workload has, or that holds the workload back."""
+    that the workload has, or that holds the workload back. The client adds what the forecast says:
+    ``start``: when the workload is expected to start; ``start_unknown``: why that is not known."""
 
     phase: str = ""
     reason: str = ""
@@ -241,3 +243,5 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     parent: str = ""
     promise: ExpectedStart | None = None
     seen: int = 0
+    start: StartForecast | None = None
+    start_unknown: str = ""

@@ -47,6 +47,8 @@ class WithUp(Enum):
     ALWAYS = "always"
     IF_ASKED = "if asked"
     """If the environment asks for it: see `Service.asked`."""
+    ON_DEMAND = "on demand"
+    """In a process of its own, which begins with the first of the `Service.requests`."""
     NEVER = "never"
     """The service needs more than a NATS server."""
 
@@ -84,7 +86,8 @@ class Service(NamedTuple):
     SetupError for a variable with a wrong value. ``provisioning_class``: the only class that its
     user provides, by the environment; None: the service provides no class, or many. ``unix_user``:
     the variable with the Unix user of its container; "": the user of all containers. ``metrics``:
-    imports the service and returns what it counts.
+    imports the service and returns what it counts. ``requests``: for `WithUp.ON_DEMAND`, the
+    subjects of the requests with which its process begins.
     """
 
     name: str
@@ -102,6 +105,7 @@ class Service(NamedTuple):
     provisioning_class: Callable[[Mapping[str, str]], str] | None = None
     unix_user: str = ""
     metrics: Callable[[], Sequence[Definition]] = _no_metrics
+    requests: tuple[str, ...] = ()
 
     @property
     def package(self) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from admittance.cli.show import sections
 from admittance.cli.show.sections import amount_text, share
+from admittance.cli.show.starts import expected
 from admittance.cli.support import output
 from admittance.cli.support.options import Call
 from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
@@ -194,6 +195,10 @@ def place(reply: ExplainReply, now: datetime) -> Iterator[str]:
         yield f"behind {', '.join(_ahead(ahead) for ahead in reply.ahead)}"
     if reply.outlook is not None:
         yield f"next cycle: {outlook(reply.outlook)}"
+    if reply.start is not None:
+        yield f"start: {expected(reply.start, now)}"
+    elif reply.start_unknown:
+        yield f"start: unknown, {output.clean(reply.start_unknown)}"
 
 
 def reason_text(phase: str, reason: str, message: str) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from admittance.api.fields.units import INT64_MAX, render
+from admittance.cli.show.starts import starts_in
 from admittance.cli.support import output
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of
@@ -28,7 +29,7 @@ _RUNNING: Final = columns_of(
 )
 _WAITING: Final = columns_of(
     *("#POSITION", "NAME", "QUEUE", "+CLUSTERQUEUE", "~USER", "#PRIORITY", "WAITING"),
-    *("REQUESTS", "REASON", "~ELEMENTS", "~MESSAGE"),
+    *("~START", "REQUESTS", "REASON", "~ELEMENTS", "~MESSAGE"),
 )
 
 
@@ -126,6 +127,7 @@ def waiting_table(rows: Sequence[WaitingRow], now: datetime, *, several: bool) -
             row.user or NOTHING,
             str(row.priority),
             age(row.since, now),
+            starts_in(row.start, now),
             amounts(row.requests),
             row.reason or NOTHING,
             ", ".join(row.elements) or NOTHING,

@@ -58,7 +58,9 @@ from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.runtime.nats_server.server_accounts import LOCKED, open_accounts
 from admittance.runtime.nats_server.server_process import refuse_used
 from admittance.runtime.process.admin import AdminPort, admin_port
+from admittance.runtime.process.on_demand import on_demand_task
 from admittance.runtime.process.service import Run, Service, WithUp
+from admittance.runtime.process.service_child import run_child
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import (
@@ -258,7 +260,7 @@ def started_by(options: Options) -> list[Service]:
 
 def _starts(service: Service) -> bool:
     if service.with_up is not WithUp.IF_ASKED:
-        return service.with_up is WithUp.ALWAYS
+        return service.with_up in (WithUp.ALWAYS, WithUp.ON_DEMAND)
     try:
         asked = service.asked(os.environ)
     except SetupError as error:
@@ -328,6 +330,14 @@ def _task(
         finally:
             await other.close()
 
+    if service.with_up is WithUp.ON_DEMAND:
+        config = {} if options.config is None else {"ADMIT_CONFIG": str(options.config)}
+        return on_demand_task(
+            service,
+            settings,
+            lambda: run_child(service, settings, variables=config),
+            lambda bus: serving(bus, settings),
+        )
     return task_of(
         service,
         settings,

@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from admittance.api.array_status import counted
 from admittance.client import kinds
 from admittance.client.errors import BadInput
+from admittance.client.requests.forecasts import starts_beside
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import lookup
 from admittance.client.requests.queues import questions
 from admittance.client.requests.selection import duration_seconds, started_at
 from admittance.events import reasons
+from admittance.events.requests.forecast import StartForecast
 from admittance.events.requests.queues import (
     HoldingRow,
     PendingQuery,
@@ -68,7 +70,8 @@ class RunningRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 class WaitingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A workload that waits, or an array with such elements, which has the position and the reason
-    of the first. A workload of a namespace that the user may not read has no queue."""
+    of the first. A workload of a namespace that the user may not read has no queue. ``start``: when
+    it is expected to start, or why that is not known; None: the forecast does not say."""
 
     namespace: str
     name: str
@@ -82,6 +85,7 @@ class WaitingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     message: str = ""
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     elements: tuple[str, ...] = ()
+    start: StartForecast | None = None
 
 
 class QueueOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -142,9 +146,12 @@ def _machines(workload: StoredWorkload | None) -> tuple[str, ...]:
 
 
 def waiting_rows(
-    pending: Iterable[PendingRow], stored: Mapping[Key, StoredWorkload]
+    pending: Iterable[PendingRow],
+    stored: Mapping[Key, StoredWorkload],
+    starts: Mapping[Key, StartForecast],
 ) -> list[WaitingRow]:
-    """The rows of pending workloads, of which an element stands for its array."""
+    """The rows of pending workloads, of which an element stands for its array. ``starts``: the
+    expected starts, as far as they are known."""
     rows = []
     for row in pending:
         elements = elements_of(row, stored)
@@ -161,6 +168,7 @@ def waiting_rows(
             message=row.message,
             requests=row.requests,
             elements=elements,
+            start=starts.get((row.namespace, row.name)),
         )
         rows.append(waiting)
     return rows
@@ -208,7 +216,10 @@ async def overview(
         _page(link, query, where), questions.queues(link, asked, where)
     )
     now = clock.now()
-    waiting = waiting_rows(await with_stored_reasons(link, page.rows), stored)
+    pending, starts = await asyncio.gather(
+        with_stored_reasons(link, page.rows), _starts(link, page.rows, where)
+    )
+    waiting = waiting_rows(pending, stored, starts)
     return QueueOverview(
         queues=tuple(
             chosen_queues(statuses, target, everything=namespace is None and queue is None)
@@ -218,6 +229,19 @@ async def overview(
         waiting=tuple(waiting),
         waiting_total=page.total,
     )
+
+
+async def _starts(
+    link: Link, rows: Sequence[PendingRow], namespace: str | None
+) -> dict[Key, StartForecast]:
+    """The expected starts of the rows; of those in the namespace, if there is one."""
+    if namespace is None:
+        names = {f"{row.namespace}/{row.name}": (row.namespace, row.name) for row in rows}
+    else:
+        own = (row for row in rows if row.namespace == namespace)
+        names = {row.name: (row.namespace, row.name) for row in own}
+    found = await starts_beside(link, list(names), namespace)
+    return {names[name]: start for name, start in found.items() if name in names}
 
 
 async def _cluster_queue_of(link: Link, namespace: str, name: str) -> str:

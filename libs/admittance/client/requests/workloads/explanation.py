@@ -18,6 +18,7 @@ from admittance.api.workload import ARRAY_GATE, gate_names
 from admittance.client import kinds
 from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import NoResponder, RequestFailed
+from admittance.client.requests.forecasts import starts_beside
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find, is_array, lookup
 from admittance.client.requests.workloads.families import (
@@ -77,9 +78,21 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
         raise RequestFailed(reply.error)
     reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
     reply = with_runners(reply, runner.held_back, refused)
+    if phase(workload, now) is Phase.PENDING and not waits:
+        reply = await _with_start(link, stored, reply)
     if not reply.phase:
         reply = replace(reply, phase=str(phase(workload, now)))
     return Explanation(stored, reply, family, runner, refused)
+
+
+async def _with_start(link: Link, stored: BucketObject, reply: ExplainReply) -> ExplainReply:
+    """The explanation with the expected start of the workload, if the forecast answers."""
+    found = (await starts_beside(link, [stored.name], stored.namespace)).get(stored.name)
+    if found is None:
+        return reply
+    if found.p50 is None:
+        return replace(reply, start_unknown=found.unknown)
+    return replace(reply, start=found)
 
 
 async def _dependencies(link: Link, workload: StoredWorkload, now: datetime) -> str:

@@ -1,0 +1,41 @@
+"""Forecasts when waiting workloads will start.
+
+Decides: nothing. Consumes: while somebody asks, workloads and the configuration of queues, from the
+bucket. Publishes: nothing; answers ``admit.api.forecast``. Owns: nothing. Leadership: none; every
+instance has forecasts of its own, and one of them answers each question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from admittance.runtime.process.service import Run, Service, Streams, WithUp
+
+if TYPE_CHECKING:
+    from admittance.runtime.telemetry.metrics import Definition
+
+
+def _load() -> Run:
+    from admittance.forecast_service.service import run
+
+    return run
+
+
+def _metrics() -> Sequence[Definition]:
+    from admittance.forecast_service.forecast_metrics import ForecastMetrics
+
+    return ForecastMetrics().definitions
+
+
+SERVICE = Service(
+    "forecast",
+    _load,
+    role="forecast",
+    streams=Streams.AWAITS,
+    only_observes=True,
+    with_up=WithUp.ON_DEMAND,
+    requests=("admit.api.forecast", "admit.api.forecast.*"),
+    metrics=_metrics,
+    if_missing="no instance answers; `admit explain` says no expected start",
+)

@@ -1,0 +1,164 @@
+"""What a forecast knows of the bucket: rows of a tree, run times, arrivals and starts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from admittance.forecast.forecast import HORIZON
+from admittance.forecast.rows import Source
+from admittance.forecast.tracked import (
+    FAIR_SHARING,
+    INACTIVE,
+    NOT_WAITING,
+    TOO_LARGE,
+    Tracked,
+)
+from admittance.forecast.widening import Interval
+from admittance.scheduling.state.config import CohortFairSharing, Config
+from admittance.workload.bucket_reader import names_of
+from admittance.workload.stored import StoredWorkload
+from support.builders import NOON
+from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
+
+CPU = ("default", "cpu")
+
+
+class FollowedScheduler(SteppedScheduler):
+    """A system of which every write is tracked."""
+
+    def __init__(self, config: Config | None = None) -> None:
+        since = NOON.timestamp() - 3600
+        self.tracked = Tracked(config or Config(), since)
+        super().__init__(config)
+
+    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
+        super().put(kind, name, spec, namespace, **more)
+        known = self.object_at(kind, name, namespace)
+        assert known is not None
+        self.tracked.apply_object(kind, namespace, name, known.object, known.revision)
+
+    def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
+        super().saw(key, before, after)
+        self.tracked.apply_workload(names_of(key), after, self.revision, self.now)
+
+    def run(self, name: str, seconds: float, command: tuple[str, ...] = ()) -> None:
+        """Submits a workload, which gets quota at once and ends after so many seconds."""
+        pod = {"containers": [{"command": command, "resources": {"requests": {"cpu": "1"}}}]}
+        self.submit(name, "a", pod=pod)
+        assert self.settle() == [name]
+        self.now += timedelta(seconds=seconds)
+        self.finish(name)
+
+
+def system(config: Config | None = None, **spec: Any) -> FollowedScheduler:
+    made = FollowedScheduler(config)
+    made.queue("a", resourceGroups=groups(default="2"), **spec)
+    return made
+
+
+def test_the_rows_of_a_tree_are_what_waits_and_what_holds_quota() -> None:
+    s = system(cohort="team")
+    s.queue("b", "team", resourceGroups=groups(default=quota("2", borrow="0")))
+    s.submit("old", "a", "2", age=9, spec={"maximumExecutionTimeSeconds": 60})
+    s.submit("wide", "b", "2", age=8)
+    assert s.settle() == ["old", "wide"]
+    s.submit("next", "a", "1", age=5, priority=3)
+    found = s.tracked.rows("cohort-team")
+    assert found is not None
+    assert {(row.key[1], row.queue, row.limit) for row in found.holding} == {
+        ("old", "a", 60),
+        ("wide", "b", None),
+    }
+    [waits] = found.waiting
+    assert (waits.key, waits.priority, waits.choices) == (
+        ("ns", "next"),
+        3,
+        ((((CPU, 1000),),),),
+    )
+    assert waits.queued_at == NOON.timestamp() - 5
+    assert s.tracked.domain_of(("ns", "next")) == "cohort-team"
+
+
+def test_only_flavors_that_a_workload_may_use_are_choices() -> None:
+    s = system()
+    s.flavor("spot", nodeTaints=[{"key": "spot", "effect": "NoSchedule"}])
+    s.flavor("new")
+    s.queue("a", resourceGroups=groups(default="1", spot="9", new="4"))
+    s.submit("x", "a", "1")
+    found = s.tracked.rows("queue-a")
+    assert found is not None
+    [flavors] = found.waiting[0].choices
+    assert flavors == (((CPU, 1000),), ((("new", "cpu"), 1000),))
+
+
+def test_a_finished_workload_gives_the_run_time_of_its_script_once() -> None:
+    s = system()
+    s.run("w", 40, ("python", "train.py"))
+    s.change("w", log=s.stored["w"].status.log)
+    script = ("script", "train.py", "")
+    assert list(s.tracked.run_times.values(script)) == [40]
+    assert s.tracked.source_of(("ns", "w")) == Source("a", "", "train.py")
+    s.gone("w")
+    assert s.tracked.source_of(("ns", "w")) == Source("")
+
+
+def test_a_workload_that_ended_without_a_run_gives_no_run_time() -> None:
+    s = system()
+    s.submit("w", "a")
+    s.finish("w")
+    assert list(s.tracked.run_times.values(("all",))) == []
+
+
+def test_arrivals_are_the_workloads_that_were_created_lately() -> None:
+    s = system()
+    s.submit("w", "a", age=600)
+    s.submit("old", "a", age=3 * 86_400)
+    s.change("w", log=s.stored["w"].status.log)
+    drawn = s.tracked.arrivals.drawn(NOON.timestamp(), {"a"}, lambda: 0.0)
+    times = [next(drawn).queued_at - NOON.timestamp() for _ in range(2)]
+    assert times == [3000, 6600], "an hour is known, and follows itself"
+
+
+def test_a_start_is_compared_with_its_forecast() -> None:
+    s = system()
+    s.submit("w", "a")
+    memory = s.tracked.memory("queue-a")
+    memory.made["ns", "w"] = [(NOON.timestamp() - 50, Interval(10, 20, 60))]
+    s.change("w", log=s.stored["w"].status.log)
+    assert memory.compared == 0
+    assert s.settle() == ["w"]
+    assert (memory.compared, memory.inside, memory.made) == (1, 1, {})
+
+
+def test_a_forecast_of_a_workload_that_is_deleted_is_not_compared() -> None:
+    s = system()
+    s.submit("w", "a")
+    memory = s.tracked.memory("queue-a")
+    memory.made["ns", "w"] = [(NOON.timestamp(), Interval(0, 0, HORIZON))]
+    s.gone("w")
+    assert (memory.compared, memory.made) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("config", "spec", "cpu", "why"),
+    [
+        pytest.param({}, {}, "1", "", id="a workload that can start"),
+        pytest.param({}, {}, "3", TOO_LARGE, id="more than the quota"),
+        pytest.param({}, {"stopPolicy": "Hold"}, "1", INACTIVE, id="a stopped queue"),
+        pytest.param(
+            {"fair_sharing": CohortFairSharing()}, {}, "1", FAIR_SHARING, id="fair sharing"
+        ),
+    ],
+)
+def test_an_unknown_start_has_a_reason(
+    config: dict[str, Any], spec: dict[str, Any], cpu: str, why: str
+) -> None:
+    s = system(Config(**config), **spec)
+    s.submit("w", "a", cpu)
+    assert s.tracked.why_unknown(("ns", "w")) == why
+    assert s.tracked.why_unknown(("ns", "other")) == NOT_WAITING
+    found = s.tracked.rows("queue-a")
+    assert [row.key[1] for row in (found.waiting if found else ())] == ["w"] * (not why)
