@@ -199,6 +199,23 @@ def test_machines_that_take_no_jobs(machines: tuple[Machine, ...], message: str)
 
 
 @pytest.mark.parametrize(
+    ("group", "head"),
+    [
+        pytest.param(a_group(gpus=1, memory=900), "900Gi memory on one machine", id="one"),
+        pytest.param(a_group(gpus=4, cpu=64), "4 GPUs and 64 cpu on one machine", id="together"),
+    ],
+)
+def test_a_pod_that_no_drained_machine_could_hold(group: PodGroup, head: str) -> None:
+    missing = shortage(
+        a_request("n/w", group),
+        a_machine("a", gpus=4, cpu=8, draining=True),
+        a_machine("b", cpu=64, unschedulable=True),
+    )
+    text = "no machine for the pods has it, also when it is empty, and none takes jobs now"
+    assert missing == Shortage(Why.SIZE, f"{head}: {text}: a is drained, b is cordoned")
+
+
+@pytest.mark.parametrize(
     ("group", "closed", "why", "message"),
     [
         (a_group(gpus=1), [{"draining": True, "message": "new fans"}], Why.ROOM,

@@ -138,9 +138,22 @@ def _unsuited(group: PodGroup, demands: Demands, index: MachineIndex) -> Shortag
         text += f"; shared are {_some(shared)}" if shared else ""
         return Shortage(Why.FOLDER, text)
     if not any(machine.takes_pods for machine in seeing):
-        text = "no machine for the pods takes jobs now"
-        return Shortage(Why.NO_MACHINE, f"{text}: {_states(seeing)}")
+        return _all_closed(group, seeing, index)
     return None
+
+
+def _all_closed(group: PodGroup, machines: Sequence[Machine], index: MachineIndex) -> Shortage:
+    """Why machines that all take no jobs now would not do."""
+    needs = _needs(group)
+    capacities = [index.ledger.capacity(machine.id) for machine in machines]
+    states = _states(machines)
+    if any(_holds(capacity, needs) for capacity in capacities):
+        text = f"no machine for the pods takes jobs now: {states}"
+        return Shortage(Why.NO_MACHINE, text)
+    short = [r for r, a in needs.items() if all(has.get(r, 0) < a for has in capacities)]
+    text = "no machine for the pods has it, also when it is empty, and none takes jobs now"
+    head = _head(group, short or [r for r in needs if r != PODS])
+    return Shortage(Why.SIZE, f"{head}: {text}: {states}")
 
 
 def _labels(group: PodGroup, machines: Sequence[Machine]) -> Shortage:
