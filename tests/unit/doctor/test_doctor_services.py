@@ -43,9 +43,13 @@ def test_an_announced_runner_that_does_not_answer_is_listed_once_with_its_comman
         AnnouncedRunner(runner="f00d", consumer="gpu"),
         AnnouncedRunner(runner="beef", consumer="cpu"),
         AnnouncedRunner(runner="0ld"),
+        AnnouncedRunner(runner="e1e1", consumer="here"),
     ]
     findings = away_findings(announced, [answering], [unread])
-    assert [finding.what for finding in findings] == ["runner cpu", "runner 0ld"]
+    assert [finding.what for finding in findings] == ["runner cpu", "runner 0ld", "runner here"]
+    # A program reads the consumer of the name, so a deletion would be refused.
+    assert "another data folder has now" in findings[2].found
+    assert "delete" not in findings[2].todo
     assert "`admit delete runner cpu` removes this line" in findings[0].todo
     assert "`admit delete runner gpu` removes this line" in (
         consumer_finding(unread, jobs_wait=False).todo

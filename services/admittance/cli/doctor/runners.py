@@ -79,18 +79,39 @@ def away_findings(
         reply.details.get("runner", "") for reply in replies if reply.service == RUNNER.name
     }
     reported = {runner_of(info) for info in consumers if is_of_absent_runner(info)}
+    announced = tuple(announced)
+    taken = {runner.consumer for runner in announced if runner.runner in answering} - {""}
     return [
-        note(
-            f"runner {runner.consumer or runner.runner}",
-            "it announced itself"
-            + (f" at {runner.since:%Y-%m-%d %H:%M}" if runner.since else "")
-            + ", and does not answer",
-            "start the runner on its data folder; if the runner is gone for good, "
-            f"{delete_command(runner.consumer or runner.runner)} removes this line",
-        )
+        _taken_over(runner) if runner.consumer in taken else _away(runner)
         for runner in announced
         if runner.runner not in answering and not reported & {runner.runner, runner.consumer}
     ]
+
+
+def _away(runner: AnnouncedRunner) -> Finding:
+    return note(
+        f"runner {runner.consumer or runner.runner}",
+        f"it announced itself{_when(runner)}, and does not answer",
+        "start the runner on its data folder; if the runner is gone for good, "
+        f"{delete_command(runner.consumer or runner.runner)} removes this line",
+    )
+
+
+def _taken_over(runner: AnnouncedRunner) -> Finding:
+    """The finding about an earlier runner whose name another one has now. The name cannot be
+    deleted, since the present runner uses it."""
+    return note(
+        f"runner {runner.consumer}",
+        f"the runner with the data folder {runner.runner} announced itself{_when(runner)} by this "
+        "name, which another data folder has now, and does not answer",
+        "if the data folder was lost, do nothing: its jobs are placed again, and this line goes "
+        "two days after that; else start a runner on it with another ADMIT_RUNNER: "
+        "docs/machines.md#jobs-on-machines",
+    )
+
+
+def _when(runner: AnnouncedRunner) -> str:
+    return f" at {runner.since:%Y-%m-%d %H:%M}" if runner.since else ""
 
 
 def _answers(replies: Iterable[HealthReply]) -> bool:
