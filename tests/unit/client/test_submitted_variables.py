@@ -77,6 +77,7 @@ def test_a_job_gets_these_variables(
     ("names", "said"),
     [
         (["ALL,NONE"], "--export ALL and NONE contradict each other"),
+        ([",,"], "--export ,, names no variable"),
         (["NO_SUCH"], "--export NO_SUCH: this variable is not set here"),
         (["1A"], "--export: '1A' is not the name of a variable"),
         (["RAW"], "--export RAW: its value is not a text of Unicode"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
@@ -44,7 +44,7 @@ class Exported(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def exported(environ: Mapping[str, str], names: Iterable[str], default: Iterable[str]) -> Exported:
+def exported(environ: Mapping[str, str], names: Sequence[str], default: Iterable[str]) -> Exported:
     """The variables that the job gets.
 
     ``names``: names of variables, `ALL`, or `NONE`; each item may have several, separated by
@@ -53,6 +53,8 @@ def exported(environ: Mapping[str, str], names: Iterable[str], default: Iterable
     """
     words = [word.strip() for name in names for word in name.split(",")]
     wanted = [word for word in words if word not in ("", ALL, NONE)]
+    if names and not any(words):
+        raise BadInput(f"--export {','.join(names)} names no variable")
     if ALL in words and NONE in words:
         raise BadInput(f"--export {ALL} and {NONE} contradict each other")
     patterns = () if NONE in words else tuple(default)

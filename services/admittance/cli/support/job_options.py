@@ -14,6 +14,7 @@ from admittance.client.errors import BadInput
 
 if TYPE_CHECKING:
     from admittance.api.fields.warning_signal import WarningSignal
+    from admittance.client.requests.files import WantedFiles
     from admittance.client.requests.link import Link
     from admittance.client.requests.submissions.commands import CommandOptions
     from admittance.client.requests.submissions.working_folder import Asked
@@ -22,7 +23,8 @@ WARNING_SECONDS: Final = 60
 """How long before the time limit a warning comes unless the submitter says it."""
 
 
-OF_FILES: Final = "one of the run, with the files of --input"
+OF_INPUTS: Final = "one of the run, with the files of --input"
+OF_OUTPUTS: Final = "an empty one of the run, in which the job leaves the files of --output"
 
 
 class Origin(NamedTuple):
@@ -70,15 +72,15 @@ def origin_of(
 
 
 async def placed(
-    bus: Link, wish: CommandOptions, origin: Origin, *, anyway: bool, has_files: bool
+    bus: Link, wish: CommandOptions, origin: Origin, *, anyway: bool, files: WantedFiles | None
 ) -> tuple[CommandOptions, str]:
     """The command in its folder, with the variables that go with the folder; and one line that says
-    which folder that is. ``has_files``: the job starts in a folder of the run, unless another one
-    was chosen. Warns of what may not be as meant. Raises BadInput and Refused."""
+    which folder that is. ``files``: a job with files starts in a folder of the run, unless
+    another one was chosen. Warns of what may not be as meant. Raises BadInput and Refused."""
     from admittance.client.requests.submissions.working_folder import asked_place
 
-    if has_files and not origin.asked.chosen:
-        return wish, f"folder: {OF_FILES}"
+    if files is not None and not origin.asked.chosen:
+        return wish, f"folder: {OF_INPUTS if files.inputs else OF_OUTPUTS}"
     image = bool(origin.image)
     place = await asked_place(bus, origin.asked, bus.namespace, image=image, anyway=anyway)
     if place.warning:

@@ -215,8 +215,7 @@ async def submit(
     async with link(call) as bus:
         folder = ""
         if wish is not None and origin is not None:
-            has_files = wanted is not None
-            wish, folder = await placed(bus, wish, origin, anyway=anyway, has_files=has_files)
+            wish, folder = await placed(bus, wish, origin, anyway=anyway, files=wanted)
             workload = await _of_command(bus, wish, anyway)
             if wanted is not None and not dry_run:
                 workload = await requests.submitting.with_stored_files(bus, workload, wanted)
