@@ -11,7 +11,7 @@ import msgspec
 
 from admittance.cli.show.span_tree import trace_table, tree_of
 from admittance.cli.support.output import Table, aligned, cut
-from admittance.cli.workloads.trace import newest_trace
+from admittance.client.requests.workloads.traces import newest_trace
 from admittance.control.commit import LogMessage, Message
 from admittance.events import facts
 from admittance.events.base import Fact

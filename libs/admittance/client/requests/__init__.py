@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from admittance.client.requests.workloads import explanation as explanation
     from admittance.client.requests.workloads import families as families
     from admittance.client.requests.workloads import history as history
+    from admittance.client.requests.workloads import traces as traces
     from admittance.client.requests.workloads import waits as waits
 
 SUBJECTS: Final[Mapping[str, str]] = {
@@ -52,7 +53,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
         "submissions.",
     ),
     **dict.fromkeys(
-        ("arrays", "changes", "explanation", "families", "history", "waits"),
+        ("arrays", "changes", "explanation", "families", "history", "traces", "waits"),
         "workloads.",
     ),
 }

@@ -9,16 +9,29 @@ from typing import Final
 import msgspec
 
 from admittance.client.calls import Login
-from admittance.events.requests.explanation import ExplainReply
+from admittance.client.requests.workloads.traces import newest_trace
+from admittance.events.requests.explanation import ExplainReply, FlavorVerdict, Holder
 from admittance.events.requests.history import LogEntry
 from admittance.web.paths import workload_path
+from admittance.web.views import timeline
 from admittance.web.views.actions import Ask, actions
+from admittance.web.views.bars import Rooms, rooms_of
+from admittance.web.views.holders import CheckRow, Held, check_rows, held_by
 from admittance.web.views.log import LogRow, log_rows
-from admittance.web.views.words import Link, Word, between, clock_time, state
+from admittance.web.views.timeline import Timeline
+from admittance.web.views.words import Link, Word, amount, between, clock_time, number, state
 from admittance.workload.conditions import is_held
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a sentence. ``mark``: "bold" for the answer, "short" for what is missing; "": plain
+    text."""
+
+    text: str
+    mark: str = ""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,17 +44,22 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True):
 
 class WorkloadView(msgspec.Struct, frozen=True, kw_only=True):
     """``say``: the sentence that says how the workload stands; ``then``: what comes next or came
-    last, "" for nothing."""
+    last, "" for nothing. ``rooms`` None: no flavor has numbers; ``timeline`` None: the log has no
+    facts."""
 
     title: str
     namespace: str
     name: str
     word: Word
-    say: str
+    say: tuple[Part, ...]
     then: str
     crumbs: tuple[str, ...]
     facts: tuple[Fact, ...]
+    rooms: Rooms | None
     ways: tuple[str, ...]
+    timeline: Timeline | None
+    held: tuple[Held, ...]
+    checks: tuple[CheckRow, ...]
     log: tuple[LogRow, ...]
     log_more: int
     acts: tuple[Ask, ...]
@@ -66,16 +84,22 @@ def build(
         (reply.reason, reply.message) if reply.message or reply.reason else reason_of(stored, now)
     )
     rows = log_rows(entries, now)
+    verdicts, words = flavors_of(reply, where)
+    due = reply.requeue_at
     return WorkloadView(
         title=f"{meta.name} {where}",
         namespace=meta.namespace,
         name=meta.name,
         word=state(where),
-        say=sentence(where, reason, message),
+        say=say(where, reason, message, verdicts),
         then=_next(reply, now),
         crumbs=tuple(part for part in (reply.cohort, reply.cluster_queue, meta.namespace) if part),
         facts=tuple(_facts(stored, reply, now)),
+        rooms=rooms_of(verdicts, words),
         ways=reply.unblocked_by,
+        timeline=timeline.build(newest_trace(entries, meta.namespace, meta.name), now, due),
+        held=held_by(_holders(reply), reply.priority),
+        checks=check_rows(stored.status.admission_checks, now),
         log=rows[:LOG_ROWS],
         log_more=max(0, len(rows) - LOG_ROWS),
         acts=actions(
@@ -88,6 +112,52 @@ def build(
             approvals=approvals,
         ),
     )
+
+
+def flavors_of(reply: ExplainReply, where: str) -> tuple[list[FlavorVerdict], list[Word]]:
+    """The flavors of a workload, of a parent those of its variants, each with its state."""
+    verdicts = list(reply.flavors)
+    words = [Word("Fits", "finished") if each.fits else state(where) for each in verdicts]
+    for variant in reply.variants:
+        for verdict in variant.explained.flavors:
+            verdicts.append(verdict)
+            words.append(state(variant.explained.phase or where))
+    return verdicts, words
+
+
+def _holders(reply: ExplainReply) -> list[Holder]:
+    return [
+        *reply.held_by,
+        *(holder for variant in reply.variants for holder in variant.explained.held_by),
+    ]
+
+
+NAMED_MAX: Final = 3
+"""The most flavors that the sentence names."""
+
+
+def say(
+    where: Phase, reason: str, message: str, verdicts: Sequence[FlavorVerdict]
+) -> tuple[Part, ...]:
+    """The sentence. For a workload that waits for quota it has the numbers of its flavors."""
+    short = [
+        (verdict.flavor, room)
+        for verdict in verdicts
+        for room in verdict.rooms
+        if room.short and not verdict.fits
+    ]
+    if where is not Phase.PENDING or not short or any(verdict.fits for verdict in verdicts):
+        return (Part(sentence(where, reason, message)),)
+    resource = short[0][1].resource
+    of = [(flavor, room) for flavor, room in short if room.resource == resource]
+    asked = amount(resource, max(room.taken + room.requested for _, room in of))
+    parts = [Part("It waits because no flavor takes its "), Part(asked, "bold"), Part(" now: ")]
+    for place, (flavor, room) in enumerate(of[:NAMED_MAX]):
+        parts.append(Part(f"{', ' if place else ''}{flavor} is "))
+        parts.append(Part(f"{number(resource, room.short)} short", "short"))
+    if left := len(of) - NAMED_MAX:
+        parts.append(Part(f" and {left} more" if left > 0 else ""))
+    return (*parts, Part("."))
 
 
 def sentence(where: Phase, reason: str, message: str) -> str:
@@ -112,7 +182,7 @@ def _next(reply: ExplainReply, now: datetime) -> str:
         left = between(now, reply.requeue_at)
         return f"It is tried again at {clock_time(reply.requeue_at, now)}, in {left}."
     if reply.preempted_by is not None:
-        return "Its quota was taken by another workload."
+        return f"It held its quota until {reply.preempted_by.by} took it."
     return ""
 
 

@@ -1,0 +1,325 @@
+"""The web page of a locked `admit up`, in the browser of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+
+from admittance.bench.system import Child
+from support.processes.fork_server import Answer, run_admit
+from support.processes.forked_system import start
+from support.servers import LIMIT, until
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
+)
+QUEUE = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: reserved}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: vision}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: reserved, resources: [{name: cpu, nominalQuota: 2}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: vision, namespace: default}
+spec: {clusterQueue: vision}
+"""
+HOSTILE = "<script>document.title='broken'</script>"
+
+pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+
+
+class Up:
+    """`admit up` with its page, and commands of its admin."""
+
+    def __init__(self, root: Path, child: Child) -> None:
+        self.root = root
+        self.child = child
+
+    async def admit(self, *words: str) -> Answer:
+        env = {"ADMIT_NATS_URL": "", "XDG_CONFIG_HOME": str(self.root)}
+        return await asyncio.to_thread(run_admit, *words, env=env)
+
+    async def out(self, *words: str) -> str:
+        answer = await self.admit(*words)
+        assert answer.status == 0, answer.err
+        return answer.out.strip()
+
+    async def link(self) -> str:
+        """A fresh link."""
+        return await self.out("web", "--data-dir", str(self.root / "data"))
+
+    async def phase(self, name: str) -> str:
+        stored = json.loads(await self.out("get", "workloads", "-o", "json"))
+        reasons = {
+            item["metadata"]["name"]: item["status"]["conditions"][0].get("reason", "")
+            for item in stored["items"]
+        }
+        return str(reasons[name])
+
+    @property
+    def url(self) -> str:
+        words = (self.root / "log.out").read_text().split()
+        return words[words.index("page") + 1]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Up]:
+    root = tmp_path_factory.mktemp("page")
+    arguments = ["up", "--port", "0", "--data-dir", str(root / "data"), "--no-runner"]
+    env = {"ADMIT_NO_WEB": ""}
+    child = await start([*arguments, "--web", "127.0.0.1:0"], root / "log", env)
+    try:
+        await child.ready()
+        made = Up(root, child)
+        manifest = root / "queue.yaml"
+        manifest.write_text(QUEUE)
+        await made.out("apply", "-f", str(manifest))
+        await made.out("submit", "--name", "runs", "-q", "vision", "--cpu", "2", "--", "true")
+        labels = ("-q", "vision", "--cpu", "2", "--", "echo", HOSTILE)
+        await made.out("submit", "--name", "waits", *labels)
+        yield made
+    finally:
+        await child.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        made = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield made
+        await made.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def signed_in(up: Up, browser: Browser) -> AsyncIterator[BrowserContext]:
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(await up.link())
+    await expect(page.locator("h1")).to_have_text("Workloads")
+    await page.close()
+    yield context
+    await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(signed_in: BrowserContext) -> AsyncIterator[Page]:
+    page = await signed_in.new_page()
+    page.set_default_timeout(LIMIT * 1000)
+    yield page
+    await page.close()
+
+
+def base(up: Up) -> str:
+    parts = urlsplit(up.url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def asked(up: Up, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
+    """The status and the text of an answer to a program."""
+    connection = http.client.HTTPConnection(urlsplit(up.url).netloc, timeout=LIMIT)
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, given)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+async def test_a_request_without_a_session_is_led_to_the_sign_in(up: Up) -> None:
+    assert (await asyncio.to_thread(asked, up, "GET", "/workloads/a/b"))[0] == 303
+    assert (await asyncio.to_thread(asked, up, "GET", "/?format=json"))[0] == 401
+    assert (await asyncio.to_thread(asked, up, "GET", "/live"))[0] == 401
+
+
+async def test_a_foreign_name_and_a_foreign_form_are_refused(up: Up) -> None:
+    assert (await asyncio.to_thread(asked, up, "GET", "/", host="evil.example"))[0] == 421
+    foreign = {"origin": "http://evil.example"}
+    assert (await asyncio.to_thread(asked, up, "POST", "/sign-in", "", **foreign))[0] == 403
+
+
+async def test_a_body_over_the_limit_is_refused(up: Up) -> None:
+    own = {"origin": base(up)}
+    status, text = await asyncio.to_thread(
+        asked, up, "POST", "/sign-in", "token=" + "x" * (1 << 20), **own
+    )
+    assert (status, text) == (413, "the body has more than 1,048,576 bytes\n")
+
+
+async def test_a_wrong_token_signs_nobody_in(up: Up) -> None:
+    own = {"origin": base(up)}
+    for token in ("", "admit_abc", "0" * 32):
+        status, text = await asyncio.to_thread(
+            asked, up, "POST", "/sign-in", f"token={token}", **own
+        )
+        assert status == 403
+        assert "This code or token signs in no user" in text
+
+
+@needs_chromium
+async def test_a_link_signs_in_once(up: Up, browser: Browser) -> None:
+    link = await up.link()
+    for expected in ("Workloads", "Sign in"):
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.goto(link)
+        await expect(page.locator("h1")).to_have_text(expected)
+        assert "#" not in page.url
+        await context.close()
+
+
+@needs_chromium
+async def test_a_workload_says_why_it_waits(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/workloads/default/waits")
+    await expect(page).to_have_title("waits Pending · Admittance")
+    await expect(page.locator("#say")).to_have_text(
+        "It waits because no flavor takes its 2 cpu now: reserved is 2 short."
+    )
+    await expect(page.locator("#held a.name")).to_have_text("runs")
+    await page.click("#held a.name")
+    await expect(page.locator("h1")).to_have_text("runs")
+
+
+@needs_chromium
+async def test_a_page_has_a_twin_in_json(page: Page, up: Up) -> None:
+    answer = await page.request.get(f"{base(up)}/workloads/default/waits?format=json")
+    view = await answer.json()
+    assert (view["title"], view["word"]["state"]) == ("waits Pending", "pending")
+    assert view["rooms"]["rows"][0]["short"] == "2"
+
+
+@needs_chromium
+async def test_a_name_that_does_not_exist_has_near_names(page: Page, up: Up) -> None:
+    answer = await page.goto(f"{base(up)}/workloads/default/wait")
+    assert answer is not None and answer.status == 404
+    await expect(page.locator("main a.name")).to_have_text(["waits"])
+
+
+@needs_chromium
+async def test_a_change_comes_to_an_open_page_and_keeps_what_was_typed(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/workloads/default/waits")
+    await expect(page.locator("#live")).to_have_text("Live")
+    await page.click("#same summary")
+    await page.fill("#field-priority", "77")
+    await up.out("priority", "workload", "waits", "3")
+    await expect(page.locator("#fact-list")).to_contain_text("Priority 3", use_inner_text=True)
+    assert await page.input_value("#field-priority") == "77"
+    assert await page.get_attribute("#same", "open") is not None
+
+
+@needs_chromium
+async def test_buttons_change_the_workload(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/workloads/default/waits")
+    await page.click("#act-hold button")
+    await expect(page.locator("#act-release")).to_be_visible()
+    assert await up.phase("waits") == "OnHold"
+    await page.click("#act-release button")
+    await expect(page.locator("#act-hold")).to_be_visible()
+    await page.click("#act-stop button")
+    await page.click("#confirm button[value=no]")
+    await expect(page.locator("#act-stop")).to_be_visible()
+    await page.click("#act-stop button")
+    await page.click("#confirm button[value=yes]")
+    await expect(page).to_have_title("waits Deactivated · Admittance")
+    await page.click("#act-activate button")
+    await expect(page).to_have_title("waits Pending · Admittance")
+
+
+@needs_chromium
+async def test_bad_input_is_refused_with_a_line_on_the_page(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/workloads/default/waits")
+    await page.fill("#field-priority", "high")
+    await page.click("#act-priority button")
+    await expect(page.locator("[role=alert]")).to_have_text(
+        'Refused: the priority "high" is not a whole number'
+    )
+
+
+@needs_chromium
+async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
+    answer = await page.request.post(
+        f"{base(up)}/workloads/default/waits/stop",
+        form={"csrf": "0"},
+        headers={"origin": base(up)},
+    )
+    assert answer.status == 403
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("path", "scheme"),
+    [
+        ("/", "light"),
+        ("/workloads/default/waits", "light"),
+        ("/workloads/default/waits", "dark"),
+        ("/workloads/default/nope", "dark"),
+    ],
+)
+async def test_pages_are_accessible_and_fit_a_narrow_screen(
+    page: Page, up: Up, path: str, scheme: Literal["light", "dark"]
+) -> None:
+    await page.emulate_media(color_scheme=scheme)
+    await page.set_viewport_size({"width": 380, "height": 800})
+    await page.goto(f"{base(up)}{path}")
+    found = await Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    assert not await page.evaluate(wide)
+
+
+@needs_chromium
+async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) -> None:
+    auth = str(up.root / "data" / "auth")
+    creds = str(up.root / "ada.creds")
+    await up.out("auth", "add", "user", "ada", "-n", "default", "--dir", auth, "-o", creds)
+    token = await up.out("auth", "token", "ada", "--dir", auth)
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(f"{base(up)}/sign-in")
+    await page.fill("#token", token)
+    await page.click("#sign-in button")
+    await expect(page.locator(".who-in span")).to_have_text("ada")
+    await page.goto(f"{base(up)}/workloads/elsewhere/x")
+    await expect(page.locator("h1")).to_have_text("Not found")
+    await page.goto(f"{base(up)}/workloads/default/waits")
+    await expect(page.locator("#live")).to_have_text("Live")
+    await up.out("auth", "revoke", "ada", "--dir", auth)
+    await page.wait_for_url("**/sign-in?next=*")
+    await context.close()
+
+
+async def test_the_process_of_the_page_is_started_again_after_a_crash(up: Up) -> None:
+    def pids() -> list[int]:
+        lines = (up.root / "log").read_text().splitlines()
+        found = (json.loads(line) for line in lines if '"service_process_started"' in line)
+        return [line["pid"] for line in found if line["service"] == "web"]
+
+    before = pids()
+    os.kill(before[-1], signal.SIGKILL)
+    await until(lambda: len(pids()) > len(before), LIMIT)
+    # The socket listens all the time, so the request waits for the new process.
+    assert (await asyncio.to_thread(asked, up, "GET", "/session"))[0] == 200
