@@ -3,6 +3,7 @@ and what an admin sets differently. Pure."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
@@ -142,6 +143,9 @@ def _device(part: str, text: str) -> GivenDevice:
         raise SetupError(
             f"{shown('devices')} {text}: {part!r} is no index, UUID or file of a device"
         )
+    if name == os.devnull:
+        # A job is denied the devices of others, and starts with this file as its input.
+        raise SetupError(f"{shown('devices')} {text}: every job needs {name}")
     if not 1 <= slices <= SLICES_MAX:
         raise SetupError(
             f"{shown('devices')} {text}: a device has 1 to {SLICES_MAX} slices, not {slices}"

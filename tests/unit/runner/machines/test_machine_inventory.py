@@ -564,6 +564,7 @@ def test_options_choose_among_the_cards_of_the_machine(tmp_path: Path) -> None:
         (MachineTexts(devices=("nvidia.com/gpu=0,",)), "'' is no index, UUID or file"),
         (MachineTexts(devices=("nvidia.com/gpu=a b",)), "is no index, UUID or file"),
         (MachineTexts(devices=("x.com/fpga=/dev//fpga",)), "is no index, UUID or file"),
+        (MachineTexts(devices=("x.com/fpga=/dev/null",)), "every job needs /dev/null"),
         (MachineTexts(capacity=("cpu",)), "it must be RESOURCE=N"),
         (MachineTexts(capacity=("cpu=many",)), "is not a quantity"),
         (MachineTexts(capacity=("cpu=-1",)), "must not be negative"),
