@@ -43,14 +43,15 @@ SUITE: Final = int(os.environ.get("ADMIT_SEEDS", "500"))
 SHARES: Final = {
     "arrays": 4,
     "backfilled": 3,
-    "checked": 13,
+    "checked": 12,
     "contested": 9,
     "exclusive": 6,
-    "families": 11,
+    "families": 9,
+    "limited": 4,
     "placed": 2,
     "planned": 9,
     "preempting": 9,
-    "provided": 15,
+    "provided": 14,
     "reconfigured": 9,
     "scenario": 10,
 }

@@ -33,6 +33,7 @@ from admittance.scheduling.cycle import recheck
 from admittance.scheduling.cycle.promises import KeptPromise
 from admittance.scheduling.preemption import min_run, quota_reduction
 from admittance.scheduling.state.config import Config
+from admittance.scheduling.state.held.person_limits import LimitedWorkload, PersonLimits
 from admittance.scheduling.state.held.shared_quota import FamilyQuota
 from admittance.scheduling.state.scheduler_state import PodsReadyTracker
 from admittance.timers.core import Schedules
@@ -56,6 +57,7 @@ from simulation.plots.catalog import (
     contested,
     exclusive,
     families,
+    limited,
     planned,
     preempting,
     provided,
@@ -97,6 +99,14 @@ _take: Final = LeaderElector.take
 _settle_load: Final = Controller.settle_load
 _make: Final = Controller.__init__
 _atomic: Final = Bus.atomic
+
+
+_update: Final = PersonLimits.update
+
+
+def _update_while_charged(self: PersonLimits, workload: LimitedWorkload) -> None:
+    if workload.charge is not None:
+        _update(self, workload)
 
 
 async def _take_without_barrier(self: LeaderElector, domains: Any, *, barrier: bool) -> list[str]:
@@ -323,6 +333,12 @@ MUTATIONS: Final = {
         backfilled,
         "delays the promised start",
         0,
+    ),
+    "a person would hold more than its limit": Mutation(
+        (Patch(PersonLimits, "excess", lambda *_: None),), limited, "takes its person to", 0
+    ),
+    "quota that a person gives back would count on": Mutation(
+        (Patch(PersonLimits, "update", _update_while_charged),), limited, "waits though it fits", 1
     ),
     "two runners would start one admission": Mutation(
         (Patch(Claims, "take", _take_all),), contested, _RUNS_TWICE, 0

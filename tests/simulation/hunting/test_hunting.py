@@ -185,4 +185,5 @@ def test_a_hunt_with_a_killed_process_says_so_in_one_line(
     finally:
         signal.signal(signal.SIGINT, before[0])
         signal.signal(signal.SIGTERM, before[1])
-    assert capsys.readouterr().out.endswith("\nthe process of backfilled-0 was killed: -9\n")
+    first = min(PLOTS)
+    assert capsys.readouterr().out.endswith(f"\nthe process of {first}-0 was killed: -9\n")

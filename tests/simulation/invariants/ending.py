@@ -20,6 +20,7 @@ from simulation.environment.users import Publisher
 from simulation.invariants import reference_quota
 from simulation.invariants.machines.bookings import CONTROLLER
 from simulation.invariants.observer import Invariants
+from simulation.invariants.persons import held_by_persons
 from simulation.invariants.seen import Seen
 from simulation.invariants.siblings import PARENT, VARIANT
 from simulation.nats.observed import Outgoing, Server
@@ -215,6 +216,11 @@ class Ending:
             not self._fitting(workload, queue) for workload in waiting
         ):
             return
+        asked = self._asked(workload)
+        inv, name = self._inv, queue.metadata.name
+        held = held_by_persons(key, workload, name, inv.holding, inv.queues, inv.locals)
+        if any(one.resource == "cpu" and asked and one.held + asked > one.limit for one in held):
+            return
         for flavor in self._fitting(workload, queue):
             raise Broken(f"{key} waits though it fits {flavor} in {queue.metadata.name}")
 
@@ -226,14 +232,19 @@ class Ending:
     def _fitting(self, workload: StoredWorkload, queue: object) -> list[str]:
         return list(self._fits(workload, queue))
 
-    def _fits(self, workload: StoredWorkload, queue: object) -> Iterator[str]:
-        inv = self._inv
+    def _asked(self, workload: StoredWorkload) -> int:
+        """The cpu that the workload asks for."""
         cpu = 0
         for pod_set in spec_of(workload.spec).pod_sets:
             # Fewer pods would do where it says so.
             count = pod_set.count if pod_set.min_count is None else pod_set.min_count
             for container in pod_set.template.spec.containers:
                 cpu += amount("cpu", container.resources.requests["cpu"]) * count
+        return cpu
+
+    def _fits(self, workload: StoredWorkload, queue: object) -> Iterator[str]:
+        inv = self._inv
+        cpu = self._asked(workload)
         spec = queue.spec  # type: ignore[attr-defined]
         name = queue.metadata.name  # type: ignore[attr-defined]
         for group in spec.resource_groups:

@@ -36,6 +36,7 @@ from simulation.invariants.fact_rules import Around
 from simulation.invariants.machines.bookings import Bookings
 from simulation.invariants.machines.fences import Fences
 from simulation.invariants.machines.running import Running
+from simulation.invariants.persons import Persons
 from simulation.invariants.preemption import starting
 from simulation.invariants.quota import Accounts, Replans, worlds
 from simulation.invariants.rows import Paced
@@ -82,7 +83,7 @@ class Invariants:
         self._slack = slack
         self._limits = limits
         self.seen: dict[str, Seen] = {}
-        self._holding: dict[str, Seen] = {}
+        self.holding: dict[str, Seen] = {}
         """Those of ``seen`` that hold quota."""
         self.accounts = Accounts()
         self.queues: dict[str, Any] = {}
@@ -127,6 +128,7 @@ class Invariants:
         self.refused: set[str] = set()
         """Keys of submissions that were refused, since what they wait for was not there."""
         self.promises = backfill.Promises(spread, is_calm=is_calm)
+        self.persons = Persons()
 
     @property
     def usage(self) -> dict[str, reference_quota.Usage]:
@@ -173,11 +175,12 @@ class Invariants:
         self.families.saw(key, before, after)
         self.seen[key] = after
         now = self._kernel.time()
-        self.promises.stored(key, before, after, self._holding, self.seen, self.queues, now)
+        self.promises.stored(key, before, after, self.holding, self.seen, self.queues, now)
         if after.usage:
-            self._holding[key] = after
+            self.holding[key] = after
         else:
-            self._holding.pop(key, None)
+            self.holding.pop(key, None)
+        self.persons.stored(key, before, after, self.holding, self.queues, self.locals)
         if before.workload is not None:
             after.seconds = before.seconds
         self.effects.stored(key, entry, after.workload)
@@ -228,7 +231,7 @@ class Invariants:
         assert after.workload is not None
         assert after.workload.status.admission is not None
         queue = after.workload.status.admission.cluster_queue
-        for usage in worlds(self._holding, self.accounts, key, self.replans):
+        for usage in worlds(self.holding, self.accounts, key, self.replans):
             for fr, much in after.usage.items():
                 if much and reference_quota.exceeds(queue, fr, self.queues, self.cohorts, usage):
                     raise Broken(f"{key} is admitted, and {fr} of {queue} is over quota")
@@ -297,7 +300,7 @@ class Invariants:
             other = starting(self.seen, key, self.queues, self.cohorts)
             if other:
                 raise Broken(f"{key} gets quota while the pods of {other} come up")
-        for usage in worlds(self._holding, self.accounts, key, self.replans):
+        for usage in worlds(self.holding, self.accounts, key, self.replans):
             for fr in grown:
                 left = reference_quota.available(queue, fr, self.queues, self.cohorts, usage)
                 if left < 0:

@@ -12,6 +12,7 @@ from simulation.plots.checked import checked, planned
 from simulation.plots.configuration import NAMESPACE, Queues
 from simulation.plots.contested import backfilled, contested, preempting, reconfigured
 from simulation.plots.families import exclusive, families
+from simulation.plots.limited import limited
 from simulation.plots.placed import placed
 from simulation.plots.provided import provided
 from simulation.plots.scenario import (
@@ -34,6 +35,7 @@ __all__ = [
     "contested",
     "exclusive",
     "families",
+    "limited",
     "placed",
     "planned",
     "preempting",
@@ -121,6 +123,7 @@ PLOTS: Final[dict[str, Plot]] = {
         exclusive,
         placed,
         arrays,
+        limited,
     )
 }
 """By name."""
