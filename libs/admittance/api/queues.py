@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from admittance.api.budgets import BUDGET_CONTROLLER
 from admittance.api.fields.limits import (
     CHECKS_MAX,
     GROUPS_MAX,
@@ -322,7 +323,8 @@ def named_checks(spec: ClusterQueueSpec) -> tuple[str, ...]:
 
 
 def conflicts(spec: ClusterQueueSpec, controller_of: Callable[[str], str | None]) -> list[Problem]:
-    """The problem of two checks in one list with the same controller.
+    """The problem of two checks in one list with the same controller. Only that of budgets may
+    judge a workload by several checks.
 
     ``controller_of`` returns None for an unknown check: if that check conflicts once it is created,
     the queue becomes inactive. A flavor's check with the controller of a queue-wide check is not a
@@ -347,7 +349,7 @@ def _same_controller(
     problems = []
     for name in names:
         controller = controller_of(name)
-        if controller is None:
+        if controller is None or controller == BUDGET_CONTROLLER:
             continue
         other = first.setdefault(controller, name)
         if other != name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from admittance.api.budgets import BUDGET_CONTROLLER
 from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER, AdmissionCheck
 from admittance.api.meta import ObjectMeta
 from admittance.api.queues import ClusterQueue
@@ -78,10 +79,12 @@ def _known(names: Iterable[str], lookup: Lookup) -> list[AdmissionCheck]:
 
 
 def conflicting_checks(checks: Iterable[AdmissionCheck]) -> tuple[str, str] | None:
-    """Returns the names of two different checks with the same controller; None: no two checks have
-    the same controller."""
+    """Returns the names of two different checks with the same controller, but not that of budgets;
+    None: there are no such checks."""
     by_controller: dict[str, str] = {}
     for check in checks:
+        if check.spec.controller_name == BUDGET_CONTROLLER:
+            continue
         other = by_controller.setdefault(check.spec.controller_name, check.metadata.name)
         if other != check.metadata.name:
             return other, check.metadata.name
@@ -94,7 +97,8 @@ def required_checks(
     """Returns the checks that a workload with the admission must pass, by name; ``admission`` None:
     the listed checks that apply whichever flavors are assigned.
 
-    A flavor's check replaces a check for the whole queue with the same controller, and both replace
+    A flavor's check replaces a check for the whole queue with the same controller, except that of
+    budgets, and both replace
     the check `MACHINES_CHECK` of a covered flavor. Raises ConflictingChecks if the flavors of the
     admission have different checks of one controller."""
     if lists.is_empty:
@@ -110,7 +114,7 @@ def required_checks(
             _check(name, lookup) for f in sorted(used) for name in lists.flavors.get(f, ())
         ]
         covered = not lists.covered.isdisjoint(used)
-    taken = {check.spec.controller_name for check in per_flavor if check.spec.controller_name}
+    taken = {check.spec.controller_name for check in per_flavor} - {"", BUDGET_CONTROLLER}
     chosen = per_flavor + [
         check
         for check in (_check(name, lookup) for name in lists.wide)

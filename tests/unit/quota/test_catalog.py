@@ -164,6 +164,9 @@ def test_a_local_queue_is_as_active_as_what_it_leads_to(queue: Any, reason: str)
     assert here.catalog.local_queue_activity("ns", "lq").reason == reason
 
 
+BUDGETS = "admittance.dev/budget"
+
+
 def got(*used: str) -> Admission:
     return Admission(
         cluster_queue="q",
@@ -231,6 +234,11 @@ class Queue(NamedTuple):
         pytest.param(
             Queue(["w", "v"], {"f": []}, {}), got("f"), {"w", "v"},
             id="B0 checks that do not exist have no controller to share",
+        ),
+        pytest.param(
+            Queue(["w", "v"], {"f": ["x", "y"], "g": ["z"]}, dict.fromkeys("wvxyz", BUDGETS)),
+            got("f", "g"), {"w", "v", "x", "y", "z"},
+            id="each budget of the queue and its flavors is a check",
         ),
     ],
 )  # fmt: skip

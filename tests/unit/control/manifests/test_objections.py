@@ -100,6 +100,15 @@ def test_two_known_checks_of_one_controller_in_one_list_are_refused(
     assert "spec.resourceGroups[0].flavors[0].admissionChecks" in reason
 
 
+def test_a_queue_and_its_flavors_may_have_several_budgets(house: House) -> None:
+    budgets = [a_check(name, "admittance.dev/budget") for name in "abc"]
+    for budget in budgets:
+        name = budget["metadata"]["name"]
+        parameters = {"apiGroup": "admittance.dev", "kind": "Budget", "name": name}
+        budget["spec"]["parameters"] = parameters
+    assert house.apply(*budgets, a_queue("a", "b", flavor=("a", "c"))) == []
+
+
 @pytest.mark.scenario("B8")
 def test_checks_applied_together_with_the_queue_are_validated_too(house: House) -> None:
     assert house.apply(a_queue("a", "b"), a_check("b"), a_check("a")) == [CONFLICT]
