@@ -18,6 +18,7 @@ from admittance.access.outside_roles import USER_VERBS
 from admittance.events import facts, system
 from admittance.events.base import HEADER_MSG_ID, HEADER_SCHEMA, HEADER_TRACE, SCHEMA_VERSION
 from admittance.events.requests import (
+    budgets,
     explanation,
     history,
     machines,
@@ -93,6 +94,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("logs", history.Logs, history.LogsReply, "namespace"),
     ("timers", services.Timers, services.TimersReply, "all"),
     ("machines", machines.Machines, machines.MachinesReply, "all"),
+    ("budgets", budgets.Budgets, budgets.BudgetsReply, "all"),
     ("families", services.Families, services.FamiliesReply, "all"),
     ("arrays", services.Arrays, services.ArraysReply, "all"),
     ("health", services.Health, services.HealthReply, "all"),

@@ -262,6 +262,7 @@ SUBJECTS = """
     admit.api.logs.{namespace}
     admit.api.timers
     admit.api.arrays
+    admit.api.budgets
     admit.api.families
     admit.api.machines
     admit.api.health

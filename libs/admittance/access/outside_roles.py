@@ -63,8 +63,8 @@ NAMESPACE_QUESTIONS: Final = (
 )  # fmt: skip
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
-    "arrays", "events", "families", "forecast", "health", "machines", "objects", "pending",
-    "provider.*", "queues", "runners", "settled", "simulate", "timers", "usage",
+    "arrays", "budgets", "events", "families", "forecast", "health", "machines", "objects",
+    "pending", "provider.*", "queues", "runners", "settled", "simulate", "timers", "usage",
 )  # fmt: skip
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
 

@@ -3,7 +3,7 @@ AdmissionCheck of the controller `BUDGET_CONTROLLER` names it in its parameters.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -95,12 +95,14 @@ class BudgetSpec(Strict, frozen=True, kw_only=True):
 
 
 class Budget(Strict, frozen=True, kw_only=True):
-    """A budget. The windows begin at midnight in UTC; a week begins on Monday."""
+    """A budget. The windows begin at midnight in UTC; a week begins on Monday. ``status``: what is
+    used of it, in answers only; it is not stored."""
 
     api_version: str = VERSION
     kind: str = "Budget"
     metadata: ObjectMeta = ObjectMeta()
     spec: BudgetSpec = BudgetSpec()
+    status: Any = None
 
 
 def check_budget(budget: Budget) -> list[Problem]:

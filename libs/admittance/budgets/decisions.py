@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from admittance.api.budgets import BUDGET_CONTROLLER, Budget
 from admittance.api.checks import AdmissionCheck
 from admittance.budgets.account_sums import AccountSums
-from admittance.budgets.holders import Holder, holder_of
+from admittance.budgets.holders import Holder, delays_of, holder_of
 from admittance.budgets.rules import BudgetRules, window_of
 from admittance.budgets.verdicts import Account, Answer, answer
 from admittance.events.facts import CheckReported
@@ -91,6 +91,8 @@ class BudgetDecisions:
         """The workloads that wait for a verdict of each check, our own and others."""
         self._open: dict[tuple[str, int], WorkloadName] = {}
         """The holder of each run that is open in the bucket."""
+        self._delayed: dict[WorkloadName, tuple[frozenset[str], datetime]] = {}
+        """The checks that delay a workload without quota, and until when."""
         self._left: dict[tuple[str, int], _Left] = {}
         """Runs that have ended in the bucket, without a report of their end."""
         self._released: dict[tuple[str, int], None] = {}
@@ -149,10 +151,15 @@ class BudgetDecisions:
                     until = max(before.run.since, int(now.timestamp()))
                     left = _Left(before.run._replace(until=until), now)
                     self._set_left(before.key, left)
+        self._delayed.pop(about, None)
         if holder is not None:
             self._holders[about] = holder
             self._open[holder.key] = about
             self._set_asked(about, holder, waits=holder.waits)
+        elif workload is not None:
+            checks, requeue_at = delays_of(workload)
+            if checks and requeue_at is not None:
+                self._delayed[about] = checks, requeue_at
         for check in self._checks:
             sent = self._sent.get((*about, check))
             if sent is not None and not _may_count(sent, holder, check):
@@ -269,6 +276,28 @@ class BudgetDecisions:
         self._forget_left(now)
         sums = self._sums_of(check, now)
         return None if sums is None else {name: sums.account(name) for name in sums.names()}
+
+    def budgets(self) -> list[str]:
+        """The names of the stored budgets, in order."""
+        return sorted(self._rules)
+
+    def rules_of(self, budget: str) -> BudgetRules | None:
+        """The rules of a stored budget."""
+        return self._rules.get(budget)
+
+    def checks_of(self, budget: str) -> list[str]:
+        """Our checks that name the budget, in order."""
+        return sorted(check for check, name in self._checks.items() if name == budget)
+
+    def waits_for(self, check: str, now: datetime) -> dict[WorkloadName, datetime | None]:
+        """The workloads that wait for the check, and when each asks again; None: it waits for a
+        verdict."""
+        waits: dict[WorkloadName, datetime | None] = {
+            about: until
+            for about, (checks, until) in self._delayed.items()
+            if check in checks and until > now
+        }
+        return waits | dict.fromkeys(self._asked.get(check, ()))
 
     def undecided(self, now: datetime, why: str) -> list[BudgetVerdict]:
         """A Pending verdict with the sentence for each workload without a verdict, because the sums

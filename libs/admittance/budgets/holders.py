@@ -80,6 +80,16 @@ def holder_of(workload: StoredWorkload) -> Holder | None:
     )
 
 
+def delays_of(workload: StoredWorkload) -> tuple[frozenset[str], datetime | None]:
+    """The checks that have answered Retry to a workload without quota, and until when it waits."""
+    state = workload.status.requeue_state
+    if holds_quota(workload) or is_true(workload, Type.FINISHED) or not head(workload).active:
+        return frozenset(), None
+    rows = workload.status.admission_checks
+    delays = frozenset(row.name for row in rows if row.state == "Retry")
+    return delays, state.requeue_at if state is not None else None
+
+
 def _limit(
     workload: StoredWorkload, *, admitted: bool, stopping: bool
 ) -> tuple[int | None, int | None]:

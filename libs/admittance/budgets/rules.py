@@ -96,6 +96,10 @@ class BudgetRules:
         """The limit of an account in a window; None: it has none."""
         return self._limits.get(account, self._limit)
 
+    def named_limits(self) -> frozenset[str]:
+        """The accounts with a limit of their own."""
+        return frozenset(self._limits)
+
     def weight(self, flavor: str, resource: str) -> Fraction:
         """What a second of one accounting unit of the resource counts."""
         milli = 1000 if resource == "cpu" else 1

@@ -326,7 +326,7 @@ class SyncClient:
 
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
         """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
-        condition Ready. Raises NotFound."""
+        condition Ready; a budget has in ``status`` what is used. Raises NotFound."""
         return self._thread.run(lambda: self._inner.get(kind, name, namespace=namespace))
 
     def list(

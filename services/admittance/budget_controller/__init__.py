@@ -3,8 +3,8 @@ use quota in this window of time.
 
 Decides: `admittance.budgets`. Consumes: AdmissionChecks and Budgets; once a check of its controller
 exists, also workloads, the stored sums of usage, and the facts about released quota on the log.
-Publishes: the verdicts of its checks, fenced. Owns: nothing. Leadership: one active instance.
-Source: docs/spec/budgets.md.
+Publishes: the verdicts of its checks, fenced. Answers: ``admit.api.budgets``. Owns: nothing.
+Leadership: one active instance. Source: docs/spec/budgets.md.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def _load() -> Run:
 
 
 def _metrics() -> Sequence[Definition]:
-    from admittance.budget_controller.service import WAITING, verdict_counter
+    from admittance.budget_controller.service import GAUGES, verdict_counter
 
-    return [WAITING, *verdict_counter().definitions]
+    return [*GAUGES, *verdict_counter().definitions]
 
 
 SERVICE = Service(

@@ -10,18 +10,21 @@ earlier facts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+import msgspec
 import structlog
 
 from admittance.api.budgets import BUDGET_CONTROLLER, Budget
 from admittance.api.checks import AdmissionCheck
 from admittance.budget_controller.usage_reader import UsageReader
 from admittance.budgets.decisions import BudgetDecisions, BudgetVerdict
+from admittance.budgets.states import ACCOUNTS_MAX, state_of
 from admittance.checks import AdmissionCheckController, Later, Request
 from admittance.checks.controller import CheckService
+from admittance.events.requests.budgets import Budgets, BudgetsReply, BudgetState
 from admittance.lease import service_domain
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket, follow_until
@@ -30,6 +33,7 @@ from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.leader.barriers import echo_key, read_echo
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
 from admittance.runtime.leader.verdict_publisher import VerdictPublisher
+from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import set_before, task_group
@@ -40,6 +44,8 @@ from admittance.workload.bucket_reader import names_of, read, read_manifest
 SERVICE: Final = "budget-controller"
 DOMAIN: Final = service_domain(SERVICE)
 OBJECTS: Final = ("admissioncheck.>", "budget.>")
+REFRESH_SECONDS: Final = 30.0
+"""How often the states of budgets are computed for the metrics."""
 AGAIN_SECONDS: Final = 1.0
 """Seconds before the sums are read again, when they could not be read."""
 
@@ -59,10 +65,14 @@ class BudgetReconciler:
         self._usage = UsageReader(bus, self.decisions.apply_run)
         self._checks_loaded = asyncio.Event()
         self._loaded = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self.states: dict[str, BudgetState] = {}
+        """For the metrics, as of a moment ago."""
         self._needed = asyncio.Event()
         self._echoed = asyncio.Event()
         self._changed = asyncio.Event()
         self._stop = asyncio.Event()
+        self._serving: micro.Serving | None = None
         self._publisher = VerdictPublisher(
             bus, DOMAIN, epoch, owner=settings.instance, ids="budget"
         )
@@ -82,10 +92,15 @@ class BudgetReconciler:
             tasks.create_task(self._follow(), name="workloads")
             tasks.create_task(self._serve_check(), name="check")
             tasks.create_task(self._decide(), name="deciding")
+            tasks.create_task(self._serve_requests(), name="answering")
+            tasks.create_task(self._refresh(), name="metrics")
 
     async def close(self) -> None:
         """Stops the answers to requests."""
         self._stop.set()
+        serving, self._serving = self._serving, None
+        if serving is not None:
+            await serving.stop()
 
     # What is known. -----------------------------------------------------------------------
 
@@ -160,18 +175,22 @@ class BudgetReconciler:
 
     async def _judge(self) -> bool:
         """Publishes the verdicts that are due; returns False to try again after a pause."""
-        now = clock.now()
         try:
-            sums = await self._usage.read(self.decisions.periods(now))
+            await self._read_sums()
         except (BusUnavailable, BusRefused) as error:
             why = f"the usage is not summed up to now: {error}"
             if self._throttle.due(clock.monotonic()):
                 log.warning("usage_not_summed", reason=str(error))
-            await self._publish(self.decisions.undecided(now, why))
+            await self._publish(self.decisions.undecided(clock.now(), why))
             return False
-        self.decisions.apply_sums(sums.summaries, sums.periods, sums.changed)
-        await self._publish(self.decisions.decide(now))
+        await self._publish(self.decisions.decide(clock.now()))
         return True
+
+    async def _read_sums(self) -> None:
+        """Reads the sums up to the end of the log. Raises BusUnavailable and BusRefused."""
+        async with self._reading:
+            sums = await self._usage.read(self.decisions.periods(clock.now()))
+            self.decisions.apply_sums(sums.summaries, sums.periods, sums.changed)
 
     async def _publish(self, verdicts: Sequence[BudgetVerdict]) -> None:
         if not verdicts:
@@ -192,6 +211,49 @@ class BudgetReconciler:
             self._counted.add((verdict.check, verdict.answer.state))
             log.info("judged", **about, state=verdict.answer.state, message=verdict.answer.message)
 
+    # Answers. -----------------------------------------------------------------------------
+
+    async def _serve_requests(self) -> None:
+        await self._checks_loaded.wait()
+        endpoints = {"admit.api.budgets": self._budgets}
+        self._serving = await micro.serve(self._bus.nc, SERVICE, self._settings.instance, endpoints)
+
+    async def _budgets(self, data: bytes, _subject: str) -> BudgetsReply:
+        asked = msgspec.json.decode(data, type=Budgets) if data else Budgets()
+        if self._needed.is_set():
+            await self._loaded.wait()
+            try:
+                await self._read_sums()
+            except (BusUnavailable, BusRefused) as error:
+                return BudgetsReply(error=f"the usage is not summed up to now: {error}")
+        names = [
+            name
+            for name in self.decisions.budgets()
+            if (name == asked.budget if asked.budget else name > asked.after)
+        ]
+        now, states, accounts = clock.now(), list[BudgetState](), 0
+        for name in names[: max(1, asked.limit)]:
+            states.append(state_of(self.decisions, name, now))
+            accounts += len(states[-1].accounts)
+            if accounts >= ACCOUNTS_MAX:
+                break
+        return BudgetsReply(budgets=tuple(states), more=len(names) > len(states))
+
+    async def _refresh(self) -> None:
+        """Keeps the states for the metrics, while there is a check."""
+        await self._loaded.wait()
+        while True:
+            try:
+                await self._read_sums()
+            except (BusUnavailable, BusRefused) as error:
+                if self._throttle.due(clock.monotonic()):
+                    log.warning("usage_not_summed", reason=str(error))
+            else:
+                now = clock.now()
+                names = self.decisions.budgets()
+                self.states = {name: state_of(self.decisions, name, now) for name in names}
+            await asyncio.sleep(REFRESH_SECONDS)
+
 
 async def _later(request: Request) -> Later:
     log.debug("asked", workload=f"{request.namespace}/{request.name}", check=request.check)
@@ -203,6 +265,35 @@ __all__ = ["SERVICE", "run"]
 WAITING: Final = gauge(
     "budget_workloads_waiting", "Workloads that wait for a verdict of the budget-controller"
 )
+
+
+_ACCOUNT: Final = ("budget", "account")
+USED: Final = gauge(
+    "budget_used", "What the account has used in the window of its budget, in its unit", _ACCOUNT
+)
+AHEAD: Final = gauge(
+    "budget_ahead", "What jobs of the account may still use by their time limits", _ACCOUNT
+)
+LIMIT: Final = gauge("budget_limit", "The limit of the account in a window", _ACCOUNT)
+DELAYED: Final = gauge(
+    "budget_workloads_delayed",
+    "Workloads that wait for a budget, in backoff or for its verdict",
+    ("budget",),
+)
+GAUGES: Final = (WAITING, USED, AHEAD, LIMIT, DELAYED)
+
+
+def values_of(states: Mapping[str, BudgetState]) -> dict[str, dict[tuple[str, ...], float]]:
+    """The values of the gauges about budgets, of at most `ACCOUNTS_MAX` accounts of each."""
+    values: dict[str, dict[tuple[str, ...], float]] = {each.name: {} for each in GAUGES}
+    for name, state in states.items():
+        values[DELAYED.name][(name,)] = state.waiting_total
+        for account in state.accounts:
+            about = name, account.name
+            values[USED.name][about], values[AHEAD.name][about] = account.used, account.ahead
+            if account.limit is not None:
+                values[LIMIT.name][about] = account.limit
+    return values
 
 
 def verdict_counter() -> Counter:
@@ -225,7 +316,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
 
     def gauges() -> dict[str, dict[tuple[str, ...], float]]:
         work = elected.work
-        return {WAITING.name: {(): len(work.decisions.waiting())}} if work is not None else {}
+        if work is None:
+            return {}
+        waiting: dict[tuple[str, ...], float] = {(): len(work.decisions.waiting())}
+        return {**values_of(work.states), WAITING.name: waiting}
 
-    async with show_metrics(settings, Gauges((WAITING,), gauges), counted):
+    async with show_metrics(settings, Gauges(GAUGES, gauges), counted):
         await elected.run(stop)

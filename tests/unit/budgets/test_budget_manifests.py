@@ -28,6 +28,12 @@ def test_the_example_of_the_page_is_accepted() -> None:
     assert [said(manifest) for manifest in yaml.safe_load_all(block)] == [[], []]
 
 
+def test_a_budget_may_be_applied_as_it_was_shown() -> None:
+    block = PAGE.read_text().partition("```yaml\n")[2].partition("```")[0]
+    budget = next(yaml.safe_load_all(block))
+    assert said({**budget, "status": {"accounts": [{"name": "team-a", "used": 1}]}}) == []
+
+
 ABSENT: Any = ...
 PRICE = {"resource": "gpu", "perHour": "2.40"}
 COST = {"unit": "cost", "prices": [PRICE]}

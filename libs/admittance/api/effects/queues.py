@@ -174,7 +174,7 @@ QUEUES: Final[Table] = {
         ),
         "status": BY_SYSTEM,
     },
-    Budget: {**HEAD, **all_work("spec")},
+    Budget: _OBJECT,
     BudgetSpec: {
         "per": works("what each limit is of; a LocalQueue is named `namespace/queue`"),
         "window": works("the windows begin at midnight in UTC; a week begins on Monday"),

@@ -12,8 +12,8 @@ from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods, words
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
-from admittance.client.kinds import WORKLOAD, kind_named
-from admittance.client.requests import applying, machines, objects, selection
+from admittance.client.kinds import WORKLOAD, ObjectKind, kind_named
+from admittance.client.requests import applying, budgets, machines, objects, selection
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.queues import questions
@@ -31,11 +31,11 @@ class ObjectMethods:
 
     async def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
         """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
-        condition Ready. Raises NotFound."""
+        condition Ready; a budget has in ``status`` what is used. Raises NotFound."""
         async with self._calls.call() as link:
             wanted = kind_named(kind)
             stored = await objects.find(link, wanted, name, namespace or "")
-            return (await machines.with_states(link, wanted, [stored])).runners[0]
+            return (await _with_live(link, wanted, [stored]))[0]
 
     async def list(
         self,
@@ -77,7 +77,7 @@ class ObjectMethods:
                 chosen = chosen._replace(queues=named)
             readable, _ = await objects.find_all(link, wanted, space)
             selected, _ = selection.select(wanted, readable, chosen, clock.now())
-            return (await machines.with_states(link, wanted, selected)).runners
+            return await _with_live(link, wanted, selected)
 
     def watch(
         self,
@@ -143,3 +143,11 @@ class ObjectMethods:
             space = opening.namespace_of(namespace, link.namespace)
             at_least(0, limit=limit)
             return await applying.what_if(link, manifests, deletes, limit, space)
+
+
+async def _with_live(
+    link: Link, kind: ObjectKind, stored: Sequence[BucketObject]
+) -> list[BucketObject]:
+    """Runners and budgets with what services answer about them; others unchanged."""
+    runners = (await machines.with_states(link, kind, stored)).runners
+    return (await budgets.with_states(link, kind, runners)).budgets

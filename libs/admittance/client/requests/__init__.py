@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from admittance.client.requests import applying as applying
+    from admittance.client.requests import budgets as budgets
     from admittance.client.requests import files as files
     from admittance.client.requests import forecasts as forecasts
     from admittance.client.requests import link as link

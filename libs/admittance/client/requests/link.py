@@ -88,21 +88,14 @@ ANSWERED_BY: Final = {
     "timers": "retry-timer",
     "families": "variant-controller",
     "arrays": "array-controller",
+    "budgets": "budget-controller",
     "machines": "placement",
 }
 """For each ``what`` the service that answers ``admit.api.<what>``."""
 QUESTIONS: Final = (
-    "arrays",
-    "explain",
-    "families",
-    "files",
-    "fit",
-    "machines",
-    "pending",
-    "queues",
-    "runners",
-    "timers",
-)
+    "arrays", "budgets", "explain", "families", "files", "fit", "machines", "pending", "queues",
+    "runners", "timers",
+)  # fmt: skip
 """The requests that change nothing and are answered at once: they are sent again every
 `ASK_AGAIN_SECONDS` until an answer comes, since for some seconds a cluster delivers requests to
 services that are connected to a lost server.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from admittance.api.fields.problems import ManifestError
 from admittance.api.queues import ClusterQueue
-from admittance.cli.show import lists, sections, tables, variants
+from admittance.cli.show import budgets, lists, sections, tables, variants
 from admittance.cli.show.capacity import capacity_requests, pools
 from admittance.cli.show.event_lines import EventLine, FactEffects, is_bookkeeping, line_of
 from admittance.cli.show.explanations import explained, preempted
@@ -251,6 +251,7 @@ def _show_object(
             ("Annotations", pairs(field(plain, "metadata", "annotations", default={}))),
             *(_counted(counted) if counted is not None else ()),
             *sections.facts_of(tree, stored.name),
+            *(budgets.facts(stored, now) if kind is kinds.BUDGET else ()),
             ("Wrong", pools.wrong(stored) if kind is kinds.MACHINE_POOL else ""),
         ]
     )
@@ -260,6 +261,8 @@ def _show_object(
     if kind is kinds.MACHINE_POOL:
         output.section("Machines", pools.kind_table(stored))
         output.section("Booked by", pools.booking_table(stored, now))
+    if kind is kinds.BUDGET:
+        budgets.show_state(stored)
     if counted is not None and counted.usage:
         output.section("Usage", sections.usage(counted, quota=kind is kinds.CLUSTER_QUEUE))
     if counted is not None and counted.persons:

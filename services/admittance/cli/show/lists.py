@@ -27,8 +27,8 @@ TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
 async def with_live(bus: Link, kind: ObjectKind, stored: list[BucketObject]) -> list[BucketObject]:
-    """Adds to each MachinePool the bookings of its machines, and to each Runner what runs there;
-    returns other objects unchanged."""
+    """Adds to each MachinePool the bookings of its machines, to each Runner what runs there, and to
+    each Budget what is used; returns other objects unchanged."""
     if kind is kinds.RUNNER:
         from admittance.client.requests import machines
 
@@ -36,6 +36,13 @@ async def with_live(bus: Link, kind: ObjectKind, stored: list[BucketObject]) -> 
         if known.why:
             output.warn(f"what runs on machines is unknown: {known.why}")
         return known.runners
+    if kind is kinds.BUDGET:
+        from admittance.client.requests import budgets
+
+        summed = await budgets.with_states(bus, kind, stored)
+        if summed.why:
+            output.warn(f"what budgets have used is unknown: {summed.why}")
+        return summed.budgets
     if kind is not kinds.MACHINE_POOL:
         return stored
     from admittance.cli.show.capacity import pools

@@ -65,6 +65,10 @@ def table(
 
         columns = capacity_requests.COLUMNS
         rows = [capacity_requests.row(request, now) for request in stored]
+    elif kind is kinds.BUDGET:
+        from admittance.cli.show import budgets
+
+        columns, rows = budgets.COLUMNS, [budgets.row(each, now) for each in stored]
     else:
         columns, cells = _VIEWS.get(kind.manifest, _FOREIGN)
         rows = [_row(columns, cells, each, now, counters) for each in stored]
@@ -257,17 +261,6 @@ def _provisioning(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
     )
 
 
-def _budget(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
-    limits = field(plain, "spec", "limits", default={})
-    return (
-        str(field(plain, "spec", "per", default=NOTHING)),
-        str(field(plain, "spec", "window", default=NOTHING)),
-        str(field(plain, "spec", "limit", default=NOTHING)),
-        str(field(plain, "spec", "unit", default=NOTHING)),
-        ",".join(f"{name}={limit}" for name, limit in sorted(limits.items())) or NOTHING,
-    )
-
-
 def _namespace(plain: Mapping[str, Any], _: object) -> tuple[str, ...]:
     return (_labels(field(plain, "metadata", "labels", default={})),)
 
@@ -317,10 +310,6 @@ _VIEWS: Final[Mapping[str, tuple[tuple[Column, ...], _Cells]]] = {
     kinds.PROVISIONING.manifest: (
         columns_of("NAME", "CLASS", "RESOURCES", "#RETRIES", "AGE", "+PARAMETERS"),
         _provisioning,
-    ),
-    kinds.BUDGET.manifest: (
-        columns_of("NAME", "PER", "WINDOW", "#LIMIT", "UNIT", "AGE", "+LIMITS"),
-        _budget,
     ),
     kinds.NAMESPACE.manifest: (columns_of("NAME", "LABELS", "AGE"), _namespace),
 }

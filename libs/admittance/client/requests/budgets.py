@@ -1,0 +1,61 @@
+"""Budgets with what the budget-controller sums and does not store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from admittance.client.errors import RequestFailed
+from admittance.client.kinds import BUDGET, ObjectKind
+from admittance.client.requests.link import Link
+from admittance.client.requests.objects import BucketObject
+from admittance.events.requests.budgets import Budgets, BudgetsReply, BudgetState
+
+
+class KnownBudgets(NamedTuple):
+    """Budgets with their states. ``why``: why their states are not known; "": they are."""
+
+    budgets: list[BucketObject]
+    states: Mapping[str, BudgetState]
+    why: str = ""
+
+
+async def with_states(link: Link, kind: ObjectKind, stored: Sequence[BucketObject]) -> KnownBudgets:
+    """Adds what is used, limits and waits to budgets, in ``status``, with the fields of
+    `BudgetState`; returns objects of other kinds unchanged. If the budget-controller does not
+    answer, budgets have no status."""
+    if kind is not BUDGET or not stored:
+        return KnownBudgets(list(stored), {})
+    try:
+        states = await _states(link, stored[0].name if len(stored) == 1 else "")
+    except RequestFailed as error:
+        return KnownBudgets(list(stored), {}, str(error))
+    return KnownBudgets([_with_state(each, states.get(each.name)) for each in stored], states)
+
+
+async def _states(link: Link, budget: str) -> dict[str, BudgetState]:
+    states: dict[str, BudgetState] = {}
+    more = True
+    while more:
+        asked = Budgets(budget=budget, after=max(states, default=""))
+        reply = await link.ask("budgets", asked, BudgetsReply)
+        if reply.error:
+            raise RequestFailed(reply.error)
+        states.update((state.budget, state) for state in reply.budgets)
+        more = reply.more and bool(reply.budgets)
+    return states
+
+
+def _with_state(stored: BucketObject, state: BudgetState | None) -> BucketObject:
+    """The budget with its state; None: the budget-controller has not read it."""
+    if state is None:
+        return stored
+    try:
+        value = stored.plain()
+    except RequestFailed:
+        return stored  # the value is not JSON, and is reported where it is shown
+    status = msgspec.to_builtins(state)
+    value["status"] = {name: status[name] for name in status if name != "budget"}
+    return BucketObject(stored.key, msgspec.json.encode(value), stored.revision)
