@@ -187,7 +187,9 @@ class Client(
             else:
                 place = Place()
                 if chdir is not None:
-                    place = await named_place(link, chdir, space, image=bool(image), anyway=anyway)
+                    place = await named_place(
+                        link, chdir, space, queue, image=bool(image), anyway=anyway
+                    )
                 told = (place.warning,) if place.warning else ()
                 wanted = files.wanted_files(inputs, outputs)
                 waits_for, unmet = commands.dependencies_of(words(after), after_unmet)

@@ -136,12 +136,15 @@ class Runners(Request, frozen=True, kw_only=True):
 
     ``name``: the workload that waits; "": ``workload`` is the manifest of one that is not
     submitted, and ``user`` the person that would submit it. ``folder``: only whether the runners
-    that start jobs of ``user`` see this folder is asked."""
+    that start jobs of ``user`` see this folder is asked. ``queue``: the LocalQueue of the job with
+    the folder; "": any of the namespace. Runners that have the labels of none of its flavors are
+    left out."""
 
     name: str = ""
     workload: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     user: str = ""
     folder: SubmittedFrom | None = None
+    queue: str = ""
 
 
 class FolderView(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -82,7 +82,9 @@ async def placed(
     if files is not None and not origin.asked.chosen:
         return wish, f"folder: {OF_INPUTS if files.inputs else OF_OUTPUTS}"
     image = bool(origin.image)
-    place = await asked_place(bus, origin.asked, bus.namespace, image=image, anyway=anyway)
+    place = await asked_place(
+        bus, origin.asked, bus.namespace, wish.queue, image=image, anyway=anyway
+    )
     if place.warning:
         output.warn(place.warning)
     env = origin.variables(is_here=True) if place.is_here else wish.env

@@ -21,7 +21,10 @@ from admittance.control.manifests.planned_writes import (
     users_of_object,
 )
 from admittance.control.manifests.proposals import proposal, refusal_reasons, warnings_about
-from admittance.control.user_requests.folder_views import FolderSights
+from admittance.control.user_requests.folder_views import (
+    FolderSights,
+    runners_of_other_flavors,
+)
 from admittance.control.user_requests.runner_rules import AnnouncedRunners
 from admittance.doctor.kept_values import why_kept
 from admittance.events.codec import encode
@@ -132,7 +135,8 @@ class Endpoints:
         namespace = namespace_of_request(subject)
         user, manifest = request.user, bytes(request.workload or b"")
         if request.folder is not None:
-            views = self._sights.views(user, namespace, request.folder, clock.now())
+            left_out = self._of_other_flavors(namespace, request.queue)
+            views = self._sights.views(user, namespace, request.folder, clock.now(), left_out)
             return RunnersReply(folder=views)
         if request.name:
             key = workload_key(namespace, request.name)
@@ -145,6 +149,11 @@ class Endpoints:
             raise ValueError("the request has neither name, workload nor folder")
         refusal = self._runners.refusal(user, namespace, manifest)
         return RunnersReply() if refusal is None else RunnersReply(**refusal._asdict())
+
+    def _of_other_flavors(self, namespace: str, queue: str) -> frozenset[str]:
+        controller = self._manifests.controller
+        runners = controller.objects.of_kind(KINDS["Runner"].prefix)
+        return runners_of_other_flavors(controller.catalog, runners, namespace, queue)
 
     # Manifests. ---------------------------------------------------------------------
 

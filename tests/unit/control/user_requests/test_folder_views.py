@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from admittance.control.user_requests.folder_views import FRESH, NO_PROCESSES, FolderSights
+from admittance.api.checks import MACHINES_CHECK, MACHINES_CONTROLLER
+from admittance.api.meta import ObjectMeta
+from admittance.api.reading.manifest import decode_object
+from admittance.api.runners import Runner
+from admittance.control.user_requests.folder_views import (
+    FRESH,
+    NO_PROCESSES,
+    FolderSights,
+    runners_of_other_flavors,
+)
 from admittance.events.requests.reading import FolderView
 from admittance.events.system import RunnerAnnouncement, RunnerStarts
 from admittance.folders import (
@@ -22,6 +32,7 @@ from admittance.folders import (
     uid_of,
     written_folder,
 )
+from admittance.quota.catalog import Catalog
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 HERE = MachineFacts(host="a", boot_id="b1", mount_namespace="m1", machine_id="i1")
@@ -146,6 +157,45 @@ def test_the_runners_that_may_start_the_job_say_whether_they_see_its_folder(
     sights.forget("0")
     assert len(sights.views("ada", "team", FOLDER, NOW)) <= max(0, len(announced) - 1)
     assert timedelta(minutes=20) < FRESH
+    assert sights.views("ada", "team", FOLDER, NOW, {one.consumer for one in announced}) == ()
+
+
+@pytest.mark.parametrize(
+    ("queue", "covered", "left_out"),
+    [
+        pytest.param("q-a", "ab", {"b", "none"}, id="a queue of one covered flavor"),
+        pytest.param("q-ab", "ab", {"none"}, id="a queue of two covered flavors"),
+        pytest.param("q-ab", "a", set(), id="a queue with a flavor that is not covered"),
+        pytest.param("", "ab", {"none"}, id="all queues of the namespace"),
+        pytest.param("missing", "ab", set(), id="a queue that does not exist"),
+    ],
+)
+def test_a_runner_of_other_flavors_does_not_count(
+    queue: str, covered: str, left_out: set[str]
+) -> None:
+    catalog = Catalog()
+    applied: list[tuple[str, str, str, dict[str, Any]]] = [
+        ("ResourceFlavor", "", name, {"nodeLabels": {"pool": name}}) for name in "ab"
+    ]
+    for names in ("a", "ab"):
+        offered = [
+            {"name": name, "resources": [{"name": "cpu", "nominalQuota": 1}]} for name in names
+        ]
+        groups = [{"coveredResources": ["cpu"], "flavors": offered}]
+        applied.append(("ClusterQueue", "", names, {"resourceGroups": groups}))
+        applied.append(("LocalQueue", "team", f"q-{names}", {"clusterQueue": names}))
+    check = {"controllerName": MACHINES_CONTROLLER, "onFlavors": list(covered)}
+    applied.append(("AdmissionCheck", "", MACHINES_CHECK, check))
+    for kind, namespace, name, spec in applied:
+        meta = {"name": name, "namespace": namespace} if namespace else {"name": name}
+        given = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind}
+        manifest = decode_object({**given, "metadata": meta, "spec": spec}).manifest
+        catalog.apply(kind, namespace, name, manifest, 1)
+    runners = [
+        Runner(metadata=ObjectMeta(name=name, labels={"pool": name} if name in "ab" else {}))
+        for name in ("a", "b", "none")
+    ]
+    assert runners_of_other_flavors(catalog, runners, "team", queue) == left_out
 
 
 def test_a_folder_in_an_annotation_is_read_as_it_was_written() -> None:

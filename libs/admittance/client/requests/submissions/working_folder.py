@@ -97,10 +97,13 @@ def asked_folder(
     return Asked(path, folder, named is not None, of_run)
 
 
-async def views_of(link: Link, folder: SubmittedFrom, namespace: str) -> Sequence[FolderView]:
-    """Whether each runner that may start the submitter's jobs sees the folder; empty if no runner
-    has announced itself, or if there is no answer."""
-    request = Runners(user=link.user, folder=folder)
+async def views_of(
+    link: Link, folder: SubmittedFrom, namespace: str, queue: str | None
+) -> Sequence[FolderView]:
+    """Whether each runner that may start the submitter's jobs of the LocalQueue (None: any of the
+    namespace) sees the folder; empty if no runner has announced itself, or if there is no
+    answer."""
+    request = Runners(user=link.user, folder=folder, queue=queue or "")
     try:
         reply = await link.ask(
             "runners", request, RunnersReply, namespace=namespace, timeout=ASK_SECONDS
@@ -111,20 +114,20 @@ async def views_of(link: Link, folder: SubmittedFrom, namespace: str) -> Sequenc
 
 
 async def named_place(
-    link: Link, named: str, namespace: str, *, image: bool, anyway: bool
+    link: Link, named: str, namespace: str, queue: str | None, *, image: bool, anyway: bool
 ) -> Place:
     """Where a command of a program starts that names a folder. Raises BadInput and Refused."""
     asked = asked_folder(named, os.environ, machine_facts(), "chdir")
-    return await asked_place(link, asked, namespace, image=image, anyway=anyway)
+    return await asked_place(link, asked, namespace, queue, image=image, anyway=anyway)
 
 
 async def asked_place(
-    link: Link, asked: Asked, namespace: str, *, image: bool, anyway: bool
+    link: Link, asked: Asked, namespace: str, queue: str | None, *, image: bool, anyway: bool
 ) -> Place:
     """See `place_of`."""
     views: Sequence[FolderView] = ()
     if asked.folder is not None and not image:
-        views = await views_of(link, asked.folder, namespace)
+        views = await views_of(link, asked.folder, namespace, queue)
     return place_of(asked, views, link.spelled, image=image, anyway=anyway)
 
 
