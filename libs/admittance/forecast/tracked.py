@@ -41,6 +41,7 @@ NOT_WAITING: Final = "it does not compete for quota now"
 INACTIVE: Final = "its queue does not admit workloads now"
 FAMILY: Final = "it has variants, which the forecast does not play"
 FAIR_SHARING: Final = "fair sharing orders its queue, which the forecast does not play"
+USER_LIMIT: Final = "a queue beside it limits what a user holds, which the forecast does not play"
 TOO_LARGE: Final = "no flavor of its queue has so much quota"
 
 
@@ -213,6 +214,8 @@ class Tracked:
             return INACTIVE
         if queue.domain is not None and self._is_shared(queue.domain):
             return FAIR_SHARING
+        if queue.domain is not None and _is_limited(queue.domain):
+            return USER_LIMIT
         if not self._can_fit(queue, workload):
             return TOO_LARGE
         return ""
@@ -224,7 +227,7 @@ class Tracked:
     def rows(self, name: str) -> Rows | None:
         """The tree with this name now; None: it does not exist, or its order cannot be played."""
         domain = self._state.domains.get(name)
-        if domain is None or self._is_shared(domain):
+        if domain is None or self._is_shared(domain) or _is_limited(domain):
             return None
         rules: dict[str, QueueRules] = {}
         waiting: list[Waiting] = []
@@ -297,6 +300,10 @@ class Tracked:
         if shape not in known[1]:
             known[1][shape] = _choices(plan, shape, self._config)
         return known[1][shape]
+
+
+def _is_limited(domain: Domain) -> bool:
+    return any(queue.limits is not None for queue in domain.queues)
 
 
 def _choices(plan: FlavorPlan, shape: RequestShape, config: Config) -> Choices | None:

@@ -14,6 +14,7 @@ from admittance.forecast.tracked import (
     INACTIVE,
     NOT_WAITING,
     TOO_LARGE,
+    USER_LIMIT,
     Tracked,
 )
 from admittance.forecast.widening import Interval
@@ -151,6 +152,7 @@ def test_a_forecast_of_a_workload_that_is_deleted_is_not_compared() -> None:
         pytest.param(
             {"fair_sharing": CohortFairSharing()}, {}, "1", FAIR_SHARING, id="fair sharing"
         ),
+        pytest.param({}, {"perUser": {"cpu": 1}}, "1", USER_LIMIT, id="a limit of users"),
     ],
 )
 def test_an_unknown_start_has_a_reason(

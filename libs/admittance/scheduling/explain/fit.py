@@ -3,7 +3,7 @@ requests need no quota."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,12 @@ NEVER_FITS: Final = frozenset({reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FL
 """The reasons of obstacles that remain even if all quota is free."""
 
 
+class _Labels(msgspec.Struct, frozen=True):
+    labels: dict[str, str] = {}
+
+
 class _Manifest(msgspec.Struct, frozen=True):
+    metadata: _Labels = _Labels()
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
@@ -35,9 +40,10 @@ def fit(state: SchedulerState, namespace: str, manifest: bytes | msgspec.Raw) ->
     is compared with `admittance.quota.cell.potential`. ``fits`` in the reply may be true although
     the workload can never start: pod sets that each fit alone but not together are not detected."""
     try:
-        spec = msgspec.json.decode(manifest, type=_Manifest).spec
+        read = msgspec.json.decode(manifest, type=_Manifest)
+        spec = read.spec
         needs = state.shapes.needs(spec)
-        reply = _fit(state, namespace, needs, spec)
+        reply = _fit(state, namespace, needs, spec, read.metadata.labels)
         uncharged = state.shapes.uncharged(spec, _covered(state, reply.cluster_queue))
     except (msgspec.MsgspecError, BadQuantity) as error:
         return FitReply(error=f"the workload cannot be read: {error}")
@@ -70,7 +76,13 @@ def _covered(state: SchedulerState, queue: str) -> Container[str] | None:
     return behind.plan.groups if behind is not None and behind.plan is not None else None
 
 
-def _fit(state: SchedulerState, namespace: str, needs: Needs, spec: msgspec.Raw) -> FitReply:
+def _fit(
+    state: SchedulerState,
+    namespace: str,
+    needs: Needs,
+    spec: msgspec.Raw,
+    labels: Mapping[str, str],
+) -> FitReply:
     local = state.catalog.local_queues.get((namespace, needs.queue))
     if local is None:
         message = f"LocalQueue {namespace}/{needs.queue} does not exist"
@@ -85,6 +97,16 @@ def _fit(state: SchedulerState, namespace: str, needs: Needs, spec: msgspec.Raw)
     lenient = state.config.quota_check_strategy == "IgnoreUndeclared"
     shape = needs.shape.fewest()
     obstacles, choices = _usable(queue.plan, shape, ignore_undeclared=lenient)
+    excess = None
+    if queue.limits is not None and not obstacles:
+        excess = queue.limits.never((namespace, needs.queue), labels, needs.shape)
+    if excess is not None:
+        return FitReply(
+            fits=False,
+            reason=reasons.WAITING_FOR_USER_LIMIT,
+            message=str(excess),
+            cluster_queue=name,
+        )
     if not obstacles:
         counts = {ps.name: ps.count for ps in shape.pod_sets}
         misfit = machine_misfit(state.catalog, state.machines, name, spec, counts, choices)

@@ -20,7 +20,9 @@ def asked(
     requests = {"cpu": cpu, **more.pop("requests", {})}
     containers = [{"name": "c", "resources": {"requests": requests}}]
     pods = {"name": "main", "count": count, "template": {"spec": {"containers": containers}}}
-    manifest = {"spec": {"queueName": queue, "podSets": [{**pods, **more}]}}
+    labels = more.pop("labels", {})
+    spec = {"queueName": queue, "podSets": [{**pods, **more}]}
+    manifest = {"metadata": {"labels": labels}, "spec": spec}
     return scheduler.core.fit(Fit(workload=msgspec.Raw(json.dumps(manifest).encode())), "ns")
 
 
@@ -52,6 +54,30 @@ def test_a_request_fits_up_to_nominal_quota_and_borrowing(
         assert reply.reason == "ExceedsMaxQuota"
         assert "> 7, the most that flavor default can give" in reply.message
         assert "> 3, the most that flavor spot can give" in reply.message
+
+
+@pytest.mark.parametrize(
+    ("cpu", "more", "message"),
+    [
+        ("2", {}, ""),
+        ("3", {}, "one user may hold 2 cpu in ClusterQueue cq; the workload asks for 3"),
+        ("1", {"count": 4, "minCount": 2}, ""),
+        ("1", {"labels": {"team": "red"}}, ""),
+        (
+            "2",
+            {"labels": {"team": "red"}},
+            "label team=red may hold 1 cpu in LocalQueue ns/cq; the workload asks for 2",
+        ),
+    ],
+)
+def test_a_request_beyond_the_limit_of_a_user_never_fits(
+    scheduler: SteppedScheduler, cpu: str, more: dict[str, Any], message: str
+) -> None:
+    scheduler.queue("cq", resourceGroups=groups(default="9"), perUser={"cpu": 2})
+    local = {"clusterQueue": "cq", "perLabel": {"team": {"cpu": 1}}}
+    scheduler.put("LocalQueue", "cq", local, namespace="ns")
+    reply = asked(scheduler, "cq", cpu, **more)
+    assert (reply.fits, reply.message) == (not message, message)
 
 
 @pytest.mark.parametrize(

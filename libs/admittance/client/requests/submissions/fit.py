@@ -85,6 +85,8 @@ def refusal(reply: FitReply, spelled: Spelling = IN_PYTHON) -> str:
         until = "the queue is created"
     elif reply.reason == reasons.NO_MATCHING_FLAVOR:
         until = "the queue offers a flavor for it"
+    elif reply.reason == reasons.WAITING_FOR_USER_LIMIT:
+        until = "the limit is raised"
     else:
         until = "the quota is raised"
     return (

@@ -70,16 +70,20 @@ class Written(NamedTuple):
 
 
 class Person:
-    """One person under one limit, and the limited amounts that the person holds (``held``)."""
+    """One person under one limit, and the limited amounts that the person holds (``held``).
+    ``is_any``: it stands for any user."""
 
-    __slots__ = ("__weakref__", "held", "limit", "name")
+    __slots__ = ("__weakref__", "held", "is_any", "limit", "name")
 
-    def __init__(self, limit: Limit, name: str) -> None:
+    def __init__(self, limit: Limit, name: str, *, is_any: bool = False) -> None:
         self.limit = limit
         self.name = name
+        self.is_any = is_any
         self.held = {resource: 0 for resource, _ in limit.most}
 
     def __str__(self) -> str:
+        if self.is_any:
+            return "one user"
         if self.limit.label:
             return f"label {self.limit.label}={self.name}"
         return f"user {self.name}" if self.name else "all workloads without a user together"
@@ -212,6 +216,21 @@ class PersonLimits:
                         return found
                     excess = excess or found
         return excess
+
+    def never(
+        self, local_queue: Key, labels: Mapping[str, str], shape: RequestShape
+    ) -> Excess | None:
+        """Returns the limit that a workload of any user can never be within: its fewest pods alone
+        ask for more; None: there is none."""
+        asked = self._asked(self.fewest(shape))
+        for limit in (*self.written.own, *self.written.local.get(local_queue, ())):
+            if limit.label and limit.label not in labels:
+                continue
+            person = Person(limit, labels.get(limit.label, ""), is_any=not limit.label)
+            for resource, most in limit.most:
+                if asked.get(resource, 0) > most:
+                    return Excess(person, resource, asked[resource], 0, most)
+        return None
 
     def fewest(self, shape: RequestShape) -> RequestShape:
         """Returns the shape with the fewest pods with which a workload may start."""
