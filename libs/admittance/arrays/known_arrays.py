@@ -11,17 +11,14 @@ from msgspec.structs import replace
 from admittance.api.workload import (
     ARRAY_GATE,
     DELETED,
-    ENDED,
-    FAILED,
     NO_RESULT,
-    SUCCEEDED,
     ArrayStatus,
     gate_names,
 )
 from admittance.events import reasons
 from admittance.events.subjects import WorkloadName
 from admittance.phases import Phase
-from admittance.workload.arrays.elements import array_of, indexes_of
+from admittance.workload.arrays.elements import array_of, indexes_of, result_of
 from admittance.workload.conditions import Type, find_true, gated_by, is_true
 from admittance.workload.phase import holds_quota, is_reserved
 from admittance.workload.stored import BY_ARRAY, StoredWorkload, WorkloadStatus, head
@@ -99,7 +96,7 @@ def element_from(stored: StoredWorkload, revision: int) -> KnownElement:
         name=meta.name,
         uid=meta.uid,
         revision=revision,
-        result=_result(stored),
+        result=result_of(stored),
         phase=_phase(stored),
         priority=spec.priority or 0,
         active=spec.active,
@@ -108,15 +105,6 @@ def element_from(stored: StoredWorkload, revision: int) -> KnownElement:
         by_array=stored.status.stopped_by == BY_ARRAY,
         gated=ARRAY_GATE in gate_names(gated_by(stored)),
     )
-
-
-def _result(stored: StoredWorkload) -> str:
-    finished = find_true(stored, Type.FINISHED)
-    if finished is None:
-        return ""
-    if finished.reason == reasons.SUCCEEDED:
-        return SUCCEEDED
-    return ENDED if finished.reason == reasons.ARRAY_ENDED else FAILED
 
 
 def _phase(stored: StoredWorkload) -> str:
@@ -146,6 +134,7 @@ class Elements:
         self.seen: set[int] = set()
         self.fresh: dict[int, str] = {}
         self.is_compared = False
+        self._results: str | None = None
         self._next = 0
         self._first = 0
 
@@ -182,12 +171,16 @@ class Elements:
             for place, index in enumerate(array.indexes):
                 if index in self.present:
                     created = max(created, place + 1)
-                elif results[place] != NO_RESULT:
-                    self.seen.add(index)
             for place, index in enumerate(array.indexes[:created]):
                 if index not in self.seen and results[place] == NO_RESULT:
                     self.seen.add(index)
                     self.fresh[index] = DELETED
+        if results != self._results:
+            # An element may be created and deleted in one write of the workload-controller.
+            self._results = results
+            self.seen.update(
+                index for place, index in enumerate(array.indexes) if results[place] != NO_RESULT
+            )
         if self.fresh:
             places = places_of(array)
             for index in [i for i in self.fresh if results[places[i]] != NO_RESULT]:

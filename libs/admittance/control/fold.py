@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ from admittance.events.system import Barrier, DeadLetterReason, ObjectApplied
 from admittance.lease import Fence
 from admittance.object_errors import ObjectError
 from admittance.workload import stored
+from admittance.workload.arrays.elements import element_of
+from admittance.workload.arrays.moves import with_gone_element
 from admittance.workload.change import Change, FactOutcome, ignored, refused, with_log
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.reconcile import family_transition, single_transition
@@ -152,6 +154,7 @@ class BatchFold:
         commit of earlier messages."""
         is_decision = isinstance(fact, facts.Decision)
         change, relatives = self._transition(key, known, fact, logged)
+        relatives |= self._arrays_of_gone({key: change, **relatives})
         if relatives and (
             any(map(self._has_machine_entry, relatives)) or self._is_crowded([key, *relatives])
         ):
@@ -266,6 +269,25 @@ class BatchFold:
         return made.own, {
             workload_key(meta.namespace, name): change for name, change in made.others.items()
         }
+
+    def _arrays_of_gone(self, changes: Mapping[str, Change]) -> dict[str, Change]:
+        """The changes of arrays, by key, of which elements leave the bucket by these changes."""
+        arrays: dict[str, Change] = {}
+        for key, change in changes.items():
+            gone = self._known(key).workload
+            if gone is None or change.workload is not None or change.outcome is FactOutcome.IGNORED:
+                continue
+            element = element_of(gone)
+            if element is None:
+                continue
+            owner = workload_key(gone.metadata.namespace, element.array)
+            array = self._known(owner).workload
+            if array is None or array.metadata.uid != element.uid:
+                continue
+            counted = with_gone_element(array, gone)
+            if counted is not None:
+                arrays[owner] = counted
+        return arrays
 
     def _is_crowded(self, keys: Iterable[str]) -> bool:
         """Whether a group of puts with these keys would be too large. Without the changes of

@@ -98,6 +98,8 @@ class Arrays:
         self._note_end(key, old, new)
         if new is None:
             return
+        if old is not None and old.metadata.uid != new.metadata.uid:
+            before, old = Seen(), None  # The name was free in between.
         if is_true(new, Type.ADMITTED):
             self._started.add(new.metadata.uid)
         index = index_of(new)
@@ -152,7 +154,7 @@ class Arrays:
         assert counted is not None
         self._arrays[uid] = new
         self._present.add(uid)
-        before = old.status.array if old is not None and old.metadata.uid == uid else None
+        before = old.status.array if old is not None else None
         indexes = parse_indexes(head(new).array.indexes)  # type: ignore[union-attr]
         for place, number in enumerate(indexes):
             letter = counted.results[place]
@@ -178,7 +180,7 @@ class Arrays:
 
     def _dependent(self, key: str, old: StoredWorkload | None, new: StoredWorkload) -> None:
         """Whatever is met stays met."""
-        if old is None or old.metadata.uid != new.metadata.uid:
+        if old is None:
             return
         for was, row in zip(old.status.dependencies, new.status.dependencies, strict=True):
             if was.since is not None and row.since != was.since:

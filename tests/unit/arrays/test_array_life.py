@@ -179,6 +179,37 @@ def test_an_element_that_was_deleted_while_no_leader_watched_is_not_created_agai
     assert cores.line() == "rrdrr"
 
 
+@pytest.mark.parametrize(("end", "letter"), [(None, "d"), (True, "s"), (False, "f")])
+def test_an_element_that_is_deleted_before_it_was_counted_is_not_created_again(
+    end: bool | None, letter: str
+) -> None:
+    cores = ArrayCores()
+    cores.array(indexes="0-1")
+    cores.apply_facts(*(fact for fact in cores.array_orders()))
+    if end is not None:
+        cores.publish(facts.Finished, "a-1", succeeded=end)
+    cores.publish(facts.Deleted, "a-1")
+    assert cores.counts().results == f".{letter}"
+    cores.restart_controller()
+    cores.run()
+    assert cores.line(size=2) == f"r{letter}"
+
+
+def test_an_element_that_is_created_and_deleted_in_one_write_is_not_created_again() -> None:
+    cores = ArrayCores()
+    cores.array(indexes="0-1")
+    deleted = facts.Deleted(namespace="ns", name="a-1")
+    late = cores.array_orders()
+    cores.apply_facts(*late, deleted)
+    assert cores.counts().results == ".d"
+    cores.run()
+    assert cores.line(size=2) == "rd"
+    # A former leader repeats what had no effect that it could see.
+    replies = cores.apply_facts(late[1])
+    assert [reply.reason for reply in replies] == ["Unchanged"]
+    assert not cores.has("a-1")
+
+
 def test_a_result_stays_when_its_element_leaves_the_bucket() -> None:
     cores = ArrayCores()
     cores.array(indexes="0-1")

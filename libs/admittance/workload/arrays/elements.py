@@ -20,7 +20,17 @@ from admittance.api.arrays import (
     parse_indexes,
 )
 from admittance.api.meta import ObjectMeta, OwnerReference
-from admittance.api.workload import ARRAY_GATE, GATED_BY, SUBMISSION_KEY, TTL_AFTER_FINISHED
+from admittance.api.workload import (
+    ARRAY_GATE,
+    ENDED,
+    FAILED,
+    GATED_BY,
+    SUBMISSION_KEY,
+    SUCCEEDED,
+    TTL_AFTER_FINISHED,
+)
+from admittance.events import reasons
+from admittance.workload.conditions import Type, find_true
 from admittance.workload.stored import VARIANT, ArrayHead, StoredWorkload, head, owner_of
 
 _NOT_CARRIED: Final = frozenset({GATED_BY, TTL_AFTER_FINISHED, SUBMISSION_KEY})
@@ -149,6 +159,16 @@ def element_metadata(array: StoredWorkload, name: str, index: int, place: int) -
             ),
         ),
     )
+
+
+def result_of(element: StoredWorkload) -> str:
+    """The letter of the result of an element (`ArrayStatus`); "": it has none."""
+    finished = find_true(element, Type.FINISHED)
+    if finished is None:
+        return ""
+    if finished.reason == reasons.SUCCEEDED:
+        return SUCCEEDED
+    return ENDED if finished.reason == reasons.ARRAY_ENDED else FAILED
 
 
 class ElementSpecs:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from admittance.api.arrays import element_name
-from admittance.api.workload import PARENT_VARIANT
+from admittance.api.workload import NO_RESULT, PARENT_VARIANT
 from admittance.events import facts, reasons
 from admittance.workload.arrays.dependencies import rows_of_element, with_rows
 from admittance.workload.arrays.elements import (
@@ -76,6 +76,9 @@ class ElementIntake:
                 reasons.NOT_AN_ELEMENT,
                 f"{fact.name} is not the element {claim.number} of the array {claim.array}",
             )
+        counts = array.status.array
+        if counts is not None and counts.results[place : place + 1] not in ("", NO_RESULT):
+            return ignored(None, reasons.UNCHANGED, f"the index {claim.number} has a result")
         metadata = element_metadata(array, fact.name, claim.number, place)
         spec = specs.spec_of(claim.number)
         if has_variants and not is_partial(spec):

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from admittance.api.array_status import WORDS, summary
 from admittance.api.arrays import BadIndexes, parse_indexes
-from admittance.api.workload import ENDED, NO_RESULT, SUCCEEDED, ArrayStatus
+from admittance.api.workload import DELETED, ENDED, NO_RESULT, SUCCEEDED, ArrayStatus
 from admittance.events import facts, reasons
 from admittance.events.base import Fact
+from admittance.workload.arrays.elements import element_of, indexes_of, result_of
 from admittance.workload.change import (
     Change,
     applied,
@@ -138,6 +139,24 @@ def _count(
     reason = reasons.SUCCEEDED if succeeded else reasons.FAILED
     counted = with_condition(counted, Type.FINISHED, True, reason, summary(after), now=context.now)
     return applied(counted)
+
+
+def with_gone_element(array: StoredWorkload, gone: StoredWorkload) -> Change | None:
+    """The array with the result of an element that leaves the bucket; None: it has the result, or
+    is being deleted. The array-controller may not have counted the element yet, and its next leader
+    would create it again."""
+    element, before = element_of(gone), array.status.array
+    if element is None or before is None or array.metadata.deletion_timestamp is not None:
+        return None
+    indexes = indexes_of(array)
+    if element.number not in indexes:
+        return None
+    place = indexes.index(element.number)
+    if before.results[place : place + 1] != NO_RESULT:
+        return None
+    letter = result_of(gone) or DELETED
+    results = f"{before.results[:place]}{letter}{before.results[place + 1 :]}"
+    return applied(with_status(array, array=replace(before, results=results)))
 
 
 def _with_results(before: str, fact: facts.ElementsCounted) -> str:
