@@ -47,7 +47,7 @@ class Faults:
                     self._redeliver,
                 )
             )
-            world.loop.at(2.0 + rng.random() * ACTIVE_SECONDS, strike, rng)
+            world.loop.at(world.plan.begins + 2.0 + rng.random() * ACTIVE_SECONDS, strike, rng)
 
     def _restart_server(self, rng: Random) -> None:
         world = self._world
@@ -104,6 +104,7 @@ class Faults:
             "leader": partial(self._leader, "workload-controller", "wc-a"),
             "placer": partial(self._leader, "placement", "pl-a"),
             "array-leader": partial(self._leader, "array-controller", "a-a"),
+            "budget-leader": partial(self._leader, "budget-controller", "b-a"),
             "decider": self._decider,
         }
         name = leaders[fault.target]() if fault.target in leaders else fault.target

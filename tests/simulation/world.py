@@ -20,8 +20,10 @@ from unittest.mock import patch
 import msgspec
 import structlog
 
+from admittance.api.budgets import BUDGET_CONTROLLER
 from admittance.api.checks import MACHINES_CONTROLLER
 from admittance.array_controller import service as array_controller
+from admittance.budget_controller import service as budget_controller
 from admittance.events.subjects import DEADLETTER
 from admittance.events.system import DeadLetter
 from admittance.placement import decisions
@@ -42,6 +44,7 @@ from admittance.variant_controller import service as variant_controller
 from admittance.workload_controller import service as workload_controller
 from simulation.environment.checks import Checks
 from simulation.environment.courses import Course
+from simulation.environment.holding_programs import HoldingPrograms
 from simulation.environment.machine_specs import NO_ROOM
 from simulation.environment.provider import Capacity, UnreliableProvider
 from simulation.environment.service_runs import LEASE_SECONDS, ServiceRun, beating
@@ -52,7 +55,7 @@ from simulation.invariants.observer import Invariants
 from simulation.nats.network import Network
 from simulation.nats.observed import Server, Stored
 from simulation.plots.scenario import Fault, Plot
-from simulation.transcript import Transcript, describe
+from simulation.transcript import Broken, Transcript, describe
 from simulation.virtual_time.kernel import Kernel
 from simulation.virtual_time.loop import Process, VirtualLoop
 from simulation.virtual_time.outside import forbidden
@@ -90,6 +93,7 @@ KINDS: Final[dict[str, ModuleType]] = {
     "t": retry_timer,
     "v": variant_controller,
     "a": array_controller,
+    "b": budget_controller,
     "pl": placement,
     "p": provisioning_check,
     "pool": provider_pool,
@@ -111,6 +115,7 @@ class World:
         self.network = Network(self.loop, self.server.nats, self.rng)
         self.transcript = Transcript(lambda: kernel.now, keep=keep)
         plan = self.plan = plot(self.rng)
+        self.loop.now = plan.begins
         self.invariants = Invariants(
             kernel,
             plan.slack(),
@@ -120,6 +125,7 @@ class World:
             is_calm=not plan.faults,
         )
         self.users = Publisher(kernel, self.server, self.transcript)
+        self.programs = HoldingPrograms(kernel, self.users, plan.programs)
         self.admin = Admin(kernel, self.server, self.transcript)
         self.checks = Checks(self.loop, self.rng, plan.check_behavior, _controllers(plan.manifests))
         self.server.on_beat = self.checks.beat
@@ -184,11 +190,12 @@ class World:
             self.kernel.at(at, server.lose_timers)
         for name in plan.services:
             self.start(name)
-        self.admin.apply(plan.manifests, 0.2)
+        self.admin.apply(plan.manifests, plan.begins + 0.2)
         for change in plan.admin_changes:
             self.admin.apply(change.manifests, change.at)
         for published in plan.user_facts:
             self.users.say(published.fact, published.at)
+        self.programs.begin()
         self.kernel.at(plan.calm, self._calm)
         self.kernel.at_rest = lambda: bool(self.touched)
         rng = Random(self.seed)
@@ -231,6 +238,7 @@ class World:
                 about = describe(stored.data)
             self.transcript.tell("bucket", f"{stored.sequence} {stored.subject} {about}")
         self.invariants.stored(stored)
+        self.programs.stored(stored)
         self._count()
 
     def _on_log(self, stored: Stored) -> None:
@@ -306,7 +314,10 @@ class World:
         """In some seeds a fault strikes the runner soon, also for longer than the TTL of claims."""
         self.invariants.started(spec.key, name)
         self.invariants.arrays.started(spec.key)
+        self.invariants.holds.started(spec.key, spec.units, name)
         self.invariants.machines.started(spec, name, self.machines[name].spec)
+        if spec.key in self.machines[name].launched_drained:
+            raise Broken(f"{spec.key} starts on {name}, where a prolog has failed")
         rng = self.rng
         if self.seed % SPARED == 1 and self.loop.now < self.plan.calm and rng.random() < STRUCK:
             what = rng.choice(("kill", "kill", "pause", "mute", "partition"))
@@ -327,6 +338,7 @@ class World:
                 self._job_started,
                 self._job_ended,
                 self.server.publish,
+                self._fails_prolog,
                 self.plan.machines.get(name, NO_ROOM),
             )
             if self.seed % SHARING == 0:
@@ -357,6 +369,7 @@ class World:
             instance=name,
             lease_seconds=LEASE_SECONDS,
             compare_seconds=COMPARE_SECONDS * self.plan.interval_factor,
+            log_bytes=self.plan.log_bytes,
             beat_seconds=LOUD_BEAT_SECONDS if self._is_loud else BEAT_SECONDS,
         )
         bus = await Bus.connect(
@@ -374,6 +387,10 @@ class World:
     def _course(self) -> Course:
         calm = self.loop.now > self.plan.calm
         return self.plan.courses.draw(self.rng, calm=calm)
+
+    def _fails_prolog(self) -> bool:
+        chance = self.plan.courses.unprepared
+        return bool(chance) and self.loop.now < self.plan.calm and self.rng.random() < chance
 
     @property
     def service(self) -> ServiceRun:
@@ -438,5 +455,5 @@ def _noting(world: World) -> Callable[[LeaderElector], Coroutine[Any, Any, None]
 def _controllers(manifests: list[dict[str, Any]]) -> list[str]:
     """The controllers of the checks, without those that are services."""
     checks = (manifest["spec"] for manifest in manifests if manifest["kind"] == "AdmissionCheck")
-    services = {PROVISIONING, MACHINES_CONTROLLER}
+    services = {BUDGET_CONTROLLER, PROVISIONING, MACHINES_CONTROLLER}
     return sorted({spec["controllerName"] for spec in checks} - services)

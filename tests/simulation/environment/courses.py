@@ -31,6 +31,8 @@ class Courses(NamedTuple):
     hangs: float = 0.0
     fails: float = 0.1
     """The job ends as failed."""
+    unprepared: float = 0.0
+    """The prolog of the machine fails."""
 
     def draw(self, rng: Random, *, calm: bool) -> Course:
         """The next job's. ``calm``: it does what is asked of it."""

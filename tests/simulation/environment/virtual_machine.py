@@ -189,6 +189,8 @@ class VirtualShims:
         key, machine = run.identity.key, self._machine
         if key not in self._starting:
             self._starting.add(key)
+            if machine.failed is not None:
+                machine.launched_drained.add(key)
             machine.after(*STARTS, partial(machine.start, key, machine.crashes))
 
     def start_done(self, key: str) -> None:
@@ -227,6 +229,7 @@ class VirtualMachine:
         on_start: Callable[[Spec, str], None],
         on_end: Callable[[str, str], None],
         publish: Callable[[Outgoing], Any],
+        fails_prolog: Callable[[], bool],
         spec: MachineSpec = NO_ROOM,
     ) -> None:
         self.runner = name
@@ -238,6 +241,10 @@ class VirtualMachine:
         self.on_start = on_start
         self.on_end = on_end
         self.publish = publish
+        self.fails_prolog = fails_prolog
+        self.failed: MachineFailure | None = None
+        self.launched_drained: set[str] = set()
+        """Keys of runs that the runner launched although a hook had failed."""
         self.readable: dict[str, VirtualMachine] = {}
         self.root = Path("/virtual") / name
         self.lease, self.notify = self.root / "lease", self.root / "notify"
@@ -286,10 +293,11 @@ class VirtualMachine:
         return f"secret of {self.runner}".encode()
 
     def failure(self) -> MachineFailure | None:
-        return None
+        return self.failed
 
     def note_failure(self, failure: MachineFailure | None) -> None:
-        """Keeps nothing: the runners of the simulation have no hooks."""
+        """Keeps it, as the data folder of the runner does."""
+        self.failed = failure
 
     def touch_lease(self, boot_seconds: float) -> None:
         self.renewed_at = boot_seconds
@@ -383,12 +391,21 @@ class Shim:
         if machine.loop.now >= machine.renewed_at + self.spec.lease_stop:
             self._tell_end("lost")
             return
+        if machine.fails_prolog():
+            self._write(e="begun")
+            machine.after(*UP, self._fail_prolog)
+            return
         machine.on_start(self.spec, machine.runner)
         self._course = course = machine.course_of()
         machine.after(*UP, self._come_up)
         ending = "succeeded" if course.succeeds else "failed"
         machine.kernel.after(course.seconds, lambda: self.end(self._why or ending))
         self._watch_lease()
+
+    def _fail_prolog(self) -> None:
+        """Ends before any pod has started, since the prolog of the machine has failed."""
+        if not self.over and not self.dead:
+            self._tell_end("unprepared", drain="the prolog failed: exit code 1")
 
     def _come_up(self) -> None:
         if self.over:
@@ -459,7 +476,7 @@ class Shim:
             self.over = True
             self._machine.on_end(self.spec.key, "lost")
 
-    def _tell_end(self, kind: str) -> None:
+    def _tell_end(self, kind: str, *, drain: str = "") -> None:
         self.over = True
         self.alive = False
         self._write(
@@ -467,6 +484,7 @@ class Shim:
             kind=kind,
             message="" if kind == "succeeded" else kind,
             code=1 if kind == "failed" else 0,
+            drain=drain,
         )
 
     def _write(self, **line: Any) -> None:

@@ -8,6 +8,8 @@ import warnings
 import pytest
 
 from simulation.hunting.array_mutations import ARRAY_MUTATIONS
+from simulation.hunting.budget_mutations import BUDGET_MUTATIONS
+from simulation.hunting.hold_mutations import HOLD_MUTATIONS
 from simulation.hunting.hunt import parts_of_suite
 from simulation.hunting.mutations import MUTATIONS
 from simulation.hunting.placed_mutations import PLACED_MUTATIONS
@@ -21,7 +23,7 @@ PROVIDED = (135, 8, 7, 19)
 """Seeds of ``provided`` in which providers publish every fact."""
 
 
-ALL = MUTATIONS | PLACED_MUTATIONS | ARRAY_MUTATIONS
+ALL = MUTATIONS | PLACED_MUTATIONS | ARRAY_MUTATIONS | BUDGET_MUTATIONS | HOLD_MUTATIONS
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -7,6 +7,6 @@ import pytest
 from simulation.hunting.hunt import Part, check, parts_of_suite
 
 
-@pytest.mark.parametrize("part", parts_of_suite("placed"), ids=str)
+@pytest.mark.parametrize("part", parts_of_suite("placed", "held"), ids=str)
 def test_whatever_fails_every_promise_is_kept(part: Part) -> None:
     check(part)

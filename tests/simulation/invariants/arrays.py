@@ -65,6 +65,8 @@ class Arrays:
         """Keys of workloads that users activated, or a gate of which they opened."""
         self._closed: set[str] = set()
         """Keys of workloads that users ended with a result of their own."""
+        self._claimed: dict[Index, tuple[str, str]] = {}
+        """Results that arrays got in this batch, with the keys of the arrays."""
         self._running: dict[Index, str] = {}
         """The key of the run of each index."""
 
@@ -163,10 +165,8 @@ class Arrays:
                 continue
             if was != ".":
                 raise Broken(f"{key}: the result of {number} was {was} and is {letter} (3)")
-            over = self._over.get(Index(uid, number))
-            ends = letter == "c" and is_true(new, Type.FINISHED)
-            if over != letter and not ends:
-                raise Broken(f"{key}: the result of {number} is {letter}, its element has {over}")
+            if letter != "c" or not is_true(new, Type.FINISHED):
+                self._claimed[Index(uid, number)] = key, letter
         finished = find(new, Type.FINISHED)
         if finished is None or key in self._closed:
             return
@@ -175,6 +175,19 @@ class Arrays:
                 raise Broken(f"{key} has succeeded with the results {counted.results} (4)")
         elif (set(counted.results) == {"s"}) != (finished.reason == "Succeeded"):
             raise Broken(f"{key} is {finished.reason} with the results {counted.results} (4)")
+
+    def whole(self) -> None:
+        """A batch is whole: each result that an array got is that of its element."""
+        for index, (key, letter) in self._claimed.items():
+            if letter == "d" and index not in self._made:
+                # It was created and deleted between two writes, and is not created again.
+                self._made[index] = ""
+                self._over[index] = letter
+            over = self._over.get(index)
+            if over != letter:
+                number = index.number
+                raise Broken(f"{key}: the result of {number} is {letter}, its element has {over}")
+        self._claimed.clear()
 
     # Dependencies. --------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from admittance.api.budgets import BUDGET_CONTROLLER
 from admittance.api.fields.units import amount
 from admittance.api.reading.canonical import spec_of
 from admittance.events.codec import encode
@@ -77,7 +78,7 @@ class Ending:
                 check = self._inv.checks.get(row.name)
                 if row.state == "Ready" or check is None:
                     continue
-                if check.spec.controller_name == CONTROLLER:
+                if check.spec.controller_name in (CONTROLLER, BUDGET_CONTROLLER):
                     continue  # Its controller is a service that reads what is stored.
                 if row.message.endswith("doesn't exist") and self._has_parameters(check):
                     raise Broken(f"{row.name} was never asked: {row.message}")

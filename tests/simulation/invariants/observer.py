@@ -30,9 +30,11 @@ from simulation.invariants import (
     rows,
 )
 from simulation.invariants.arrays import Arrays
+from simulation.invariants.budgets import Budgets
 from simulation.invariants.effects import Effects
 from simulation.invariants.exclusive import Exclusive
 from simulation.invariants.fact_rules import Around
+from simulation.invariants.holds import Holds
 from simulation.invariants.machines.bookings import Bookings
 from simulation.invariants.machines.fences import Fences
 from simulation.invariants.machines.running import Running
@@ -92,6 +94,7 @@ class Invariants:
         self.flavors: dict[str, Any] = {}
         self.checks: dict[str, Any] = {}
         self.runners: dict[str, Any] = {}
+        self._budgets: dict[str, Any] = {}
         self._objects: dict[str, dict[Any, Any]] = {
             "clusterqueue": self.queues,
             "cohort": self.cohorts,
@@ -99,6 +102,7 @@ class Invariants:
             "flavor": self.flavors,
             "admissioncheck": self.checks,
             "runner": self.runners,
+            "budget": self._budgets,
         }
         self.effects = Effects(Around(self.checks, limits.requeue_after))
         self._counts_from: dict[str, float] = {}
@@ -124,6 +128,8 @@ class Invariants:
         self.bookings = Bookings(self._around, self.runners, self.effects)
         self.machines = Running(self.seen, self.abandoned)
         self.fences = Fences()
+        self.holds = Holds(self.seen, slack)
+        self.budgets = Budgets(self._around, self._budgets, spread)
         self.arrays = Arrays(self.seen, self.abandoned)
         self.refused: set[str] = set()
         """Keys of submissions that were refused, since what they wait for was not there."""
@@ -167,6 +173,7 @@ class Invariants:
     def whole(self) -> None:
         """Is called when the last write was no part of a batch, or was the last part of one."""
         self.families.whole(self._kernel.time(), self.running, self.abandoned)
+        self.arrays.whole()
 
     def _workload(self, entry: Stored) -> None:
         key = entry.subject
@@ -186,6 +193,7 @@ class Invariants:
         self.effects.stored(key, entry, after.workload)
         if after.workload is not None:
             self.replans.stored(key, after.workload.status.log.fact)
+        self.arrays.stored(key, before, after)
         old, new = before.workload, after.workload
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
             self._step(key, before, Seen())
@@ -198,7 +206,9 @@ class Invariants:
         if new is not None:
             self._look(entry, before, after, new)
         self.bookings.stored(key, before, after)
-        self.arrays.stored(key, before, after)
+        self.budgets.stored(key, before, after, now)
+        self.holds.stored(key, before, after, now)
+        self.holds.look(now)
         self._charge(key, before, after)
         if after.usage and after.where == "admitted" and before.where == "reserved":
             self._rechecked(key, after)
@@ -319,6 +329,7 @@ class Invariants:
         self.effects.logged(stored)
         self.fences.logged(stored)
         self.arrays.logged(stored)
+        self.holds.logged(stored, self._kernel.time())
         if what in ("assigned", "refused"):
             decision = decode(stored.subject, stored.data)
             self.exclusive.decided(f"workload.{rest}", decision, stored.sequence)

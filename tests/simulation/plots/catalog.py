@@ -8,10 +8,12 @@ from typing import Any, Final
 from admittance.events import facts
 from admittance.events.base import Fact
 from simulation.plots.arrays import arrays
+from simulation.plots.budgeted import budgeted
 from simulation.plots.checked import checked, planned
 from simulation.plots.configuration import NAMESPACE, Queues
 from simulation.plots.contested import backfilled, contested, preempting, reconfigured
 from simulation.plots.families import exclusive, families
+from simulation.plots.held import held
 from simulation.plots.limited import limited
 from simulation.plots.placed import placed
 from simulation.plots.provided import provided
@@ -31,10 +33,12 @@ __all__ = [
     "PLOTS",
     "arrays",
     "backfilled",
+    "budgeted",
     "checked",
     "contested",
     "exclusive",
     "families",
+    "held",
     "limited",
     "placed",
     "planned",
@@ -124,6 +128,8 @@ PLOTS: Final[dict[str, Plot]] = {
         placed,
         arrays,
         limited,
+        budgeted,
+        held,
     )
 }
 """By name."""

@@ -21,6 +21,7 @@ from admittance.scheduling.state.config import Config
 from admittance.workload.limits import Limits, PodsReadyLimits
 from simulation.environment.checks import CheckBehavior, Outage
 from simulation.environment.courses import Courses
+from simulation.environment.holding_programs import HoldingProgram
 from simulation.environment.machine_specs import MachineSpec
 from simulation.plots.configuration import NAMESPACE, Manifests, Queues, manifest
 
@@ -53,7 +54,8 @@ class Fault(NamedTuple):
     """Something goes wrong with a service, at the ``after``-th message that the server stores:
     so it strikes where work is done, not while all is idle. ``target`` "leader": the active
     workload-controller; "decider": a scheduler that decides; "placer": the active placement;
-    "array-leader": the active array-controller.
+    "array-leader": the active array-controller;
+    "budget-leader": the active budget-controller.
     ``seconds``: how long it lasts."""
 
     after: int
@@ -66,9 +68,12 @@ class Fault(NamedTuple):
 class Scenario(NamedTuple):
     """``lost_timers``: when the server forgets every schedule that it has. ``heals``: in the end
     there is room for all, and nothing is stopped or turned off, so that everything must end.
-    ``calm``: when that end begins. ``interval_factor``: lengthens the time between renewals of
-    claims and between comparisons of schedules, which cost most in a long story. ``machines``: what
-    the machines of runners have, by the name of the runner; ``times``: those of placement."""
+    ``begins``: the virtual time at which the story begins; ``calm``: when its end begins.
+    ``interval_factor``: lengthens the time between renewals of claims and between comparisons of
+    schedules, which cost most in a long story. ``machines``: what the machines of runners have, by
+    the name of the runner; ``times``: those of placement. ``programs``: those that hold
+    the quota of the workload with the name themselves. ``log_bytes``: the size above which the
+    log loses its oldest part; 0: it loses nothing."""
 
     manifests: Manifests
     user_facts: list[UserFact]
@@ -87,6 +92,9 @@ class Scenario(NamedTuple):
     interval_factor: float = 1.0
     machines: Mapping[str, MachineSpec] = {}
     times: PlacementTimes = PlacementTimes()
+    programs: Mapping[str, HoldingProgram] = {}
+    begins: float = 0.0
+    log_bytes: int = 0
 
     def slack(self) -> timedelta:
         """Largest number of seconds by which any clock may be ahead."""
