@@ -270,6 +270,7 @@ def _copy_view(state: SchedulerState, workload: WorkloadInfo, view: WorkloadView
         # in the order of the queue.
         workload.queued_at = workload.family.parent.queued_at or view.queued_at
     workload.created_at = view.created_at
+    workload.leased = needs.leased
     workload.requeue_at = view.requeue_at
     workload.requeue_blocked = view.requeue_blocked
     workload.problem = state.suspects.get(workload.uid) or view.problem

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import ArrayStatus
@@ -75,6 +76,12 @@ def test_a_running_workload_has_its_time_of_its_limit_and_its_machines() -> None
     assert (row.machines, row.flavors, row.elements) == (("m1", "m2"), ("spot",), ())
     assert (row.name, row.queue, row.cluster_queue, row.user) == ("a", "q", "cq", "ada")
     assert (row.priority, row.requests) == (3, {"cpu": 1})
+
+
+def test_a_workload_for_a_program_has_the_end_of_its_lease() -> None:
+    status = replace(running_on("m1"), renewed_at=NOON)
+    [row] = running_rows([held("a")], stored("a", status, leaseDurationSeconds=60), NOON)
+    assert row.lease_until == NOON + timedelta(seconds=60)
 
 
 def test_a_workload_that_cannot_be_read_has_what_the_scheduler_says() -> None:

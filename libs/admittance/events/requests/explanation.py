@@ -46,7 +46,8 @@ class Room(Shape, frozen=True, kw_only=True):
 class Holder(Shape, frozen=True, kw_only=True):
     """A workload that holds a scarce resource. ``borrowed``: the holder's ClusterQueue uses more
     than its nominal quota. ``leaving``: the holder is being evicted. ``spared_by``: why the holder
-    cannot be preempted; empty: it is a candidate.
+    cannot be preempted; empty: it is a candidate. ``leased``: a program holds the quota until its
+    lease ends.
     """
 
     namespace: str
@@ -59,6 +60,7 @@ class Holder(Shape, frozen=True, kw_only=True):
     borrowed: bool = False
     leaving: bool = False
     spared_by: str = ""
+    leased: bool = False
 
 
 class Protection(Shape, frozen=True, kw_only=True):
@@ -156,6 +158,16 @@ class ExpectedStart(Shape, frozen=True, kw_only=True):
     without_end: tuple[str, ...] = ()
 
 
+class HeldLease(Shape, frozen=True, kw_only=True):
+    """The lease by which a program holds the quota of a workload, or waits for it. ``until``: when
+    it ends unless the program renews it for ``duration_seconds``; ``renewed_at`` None: it has not
+    been renewed since the submission."""
+
+    duration_seconds: int
+    until: datetime
+    renewed_at: datetime | None = None
+
+
 class Explain(Request, frozen=True, kw_only=True):
     """``admit.api.explain.<ns>``: why a workload waits."""
 
@@ -215,7 +227,8 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     say what would unblock the workload. ``variants``: the variants of a parent, the best first; a
     parent has no flavors. ``parent``: the parent of a variant. ``promise``: the promise of a start
     that the workload has, or that holds the workload back. The client adds what the forecast says:
-    ``start``: when the workload is expected to start; ``start_unknown``: why that is not known."""
+    ``start``: when the workload is expected to start; ``start_unknown``: why that is not known. It
+    also adds ``lease``: of a workload for a program."""
 
     phase: str = ""
     reason: str = ""
@@ -245,3 +258,4 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     seen: int = 0
     start: StartForecast | None = None
     start_unknown: str = ""
+    lease: HeldLease | None = None

@@ -122,6 +122,7 @@ def _holder(
         priority=other.priority,
         borrowed=is_over(cell),
         leaving=other.is_leaving,
+        leased=other.leased,
         spared_by="" if other.is_leaving else protection_rule(state, need, other),
     )
 

@@ -50,6 +50,7 @@ def holders(queue: Queue, workload: WorkloadInfo, excess: Excess) -> tuple[Holde
                         amount=amount,
                         priority=other.priority,
                         leaving=other.is_leaving,
+                        leased=other.leased,
                         spared_by="" if other.is_leaving else USER_LIMIT,
                     )
                 )

@@ -89,7 +89,8 @@ class RequestShape:
 class Needs(NamedTuple):
     """The fields that the scheduler reads from a workload's spec. ``gates``: the preemption gates
     of the workload, open or closed. ``priority_class``: its WorkloadPriorityClass; "": none.
-    ``max_seconds``: its maximumExecutionTimeSeconds."""
+    ``max_seconds``: its maximumExecutionTimeSeconds. ``leased``: a program holds its quota by a
+    lease."""
 
     queue: str
     priority: int
@@ -99,6 +100,7 @@ class Needs(NamedTuple):
     gates: tuple[str, ...] = ()
     priority_class: str = ""
     max_seconds: int | None = None
+    leased: bool = False
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -130,6 +132,7 @@ class _Head(_Part, frozen=True, kw_only=True):
     preemption_gates: tuple[_Gate, ...] = ()
     priority_class_ref: _ClassRef | None = None
     maximum_execution_time_seconds: int | None = None
+    lease_duration_seconds: int | None = None
 
 
 _head = msgspec.json.Decoder(_Head)
@@ -186,6 +189,7 @@ class Shapes:
             gates,
             of_class,
             head.maximum_execution_time_seconds,
+            head.lease_duration_seconds is not None,
         )
 
     def uncharged(

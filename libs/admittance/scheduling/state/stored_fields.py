@@ -72,4 +72,5 @@ class StoredFields(Generic[F]):
     user: str = ""  # the user that submitted the workload; "": the server has no users
     labels: tuple[tuple[str, str], ...] = ()  # without the index of an element
     array: str = ""  # the array of which the workload is an element; "": none
+    leased: bool = False  # a program holds its quota by a lease
     seconds_left: int | None = None  # how long an admission may last; None: no limit

@@ -14,9 +14,9 @@ from admittance.cli.show.sections import amount_text, share
 from admittance.cli.show.starts import expected
 from admittance.cli.support import output
 from admittance.cli.support.options import Call
-from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
+from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
 from admittance.cli.support.times import age
-from admittance.client.arguments.times import stamp
+from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
@@ -27,6 +27,7 @@ from admittance.events.requests.explanation import (
     Explain,
     ExplainReply,
     FlavorVerdict,
+    HeldLease,
     Holder,
     Outlook,
     PreemptionVictim,
@@ -94,6 +95,8 @@ def _show(
         output.say(f"after its admission its job will fail: {output.clean(refused)}")
     if user := stored.workload().status.submitted_by:
         output.say(f"submitted by {output.clean(user)}")
+    if reply.lease is not None:
+        output.say(lease_text(reply.lease, shown_phase, now))
     if reply.parent:
         output.say(f"a variant of workload {reply.parent}: `admit explain workload {reply.parent}`")
     for line in place(reply, now):
@@ -325,12 +328,24 @@ def going_table(going: Sequence[PreemptionVictim], now: datetime) -> Table:
     return Table(columns, rows)
 
 
+def lease_text(lease: HeldLease, phase: str, now: datetime) -> str:
+    """The line about the lease of a program."""
+    holds = phase not in (Phase.PENDING, Phase.BACKOFF)
+    what = "a program holds its quota" if holds else "a program waits for its quota"
+    renewed = f"renewed {age(lease.renewed_at, now)} ago" if lease.renewed_at else "not renewed yet"
+    left = (lease.until - now).total_seconds()
+    ends = f"ends in {span(left)} ({stamp(lease.until)}) unless the program renews it"
+    if left <= 0:
+        ends = f"has ended ({stamp(lease.until)})"
+    return f"{what}: its lease of {lease.duration_seconds} s, {renewed}, {ends}"
+
+
 def holder_table(holders: Sequence[Holder]) -> Table:
     """The table of workloads that hold the scarce quota."""
     columns = columns_of(
         "WORKLOAD", "CLUSTERQUEUE", "FLAVOR", "#AMOUNT", "#PRIORITY", "BORROWING", "PREEMPTION"
     )
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             f"{holder.namespace}/{holder.name}",
             holder.cluster_queue,
@@ -342,6 +357,12 @@ def holder_table(holders: Sequence[Holder]) -> Table:
         )
         for holder in holders
     ]
+    if any(holder.leased for holder in holders):
+        columns = (*columns, Column("HELD"))
+        rows = [
+            (*row, "by a program until its lease ends" if holder.leased else "by a job")
+            for row, holder in zip(rows, holders, strict=True)
+        ]
     return Table(columns, rows)
 
 

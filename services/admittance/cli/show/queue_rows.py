@@ -25,7 +25,7 @@ FREE: Final = "░"
 _QUEUES: Final = columns_of("CLUSTERQUEUE", "#RUNNING", "#WAITING", "USE", "~WHY INACTIVE")
 _RUNNING: Final = columns_of(
     *("NAME", "QUEUE", "+CLUSTERQUEUE", "~USER", "PHASE", "STARTED", "ELAPSED"),
-    *("FLAVOR", "MACHINE", "+REQUESTS", "+#PRIORITY", "~ELEMENTS"),
+    *("FLAVOR", "MACHINE", "+REQUESTS", "+#PRIORITY", "~LEASE ENDS", "~ELEMENTS"),
 )
 _WAITING: Final = columns_of(
     *("#POSITION", "NAME", "QUEUE", "+CLUSTERQUEUE", "~USER", "#PRIORITY", "WAITING"),
@@ -109,11 +109,20 @@ def running_table(rows: Sequence[RunningRow], now: datetime, *, several: bool) -
             ",".join(row.machines) or NOTHING,
             amounts(row.requests),
             str(row.priority),
+            lease_ends(row.lease_until, now),
             ", ".join(row.elements) or NOTHING,
         )
         for row in rows
     ]
     return _table(_RUNNING, rows, cells, several=several)
+
+
+def lease_ends(until: datetime | None, now: datetime) -> str:
+    """When the lease of a program ends unless it is renewed."""
+    if until is None:
+        return NOTHING
+    left = (until - now).total_seconds()
+    return f"in {span(left)}" if left > 0 else "now"
 
 
 def waiting_table(rows: Sequence[WaitingRow], now: datetime, *, several: bool) -> Table:

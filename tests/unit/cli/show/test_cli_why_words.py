@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.cli.show import explanations as explain
 from admittance.cli.show import sections
@@ -13,6 +14,7 @@ from admittance.events.requests.explanation import (
     Ahead,
     ExplainReply,
     FlavorVerdict,
+    HeldLease,
     Holder,
     Outlook,
     PreemptionVictim,
@@ -129,6 +131,36 @@ def test_holders_are_shown_with_what_protects_them() -> None:
         "ns/b y spot 1 cpu 0 no stopping",
         "ns/c y spot 1 cpu 0 no candidate",
     ]
+    leased = (holders[0], replace(holders[2], leased=True))
+    assert lines(explain.holder_table(leased)) == [
+        "ns/a x spot 1500m cpu 2 yes PriorityNotLower by a job",
+        "ns/c y spot 1 cpu 0 no candidate by a program until its lease ends",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "renewed", "ends", "line"),
+    [
+        ("Admitted", None, 20,
+         "a program holds its quota: its lease of 60 s, not renewed yet, ends in 20s "
+         "(2026-02-07T12:00:20Z) unless the program renews it"),
+        ("Running", 15, 45,
+         "a program holds its quota: its lease of 60 s, renewed 15s ago, ends in 45s "
+         "(2026-02-07T12:00:45Z) unless the program renews it"),
+        ("Pending", 61, -1,
+         "a program waits for its quota: its lease of 60 s, renewed 1m ago, has ended "
+         "(2026-02-07T11:59:59Z)"),
+    ],
+)  # fmt: skip
+def test_the_lease_of_a_program_is_shown_with_its_end(
+    phase: str, renewed: int | None, ends: int, line: str
+) -> None:
+    lease = HeldLease(
+        duration_seconds=60,
+        until=NOON + timedelta(seconds=ends),
+        renewed_at=None if renewed is None else NOON - timedelta(seconds=renewed),
+    )
+    assert explain.lease_text(lease, phase, NOON) == line
 
 
 def test_a_barrier_of_two_pod_sets_is_shown_once() -> None:

@@ -496,6 +496,17 @@ def test_the_largest_holders_come_first_with_their_protection() -> None:
     assert why.holders == ("ns/mid", "ns/low")
 
 
+def test_a_holder_for_a_program_has_a_lease() -> None:
+    scheduler = a_scheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="2"))
+    scheduler.submit("program", "cq", "1", age=9, spec={"leaseDurationSeconds": 60})
+    scheduler.submit("job", "cq", "1", age=8)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "2")
+    leased = {holder.name: holder.leased for holder in scheduler.why("w").held_by}
+    assert leased == {"program": True, "job": False}
+
+
 def test_of_many_holders_the_largest_are_listed() -> None:
     scheduler = a_scheduler()
     scheduler.queue("cq", resourceGroups=groups(default="9000"))

@@ -30,6 +30,7 @@ from admittance.events.requests.queues import (
     QueueStatus,
 )
 from admittance.runtime import clock
+from admittance.workload.due_times import lease_end
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
@@ -49,7 +50,8 @@ class RunningRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
     ``elapsed_seconds``: how long it has run of ``limit_seconds`` (None: without a limit).
     ``elements``: the elements of an array by result and state; an array has the start of the first
-    element that runs, and no flavors, machines and limit of its own.
+    element that runs, and no flavors, machines and limit of its own. ``lease_until``: when the
+    lease of the program that holds the quota ends; None: no program holds it.
     """
 
     namespace: str
@@ -66,6 +68,7 @@ class RunningRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     machines: tuple[str, ...] = ()
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     elements: tuple[str, ...] = ()
+    lease_until: datetime | None = None
 
 
 class WaitingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -137,6 +140,7 @@ def _running(
         limit_seconds=None if workload is None else head(workload).maximum_execution_time_seconds,
         flavors=row.flavors,
         machines=_machines(workload),
+        lease_until=None if workload is None else lease_end(workload),
     )
 
 

@@ -29,15 +29,24 @@ from admittance.client.requests.workloads.families import (
     parent_of,
 )
 from admittance.events import reasons
-from admittance.events.requests.explanation import STOP_POLICY_REMOVAL, Explain, ExplainReply
+from admittance.events.requests.explanation import (
+    STOP_POLICY_REMOVAL,
+    Explain,
+    ExplainReply,
+    HeldLease,
+)
 from admittance.events.requests.history import Logs, LogsReply
 from admittance.events.requests.reading import Runners, RunnersReply
 from admittance.events.shapes import PodRetries
 from admittance.runtime import clock
 from admittance.workload.conditions import Type, find_false, gated_by, is_held
+from admittance.workload.due_times import lease_end
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
+
+ENDED: Final = frozenset({Phase.FINISHED, Phase.DEACTIVATED, Phase.REJECTED})
+"""Phases in which no program holds or awaits the quota of a workload."""
 
 
 class Explanation(NamedTuple):
@@ -82,7 +91,16 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
         reply = await _with_start(link, stored, reply)
     if not reply.phase:
         reply = replace(reply, phase=str(phase(workload, now)))
+    reply = replace(reply, lease=lease_of(workload, now))
     return Explanation(stored, reply, family, runner, refused)
+
+
+def lease_of(workload: StoredWorkload, now: datetime) -> HeldLease | None:
+    """The lease of a workload for a program; None: it has none, or the program has ended."""
+    seconds, until = head(workload).lease_duration_seconds, lease_end(workload)
+    if seconds is None or until is None or phase(workload, now) in ENDED:
+        return None
+    return HeldLease(duration_seconds=seconds, until=until, renewed_at=workload.status.renewed_at)
 
 
 async def _with_start(link: Link, stored: BucketObject, reply: ExplainReply) -> ExplainReply:
