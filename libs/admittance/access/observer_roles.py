@@ -34,6 +34,7 @@ def forecast(user: User) -> Permissions:
         *stream_info(STREAMS),
         *rules("read the stored objects", *follow(KV)),
         *rules("read a stored object", f"{JS}.STREAM.MSG.GET.{KV}"),
+        *rules("repeat the first question", "admit.api.forecast", "admit.api.forecast.*"),
         *ASK_HEALTH,
         *ANSWERS,
     )

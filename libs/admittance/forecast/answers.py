@@ -27,12 +27,14 @@ AGE_MAX: Final = 600.0
 @dataclass(slots=True)
 class Forecasts:
     """The forecast of one tree, made at ``made_at``: the interval of each start from then on.
-    ``holding``: what held quota then. ``words``: the basis, by ClusterQueue and namespace, filled
-    when it is asked for."""
+    ``after``: the workload that ends last before the start, where that is known. ``holding``: what
+    held quota then. ``words``: the basis, by ClusterQueue and namespace, filled when it is asked
+    for."""
 
     made_at: float
     starts: Mapping[Key, Interval]
     holding: Sequence[Holding]
+    after: Mapping[Key, Key] = field(default_factory=dict)
     words: dict[tuple[str, str], str] = field(default_factory=dict)
 
 

@@ -5,6 +5,7 @@ of the plays are widened by the errors of earlier forecasts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -67,13 +68,25 @@ def samples_of(waiting: int) -> int:
     return max(SAMPLES_LEAST, min(SAMPLES, STARTS // max(1, waiting)))
 
 
-def forecast(rows: Rows, memory: Memory, now: float, chance: Chance) -> dict[Key, Interval]:
+def forecast(
+    rows: Rows,
+    memory: Memory,
+    now: float,
+    chance: Chance,
+    after: dict[Key, Key] | None = None,
+) -> dict[Key, Interval]:
     """Returns for each waiting workload the interval of its start, in seconds from now. A workload
-    that did not start within `HORIZON` in most plays has none."""
+    that did not start within `HORIZON` in most plays has none. ``after``: gets for each of them the
+    workload that ends last before its start, if that is the same one in most plays."""
     running = Running((held.source, max(0.0, now - held.since)) for held in rows.holding)
-    plays = [
-        _play(rows, memory, running, now, chance) for _ in range(samples_of(len(rows.waiting)))
-    ]
+    plays: list[dict[Key, float]] = []
+    causes: list[dict[Key, Key]] = []
+    for _ in range(samples_of(len(rows.waiting))):
+        caused: dict[Key, Key] = {}
+        plays.append(_play(rows, memory, running, now, chance, caused))
+        causes.append(caused)
+    if after is not None:
+        after |= _same_in_most(causes)
     raw: dict[Key, Interval] = {}
     for job in rows.waiting:
         interval = quantiles([played.get(job.key, inf) - now for played in plays])
@@ -86,8 +99,20 @@ def forecast(rows: Rows, memory: Memory, now: float, chance: Chance) -> dict[Key
     return {key: memory.widening.widened(interval) for key, interval in raw.items()}
 
 
+def _same_in_most(causes: Sequence[Mapping[Key, Key]]) -> dict[Key, Key]:
+    counted: Counter[tuple[Key, Key]] = Counter()
+    for caused in causes:
+        counted.update(caused.items())
+    return {key: cause for (key, cause), times in counted.items() if 2 * times > len(causes)}
+
+
 def _play(
-    rows: Rows, memory: Memory, running: Running, now: float, chance: Chance
+    rows: Rows,
+    memory: Memory,
+    running: Running,
+    now: float,
+    chance: Chance,
+    causes: dict[Key, Key],
 ) -> dict[Key, float]:
     sample = Sample(memory.run_times, running, chance)
 
@@ -102,5 +127,12 @@ def _play(
             ends.append((max(now, held.since + whole), held))
     arrivals = memory.arrivals.drawn(now, rows.queues, chance)
     return play(
-        rows.queues, rows.waiting, ends, run_time, now, arrivals=arrivals, until=now + HORIZON
+        rows.queues,
+        rows.waiting,
+        ends,
+        run_time,
+        now,
+        arrivals=arrivals,
+        until=now + HORIZON,
+        causes=causes,
     )

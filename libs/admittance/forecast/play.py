@@ -121,6 +121,7 @@ def play(
     *,
     arrivals: Iterable[Waiting] = (),
     until: float = inf,
+    causes: dict[Key, Key] | None = None,
 ) -> dict[Key, float]:
     """Returns the starts of the workloads in ``waiting``; those without a start by ``until`` are
     left out.
@@ -128,8 +129,10 @@ def play(
     ``queues``: those of one tree, by name. Their cells have the usage of what holds quota now, also
     after the call. ``ends``: when what holds quota now ends. ``arrivals``: the
     workloads that arrive later, the earliest ``queued_at`` first; no more are read than arrive.
+    ``causes``: gets for each workload that starts after an end the workload that ended last before
+    the start.
     """
-    return _Play(queues, waiting, ends, run_time).run(now, arrivals, until)
+    return _Play(queues, waiting, ends, run_time, causes).run(now, arrivals, until)
 
 
 class _Play:
@@ -139,7 +142,10 @@ class _Play:
         waiting: Iterable[Waiting],
         ends: Sequence[tuple[float, Holding]],
         run_time: RunTime,
+        causes: dict[Key, Key] | None,
     ) -> None:
+        self._causes = causes
+        self._ended: Key | None = None
         self._queues = {name: _Queue(rules) for name, rules in queues.items()}
         self._run_time = run_time
         self._charged: list[tuple[Cell, int]] = []
@@ -147,8 +153,8 @@ class _Play:
         for job in waiting:
             self._asked.add(job.key)
             self._queues[job.queue].add(job)
-        self._ends: list[tuple[float, int, Charges]] = [
-            (at, place, tuple(_charges(queues[held.queue].node, held.need)))
+        self._ends: list[tuple[float, int, Charges, Key]] = [
+            (at, place, tuple(_charges(queues[held.queue].node, held.need)), held.key)
             for place, (at, held) in enumerate(ends)
         ]
         heapify(self._ends)
@@ -167,7 +173,8 @@ class _Play:
                 if at > until or at == inf:
                     break
                 while self._ends and self._ends[0][0] <= at:
-                    self._charge(heappop(self._ends)[2], -1)
+                    _, _, charges, self._ended = heappop(self._ends)
+                    self._charge(charges, -1)
                 if next_end <= at:
                     self._unpark()
                 while arrival is not None and arrival.queued_at <= at:
@@ -208,8 +215,10 @@ class _Play:
         self._charge(charges, 1)
         if job.key in self._asked:
             self.starts[job.key] = now
+            if self._causes is not None and self._ended is not None:
+                self._causes[job.key] = self._ended
         self._started += 1
-        heappush(self._ends, (now + self._run_time(job), self._started, charges))
+        heappush(self._ends, (now + self._run_time(job), self._started, charges, job.key))
 
 
 def _order_of(entry: _Entry) -> tuple[bool, Rank]:

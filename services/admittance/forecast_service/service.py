@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -174,11 +175,13 @@ class ForecastService:
             tracked.forget(now)
             rows = tracked.rows(tree)
             found: Mapping[Key, Interval] = {}
+            after: dict[Key, Key] = {}
             seconds = 0.0
             if rows is not None:
                 loop = asyncio.get_running_loop()
                 playing = loop.run_in_executor(
-                    self._thread, _timed, rows, tracked.memory(tree), now.timestamp()
+                    self._thread,
+                    partial(_timed, rows, tracked.memory(tree), now.timestamp(), after),
                 )
                 try:
                     found, seconds = await asyncio.shield(playing)
@@ -187,7 +190,8 @@ class ForecastService:
                     raise
                 self.metrics.plays.add(())
                 self.metrics.cpu.add((), seconds)
-        made = Forecasts(now.timestamp(), found, rows.holding if rows is not None else ())
+        holding = rows.holding if rows is not None else ()
+        made = Forecasts(now.timestamp(), found, holding, after)
         self._answers.made(tree, made, seconds, clock.now().timestamp())
         self._made.set()
         self._made = asyncio.Event()
@@ -281,7 +285,9 @@ def _start(tracked: Tracked, made: Forecasts, key: Key) -> StartForecast | None:
         datetime.fromtimestamp(made.made_at + seconds, UTC).replace(microsecond=0)
         for seconds in interval
     )
-    return StartForecast(p10=p10, p50=p50, p90=p90, basis=words, as_of=as_of)
+    last = made.after.get(key)
+    after = ("/".join(last),) if last is not None and last[0] == namespace else ()
+    return StartForecast(p10=p10, p50=p50, p90=p90, basis=words, after=after, as_of=as_of)
 
 
 def _key(name: str, namespace: str) -> Key:
@@ -293,9 +299,11 @@ def _key(name: str, namespace: str) -> Key:
     return own, rest
 
 
-def _timed(rows: Rows, memory: Memory, now: float) -> tuple[Mapping[Key, Interval], float]:
+def _timed(
+    rows: Rows, memory: Memory, now: float, after: dict[Key, Key]
+) -> tuple[Mapping[Key, Interval], float]:
     begin = clock.thread_seconds()
-    found = forecast(rows, memory, now, chance.fraction)
+    found = forecast(rows, memory, now, chance.fraction, after)
     return found, clock.thread_seconds() - begin
 
 

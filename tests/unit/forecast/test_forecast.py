@@ -11,7 +11,7 @@ import pytest
 from admittance.forecast.arrivals import ARRIVAL, Arrivals
 from admittance.forecast.forecast import HORIZON, Memory, Rows, forecast, samples_of
 from admittance.forecast.play import QueueRules
-from admittance.forecast.rows import Holding, Source, Waiting
+from admittance.forecast.rows import Holding, Key, Source, Waiting
 from admittance.forecast.run_times import RunTimes
 from admittance.quota.cell import Quota
 from admittance.quota.tree import Tree
@@ -53,9 +53,10 @@ def test_a_workload_that_fits_starts_now() -> None:
 
 def test_a_workload_starts_after_what_holds_its_quota() -> None:
     """The workload h has run for 100 s of 600; the next one runs for 600 s."""
-    found = forecast(
-        rows(job("x"), job("y", 1), since=NOW - 100), memory(600), NOW, chance().random
-    )
+    after: dict[Key, Key] = {}
+    tree = rows(job("x"), job("y", 1), since=NOW - 100)
+    found = forecast(tree, memory(600), NOW, chance().random, after)
+    assert after == {("ns", "x"): ("ns", "h"), ("ns", "y"): ("ns", "x")}
     assert found == {("ns", "x"): (440, 500, 560), ("ns", "y"): (990, 1100, 1210)}
 
 

@@ -16,7 +16,9 @@ NAMES_MAX: Final = 1000
 class StartForecast(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """When a workload is expected to start, that is, to get its quota. Of ten workloads one is
     expected to start before ``p10``, five before ``p50``, nine before ``p90``. ``basis``: on which
-    runs that rests, such as ``from 34 runs of train.py by ada``. ``as_of``: when it was computed.
+    runs that rests, such as ``from 34 runs of train.py by ada``. ``after``: the workload
+    (``namespace/name``) that ends last before the start in most plays; only one of the namespace of
+    the workload is named. ``as_of``: when it was computed.
     ``unknown``: why there is no time, and what would let it be known; then the other fields but
     ``as_of`` are empty."""
 
@@ -24,6 +26,7 @@ class StartForecast(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     p50: datetime | None = None
     p90: datetime | None = None
     basis: str = ""
+    after: tuple[str, ...] = ()
     as_of: datetime | None = None
     unknown: str = ""
 

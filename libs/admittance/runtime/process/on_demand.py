@@ -49,6 +49,7 @@ class _OnDemand:
         self._asked_at = 0.0
         self._asked = asyncio.Event()
         self._is_ready = False
+        self._last: tuple[str, bytes] | None = None
 
     async def serve(self, bus: Bus) -> None:
         """Works until cancelled."""
@@ -65,14 +66,13 @@ class _OnDemand:
                 if clock.monotonic() - began > CALM_SECONDS:
                     pauses.reset()
                 pause = pauses.next()
-            # A later request starts the process again, also one that comes during the pause.
-            self._asked.clear()
             await asyncio.sleep(pause)
 
     async def _on_request(self, message: Msg) -> None:
         self._asked_at = clock.monotonic()
         self._asked.set()
         if not self._is_ready and message.reply:
+            self._last = message.subject, message.data
             name = self._service.name
             error = f"the process of {name} starts, because of this request: ask again soon"
             with suppress(nats.errors.Error):
@@ -80,8 +80,7 @@ class _OnDemand:
 
     async def _while_asked(self, bus: Bus) -> None:
         child = asyncio.ensure_future(self._run())
-        serving = asyncio.ensure_future(self._ready(bus))
-        serving.add_done_callback(self._on_ready)
+        serving = asyncio.ensure_future(self._until_ready(bus))
         try:
             while (left := self._asked_at + IDLE_SECONDS - clock.monotonic()) > 0:
                 await asyncio.wait([child], timeout=left)
@@ -89,13 +88,20 @@ class _OnDemand:
                     child.result()
             log.info("service_process_unasked", service=self._service.name)
         finally:
+            # A later request starts the process again, also one that comes while this one ends.
+            self._asked.clear()
             self._is_ready = False
             for task in (serving, child):
                 with suppress(Exception):
                     await cancel_and_wait(task)
 
-    def _on_ready(self, serving: asyncio.Future[None]) -> None:
-        self._is_ready = not serving.cancelled() and serving.exception() is None
+    async def _until_ready(self, bus: Bus) -> None:
+        await self._ready(bus)
+        self._is_ready = True
+        if self._last is not None:
+            # The process gets the request for which it was started, and prepares for the next one.
+            # Nothing waits for the answer any more.
+            await bus.nc.publish(*self._last)
 
 
 def on_demand_task(

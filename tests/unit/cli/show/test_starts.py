@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from admittance.cli.show.starts import expected, starts_in
 from admittance.events.requests.forecast import StartForecast
 
@@ -26,6 +28,11 @@ def test_an_expected_start_has_its_interval_its_age_and_its_basis() -> None:
         "expected about 14:10 UTC (between 13:50 and 15:20), as of 12s ago, "
         "from 34 runs of train.py by ada"
     )
+
+
+def test_an_expected_start_names_the_workload_that_ends_before_it() -> None:
+    after = msgspec.structs.replace(start(5, 25, 95), after=("ns/long",))
+    assert "15:20), after ns/long ends, as of 12s ago" in expected(after, NOW)
 
 
 def test_a_time_of_another_day_has_the_day() -> None:
