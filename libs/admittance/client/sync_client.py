@@ -444,14 +444,16 @@ class SyncClient:
         queue: str | None = None,
         *,
         limit: int | None = None,
+        skip: int = 0,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> PendingReply:
         """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
-        namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
+        namespace, or a ClusterQueue. ``limit``: the most rows; None: all. ``skip``: leaves out the
+        first so many."""
         return self._thread.run(
             lambda: self._inner.pending(
-                queue, limit=limit, namespace=namespace, all_namespaces=all_namespaces
+                queue, limit=limit, skip=skip, namespace=namespace, all_namespaces=all_namespaces
             )
         )
 

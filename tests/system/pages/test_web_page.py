@@ -205,6 +205,16 @@ async def test_a_workload_says_why_it_waits(page: Page, up: Up) -> None:
 
 
 @needs_chromium
+async def test_queues_lead_to_their_pending_workloads(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/queues")
+    await expect(page.locator("#queue-vision .v")).to_have_text("2 / 2")
+    await page.click("#queue-vision a.name")
+    await expect(page.locator("#rows [data-row] a.name")).to_have_text(["waits"])
+    answer = await page.goto(f"{base(up)}/pending?skip=many")
+    assert answer is not None and answer.status == 400
+
+
+@needs_chromium
 async def test_a_page_has_a_twin_in_json(page: Page, up: Up) -> None:
     answer = await page.request.get(f"{base(up)}/workloads/default/waits?format=json")
     view = await answer.json()
@@ -274,6 +284,8 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
     ("path", "scheme"),
     [
         ("/", "light"),
+        ("/queues", "light"),
+        ("/pending", "dark"),
         ("/workloads/default/waits", "light"),
         ("/workloads/default/waits", "dark"),
         ("/workloads/default/nope", "dark"),

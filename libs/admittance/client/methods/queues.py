@@ -28,16 +28,19 @@ class QueueMethods:
         queue: str | None = None,
         *,
         limit: int | None = None,
+        skip: int = 0,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> PendingReply:
         """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
-        namespace, or a ClusterQueue. ``limit``: the most rows; None: all."""
+        namespace, or a ClusterQueue. ``limit``: the most rows; None: all. ``skip``: leaves out the
+        first so many."""
         async with self._calls.call() as link:
             at_least(1, limit=limit)
+            at_least(0, skip=skip)
             space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
             query, where = await questions.pending_query(link, queue, space)
-            rows, total = await questions.pending_rows(link, query, where, limit)
+            rows, total = await questions.pending_rows(link, query, where, limit, skip=skip)
             return PendingReply(rows=tuple(rows), total=total)
 
     async def queue(

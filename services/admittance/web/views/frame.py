@@ -16,7 +16,11 @@ class Place(NamedTuple):
     key: str
 
 
-MENU: Final[tuple[Place, ...]] = ()
+MENU: Final = (
+    Place("Workloads", "/", "w"),
+    Place("Queues", "/queues", "q"),
+    Place("Pending", "/pending", "p"),
+)
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):

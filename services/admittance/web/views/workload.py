@@ -16,6 +16,7 @@ from admittance.web.paths import workload_path
 from admittance.web.views import timeline
 from admittance.web.views.actions import Ask, actions
 from admittance.web.views.bars import Rooms, rooms_of
+from admittance.web.views.chances import chance
 from admittance.web.views.holders import CheckRow, Held, check_rows, held_by
 from admittance.web.views.log import LogRow, log_rows
 from admittance.web.views.timeline import Timeline
@@ -94,7 +95,7 @@ def build(
         say=say(where, reason, message, verdicts),
         then=_next(reply, now),
         crumbs=tuple(part for part in (reply.cohort, reply.cluster_queue, meta.namespace) if part),
-        facts=tuple(_facts(stored, reply, now)),
+        facts=tuple(_facts(stored, reply, where, now)),
         rooms=rooms_of(verdicts, words),
         ways=reply.unblocked_by,
         timeline=timeline.build(newest_trace(entries, meta.namespace, meta.name), now, due),
@@ -186,7 +187,7 @@ def _next(reply: ExplainReply, now: datetime) -> str:
     return ""
 
 
-def _facts(stored: StoredWorkload, reply: ExplainReply, now: datetime) -> list[Fact]:
+def _facts(stored: StoredWorkload, reply: ExplainReply, where: Phase, now: datetime) -> list[Fact]:
     meta, spec = stored.metadata, head(stored)
     facts = [Fact(name="Queue", text=reply.local_queue or spec.queue_name)]
     if reply.position:
@@ -195,6 +196,8 @@ def _facts(stored: StoredWorkload, reply: ExplainReply, now: datetime) -> list[F
     facts.append(Fact(name="Priority", text=str(spec.priority or 0)))
     if reply.waiting_since is not None:
         facts.append(Fact(name="Waiting", text=between(reply.waiting_since, now)))
+    if where is Phase.PENDING and reply.start is not None:
+        facts.append(Fact(name="Expected start", text=chance(reply.start, now)))
     if meta.creation_timestamp is not None:
         at = meta.creation_timestamp
         ago = f"{clock_time(at, now)}, {between(at, now)} ago"

@@ -71,16 +71,23 @@ async def pending_query(
 
 
 async def pending_rows(
-    link: Link, query: PendingQuery, namespace: str | None, limit: int | None
+    link: Link,
+    query: PendingQuery,
+    namespace: str | None,
+    limit: int | None,
+    *,
+    skip: int = 0,
 ) -> tuple[list[PendingRow], int]:
-    """The first ``limit`` pending workloads (None: all), read page by page, and the total."""
+    """The first ``limit`` pending workloads (None: all) after the first ``skip``, read page by
+    page, and the total."""
     rows: list[PendingRow] = []
     while True:
         left = PENDING_ROWS if limit is None else limit - len(rows)
-        page = replace(query, skip=len(rows), limit=min(left, PENDING_ROWS))
+        page = replace(query, skip=skip + len(rows), limit=min(left, PENDING_ROWS))
         reply = await pending_page(link, page, namespace)
         rows += reply.rows
-        wanted = reply.total if limit is None else min(limit, reply.total)
+        there = max(0, reply.total - skip)
+        wanted = there if limit is None else min(limit, there)
         if not reply.rows or len(rows) >= wanted:
             return rows, reply.total
 

@@ -1,0 +1,286 @@
+"""The page of queues: the cohort tree, with the quota of each flavor as a bar.
+
+The nominal quota stands at 56 % of the width in every row, so that what is right of it is always
+borrowed. A bar ends at 164 % of the nominal quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from admittance.events.requests.queues import NodeStatus, QueueStatus
+from admittance.web.paths import pending_path, queues_path
+from admittance.web.views.words import GPU, Link, number, unit
+
+NOMINAL: Final = 56.0
+END: Final = 92.0
+"""Where a bar ends, in percent."""
+ROWS_MAX: Final = 500
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """The quota of one flavor in one row; widths in percent. ``resv``: reserved, not admitted, at
+    the end of ``own``; ``lent``: quota that others use, at the end of the nominal quota;
+    ``overflow``: the use goes beyond the end."""
+
+    flavor: str
+    own: float
+    borrowed: float
+    resv: float
+    lent: float
+    overflow: bool
+    used: str
+    nominal: str
+    more: str
+    label: str
+
+
+class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A cohort or a queue. ``cells``: None for a flavor that it does not have. ``share``: its
+    weighted share under fair sharing."""
+
+    id: str
+    depth: int
+    is_cohort: bool
+    name: str
+    link: Link | None
+    cells: tuple[Cell | None, ...]
+    waiting: int
+    running: int
+    share: str
+    trouble: str
+
+
+class QueuesView(msgspec.Struct, frozen=True, kw_only=True):
+    """``resources``: those to choose from, with the chosen one. ``more``: how many rows are left
+    out."""
+
+    title: str
+    say: str
+    unit: str
+    resource: str
+    resources: tuple[Link, ...]
+    flavors: tuple[str, ...]
+    rows: tuple[TreeRow, ...]
+    more: int
+
+
+class _Sum:
+    """Quota and use of one flavor, of a queue or of all queues below a cohort."""
+
+    def __init__(self) -> None:
+        self.nominal = self.used = self.admitted = self.borrowed = self.lent = 0
+
+    def add(self, other: _Sum) -> None:
+        self.nominal += other.nominal
+        self.used += other.used
+        self.admitted += other.admitted
+
+
+def build(
+    queues: Sequence[QueueStatus],
+    trees: Iterable[Sequence[NodeStatus]],
+    resource: str | None = None,
+) -> QueuesView:
+    """The view of ClusterQueues. ``trees``: the cohort trees that the user may see, each with the
+    root first. ``resource``: the one whose quota is shown; None: the scarcest kind."""
+    resources = list(dict.fromkeys(row.resource for queue in queues for row in queue.usage))
+    shown = resource if resource in resources else _first(resources)
+    of_queue = {queue.name: _sums(queue, shown) for queue in queues}
+    rows: list[TreeRow] = []
+    flavors = tuple(
+        dict.fromkeys(
+            row.flavor for queue in queues for row in queue.usage if row.resource == shown
+        )
+    )
+    by_name = {queue.name: queue for queue in queues}
+    seen: set[str] = set()
+    for tree in trees:
+        rows += _rows_of_tree(tree, by_name, of_queue, flavors, shown)
+        seen |= {node.name for node in tree if node.kind != "Cohort"}
+    for queue in queues:
+        if queue.name not in seen:
+            rows.append(_row_of_queue(queue, 0, of_queue[queue.name], flavors, shown))
+    waiting = sum(queue.pending for queue in queues)
+    running = sum(queue.admitted for queue in queues)
+    return QueuesView(
+        title=f"{waiting:,} wait, {running:,} admitted",
+        say=_say(of_queue.values(), flavors, shown, waiting, running),
+        unit=unit(shown),
+        resource=shown,
+        resources=tuple(Link(name, queues_path(name)) for name in resources),
+        flavors=flavors,
+        rows=tuple(rows[:ROWS_MAX]),
+        more=max(0, len(rows) - ROWS_MAX),
+    )
+
+
+def _first(resources: Sequence[str]) -> str:
+    for name in (GPU, *(name for name in resources if "/" in name), "cpu"):
+        if name in resources:
+            return name
+    return resources[0] if resources else ""
+
+
+def _sums(queue: QueueStatus, resource: str) -> dict[str, _Sum]:
+    sums: dict[str, _Sum] = {}
+    for row in queue.usage:
+        if row.resource == resource:
+            made = sums.setdefault(row.flavor, _Sum())
+            made.nominal, made.used = row.nominal, row.reserved
+            made.admitted, made.borrowed = row.admitted, row.borrowed
+    return sums
+
+
+def _rows_of_tree(
+    tree: Sequence[NodeStatus],
+    queues: Mapping[str, QueueStatus],
+    of_queue: Mapping[str, Mapping[str, _Sum]],
+    flavors: Sequence[str],
+    resource: str,
+) -> Iterator[TreeRow]:
+    for place, node in enumerate(tree):
+        below = _below(tree, place)
+        if node.kind != "Cohort":
+            queue = queues.get(node.name)
+            if queue is None:
+                continue
+            sums = of_queue[node.name]
+            for usage in node.usage:
+                if usage.resource == resource and usage.flavor in sums:
+                    made = sums[usage.flavor]
+                    made.lent = max(0, made.nominal - made.used - usage.available)
+            yield _row_of_queue(queue, node.depth, sums, flavors, resource, node)
+            continue
+        total: dict[str, _Sum] = {}
+        for usage in node.usage:
+            if usage.resource == resource:
+                total.setdefault(usage.flavor, _Sum()).nominal += usage.nominal
+        inside = [other for other in below if other.name in queues and other.kind != "Cohort"]
+        for cohort in below:
+            if cohort.kind == "Cohort":
+                for usage in cohort.usage:
+                    if usage.resource == resource:
+                        total.setdefault(usage.flavor, _Sum()).nominal += usage.nominal
+        for other in inside:
+            for flavor, made in of_queue[other.name].items():
+                total.setdefault(flavor, _Sum()).add(made)
+        for made in total.values():
+            made.borrowed = max(0, made.used - made.nominal)
+        yield TreeRow(
+            id=f"cohort-{node.name}",
+            depth=node.depth,
+            is_cohort=True,
+            name=node.name,
+            link=None,
+            cells=_cells(node.name, total, flavors, resource),
+            waiting=sum(queues[other.name].pending for other in inside),
+            running=sum(queues[other.name].admitted for other in inside),
+            share=_share(node),
+            trouble="Its parents form a cycle." if node.in_cycle else "",
+        )
+
+
+def _below(tree: Sequence[NodeStatus], place: int) -> list[NodeStatus]:
+    """The nodes below one, which follow it in the tree."""
+    below = []
+    for node in tree[place + 1 :]:
+        if node.depth <= tree[place].depth:
+            break
+        below.append(node)
+    return below
+
+
+def _row_of_queue(
+    queue: QueueStatus,
+    depth: int,
+    sums: Mapping[str, _Sum],
+    flavors: Sequence[str],
+    resource: str,
+    node: NodeStatus | None = None,
+) -> TreeRow:
+    return TreeRow(
+        id=f"queue-{queue.name}",
+        depth=depth,
+        is_cohort=False,
+        name=queue.name,
+        link=Link(queue.name, pending_path(queue.name)),
+        cells=_cells(queue.name, sums, flavors, resource),
+        waiting=queue.pending,
+        running=queue.admitted,
+        share=_share(node) if node is not None else "",
+        trouble="" if queue.active else queue.message or queue.reason or "It is not active.",
+    )
+
+
+def _share(node: NodeStatus) -> str:
+    return f"{node.share / 1000:.3g}" if node.share else ""
+
+
+def _cells(
+    name: str, sums: Mapping[str, _Sum], flavors: Sequence[str], resource: str
+) -> tuple[Cell | None, ...]:
+    return tuple(
+        _cell(name, flavor, sums[flavor], resource) if flavor in sums else None
+        for flavor in flavors
+    )
+
+
+def _cell(name: str, flavor: str, made: _Sum, resource: str) -> Cell:
+    def text(much: int) -> str:
+        return number(resource, much)
+
+    scale = NOMINAL / made.nominal if made.nominal else END / max(1, made.used)
+    own_amount = min(made.used, made.nominal)
+    borrowed_amount = made.used - own_amount
+    reserved = max(0, made.used - made.admitted)
+    borrowed = min(borrowed_amount * scale, END - own_amount * scale)
+    said = f"{name}, {flavor}: {text(made.used)} of {text(made.nominal)} nominal used"
+    extras = []
+    if borrowed_amount:
+        said += f", {text(borrowed_amount)} borrowed"
+        extras.append(f"+{text(borrowed_amount)}")
+    if reserved:
+        said += f", {text(reserved)} reserved, not admitted"
+        extras.append(f"{text(reserved)} resv.")
+    if made.lent:
+        said += f", {text(made.lent)} lent"
+        extras.append(f"{text(made.lent)} lent")
+    return Cell(
+        flavor=flavor,
+        own=round(own_amount * scale, 2),
+        borrowed=round(borrowed, 2),
+        resv=round(min(reserved, own_amount) * scale, 2),
+        lent=round(made.lent * scale, 2),
+        overflow=bool(made.nominal) and made.used * scale > END,
+        used=text(made.used),
+        nominal=text(made.nominal),
+        more=" · ".join(extras),
+        label=said,
+    )
+
+
+def _say(
+    sums: Iterable[Mapping[str, _Sum]],
+    flavors: Sequence[str],
+    resource: str,
+    waiting: int,
+    running: int,
+) -> str:
+    """The sentence above the tree: which flavors are full, and what is idle."""
+    if not flavors:
+        return "There is no quota yet: apply a ClusterQueue."
+    total = {flavor: _Sum() for flavor in flavors}
+    for of in sums:
+        for flavor, made in of.items():
+            total[flavor].add(made)
+    full = [flavor for flavor in flavors if total[flavor].used >= total[flavor].nominal > 0]
+    idle = sum(max(0, made.nominal - made.used) for made in total.values())
+    named = ", ".join(full[:3]) + (f" and {len(full) - 3} more" if len(full) > 3 else "")
+    begin = f"{named} {'are' if len(full) > 1 else 'is'} full. " if full else ""
+    waits = f"{waiting:,} workload{'s' if waiting != 1 else ''} wait{'s' if waiting == 1 else ''}"
+    idle_text = f"Idle: {number(resource, idle)} {unit(resource)}."
+    return f"{begin}{idle_text} {waits}, {running:,} are admitted."
