@@ -38,7 +38,7 @@ from simulation.invariants.holds import Holds
 from simulation.invariants.machines.bookings import Bookings
 from simulation.invariants.machines.fences import Fences
 from simulation.invariants.machines.running import Running
-from simulation.invariants.persons import Persons
+from simulation.invariants.persons import check_limits
 from simulation.invariants.preemption import starting
 from simulation.invariants.quota import Accounts, Replans, worlds
 from simulation.invariants.rows import Paced
@@ -134,7 +134,6 @@ class Invariants:
         self.refused: set[str] = set()
         """Keys of submissions that were refused, since what they wait for was not there."""
         self.promises = backfill.Promises(spread, is_calm=is_calm)
-        self.persons = Persons()
 
     @property
     def usage(self) -> dict[str, reference_quota.Usage]:
@@ -187,7 +186,7 @@ class Invariants:
             self.holding[key] = after
         else:
             self.holding.pop(key, None)
-        self.persons.stored(key, before, after, self.holding, self.queues, self.locals)
+        check_limits(key, before, after, self.holding, self.queues, self.locals)
         if before.workload is not None:
             after.seconds = before.seconds
         self.effects.stored(key, entry, after.workload)

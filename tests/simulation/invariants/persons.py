@@ -27,35 +27,27 @@ class Held(NamedTuple):
     others: int
 
 
-class Persons:
-    """``checked``: how many reservations were made under a limit."""
-
-    def __init__(self) -> None:
-        self.checked = 0
-
-    def stored(
-        self,
-        key: str,
-        before: Seen,
-        after: Seen,
-        holding: Mapping[str, Seen],
-        queues: Mapping[str, Any],
-        locals_: Mapping[tuple[str, str], Any],
-    ) -> None:
-        """Checks a write after which a workload holds quota. ``holding``: all workloads that hold
-        quota now."""
-        new = after.workload
-        if new is None or not after.usage or before.usage == after.usage:
-            return
-        assert new.status.admission is not None
-        queue = new.status.admission.cluster_queue
-        for about in held_by_persons(key, new, queue, holding, queues, locals_):
-            self.checked += 1
-            if about.held > about.limit and about.held > about.others:
-                raise Broken(
-                    f"{key} takes its person to {about.held} {about.resource} "
-                    f"of {about.limit} in {about.where}"
-                )
+def check_limits(
+    key: str,
+    before: Seen,
+    after: Seen,
+    holding: Mapping[str, Seen],
+    queues: Mapping[str, Any],
+    locals_: Mapping[tuple[str, str], Any],
+) -> None:
+    """Checks a write after which a workload holds quota. ``holding``: all workloads that hold quota
+    now."""
+    new = after.workload
+    if new is None or not after.usage or before.usage == after.usage:
+        return
+    assert new.status.admission is not None
+    queue = new.status.admission.cluster_queue
+    for about in held_by_persons(key, new, queue, holding, queues, locals_):
+        if about.held > about.limit and about.held > about.others:
+            raise Broken(
+                f"{key} takes its person to {about.held} {about.resource} "
+                f"of {about.limit} in {about.where}"
+            )
 
 
 def held_by_persons(

@@ -43,7 +43,7 @@ class Office(SteppedScheduler):
 
 
 @pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
-def test_workloads_over_the_limit_wait_and_block_nobody(strategy: str) -> None:
+def test_workloads_over_the_limit_wait_and_block_no_other(strategy: str) -> None:
     office = Office(queueingStrategy=strategy)
     office.jobs(a1="ada", a2="ada", a3="ada", b1="bob", a4="ada", b2="bob")
     assert office.settle() == ["a1", "a2", "b1", "b2"]
