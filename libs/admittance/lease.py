@@ -88,10 +88,11 @@ class LeaseState:
         """Records that the log no longer holds ``epoch``, the domain's newest epoch, because the
         epoch is older than the messages that the log keeps. Returns True if the missing epoch ends
         this instance's leadership of the domain: the server refuses every message that is fenced
-        with the lost epoch, and the next epoch expects 0."""
+        with the lost epoch, and the next epoch expects 0. The owner of the lost epoch is to take
+        the domain again: the other instances do not notice that the epoch is gone."""
         if self.known(domain) != epoch:
             return False
-        self._epochs.pop(domain, None)
+        self._epochs[domain] = (0, self.owner(domain))
         return self._held.pop(domain, None) is not None
 
     def alive(self, instance: str) -> bool:

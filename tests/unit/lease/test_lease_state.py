@@ -18,6 +18,19 @@ def test_a_vacant_domain_is_taken_once() -> None:
     assert me.domains_to_take([D]) == []
 
 
+def test_a_leader_whose_epoch_left_the_log_takes_its_domain_again() -> None:
+    # Of each two instances one is the next leader of the domain, and the other one leads it.
+    for leader, standby in (("a", "b"), ("b", "a")):
+        me, other = LeaseState(leader), LeaseState(standby)
+        me.alive(standby)
+        other.alive(leader)
+        for lease in (me, other):
+            lease.epoch_seen(D, 7, leader)
+        me.forgotten(D, 7)
+        assert me.domains_to_take([D]) == [Takeover(D, 0)]
+        assert other.domains_to_take([D]) == []
+
+
 def test_nothing_is_decided_before_the_barrier_has_come_back() -> None:
     me = LeaseState("me")
     taken(me, 7)
