@@ -3,7 +3,8 @@ passed, whatever is read first."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -185,6 +186,27 @@ def test_a_retry_says_when_the_workload_is_asked_again() -> None:
     fact = verdict.fact(NOON)
     assert (fact.state, fact.requeue_after_seconds) == ("Retry", 12 * 3600)
     assert fact.message.endswith("asked again on 2026-01-02")
+
+
+def test_each_day_in_utc_has_its_limit_over_a_month_and_a_change_of_the_clock() -> None:
+    leader = Leader(limit=3)
+    started: Counter[date] = Counter()
+    running: StoredWorkload | None = None
+    for hour in range(9 * 24):
+        now = datetime(2026, 10, 24, hour % 24, tzinfo=UTC) + timedelta(days=hour // 24)
+        summer = now < datetime(2026, 10, 25, 1, tzinfo=UTC)
+        now = now.astimezone(timezone(2 * HOUR if summer else HOUR))
+        if running is not None:
+            leader.reads(ended(running, now, hour))
+            leader.sees(a_holder(running.metadata.name, reserved=None), now=now)
+            running = None
+        leader.sees(a_holder(f"w{hour}", reserved=now), now=now)
+        [(name, state)] = leader.says(now)
+        if state == "Ready":
+            started[now.astimezone(UTC).date()] += 1
+            running = a_holder(name, reserved=now, admitted=now, row="Ready")
+        leader.sees(running or a_holder(name, reserved=None), now=now)
+    assert list(started.values()) == [3] * 9
 
 
 # The property. ----------------------------------------------------------------------------------

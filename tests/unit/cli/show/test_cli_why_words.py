@@ -148,7 +148,7 @@ def test_holders_are_shown_with_what_protects_them() -> None:
          "a program holds its quota: its lease of 60 s, renewed 15s ago, ends in 45s "
          "(2026-02-07T12:00:45Z) unless the program renews it"),
         ("Pending", 61, -1,
-         "a program waits for its quota: its lease of 60 s, renewed 1m ago, has ended "
+         "a program waits for its quota: its lease of 60 s, renewed 1m1s ago, has ended "
          "(2026-02-07T11:59:59Z)"),
     ],
 )  # fmt: skip
