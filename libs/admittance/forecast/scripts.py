@@ -14,13 +14,17 @@ from admittance.events.reader import BROKEN
 SUFFIXES: Final = frozenset({".py", ".sh", ".bash", ".r", ".jl", ".pl", ".rb", ".js", ".lua", ".m"})
 """The suffixes of files that are scripts, in small letters."""
 LENGTH_MAX: Final = 100
+SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 SHELL_COMMAND: Final = "-c"
 
 
 def script_of_command(command: Sequence[str]) -> str:
     """The name of the first script in the command, else of the Python module after ``-m``, else of
-    the program; "": there is no command. A command line after ``-c`` is searched too."""
-    if SHELL_COMMAND in command[:-1]:
+    the program; "": there is no command. The command line of a shell is searched too."""
+    if not command:
+        return ""
+    program = PurePosixPath(command[0]).name
+    if program in SHELLS and SHELL_COMMAND in command[:-1]:
         inner = command[command.index(SHELL_COMMAND) + 1].split()
         return script_of_command(inner[:1000]) or script_of_command(command[:1])
     for word in command:
@@ -29,7 +33,7 @@ def script_of_command(command: Sequence[str]) -> str:
             return path.name[:LENGTH_MAX]
     if "-m" in command[:-1]:
         return command[command.index("-m") + 1][:LENGTH_MAX]
-    return PurePosixPath(command[0]).name[:LENGTH_MAX] if command else ""
+    return program[:LENGTH_MAX]
 
 
 class _Part(msgspec.Struct, frozen=True, gc=False):

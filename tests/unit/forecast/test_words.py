@@ -93,6 +93,7 @@ def test_the_script_of_a_command(command: str, script: str) -> None:
 def test_the_script_of_a_command_line_of_a_shell() -> None:
     assert script_of_command(["sh", "-c", "cd x && python train.py"]) == "train.py"
     assert script_of_command(["sh", "-c", ""]) == "sh"
+    assert script_of_command(["python", "-c", "import train"]) == "python"
 
 
 def test_the_script_of_a_spec_is_that_of_its_first_container() -> None:
