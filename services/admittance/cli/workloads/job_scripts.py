@@ -19,6 +19,8 @@ from admittance.cli.commands.declare import WORDS
 from admittance.client.errors import BadInput
 
 MARK: Final = "#ADMIT"
+MARKED: Final = re.compile(r"#ADMIT(?=\s|$)|# ADMIT(?=\s+-)")
+"""The mark, also as formatters of Python write it: they put a space after each ``#``."""
 SCRIPT_BYTES_MAX: Final = 131_071
 """The most bytes of a script: Linux starts no program with a longer argument."""
 DEFAULT_SHEBANG: Final = "#!/bin/sh"
@@ -106,13 +108,14 @@ def _marked(named: str, text: str) -> tuple[tuple[Line, ...], tuple[int, ...]]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             is_head = False
-        if not re.match(rf"{MARK}(\s|$)", line):
+        mark = MARKED.match(line)
+        if mark is None:
             continue
         if not is_head:
             late.append(number)
             continue
         try:
-            words = shlex.split(line.removeprefix(MARK))
+            words = shlex.split(line[mark.end() :])
         except ValueError as error:
             problem = str(error).lower().removesuffix(".")
             raise BadInput(f"{named}:{number}: {problem}") from None
