@@ -4,6 +4,7 @@ helps; lists the workloads that hold most of a missing resource."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -19,7 +20,6 @@ from admittance.events.requests.explanation import (
     Room,
 )
 from admittance.quota.cell import (
-    UNLIMITED,
     Cell,
     FlavorResource,
     available,
@@ -63,33 +63,21 @@ def holders(state: SchedulerState, needs: Mapping[FlavorResource, QuotaNeed]) ->
     if not needs:
         return ()
     first = next(iter(needs.values()))
-    best: list[_Candidate] = []
-    # A holder of quota is listed if it holds at least ``least``: at first every holder. After
-    # `_keep`, holders that rank behind the kept ones are skipped at once.
-    least, last = 1, UNLIMITED
-    for other in islice(_holding(first.queue, needs), LOOKED_AT_MAX):
-        charge = other.charge
-        if charge is None or other is first.workload:
-            continue
-        for cell, amount in charge.cells:
-            if amount < least or (amount == least and other.priority > last):
-                continue
-            if cell.fr in needs and not is_in_family(first.workload, other, cell):
-                best.append((-amount, other.priority, other.key, cell.fr, cell, other))
-        if len(best) > 4 * HOLDERS_MAX:
-            least, last = _keep(best)
-    _keep(best)
+    best = nsmallest(HOLDERS_MAX, _candidates(first, needs), key=itemgetter(0, 1, 2, 3))
     return tuple(
         _holder(state, needs[fr], other, cell, -less) for less, _, _, fr, cell, other in best
     )
 
 
-def _keep(best: list[_Candidate]) -> tuple[int, int]:
-    """Keeps only the largest holders of missing quota in the list. Returns the least amount, and
-    for that amount the highest priority, with which another workload must still be listed."""
-    best.sort(key=itemgetter(0, 1, 2, 3))
-    del best[HOLDERS_MAX:]
-    return (-best[-1][0], best[-1][1]) if len(best) == HOLDERS_MAX else (1, UNLIMITED)
+def _candidates(
+    first: QuotaNeed, needs: Mapping[FlavorResource, QuotaNeed]
+) -> Iterator[_Candidate]:
+    for other in islice(_holding(first.queue, needs), LOOKED_AT_MAX):
+        if other.charge is None or other is first.workload:
+            continue
+        for cell, amount in other.charge.cells:
+            if amount > 0 and cell.fr in needs and not is_in_family(first.workload, other, cell):
+                yield -amount, other.priority, other.key, cell.fr, cell, other
 
 
 def _holding(queue: Queue, needs: Mapping[FlavorResource, QuotaNeed]) -> Iterator[WorkloadInfo]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from admittance.api.fields.units import INT64_MAX
 from admittance.events import reasons
+from admittance.events.codec import encode
 from admittance.events.requests.queues import HoldingRow, PendingQuery, PendingReply, PendingRow
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.cycle import refusal_for
@@ -38,10 +39,8 @@ RESERVED: Final = "QuotaReserved"
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 """The time at which a workload got its quota that is not stored yet: after all others."""
 BYTES_MAX: Final = 700_000
-ROW_BYTES: Final = 400
-"""How many bytes the row of one pending workload has at most, without its message and its names."""
-REQUEST_BYTES: Final = 24
-"""How many bytes one requested resource of a row has at most, without its name."""
+"""How many bytes the rows of pending workloads in one reply have at most, unless there is one row.
+"""
 FEW: Final = 2_000
 """If a query selects fewer pending workloads of a queue than this number, they are sorted; if it
 selects more, they are picked from the ordered queue."""
@@ -158,9 +157,7 @@ def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
     client gets the following rows with a further query that skips the returned rows."""
     left = BYTES_MAX
     for at, row in enumerate(rows):
-        left -= ROW_BYTES + len(row.message.encode()) + 4 * (len(row.name) + len(row.namespace))
-        left -= 4 * (len(row.user) + len(row.array))
-        left -= sum(len(resource) + REQUEST_BYTES for resource in row.requests)
+        left -= len(encode(row)) + len(",")
         if left < 0 and at:
             return rows[:at]
     return rows

@@ -845,3 +845,18 @@ def test_the_same_question_has_the_same_answer() -> None:
     scheduler = a_scheduler()
     not_lower(scheduler)
     assert scheduler.why("w") == scheduler.why("w")
+
+
+def test_the_ten_largest_holders_are_listed_and_of_equal_ones_those_of_lower_priority() -> None:
+    scheduler = a_scheduler()
+    scheduler.queue("cq", resourceGroups=groups(default="220"))
+    held = [(n * 37 % 6 + 1, n * 5 % 4, f"h{n * 17 % 60:02}") for n in range(60)]
+    for age, (amount, priority, name) in enumerate(held):
+        scheduler.submit(name, "cq", str(amount), priority=priority, age=100 - age)
+    scheduler.settle()
+    scheduler.submit("w", "cq", "100")
+    scheduler.settle()
+    ranked = sorted((-amount, priority, name) for amount, priority, name in held)
+    holders = scheduler.why("w").held_by
+    listed = [(-holder.amount // 1000, holder.priority, holder.name) for holder in holders]
+    assert listed == ranked[:10]

@@ -10,6 +10,7 @@ import pytest
 
 from admittance.api.workload import RequeueState
 from admittance.events.requests.queues import PendingQuery, PendingRow, Queues
+from admittance.scheduling.explain import pending as pending_lists
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.queue import remove_from_queue
 from support.cores.families.family_scheduler import FamilyScheduler, full
@@ -128,13 +129,26 @@ def test_pages_make_up_the_whole_list_over_queues() -> None:
     scheduler.queue("other", resourceGroups=groups(default="4"))
     many(scheduler, 7, "other")
     many(scheduler, 7, "cq")
-    scheduler.submit("lost", "nowhere")
+    for name in ("astray", "lost", "roaming"):
+        scheduler.submit(name, "nowhere")
     whole = names(scheduler)
-    assert len(whole) == 15
-    assert whole[-1] == (0, "lost")
-    pages = [names(scheduler, skip=at, limit=4) for at in range(0, 16, 4)]
-    assert [row for page in pages for row in page] == whole
-    assert scheduler.core.pending(PendingQuery(skip=6, limit=2)).total == 15
+    assert len(whole) == 17
+    assert whole[-3:] == [(0, "astray"), (0, "lost"), (0, "roaming")]
+    for skip in range(18):
+        for limit in (0, 1, 2, 4, 9):
+            assert names(scheduler, skip=skip, limit=limit) == whole[skip : skip + limit]
+    assert scheduler.core.pending(PendingQuery(skip=6, limit=2)).total == 17
+
+
+def test_a_reply_has_as_many_rows_as_fit_into_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = a_scheduler()
+    many(scheduler, 3, "cq")
+    rows = scheduler.core.pending(PendingQuery()).rows
+    size = sum(len(msgspec.json.encode(row)) + 1 for row in rows[:2])
+    for most, count in ((size, 2), (size - 1, 1), (5, 1)):
+        monkeypatch.setattr(pending_lists, "BYTES_MAX", most)
+        reply = scheduler.core.pending(PendingQuery())
+        assert (reply.rows, reply.total) == (rows[:count], 3)
 
 
 def test_one_local_queue_is_listed_with_positions_in_its_cluster_queue() -> None:

@@ -130,9 +130,28 @@ def stopped_variants() -> FamilyScheduler:
     scheduler.respec("f-best", active=False)
     scheduler.change("f-best", stopped_by="User")
     scheduler.respec("f-mid", active=False)
-    scheduler.change("f-mid", stopped_by="Rejected")
+    rejected = (CheckState(name="slow", state="Rejected"),)
+    scheduler.change("f-mid", stopped_by="Rejected", admission_checks=rejected)
     until = NOON + timedelta(minutes=5)
     scheduler.change("f-worst", requeue_state=RequeueState(count=1, requeue_at=until))
+    return scheduler
+
+
+def without_active_variant() -> FamilyScheduler:
+    """The variants of f are stopped: by a user, by a check, by a user."""
+    scheduler = stopped_variants()
+    scheduler.respec("f-worst", active=False)
+    scheduler.change("f-worst", stopped_by="User")
+    return scheduler
+
+
+def staying() -> FamilyScheduler:
+    """Family f runs in flavor mid of a cohort, and never moves."""
+    scheduler = FamilyScheduler()
+    scheduler.family_queue(mode="NoMigration", cohort="team")
+    full(scheduler, best="4")
+    scheduler.family("f")
+    scheduler.settle()
     return scheduler
 
 
@@ -190,6 +209,8 @@ SYSTEMS: Final[dict[str, Callable[[], SteppedScheduler]]] = {
     "a family that reserves": a_family(best="4", mid="4"),
     "a family that migrates": migrating,
     "a family with stopped variants": stopped_variants,
+    "a family without an active variant": without_active_variant,
+    "a family that stays": staying,
     "a family in backoff": family_in_backoff,
     "a family with a delayed variant": delayed,
     "a family that needs a victim": blocked,
