@@ -31,8 +31,10 @@ RULES: Final = ("acceptance", "conformance")
 HISTORIES: Final = "unit/control/test_whole_histories.py"
 TESTS: Final[Mapping[str, Sequence[str]]] = {
     "arrays": ("unit/arrays",),
+    "budgets": ("unit/budgets",),
     "control": ("unit/control", "unit/workload_controller", *RULES),
     "family": ("unit/family", "unit/variants", HISTORIES, *RULES),
+    "forecast": ("unit/forecast",),
     "lease": ("unit/lease",),
     "placement": (
         "unit/placement",
