@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -81,17 +81,10 @@ class _Queue:
     def entry(self) -> _Entry | None:
         """The workload that a cycle nominates; None: nothing that waits fits. Classes before it
         that do not fit are parked."""
-        tried = [each for each in self.classes.values() if each.rank and not each.is_parked]
-        if not tried:
-            return None
-        if len(tried) > 1:
-            tried.sort(key=_rank_of)
+        waiting = [each for each in self.classes.values() if each.rank]
         if self.rules.strict:
-            parked = [each.rank for each in self.classes.values() if each.rank and each.is_parked]
-            if parked and min(parked) < _rank_of(tried[0]):
-                return None
-            del tried[1:]
-        for each in tried:
+            waiting = nsmallest(1, waiting, key=_rank_of)
+        for each in sorted((each for each in waiting if not each.is_parked), key=_rank_of):
             fit = _fit(each, self.rules)
             if fit is not None:
                 return _Entry((fit[1], _rank_of(each)), self.rules, each)

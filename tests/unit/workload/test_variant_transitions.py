@@ -22,7 +22,7 @@ from admittance.workload.transition_context import InactiveReason
 from support.builders import NOON, Around, a_condition, an_admission, occasion
 
 TAGS = tuple(Tag(name, place, (name,)) for place, name in enumerate(("best", "mid", "worst")))
-MID = {"namespace": "ns", "name": "p-mid", "uid": "p-mid"}
+MID: dict[str, Any] = {"namespace": "ns", "name": "p-mid", "uid": "p-mid"}
 ON_MID = an_admission(flavor="mid")
 
 
@@ -86,8 +86,8 @@ def assigned(flavor: str = "mid", **more: Any) -> Fact:
 OPEN = (GatePosition(name=FAMILY_GATE, position="Open", last_transition_time=NOON),)
 CLOSED = (GatePosition(name="other", position="Open"), GatePosition(name=FAMILY_GATE))
 HELD = a_parent(preemption_gate=GateHolder(holder="p-best", since=NOON))
-ONLY_MID = {"admissionConstraints": {"allowedResourceFlavors": ["mid"]}}
-OFF = {"active": False}
+ONLY_MID: dict[str, Any] = {"admissionConstraints": {"allowedResourceFlavors": ["mid"]}}
+OFF: dict[str, Any] = {"active": False}
 UNGATED = facts.Ungated(**MID)
 REVOKED = facts.Revoked(**MID, revision=0, seen=0, domain="", reason="Preempted")
 PLAIN = a_variant("mid")
@@ -256,10 +256,10 @@ def _promise(parent: StoredWorkload, best: StoredWorkload, fields: Any, queue: A
     return f"{made}, migrating to {stopping}" if stopping else made
 
 
-PREEMPTS = {"pending_preemption": PendingPreemption()}
-RESERVED = {"admission": ON_BEST}
-ONLY_WORST = {"admissionConstraints": {"allowedResourceFlavors": ["worst"]}}
-STOPPED_QUEUE = {"stopped": InactiveReason("Stopped", "it is stopped")}
+PREEMPTS: dict[str, Any] = {"pending_preemption": PendingPreemption()}
+RESERVED: dict[str, Any] = {"admission": ON_BEST}
+ONLY_WORST: dict[str, Any] = {"admissionConstraints": {"allowedResourceFlavors": ["worst"]}}
+STOPPED_QUEUE: dict[str, Any] = {"stopped": InactiveReason("Stopped", "it is stopped")}
 
 
 @pytest.mark.parametrize(
