@@ -92,15 +92,15 @@ class Sessions:
         for secret in [secret for secret, other in self._sessions.items() if other.is_idle]:
             await self.end(secret)
         if len(self._sessions) >= SESSIONS_MAX:
-            raise NotSignedIn("too many people are signed in: try again later")
+            raise NotSignedIn("Too many people are signed in: try again later.")
         access = replace(self._target.access, creds_text=credentials or None)
         async with self._opening:
             client = await Client.connect(self._target.url, options=access, environ={})
         if not (client.login.demanded or by_code):
             await client.close()
             raise NotSignedIn(
-                "this server has no users, so it checks no token: sign in with the link that "
-                "`admit web` prints"
+                "This server has no users, so it checks no token: sign in with the link that "
+                "`admit up` or `admit web` prints."
             )
         secret, session = chance.token_hex(SECRET_BYTES), Session(client)
         self._sessions[secret] = session

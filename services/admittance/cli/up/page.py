@@ -104,11 +104,11 @@ async def serve(call: Call, options: Options) -> int:
     if not web_page.is_installed():
         raise BadInput(web_page.MISSING)
     try:
+        url = web_page.checked_url(options.web_url) if options.web_url else ""
         listens = web_page.listening(options.web or web_page.DEFAULT_ADDRESS)
-        url = web_page.url_of(listens)
-        url = web_page.checked_url(options.web_url) if options.web_url else url
     except SetupError as error:
         raise BadInput(str(error)) from None
+    url = url or web_page.url_of(listens)
     code = web_page.new_code() if await _has_no_users(call) else ""
     output.say(f"page {web_page.link(url, code) if code else url}")
     output.flush()

@@ -11,7 +11,7 @@ from admittance.web.paths import workload_path
 from admittance.web.views.words import Link, Word, amount, between, state
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadRow(msgspec.Struct, frozen=True, kw_only=True):
     """A workload. ``place``: its position in its queue; "": it runs."""
 
     id: str
@@ -29,16 +29,16 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     """``running_more``, ``waiting_more``: how many further ones there are."""
 
     title: str
-    running: tuple[Row, ...]
+    running: tuple[WorkloadRow, ...]
     running_more: int
-    waiting: tuple[Row, ...]
+    waiting: tuple[WorkloadRow, ...]
     waiting_more: int
 
 
 def build(overview: QueueOverview, now: datetime) -> Home:
     """The first page from one look at the queues."""
     running = tuple(
-        Row(
+        WorkloadRow(
             id=f"{row.namespace}/{row.name}",
             name=Link(row.name, workload_path(row.namespace, row.name)),
             namespace=row.namespace,
@@ -52,7 +52,7 @@ def build(overview: QueueOverview, now: datetime) -> Home:
         for row in overview.running
     )
     waiting = tuple(
-        Row(
+        WorkloadRow(
             id=f"{row.namespace}/{row.name}",
             name=Link(row.name, workload_path(row.namespace, row.name)),
             namespace=row.namespace,
