@@ -37,5 +37,4 @@ SERVICE = Service(
     with_up=WithUp.ON_DEMAND,
     requests=("admit.api.forecast", "admit.api.forecast.*"),
     metrics=_metrics,
-    if_missing="no instance answers; `admit explain` says no expected start",
 )
