@@ -21,11 +21,11 @@ HELD: Final = "LeaseExpired"
 
 
 class Holds:
-    """``seen``: all workloads by key. ``slack``: by how much a clock may be ahead."""
+    """``seen``: all workloads by key. ``spread``: by how much two clocks may differ."""
 
-    def __init__(self, seen: Mapping[str, Seen], slack: timedelta) -> None:
+    def __init__(self, seen: Mapping[str, Seen], spread: timedelta) -> None:
         self._seen = seen
-        self._slack = slack
+        self._spread = spread
         self._renewed: dict[str, list[tuple[int, datetime]]] = defaultdict(list)
         """By key of the workload, the renewals on the log: their sequences and times."""
         self._holding: set[str] = set()
@@ -55,7 +55,7 @@ class Holds:
         assert seconds is not None
         fact = workload.status.log.fact
         known = [at for sequence, at in self._renewed[key] if sequence < fact]
-        if known and now + self._slack < max(known) + timedelta(seconds=seconds):
+        if known and now + self._spread < max(known) + timedelta(seconds=seconds):
             raise Broken(f"{key} lost its lease at {now}, and was renewed at {max(known)} (T32)")
 
     def look(self, now: datetime) -> None:
@@ -67,7 +67,7 @@ class Holds:
             renewed = [at for _, at in self._renewed[key]]
             if seconds is None or not renewed:
                 continue
-            if now - self._slack > max(renewed) + timedelta(seconds=seconds) + LATE:
+            if now - self._spread > max(renewed) + timedelta(seconds=seconds) + LATE:
                 raise Broken(f"{key} holds quota at {now}, and was renewed at {max(renewed)} (T32)")
 
     def units(self, runner: str) -> Iterator[tuple[str, str]]:

@@ -128,7 +128,7 @@ class Invariants:
         self.bookings = Bookings(self._around, self.runners, self.effects)
         self.machines = Running(self.seen, self.abandoned)
         self.fences = Fences()
-        self.holds = Holds(self.seen, slack)
+        self.holds = Holds(self.seen, spread)
         self.budgets = Budgets(self._around, self._budgets, spread)
         self.arrays = Arrays(self.seen, self.abandoned)
         self.refused: set[str] = set()
