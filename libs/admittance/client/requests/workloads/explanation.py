@@ -40,7 +40,6 @@ from admittance.events.requests.reading import Runners, RunnersReply
 from admittance.events.shapes import PodRetries
 from admittance.runtime import clock
 from admittance.workload.conditions import Type, find_false, gated_by, is_held
-from admittance.workload.due_times import lease_end
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
@@ -97,8 +96,13 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
 
 def lease_of(workload: StoredWorkload, now: datetime) -> HeldLease | None:
     """The lease of a workload for a program; None: it has none, or the program has ended."""
-    seconds, until = head(workload).lease_duration_seconds, lease_end(workload)
-    if seconds is None or until is None or phase(workload, now) in ENDED:
+    seconds = head(workload).lease_duration_seconds
+    if seconds is None:
+        return None
+    from admittance.workload.due_times import lease_end
+
+    until = lease_end(workload)
+    if until is None or phase(workload, now) in ENDED:
         return None
     return HeldLease(duration_seconds=seconds, until=until, renewed_at=workload.status.renewed_at)
 
