@@ -248,7 +248,7 @@ class BudgetDecisions:
         return min(times, default=None)
 
     def decide(self, now: datetime) -> list[BudgetVerdict]:
-        """The verdicts that are due, of the checks whose sums are read."""
+        """The verdicts that are due, of checks that have their sums."""
         self._forget_left(now)
         verdicts: list[BudgetVerdict] = []
         waiting = self.waiting()

@@ -1,5 +1,5 @@
-"""What a forecast knows of the bucket, updated by every change: the scheduler's view of queues and
-workloads, and the run times and arrivals of earlier workloads."""
+"""The part of the bucket that a forecast needs, updated by every change: the scheduler's view of
+queues and workloads, and the run times and arrivals of earlier workloads."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def why_not_found(holding: Iterable[Holding], run_times: RunTimes) -> str:
         what = "1 workload that holds" if count == 1 else f"{count} workloads that hold"
         have = "has" if count == 1 else "have"
         return (
-            f"{what} quota {have} no time limit, and no run has ended yet that tells how long it "
+            f"{what} quota {have} no time limit, and no earlier run shows how long it "
             "takes: submit with --time"
         )
     return f"it does not start within {HORIZON / 86_400:g} days in most plays"

@@ -32,7 +32,7 @@ HOLD_MUTATIONS: Final = {
     "a lease that is renewed would end": Mutation(
         (Patch(due_times, "lease_end", _since_submission),), held, "lost its lease", 0
     ),
-    "a runner whose prolog failed would take further jobs": Mutation(
+    "a runner with a failed prolog would take further jobs": Mutation(
         (Patch(MachineDrain, "begin", _note_only),), held, "where a prolog has failed", 1
     ),
 }

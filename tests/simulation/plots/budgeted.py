@@ -45,7 +45,7 @@ LOG_BYTES: Final = 25_000
 
 
 def budgeted(rng: Random) -> Scenario:
-    """Jobs that want more of a day than their budget has; in the end it has plenty."""
+    """Jobs that need more of a day than their budget has; in the end it has enough."""
     begins = MIDNIGHT - rng.choice((10.0, 25.0, 45.0, 600.0))
     queues = _queues(rng)
     with_check = rng.random() < 0.25

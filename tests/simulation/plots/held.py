@@ -1,5 +1,5 @@
-"""Programs that hold quota and devices themselves, beside jobs that want the same machines; and
-machines whose prolog fails."""
+"""Programs that hold quota and devices themselves, beside jobs that need the same machines; and
+machines with a failing prolog."""
 
 from __future__ import annotations
 

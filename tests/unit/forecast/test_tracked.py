@@ -1,4 +1,4 @@
-"""What a forecast knows of the bucket: rows of a tree, run times, arrivals and starts."""
+"""The part of the bucket that a forecast needs: rows of a tree, run times, arrivals and starts."""
 
 from __future__ import annotations
 

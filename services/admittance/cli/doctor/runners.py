@@ -98,7 +98,7 @@ def _away(runner: AnnouncedRunner) -> Finding:
 
 
 def _taken_over(runner: AnnouncedRunner) -> Finding:
-    """The finding about an earlier runner whose name another one has now. The name cannot be
+    """The finding about an earlier runner, when another one has its name now. The name cannot be
     deleted, since the present runner uses it."""
     return note(
         f"runner {runner.consumer}",

@@ -30,7 +30,7 @@ def _clock(at: datetime | None, now: datetime) -> str:
 
 
 def starts_in(start: StartForecast | None, now: datetime) -> str:
-    """Such as ``in 25m``; ``unknown`` if the forecast does not know; ``-`` without a forecast."""
+    """Such as ``in 25m``; ``unknown`` if the forecast has no time; ``-`` without a forecast."""
     if start is None:
         return NOTHING
     if start.p50 is None:

@@ -32,8 +32,8 @@ log = structlog.get_logger()
 
 class OwnPage:
     """The web page of `admit up`. Its socket listens from the beginning, so that its address can be
-    printed before its process is ready. ``gives_codes``: False beside a server whose users `admit
-    up` does not make: people sign in with tokens there."""
+    printed before its process is ready. ``gives_codes``: False if `admit up` does not
+    make the users of the server: people sign in with tokens there."""
 
     def __init__(self, options: Options, *, gives_codes: bool) -> None:
         self._listens = web_page.listening(

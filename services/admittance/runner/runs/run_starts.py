@@ -85,7 +85,7 @@ def identity_of(
 
 def starts_before(given_back: RunFiles | None) -> int:
     """How often this runner has started an admission. ``given_back``: its last run, which the
-    runner gave back; None: there was none. A run whose prolog failed has started nothing."""
+    runner gave back; None: there was none. A run with a failed prolog has started nothing."""
     if given_back is None:
         return 0
     end = given_back.journal.outcome
