@@ -20,12 +20,13 @@ class _Code(NamedTuple):
 
 class OneTimeCodes:
     """The codes that were given out. ``key``: the secret for which `further` makes a code; "": it
-    makes none. Times are of the monotonic clock."""
+    makes none. ``credentials``: of its codes, unless others are given. Times are of the monotonic
+    clock."""
 
-    def __init__(self, key: str = "") -> None:
+    def __init__(self, key: str = "", credentials: str = "") -> None:
         self._key = key.encode()
         self._codes: dict[bytes, _Code] = {}
-        self._credentials = ""
+        self._credentials = credentials
 
     def add(self, code: str, credentials: str, now: float) -> None:
         """Accepts a code, which signs in with these credentials; "": the server demands none."""

@@ -34,9 +34,9 @@ async def serve(
 ) -> None:
     """Serves the page at a listening socket. ``nats``, ``access``: the nats-server, and TLS of the
     connections to it. ``url``: the page as browsers reach it. ``key``: the
-    secret of `admit web`; ``code``: the first one-time code, which signs in with ``credentials``.
-    """
-    codes = OneTimeCodes(key)
+    secret of `admit web`; ``code``: the first one-time code, "": there is none. Codes sign in with
+    ``credentials``."""
+    codes = OneTimeCodes(key, credentials)
     if code:
         codes.add(code, credentials, clock.monotonic())
     sessions = Sessions(Target(nats, access))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from admittance.cli.up.page import starts_of
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats.login_tokens import credentials_of_token, token_of_credentials
 from admittance.runtime.nats_server.jwt_issuer import new_key
-from admittance.runtime.process.web_page import KEY_HEADER, address_of, checked_url
+from admittance.runtime.process.web_page import KEY_HEADER, PageStart, address_of, checked_url
 from admittance.web.codes import CODE_SECONDS, CODES_MAX, OneTimeCodes
 from admittance.web.limits import ALL_FAILURES_MAX, FAILURES_MAX, WINDOW_SECONDS, SignInLimit
 from admittance.web.origins import Origins
@@ -38,6 +39,19 @@ def test_further_codes_need_the_key_and_have_the_last_credentials() -> None:
     again, fresh = codes.further("key", "", 1), codes.further("key", "new", 1)
     assert again is not None and fresh is not None
     assert (codes.take(again, 2), codes.take(fresh, 2)) == ("old", "new")
+
+
+def test_a_page_that_starts_again_after_a_crash_gets_no_code() -> None:
+    first = PageStart(socket=3, url="http://p", nats="n", code="c1", key="key", credentials="creds")
+    starts = starts_of(first)
+    assert [next(starts).code for _ in range(3)] == ["c1", "", ""]
+
+
+def test_further_codes_sign_in_although_there_was_no_first_code() -> None:
+    codes = OneTimeCodes("key", "creds")
+    fresh = codes.further("key", "", 1)
+    assert fresh is not None
+    assert codes.take(fresh, 2) == "creds"
 
 
 def test_many_codes_replace_the_oldest() -> None:

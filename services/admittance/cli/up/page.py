@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -67,11 +69,12 @@ class OwnPage:
             code=self._code,
             credentials=credentials,
         )
-        errand, files = msgspec.json.encode(start), [self._listens.fileno()]
+        starts, files = starts_of(start), [self._listens.fileno()]
 
         async def run(serves: asyncio.Event) -> None:
             # The socket listens already, so a browser that is early waits for the process.
             serves.set()
+            errand = msgspec.json.encode(next(starts))
             await run_module(PAGE.name, MODULE, os.environ, errand=errand, files=files)
 
         return ServiceTask(PAGE.name, run)
@@ -81,6 +84,13 @@ class OwnPage:
         self._listens.close()
         with suppress(OSError):
             (self._data_dir / web_page.FILE).unlink(missing_ok=True)
+
+
+def starts_of(first: PageStart) -> Iterator[PageStart]:
+    """What the page's process gets at each of its starts. After a crash it gets no code, since the
+    code may have been used: `admit web` prints a new link."""
+    yield first
+    yield from itertools.repeat(msgspec.structs.replace(first, code=""))
 
 
 def own_page(options: Options, *, gives_codes: bool) -> OwnPage | None:
