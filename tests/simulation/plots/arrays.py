@@ -19,14 +19,13 @@ from simulation.plots.checked import reactivations, user_changes
 from simulation.plots.configuration import NAMESPACE, Queues, Spec, cpu
 from simulation.plots.scenario import (
     SERVICES,
-    Fault,
     Scenario,
     UserFact,
+    faults_of_one_leader,
     skews,
     submission,
     workload_of,
 )
-from simulation.plots.scenario import faults as faults_of
 
 ARRAY_SERVICES: Final = (*SERVICES, "a-a", "a-b")
 INDEXES: Final = {
@@ -75,7 +74,7 @@ def arrays(rng: Random) -> Scenario:
         queues.all(),
         [*user_facts, *_reactivations(members, user_facts)],
         [],
-        _faults(rng),
+        faults_of_one_leader(rng, ARRAY_SERVICES, "array-leader", until=260),
         skews(rng, ARRAY_SERVICES),
         limits=Limits(drain=timedelta(seconds=rng.choice((6.0, 20.0, 300.0)))),
         heals=True,
@@ -156,13 +155,3 @@ def _reactivations(members: Sequence[_Submitted], said: Sequence[UserFact]) -> I
     names = [member.name for member in members]
     others = {message.fact.name for message in said}.difference(names)
     yield from reactivations([*names, *sorted(others)])
-
-
-def _faults(rng: Random) -> list[Fault]:
-    drawn = faults_of(rng, ARRAY_SERVICES)[: rng.choice((0, 1, 2, 4))]
-    for _ in range(rng.choice((0, 1, 2, 4))):
-        kind = rng.choice(("kill", "kill", "pause", "mute", "partition"))
-        seconds = rng.choice((0.1, 3.0)) if kind == "kill" else 7.5 + rng.random() * 6.0
-        after = rng.randint(20, 260)
-        drawn.append(Fault(after, "array-leader", kind, seconds, rng.random() * 0.02))
-    return drawn

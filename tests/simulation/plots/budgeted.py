@@ -17,14 +17,13 @@ from simulation.plots.scenario import (
     CALM_SECONDS,
     SERVICES,
     AdminChange,
-    Fault,
     Scenario,
     UserFact,
+    faults_of_one_leader,
     skews,
     submission,
     workload_of,
 )
-from simulation.plots.scenario import faults as faults_of
 from simulation.virtual_time.loop import START
 
 BUDGET_SERVICES: Final = (*SERVICES, "b-a", "b-b")
@@ -81,7 +80,7 @@ def budgeted(rng: Random) -> Scenario:
             *([AdminChange(calm - 60.0, _raised(rng, spec))] if rng.random() < 0.2 else []),
             AdminChange(calm, _budget(spec | {"limit": PLENTY, "limits": {}})),
         ],
-        _faults(rng),
+        faults_of_one_leader(rng, BUDGET_SERVICES, "budget-leader", until=300),
         skews(rng, BUDGET_SERVICES),
         limits=Limits(drain=timedelta(seconds=rng.choice((6.0, 20.0)))),
         heals=True,
@@ -127,13 +126,3 @@ def _budget(spec: dict[str, Any]) -> Manifests:
 def _raised(rng: Random, spec: dict[str, Any]) -> Manifests:
     """The budget with a somewhat higher limit."""
     return _budget(spec | {"limit": spec["limit"] + rng.randint(5, 40)})
-
-
-def _faults(rng: Random) -> list[Fault]:
-    drawn = faults_of(rng, BUDGET_SERVICES)[: rng.choice((0, 1, 2, 4))]
-    for _ in range(rng.choice((0, 1, 2, 4))):
-        kind = rng.choice(("kill", "kill", "pause", "mute", "partition"))
-        seconds = rng.choice((0.1, 3.0)) if kind == "kill" else 7.5 + rng.random() * 6.0
-        after = rng.randint(20, 300)
-        drawn.append(Fault(after, "budget-leader", kind, seconds, rng.random() * 0.02))
-    return drawn

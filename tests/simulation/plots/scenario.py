@@ -206,6 +206,19 @@ def faults(rng: Random, services: tuple[str, ...] = SERVICES) -> list[Fault]:
     return drawn
 
 
+def faults_of_one_leader(
+    rng: Random, services: tuple[str, ...], leader: str, until: int
+) -> list[Fault]:
+    """A few faults of the services, and of the leader that the story is about, up to a number of
+    messages."""
+    drawn = faults(rng, services)[: rng.choice((0, 1, 2, 4))]
+    for _ in range(rng.choice((0, 1, 2, 4))):
+        kind = rng.choice(("kill", "kill", "pause", "mute", "partition"))
+        seconds = rng.choice((0.1, 3.0)) if kind == "kill" else 7.5 + rng.random() * 6.0
+        drawn.append(Fault(rng.randint(20, until), leader, kind, seconds, rng.random() * 0.02))
+    return drawn
+
+
 def leader_loss(rng: Random) -> list[Fault]:
     """A scheduler that decides is cut off or killed with decisions on their way, for about as long
     as its lease lasts, while the workload-controller that applies them is slow."""

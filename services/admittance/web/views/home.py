@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from admittance.client.requests.queues.overview import QueueOverview
+from admittance.client.requests.queues.overview import QueueOverview, RunningRow, WaitingRow
 from admittance.web.paths import workload_path
 from admittance.web.views.words import Link, Word, amount, between, state
 
@@ -38,29 +38,16 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
 def build(overview: QueueOverview, now: datetime) -> Home:
     """The first page from one look at the queues."""
     running = tuple(
-        WorkloadRow(
-            id=f"{row.namespace}/{row.name}",
-            name=Link(row.name, workload_path(row.namespace, row.name)),
-            namespace=row.namespace,
-            queue=row.queue,
-            word=state(row.phase),
-            place="",
-            asks=_asks(row.requests),
-            since=between(row.started, now) if row.started else "",
-            why=", ".join(row.flavors),
-        )
+        _row(row, state(row.phase), since=row.started, now=now, why=", ".join(row.flavors))
         for row in overview.running
     )
     waiting = tuple(
-        WorkloadRow(
-            id=f"{row.namespace}/{row.name}",
-            name=Link(row.name, workload_path(row.namespace, row.name)),
-            namespace=row.namespace,
-            queue=row.queue,
-            word=state("Pending"),
+        _row(
+            row,
+            state("Pending"),
             place=str(row.position or ""),
-            asks=_asks(row.requests),
-            since=between(row.since, now) if row.since else "",
+            since=row.since,
+            now=now,
             why=row.message or row.reason,
         )
         for row in overview.waiting
@@ -71,6 +58,28 @@ def build(overview: QueueOverview, now: datetime) -> Home:
         running_more=overview.running_total - len(running),
         waiting=waiting,
         waiting_more=overview.waiting_total - len(waiting),
+    )
+
+
+def _row(
+    row: RunningRow | WaitingRow,
+    word: Word,
+    *,
+    since: datetime | None,
+    now: datetime,
+    why: str,
+    place: str = "",
+) -> WorkloadRow:
+    return WorkloadRow(
+        id=f"{row.namespace}/{row.name}",
+        name=Link(row.name, workload_path(row.namespace, row.name)),
+        namespace=row.namespace,
+        queue=row.queue,
+        word=word,
+        place=place,
+        asks=_asks(row.requests),
+        since=between(since, now) if since else "",
+        why=why,
     )
 
 
