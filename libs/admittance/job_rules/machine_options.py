@@ -185,6 +185,9 @@ def _amount(resource: str, written: str, text: str) -> int:
     exact = units.units(resource, written)
     if not isinstance(exact, int):
         raise SetupError(f"{shown('capacity')} {text}: it must be a whole number")
+    # A larger amount was cut to the largest one while it was read.
+    if exact >= units.INT64_MAX:
+        raise SetupError(f"{shown('capacity')} {text}: no machine has so much")
     return units.whole(exact)
 
 

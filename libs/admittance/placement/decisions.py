@@ -25,9 +25,10 @@ from datetime import datetime, timedelta
 
 from admittance.events import reasons
 from admittance.events.placement import Placement, runners_of
+from admittance.events.stored.machines import OpenRun as ShownRun
 from admittance.events.system import RunnerStarts
 from admittance.placement.held_back import HeldBack
-from admittance.placement.machines.holds import Holds
+from admittance.placement.holds import Holds, left_on
 from admittance.placement.machines.machine import Machine, OpenRun
 from admittance.placement.moved_jobs import MovedJobs
 from admittance.placement.reservation import (
@@ -292,6 +293,11 @@ class PlacementDecisions:
     def waiting_for_victims(self) -> int:
         """The number of reservations for which the room of planned victims is booked."""
         return sum(bool(waiting.coming) for waiting in self._waiting.values())
+
+    def without_runner(self, machine_id: str) -> list[ShownRun]:
+        """What is held of the machine beside the runs that its runner reports: by programs, and by
+        jobs of the earlier data folders of its runner."""
+        return [*self.holds.on(machine_id), *left_on(self.ledger, machine_id)]
 
     def allocated(self, machine_id: str) -> Allocated:
         """What workloads and open runs hold of the machine; room that is held back for a waiting

@@ -68,7 +68,7 @@ class MachineReconciler:
         self._serving: micro.Serving | None = None
         self._throttle = LogThrottle()
         self.judge = PlacementJudge(bus, settings, epoch, service_domain(SERVICE), metrics)
-        self.runners.held = self.judge.decisions.holds.on
+        self.runners.held = self.judge.decisions.without_runner
         self.coverage = CoverageKeeper(bus, SERVICE, self.runners, self.judge.may_cover)
         self.judge.on_announced = self.coverage.changed.set
         self._serves = False

@@ -101,6 +101,15 @@ def test_a_named_folder_that_no_runner_sees_is_refused_unless_anyway(
     assert place == Place("/w", None, "/w of the machine that runs the job")
 
 
+def test_a_file_that_a_runner_sees_is_no_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    asked = asked_folder(str(tmp_path / "f"), {}, MachineFacts(host="a"), "--chdir")
+    with pytest.raises(BadInput, match=f"the working folder {tmp_path}/f is a file"):
+        place_of(asked, [UNSEEN, SEEN], IN_PYTHON, image=False, anyway=True)
+    elsewhere = place_of(asked, [UNSEEN], IN_PYTHON, image=False, anyway=False)
+    assert (elsewhere.path, elsewhere.folder) == (f"{tmp_path}/f", None)
+
+
 @pytest.mark.parametrize(
     ("asked", "place"),
     [(HERE, Place(said="that of the image")), (NAMED, Place("/w", None, "/w of the image"))],

@@ -329,6 +329,28 @@ def test_a_program_that_holds_quota_uses_its_machine_until_the_deadline_of_a_dra
     assert cores.placement.holds.on("id-a") == []
 
 
+def test_a_job_of_an_earlier_data_folder_holds_its_devices_until_it_has_stopped() -> None:
+    cores = placed_cores(gpus("a", 4))
+    big(cores, "j", 2)
+    ((_, revision),) = cores.runs["id-a"]
+    cores.slow_jobs.add("j")
+    assert cores.placement.without_runner("id-a") == []
+
+    cores.placement.set_machine(replace(cores.machines["id-a"], id="id-new"))
+    cores.placement.forget_machine("id-a")
+
+    left = OpenRun(
+        namespace="ns",
+        name="j",
+        revision=revision,
+        requests={"gpu": 2},
+        devices={"gpu": ("a-0", "a-1")},
+    )
+    assert cores.placement.without_runner("id-new") == [left]
+    cores.advance(61)
+    assert cores.placement.without_runner("id-new") == [left]
+
+
 def test_a_job_and_a_program_that_waits_hold_nothing_without_a_runner() -> None:
     cores = placed_cores(gpus("a", 4), checks={"default": ["slow"]})
     big(cores, "job", 2)

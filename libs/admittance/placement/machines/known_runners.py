@@ -80,7 +80,8 @@ class KnownRunners:
         self.refused: dict[str, RunnerRefused] = {}
         self.runs: dict[str, OpenRuns] = {}
         self.held: Callable[[str], Sequence[OpenRun]] = _nothing
-        """A function that returns what programs hold on the machine with an id."""
+        """A function that returns what is held of the machine with an id, beside the runs that its
+        runner reports: by programs, and by jobs of earlier data folders of the runner."""
         self._tables: dict[str, tuple[dict[str, Any], Callable[[bytes], Any]]] = {
             INVENTORIES: (self.inventories, read_inventory),
             ALIVE_RUNNERS: (self.alive, read_alive_runner),
@@ -142,6 +143,8 @@ class KnownRunners:
         said, announced = self.runs.get(name), self.inventories.get(name)
         runs = said.runs if said is not None else ()
         if announced is not None:
+            # The runner of the present data folder has not reported its runs yet.
+            runs = runs if said is not None and said.id == announced.id else ()
             runs = (*runs, *self.held(announced.id))
         in_use: dict[str, int] = {}
         for run in runs:

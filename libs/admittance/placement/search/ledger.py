@@ -325,6 +325,15 @@ class Ledger:
         booking = self._bookings.get(key)
         return booking.shares if booking is not None else {}
 
+    def revision(self, key: str) -> int:
+        """That of the workload's admission; 0: it is not admitted."""
+        booking = self._bookings.get(key)
+        return booking.revision if booking is not None else 0
+
+    def earlier_ids(self, machine_id: str) -> set[str]:
+        """The ids that the machine has replaced."""
+        return {earlier for earlier, present in self._present.items() if present == machine_id}
+
     def set_runs(self, machine_id: str, runs: Iterable[OpenRun]) -> None:
         """Sets the open runs of a machine, as its runner reports them."""
         wanted: dict[tuple[str, int], Share] = {}

@@ -12,6 +12,9 @@ from support.processes.in_process import Admit
     [
         (["--gpu", "0.5"], '--gpu "0.5" is not a multiple of 1'),
         (["--memory", "0.5"], '--memory "0.5" is not a multiple of 1'),
+        (["--gpu", "-1"], "--gpu must not be negative, not -1"),
+        (["--cpu", "-0.5"], "--cpu must not be negative, not -0.5"),
+        (["--memory", "x"], "--memory 'x' is not a quantity"),
         (["--cpu", "0.0001"], '--cpu "0.0001" is not a multiple of a thousandth of a cpu'),
         (["--max-time", "0.4s"], '--max-time "0.4s" must be a whole number of seconds, at least 1'),
         (["--time", "0"], '--time "0" must be a whole number of seconds, at least 1'),

@@ -125,10 +125,12 @@ def warning_of(text: str | None) -> WarningSignal | None:
 
 
 def check_whole(resource: str, typed: str | None, option: str) -> None:
-    """Raises BadInput for an amount that would be rounded up: cpu counts in thousandths, everything
-    else in whole numbers. An invalid quantity is left to the validation of the workload."""
-    if typed is None or quantity_error(typed):
+    """Raises BadInput for an amount that is invalid or would be rounded up: cpu counts in
+    thousandths, everything else in whole numbers."""
+    if typed is None:
         return
+    if error := quantity_error(typed):
+        raise BadInput(f"{option} {error}")
     exact = parse(typed) * (1000 if resource == "cpu" else 1)
     if exact.denominator != 1:
         least = "a thousandth of a cpu" if resource == "cpu" else "1"

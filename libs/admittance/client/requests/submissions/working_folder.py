@@ -46,14 +46,15 @@ class Place(NamedTuple):
 
 class Asked(NamedTuple):
     """The folder that a submitter asks for. ``path``: an absolute path. ``folder``: what it is on
-    this machine; None: it is no folder here. ``chosen``: it was named, and is not only the one from
-    which the submitter submits. ``of_run``: it is the scratch folder of a job, which submits
-    another one and is removed with its run."""
+    this machine; None: it does not exist here. ``chosen``: it was named, and is not only the one
+    from which the submitter submits. ``of_run``: it is the scratch folder of a job, which submits
+    another one and is removed with its run. ``is_file``: on this machine it is no folder."""
 
     path: str
     folder: SubmittedFrom | None
     chosen: bool
     of_run: bool = False
+    is_file: bool = False
 
 
 def asked_folder(
@@ -84,7 +85,10 @@ def asked_folder(
     if status is None or not stat.S_ISDIR(status.st_mode):
         if named is not None and not os.path.isabs(named):  # noqa: PTH117
             raise BadInput(f"{option} {named}: there is no folder {path}")
-        return Asked(path, None, named is not None)
+        if status is None:
+            return Asked(path, None, named is not None)
+        seen = SubmittedFrom(path=path, machine=machine)
+        return Asked(path, seen, named is not None, is_file=True)
     folder = SubmittedFrom(
         path=path,
         machine=machine,
@@ -136,8 +140,9 @@ def place_of(
 ) -> Place:
     """Where the command starts. ``views``: what runners see of the folder. ``image``: whether the
     command runs in a container's image. Pure. Raises Refused for a folder of this machine that was
-    named and that no runner sees, unless ``anyway``."""
-    path, folder = asked.path, asked.folder
+    named and that no runner sees, unless ``anyway``, and BadInput for a file that a runner sees.
+    """
+    path, folder = asked.path, None if asked.is_file else asked.folder
     whys = {view.runner: view.why for view in views if view.why}
     others = {view.runner: OTHER_USER for view in views if view.other_user}
     is_here = bool(views) and not whys and not others
@@ -152,6 +157,8 @@ def place_of(
         return Place(said=f"{RUNNERS_OWN}, not {path}: {why}")
     if image:
         return Place(path, None, f"{path} of the image")
+    if asked.is_file and len(whys) < len(views):
+        raise BadInput(f"the working folder {path} is a file")
     if folder is None:
         said = f"{path} of the machine that runs the job; this machine has no such folder"
         return Place(path, None, said)
