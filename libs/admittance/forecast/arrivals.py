@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Container, Iterator
-from math import inf
 from typing import Final
 
 from admittance.forecast.rows import Waiting
@@ -36,16 +35,18 @@ class Arrivals:
         gone = bisect_left(self._times, now - DAYS * DAY)
         del self._times[:gone], self._jobs[:gone]
 
-    def drawn(self, now: float, queues: Container[str], chance: Chance) -> Iterator[Waiting]:
-        """Yields arrivals in these queues from ``now`` on, without end: for each day to come those
-        of one of the last days. If fewer hours than a day are known, these hours follow each
-        other."""
+    def drawn(
+        self, now: float, until: float, queues: Container[str], chance: Chance
+    ) -> Iterator[Waiting]:
+        """Yields arrivals in these queues from ``now`` on: for each day to come those of one of the
+        last days. The last of these days has the time ``until``. If fewer hours than a day are
+        known, these hours follow each other."""
         known = min(DAYS * DAY, now - self._begin)
         period = min(DAY, known)
         if not self._jobs or period <= 0:
             return
         begin, count = now, 0
-        while begin < inf:
+        while begin < until:
             back = period * (1 + int(chance() * int(known // period))) + (begin - now)
             first = bisect_left(self._times, begin - back)
             last = bisect_left(self._times, begin - back + period)

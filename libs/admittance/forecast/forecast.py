@@ -125,7 +125,8 @@ def _play(
         whole = sample.draw(held.source, held.limit, max(0.0, now - held.since))
         if whole is not None:
             ends.append((max(now, held.since + whole), held))
-    arrivals = memory.arrivals.drawn(now, rows.queues, chance)
+    until = now + HORIZON
+    arrivals = memory.arrivals.drawn(now, until, rows.queues, chance)
     return play(
         rows.queues,
         rows.waiting,
@@ -133,6 +134,6 @@ def _play(
         run_time,
         now,
         arrivals=arrivals,
-        until=now + HORIZON,
+        until=until,
         causes=causes,
     )

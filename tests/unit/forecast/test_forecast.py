@@ -121,7 +121,7 @@ def arrivals(begin: float, *times: float, queue: str = "a") -> Arrivals:
 def test_arrivals_are_those_of_an_earlier_day(
     known: Arrivals, drawn_by: tuple[float, ...], times: list[float]
 ) -> None:
-    drawn = islice(known.drawn(NOW, {"a"}, iter(drawn_by).__next__), len(times) or 1)
+    drawn = islice(known.drawn(NOW, inf, {"a"}, iter(drawn_by).__next__), len(times) or 1)
     found = list(drawn)
     assert [each.queued_at - NOW for each in found] == times
     assert {each.key[0] for each in found} <= {ARRIVAL}
@@ -131,9 +131,16 @@ def test_arrivals_of_other_trees_and_of_earlier_days_do_not_count() -> None:
     known = arrivals(NOW - 9 * DAY, NOW - 2 * DAY - 1, NOW - 2 * DAY, NOW - 1)
     known.add(job("other", NOW - 5, "b"))
     known.forget(NOW)
-    drawn = list(islice(known.drawn(NOW, {"a"}, iter((0.9, 0.0)).__next__), 2))
+    drawn = list(islice(known.drawn(NOW, inf, {"a"}, iter((0.9, 0.0)).__next__), 2))
     assert [each.queued_at - NOW for each in drawn] == [0, 2 * DAY - 1]
     assert len({each.key for each in drawn}) == 2
+
+
+def test_a_tree_without_known_arrivals_gets_none() -> None:
+    known = memory(600)
+    known.arrivals = arrivals(NOW - DAY, NOW - 5, queue="b")
+    draws = iter((0.0,) * 1000).__next__
+    assert forecast(rows(job("x")), known, NOW, draws)["ns", "x"].p50 == 0
 
 
 def test_arrivals_delay_a_workload_of_low_priority() -> None:

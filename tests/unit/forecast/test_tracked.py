@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ def test_arrivals_are_the_workloads_that_were_created_lately() -> None:
     s.submit("w", "a", age=600)
     s.submit("old", "a", age=3 * 86_400)
     s.change("w", log=s.stored["w"].status.log)
-    drawn = s.tracked.arrivals.drawn(NOON.timestamp(), {"a"}, lambda: 0.0)
+    drawn = s.tracked.arrivals.drawn(NOON.timestamp(), inf, {"a"}, lambda: 0.0)
     times = [next(drawn).queued_at - NOON.timestamp() for _ in range(2)]
     assert times == [3000, 6600], "an hour is known, and follows itself"
 
