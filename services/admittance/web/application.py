@@ -23,7 +23,7 @@ from admittance.web.codes import OneTimeCodes
 from admittance.web.guard import Guard
 from admittance.web.live import LISTENERS_MAX
 from admittance.web.origins import Origins
-from admittance.web.pages import find, queues, workload
+from admittance.web.pages import checks, find, queues, workload
 from admittance.web.rendering import page, wants_json
 from admittance.web.sessions import Session, Sessions
 from admittance.web.sign_in import SignIn, form_of
@@ -97,6 +97,8 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
         Route("/find", shown(find.find)),
         Route("/pending", shown(queues.pending)),
         Route("/queues", shown(queues.queues)),
+        Route("/checks", shown(checks.show)),
+        Route("/checks/{namespace}/{name}/{act}", changed(checks.act), methods=["POST"]),
         Route("/workloads/{namespace}/{name}", shown(workload.show)),
         Route("/workloads/{namespace}/{name}/{act}", changed(workload.act), methods=["POST"]),
         Route("/sign-in", door.show),

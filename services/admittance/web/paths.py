@@ -17,6 +17,11 @@ def pending_path(queue: str = "", namespace: str = "", skip: int = 0) -> str:
     return "/pending" + (f"?{urlencode(chosen)}" if chosen else "")
 
 
+def verdict_path(namespace: str, name: str, verb: str) -> str:
+    """Where the inbox of approvals posts a verdict on a workload."""
+    return f"/checks/{quote(namespace, safe='')}/{quote(name, safe='')}/{quote(verb, safe=':')}"
+
+
 def queues_path(resource: str = "") -> str:
     """The page of queues, with the quota of a resource."""
     return "/queues" + (f"?{urlencode({'resource': resource})}" if resource else "")

@@ -46,6 +46,26 @@ apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
 metadata: {name: vision, namespace: default}
 spec: {clusterQueue: vision}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: AdmissionCheck
+metadata: {name: money}
+spec: {controllerName: admittance.dev/approval}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: asked}
+spec:
+  namespaceSelector: {}
+  admissionChecks: [money]
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: reserved, resources: [{name: cpu, nominalQuota: 2}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: asked, namespace: default}
+spec: {clusterQueue: asked}
 """
 HOSTILE = "<script>document.title='broken'</script>"
 
@@ -102,6 +122,8 @@ async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Up]:
         await made.out("submit", "--name", "runs", "-q", "vision", "--cpu", "2", "--", "true")
         labels = ("-q", "vision", "--cpu", "2", "--", "echo", HOSTILE)
         await made.out("submit", "--name", "waits", *labels)
+        for name in ("costs", "wastes"):
+            await made.out("submit", "--name", name, "-q", "asked", "--cpu", "1", "--", "true")
         yield made
     finally:
         await child.stop()
@@ -286,6 +308,7 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
         ("/", "light"),
         ("/queues", "light"),
         ("/pending", "dark"),
+        ("/checks", "light"),
         ("/workloads/default/waits", "light"),
         ("/workloads/default/waits", "dark"),
         ("/workloads/default/nope", "dark"),
@@ -301,6 +324,22 @@ async def test_pages_are_accessible_and_fit_a_narrow_screen(
     assert found.violations_count == 0, found.generate_report()
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not await page.evaluate(wide)
+
+
+@needs_chromium
+async def test_the_inbox_gives_verdicts(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/checks")
+    inbox = page.locator("#inbox [data-row] a.name")
+    await expect(inbox).to_have_text(["costs", "wastes"])
+    await page.get_by_role("button", name="Approve money of costs").click()
+    await expect(inbox).to_have_text(["wastes"])
+    await page.get_by_role("button", name="Deny money… of wastes").click()
+    await page.click("#confirm button[value=no]")
+    assert await up.phase("wastes") == "QuotaReserved"
+    await page.get_by_role("button", name="Deny money… of wastes").click()
+    await page.click("#confirm button[value=yes]")
+    await expect(page.locator("#inbox .empty")).to_be_visible()
+    await expect(page.locator("#check-money .st")).to_have_text("By people")
 
 
 @needs_chromium

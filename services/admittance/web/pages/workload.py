@@ -39,7 +39,7 @@ async def act(request: Request, session: Session, form: dict[str, str]) -> Respo
     namespace, name = _named(request)
     verb = request.path_params["act"]
     try:
-        goes_to = await _done(session.client, namespace, name, verb, form)
+        goes_to = await done(session.client, namespace, name, verb, form)
     except NotFound:
         raise
     except NotAllowed as error:
@@ -49,8 +49,9 @@ async def act(request: Request, session: Session, form: dict[str, str]) -> Respo
     return RedirectResponse(goes_to, 303)
 
 
-async def _done(client: Client, namespace: str, name: str, verb: str, form: dict[str, str]) -> str:
-    """Does it; returns the page to go to."""
+async def done(client: Client, namespace: str, name: str, verb: str, form: dict[str, str]) -> str:
+    """Does what a button of a workload asks for; returns the page to go to. Raises NotFound for an
+    action that does not exist, and ClientError for one that is refused."""
     here = workload_path(namespace, name)
     verb, _, check = verb.partition(":")
     message = form.get("message", "")

@@ -36,6 +36,37 @@ CHANGES: Final = frozenset({"", "admin", "user", "owner"})
 APPROVES: Final = frozenset({"", "admin", "approver"})
 
 
+def verdicts(
+    namespace: str, name: str, approvals: tuple[str, ...], login: Login
+) -> tuple[Ask, ...]:
+    """The verdicts that a person may give on a workload: on each of the checks ``approvals``, which
+    wait for the verdict of a person. () for a role that gives none."""
+    asks: list[Ask] = []
+    for check in approvals if login.role in APPROVES else ():
+        words = f" --check {shlex.quote(check)}"
+        given = f"({name!r}, check={check!r}"
+        approve = f"approve:{check}"
+        asks.append(_ask(namespace, name, f"Approve {check}", approve, f"approve{given}", words))
+        confirm = f"Deny {name}? It is not admitted again until it is activated."
+        call = f"deny{given}"
+        deny = _ask(namespace, name, f"Deny {check}…", f"deny:{check}", call, words)
+        asks.append(replace(deny, confirm=confirm, danger=True))
+    return tuple(asks)
+
+
+def _ask(
+    namespace: str, name: str, label: str, verb: str, call: str, words: str, **given: Any
+) -> Ask:
+    command = f"admit {verb.partition(':')[0]} workload {shlex.quote(name)}{words}"
+    return Ask(
+        label=label,
+        verb=verb,
+        command=f"{command} -n {shlex.quote(namespace)}",
+        python=f"await client.{call}, namespace={namespace!r})",
+        **given,
+    )
+
+
 def actions(
     namespace: str,
     name: str,
@@ -50,23 +81,9 @@ def actions(
     them again. ``approvals``: checks that wait for the verdict of a person."""
 
     def ask(label: str, verb: str, call: str, words: str = "", **given: Any) -> Ask:
-        command = f"admit {verb.partition(':')[0]} workload {shlex.quote(name)}{words}"
-        return Ask(
-            label=label,
-            verb=verb,
-            command=f"{command} -n {shlex.quote(namespace)}",
-            python=f"await client.{call}, namespace={namespace!r})",
-            **given,
-        )
+        return _ask(namespace, name, label, verb, call, words, **given)
 
-    asks: list[Ask] = []
-    for check in approvals if login.role in APPROVES else ():
-        words = f" --check {shlex.quote(check)}"
-        given = f"({name!r}, check={check!r}"
-        asks.append(ask(f"Approve {check}", f"approve:{check}", f"approve{given}", words))
-        confirm = f"Deny {name}? It is not admitted again until it is activated."
-        deny = ask(f"Deny {check}…", f"deny:{check}", f"deny{given}", words, confirm=confirm)
-        asks.append(replace(deny, danger=True))
+    asks = list(verdicts(namespace, name, approvals, login))
     if login.role not in CHANGES:
         return tuple(asks)
     again = ask("Submit again", "resubmit", f"resubmit({name!r}")

@@ -20,6 +20,7 @@ MENU: Final = (
     Place("Workloads", "/", "w"),
     Place("Queues", "/queues", "q"),
     Place("Pending", "/pending", "p"),
+    Place("Checks", "/checks", "c"),
 )
 
 
