@@ -17,7 +17,7 @@ from admittance.events.base import Fact
 from admittance.events.subjects import WorkloadName, workload_name
 from admittance.phases import Phase
 from admittance.workload.arrays.elements import indexes_of
-from admittance.workload.conditions import Type, find_false, find_true, gated_by, is_true
+from admittance.workload.conditions import Type, find_true, gated_by, is_true, unmet
 from admittance.workload.stored import StoredWorkload, head
 
 NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
@@ -75,13 +75,11 @@ def dependent_of(stored: StoredWorkload, revision: int) -> Dependent | None:
         return None
     if is_true(stored, Type.FINISHED) or stored.metadata.deletion_timestamp is not None:
         return None
-    said = find_false(stored, Type.DEPENDENCIES_MET)
-    noted = said.message if said is not None and said.reason == reasons.DEPENDENCY_UNMET else ""
     return Dependent(
         uid=stored.metadata.uid,
         revision=revision,
         rows=rows,
-        noted=noted,
+        noted=unmet(stored),
         active=head(stored).active,
     )
 

@@ -150,6 +150,15 @@ def _gated_message(workload: StoredWorkload, gates: str) -> str:
     return message
 
 
+def unmet(workload: StoredWorkload) -> str:
+    """Why a dependency of the workload can never be met, such as ``prep failed``; "": none is known
+    to be so."""
+    condition = find_false(workload, Type.DEPENDENCIES_MET)
+    if condition is None or condition.reason != reasons.DEPENDENCY_UNMET:
+        return ""
+    return condition.message
+
+
 def waits_for(workload: StoredWorkload) -> str:
     """What the workload still waits for, like ``waits for prep to succeed``."""
     rows = workload.status.dependencies

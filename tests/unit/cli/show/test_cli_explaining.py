@@ -19,6 +19,7 @@ from admittance.client.requests.workloads.explanation import (
     RunnerAnswer,
     answer_of_runner,
     corrected,
+    state_of,
     with_runners,
     with_turn,
 )
@@ -261,3 +262,33 @@ def test_an_element_beyond_the_number_at_once_waits_for_its_turn(
     reply = ExplainReply(message="before", unblocked_by=("removal of this obstacle: x", "quota"))
     said = with_turn(workload, reply)
     assert (said.message, said.unblocked_by) == (message, unblocked)
+
+
+@pytest.mark.parametrize(
+    ("active", "condition", "state"),
+    [
+        (False, ("DependencyUnmet", "prep failed"), "Deactivated since 5m, because prep failed"),
+        (False, ("WaitsForDependencies", "waits for prep to succeed"), "Deactivated since 5m"),
+        (True, ("DependencyUnmet", "prep failed"), "Pending since 5m"),
+    ],
+)
+def test_the_state_of_a_dependency_says_that_its_own_dependency_failed(
+    active: bool, condition: tuple[str, str], state: str
+) -> None:
+    manifest = a_manifest()
+    manifest["metadata"]["annotations"] = {GATED_BY: "admittance.dev/dependencies"}
+    manifest["spec"]["active"] = active
+    reason, message = condition
+    manifest["status"] = {
+        "conditions": [
+            {
+                "type": "DependenciesMet",
+                "status": "False",
+                "reason": reason,
+                "message": message,
+                "lastTransitionTime": "2026-02-07T11:55:00Z",
+            }
+        ]
+    }
+    workload = msgspec.json.decode(msgspec.json.encode(manifest), type=StoredWorkload)
+    assert state_of(workload, NOON) == state

@@ -39,7 +39,7 @@ from admittance.events.requests.history import Logs, LogsReply
 from admittance.events.requests.reading import Runners, RunnersReply
 from admittance.events.shapes import PodRetries
 from admittance.runtime import clock
-from admittance.workload.conditions import Type, find_false, gated_by, is_held
+from admittance.workload.conditions import gated_by, is_held, unmet
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
@@ -132,23 +132,26 @@ async def _dependencies(link: Link, workload: StoredWorkload, now: datetime) -> 
         if target is None or target.workload().metadata.uid != row.uid:
             said.append(f"{what}: {row.workload} was deleted")
             continue
-        other = target.workload()
-        where = phase(other, now)
-        since = max(
-            (
-                each.last_transition_time
-                for each in other.status.conditions
-                if each.last_transition_time is not None
-            ),
-            default=other.metadata.creation_timestamp,
-        )
-        ago = f" since {span((now - since).total_seconds())}" if since is not None else ""
-        counts = f" ({summary(other.status.array)})" if other.status.array is not None else ""
-        said.append(f"{what}: {row.workload} is {where}{ago}{counts}")
-    unmet = find_false(workload, Type.DEPENDENCIES_MET)
-    if unmet is not None and unmet.reason == reasons.DEPENDENCY_UNMET:
-        said.append(f"{unmet.message}, so it will never start by itself")
+        said.append(f"{what}: {row.workload} is {state_of(target.workload(), now)}")
+    if why := unmet(workload):
+        said.append(f"{why}, so it will never start by itself")
     return "; ".join(said)
+
+
+def state_of(workload: StoredWorkload, now: datetime) -> str:
+    """The state of a workload that another one waits for, such as ``Running since 12m``, or
+    ``Deactivated since 12m, because prep failed`` if it waited in vain itself."""
+    where = phase(workload, now)
+    times = [each.last_transition_time for each in workload.status.conditions]
+    since = max(
+        (time for time in times if time is not None), default=workload.metadata.creation_timestamp
+    )
+    ago = f" since {span((now - since).total_seconds())}" if since is not None else ""
+    array = workload.status.array
+    counts = f" ({summary(array)})" if array is not None else ""
+    is_stopped = where is Phase.DEACTIVATED and DEPENDENCIES_GATE in gate_names(gated_by(workload))
+    because = f", because {why}" if is_stopped and (why := unmet(workload)) else ""
+    return f"{where}{ago}{counts}{because}"
 
 
 async def _of_array(link: Link, stored: BucketObject, now: datetime) -> Explanation:
