@@ -11,7 +11,9 @@ from math import inf
 from typing import Final, NamedTuple
 
 from admittance.forecast.rows import Holding, Key
+from admittance.forecast.run_times import RunTimes
 from admittance.forecast.widening import Interval
+from admittance.forecast.words import why_not_found
 
 ASKED_SECONDS: Final = 90.0
 """A tree is played until so long after the last question about it."""
@@ -36,6 +38,14 @@ class Forecasts:
     holding: Sequence[Holding]
     after: Mapping[Key, Key] = field(default_factory=dict)
     words: dict[tuple[str, str], str] = field(default_factory=dict)
+    _why_not_found: str | None = None
+
+    def why_not_found(self, run_times: RunTimes) -> str:
+        """Why it has no start of a workload that could start: `words.why_not_found`, computed for
+        the first such workload only, since it reads all that holds quota."""
+        if self._why_not_found is None:
+            self._why_not_found = why_not_found(self.holding, run_times)
+        return self._why_not_found
 
 
 class Turn(NamedTuple):

@@ -34,7 +34,7 @@ from admittance.forecast.forecast import Memory, Rows, forecast
 from admittance.forecast.rows import Key
 from admittance.forecast.tracked import NOT_WAITING, Tracked
 from admittance.forecast.widening import Interval, Widening
-from admittance.forecast.words import basis_of, why_not_found
+from admittance.forecast.words import basis_of
 from admittance.forecast_service.forecast_metrics import ForecastMetrics
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import BucketReader, Entry, apply_each, follow_bucket
@@ -273,8 +273,7 @@ def _start(tracked: Tracked, made: Forecasts, key: Key) -> StartForecast | None:
     if interval is None:
         if tracked.queued_at(key) > made.made_at:
             return None
-        why = why_not_found(made.holding, tracked.run_times)
-        return StartForecast(unknown=why, as_of=as_of)
+        return StartForecast(unknown=made.why_not_found(tracked.run_times), as_of=as_of)
     queue, namespace = tracked.queue_of(key), key[0]
     words = made.words.get((queue, namespace))
     if words is None:

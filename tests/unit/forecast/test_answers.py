@@ -13,6 +13,8 @@ from admittance.forecast.answers import (
     Forecasts,
     Turn,
 )
+from admittance.forecast.rows import Holding, Source
+from admittance.forecast.run_times import RunTimes
 
 
 def made(at: float) -> Forecasts:
@@ -61,3 +63,13 @@ def test_a_clock_that_went_back_stops_no_play() -> None:
     answers.ask("a", 0)
     assert answers.turn(0) == Turn("a", 0)
     assert answers.get("a", 0) is None
+
+
+def test_why_there_is_no_start_is_computed_once_for_each_forecast() -> None:
+    run_times = RunTimes()
+    holding = [Holding(("ns", "h"), "a", (), 0, Source("a"))]
+    first = Forecasts(0, {}, holding)
+    assert first.why_not_found(run_times).startswith("1 workload that holds quota has no time")
+    run_times.add(Source("a"), 60, 0)
+    assert first.why_not_found(run_times).startswith("1 workload that holds quota has no time")
+    assert Forecasts(1, {}, holding).why_not_found(run_times).startswith("it does not start within")
