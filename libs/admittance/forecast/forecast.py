@@ -24,6 +24,9 @@ STARTS: Final = 100_000
 COMPARED: Final = 20
 """How many workloads of each forecast are compared with their starts: chance takes them, so that a
 workload counts as often as a user may ask about it."""
+KEPT: Final = 100
+"""How many forecasts of one workload wait for its start, so that a workload that waits for days
+neither fills the memory nor outweighs the others."""
 HORIZON: Final = 4 * 86_400.0
 """A start that lies more seconds ahead is not forecast."""
 
@@ -95,7 +98,10 @@ def forecast(
     keys = list(raw)
     for _ in range(min(COMPARED, len(keys))):
         key = keys[int(chance() * len(keys))]
-        memory.made.setdefault(key, []).append((now, raw[key]))
+        made = memory.made.setdefault(key, [])
+        if len(made) >= KEPT:
+            del made[int(chance() * len(made))]
+        made.append((now, raw[key]))
     return {key: memory.widening.widened(interval) for key, interval in raw.items()}
 
 

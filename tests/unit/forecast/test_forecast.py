@@ -9,7 +9,7 @@ from math import inf
 import pytest
 
 from admittance.forecast.arrivals import ARRIVAL, Arrivals
-from admittance.forecast.forecast import HORIZON, Memory, Rows, forecast, samples_of
+from admittance.forecast.forecast import HORIZON, KEPT, Memory, Rows, forecast, samples_of
 from admittance.forecast.play import QueueRules
 from admittance.forecast.rows import Holding, Key, Source, Waiting
 from admittance.forecast.run_times import RunTimes
@@ -80,6 +80,15 @@ def test_forecasts_are_compared_with_the_start_of_their_workload() -> None:
     # Half a width is 30 s, and the start was 150 s later than the median.
     assert known.widening.sides == (1, 5)
     assert forecast(held, known, NOW, chance().random) == {("ns", "x"): (570, 600, 750)}
+
+
+def test_a_workload_that_waits_for_long_keeps_some_of_its_forecasts() -> None:
+    known, draws = memory(600), chance().random
+    for later in range(KEPT + 20):
+        forecast(rows(job("x"), since=NOW), known, NOW + later, draws)
+    times = [made_at - NOW for made_at, _ in known.made["ns", "x"]]
+    assert len(times) == KEPT
+    assert times[0] < 20 and times[-1] == KEPT + 19
 
 
 def test_a_workload_that_left_its_queue_is_no_error() -> None:
