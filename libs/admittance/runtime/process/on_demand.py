@@ -83,9 +83,11 @@ class _OnDemand:
         serving = asyncio.ensure_future(self._until_ready(bus))
         try:
             while (left := self._asked_at + IDLE_SECONDS - clock.monotonic()) > 0:
-                await asyncio.wait([child], timeout=left)
-                if child.done():
-                    child.result()
+                working = [task for task in (child, serving) if not task.done()]
+                await asyncio.wait(working, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                for task in (child, serving):
+                    if task.done():
+                        task.result()
             log.info("service_process_unasked", service=self._service.name)
         finally:
             # A later request starts the process again, also one that comes while this one ends.
