@@ -28,6 +28,7 @@ from admittance.client.sync_job import SyncJob
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.forecast import ForecastReply
 from admittance.events.requests.history import LogEntry, SettledReply
+from admittance.events.requests.machines import MachinesReply
 from admittance.events.requests.manifests import Applied, DeleteReply
 from admittance.events.requests.queues import PendingReply, QueuesReply
 from admittance.events.requests.reading import UsageCheck, UsageReply
@@ -417,6 +418,12 @@ class SyncClient:
                 manifests, deletes=deletes, limit=limit, namespace=namespace
             )
         )
+
+    def machines(self, *, lacking: int = 100) -> MachinesReply:
+        """What runs on each machine, by the name of its runner, and whether its runner is alive;
+        and the first ``lacking`` workloads that hold quota and that no machine has room for, with
+        what they miss. `list` of the kind ``runners`` has what each machine offers."""
+        return self._thread.run(lambda: self._inner.machines(lacking=lacking))
 
     def cordon(self, runner: str) -> bool:
         """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was

@@ -25,6 +25,7 @@ from datetime import datetime, timedelta
 
 from admittance.events import reasons
 from admittance.events.placement import Placement, runners_of
+from admittance.events.requests.machines import LackingRow
 from admittance.events.stored.machines import OpenRun as ShownRun
 from admittance.events.system import RunnerStarts
 from admittance.placement.held_back import HeldBack
@@ -38,6 +39,7 @@ from admittance.placement.reservation import (
     has_rows,
     held_by,
     judged_by,
+    lacking_row,
     reservation_of,
 )
 from admittance.placement.search.index import MachineClass, MachineIndex, class_key, suits
@@ -289,6 +291,16 @@ class PlacementDecisions:
     def shortages(self) -> dict[str, Shortage]:
         """Of each reservation that lacks room the reason, by the key of the workload."""
         return {key: w.short for key, w in self._waiting.items() if w.short is not None}
+
+    def lacking(self, limit: int) -> tuple[LackingRow, ...]:
+        """The first reservations that lack room, in the order in which they are tried."""
+        shortages = self.shortages()
+        waiting = {key: self._waiting[key].reservation for key in shortages}
+        order = map(self._held_back.order, waiting.values())
+        return tuple(
+            lacking_row(waiting[key], since, shortages[key].message)
+            for _, since, key in heapq.nsmallest(limit, order)
+        )
 
     def waiting_for_victims(self) -> int:
         """The number of reservations for which the room of planned victims is booked."""

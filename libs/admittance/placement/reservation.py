@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from admittance.api.checks import MACHINES_CONTROLLER, PREEMPTS_AFTER_CHECK
 from admittance.api.workload import CheckState
 from admittance.events.placement import Placement
+from admittance.events.requests.machines import LackingRow
 from admittance.placement.search.ledger import Shares, shares_of
 from admittance.placement.search.request import (
     Demands,
@@ -84,6 +85,17 @@ class Reservation(NamedTuple):
     others_ready: bool
     victims: frozenset[str]
     flavors: frozenset[str]
+
+
+def lacking_row(reservation: Reservation, since: datetime, message: str) -> LackingRow:
+    """The reservation as a workload that lacks room since a time; ``message``: what is missing."""
+    return LackingRow(
+        namespace=reservation.judged.namespace,
+        name=reservation.judged.name,
+        priority=reservation.priority,
+        since=since,
+        message=message,
+    )
 
 
 def held_by(workload: StoredWorkload, revision: int) -> Held | None:

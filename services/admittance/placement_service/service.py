@@ -204,9 +204,13 @@ class MachineReconciler:
         if asked.runner:
             return MachinesReply(machines=(self.runners.state(asked.runner, with_runs=True),))
         names = [name for name in self.runners.names() if name > asked.after]
-        page = names[: max(1, min(asked.limit, PAGE_MAX))]
+        page = self.runners.page(names[: max(1, min(asked.limit, PAGE_MAX))], asked.with_runs)
+        decisions = self.judge.decisions
         return MachinesReply(
-            machines=tuple(map(self.runners.state, page)), more=len(names) > len(page)
+            machines=page,
+            more=len(names) > len(page),
+            lacking=decisions.lacking(min(asked.lacking, PAGE_MAX)) if asked.lacking > 0 else (),
+            lacking_total=len(decisions.shortages()) if asked.lacking > 0 else 0,
         )
 
 

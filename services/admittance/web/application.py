@@ -23,7 +23,7 @@ from admittance.web.codes import OneTimeCodes
 from admittance.web.guard import Guard
 from admittance.web.live import LISTENERS_MAX
 from admittance.web.origins import Origins
-from admittance.web.pages import checks, find, queues, workload
+from admittance.web.pages import checks, find, machines, queues, workload
 from admittance.web.rendering import page, wants_json
 from admittance.web.sessions import Session, Sessions
 from admittance.web.sign_in import SignIn, form_of
@@ -101,6 +101,8 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
         Route("/checks/{namespace}/{name}/{act}", changed(checks.act), methods=["POST"]),
         Route("/workloads/{namespace}/{name}", shown(workload.show)),
         Route("/workloads/{namespace}/{name}/{act}", changed(workload.act), methods=["POST"]),
+        Route("/machines", shown(machines.show)),
+        Route("/machines/{name}/{act}", changed(machines.act), methods=["POST"]),
         Route("/sign-in", door.show),
         Route("/sign-in", door.sign_in, methods=["POST"]),
         Route("/sign-out", changed(lambda request, *_: door.sign_out(request)), methods=["POST"]),

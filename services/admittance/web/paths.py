@@ -27,6 +27,11 @@ def queues_path(resource: str = "") -> str:
     return "/queues" + (f"?{urlencode({'resource': resource})}" if resource else "")
 
 
+def machines_path(skip: int = 0) -> str:
+    """The page of machines, after the first ``skip``."""
+    return "/machines" + (f"?skip={skip}" if skip else "")
+
+
 def queue_path(queue: str) -> str:
     """The row of a ClusterQueue on the page of queues."""
     return f"/queues#queue-{quote(queue, safe='')}"

@@ -9,8 +9,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from admittance.client.errors import BadInput
 from admittance.web.sessions import Session
-from admittance.web.views.frame import MENU, Frame
+from admittance.web.views.frame import Frame, menu_of
 
 TEMPLATES: Final = jinja2.Environment(
     loader=jinja2.PackageLoader("admittance.web"),
@@ -25,6 +26,14 @@ TEMPLATES: Final = jinja2.Environment(
 def wants_json(request: Request) -> bool:
     """Whether the request asks for the JSON twin of the page."""
     return request.query_params.get("format") == "json"
+
+
+def skipped(request: Request) -> int:
+    """How many rows the request leaves out at the top. Raises BadInput."""
+    text = request.query_params.get("skip", "0")
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise BadInput(f'skip "{text[:40]}" is not a whole number')
+    return int(text)
 
 
 def page(
@@ -44,7 +53,7 @@ def page(
     text = TEMPLATES.get_template(template).render(
         frame=frame,
         view=view,
-        menu=MENU,
+        menu=menu_of("" if session is None else session.login.role),
         login=None if session is None else session.login,
         csrf="" if session is None else session.csrf,
         **more,

@@ -110,7 +110,9 @@ class Up:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Up]:
     root = tmp_path_factory.mktemp("page")
-    arguments = ["up", "--port", "0", "--data-dir", str(root / "data"), "--no-runner"]
+    # The runner starts no job of this namespace, so that each stays as it is.
+    runner = ("--job-namespace", "elsewhere", "--device", "nvidia.com/gpu=0,1")
+    arguments = ["up", "--port", "0", "--data-dir", str(root / "data"), *runner]
     env = {"ADMIT_NO_WEB": ""}
     child = await start([*arguments, "--web", "127.0.0.1:0"], root / "log", env)
     try:
@@ -237,6 +239,23 @@ async def test_queues_lead_to_their_pending_workloads(page: Page, up: Up) -> Non
 
 
 @needs_chromium
+async def test_a_machine_is_drained_and_undrained_with_buttons(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/machines")
+    await expect(page.locator(".devices .word")).to_have_text(["free", "free"])
+    await page.click(".machines [id^=acts-] summary")
+    await page.fill(".machines [name=reason]", "a <new> fan")
+    await page.click(".machines [id^=drain-] button")
+    await page.click("#confirm button[value=yes]")
+    await expect(page.locator(".machines .about")).to_contain_text("It is drained: a <new> fan.")
+    await expect(page.locator(".devices .word")).to_have_text(["drained", "drained"])
+    [machine] = json.loads(await up.out("get", "runners", "-o", "json"))["items"]
+    assert machine["spec"]["drain"]["reason"] == "a <new> fan"
+    await page.click(".machines [id^=acts-] summary")
+    await page.click(".machines [id^=undrain-] button")
+    await expect(page.locator(".devices .word")).to_have_text(["free", "free"])
+
+
+@needs_chromium
 async def test_a_page_has_a_twin_in_json(page: Page, up: Up) -> None:
     answer = await page.request.get(f"{base(up)}/workloads/default/waits?format=json")
     view = await answer.json()
@@ -248,7 +267,7 @@ async def test_a_page_has_a_twin_in_json(page: Page, up: Up) -> None:
 async def test_a_name_that_does_not_exist_has_near_names(page: Page, up: Up) -> None:
     answer = await page.goto(f"{base(up)}/workloads/default/wait")
     assert answer is not None and answer.status == 404
-    await expect(page.locator("main a.name")).to_have_text(["waits"])
+    await expect(page.locator("main a.name").first).to_have_text("waits")
 
 
 @needs_chromium
@@ -309,6 +328,7 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
         ("/queues", "light"),
         ("/pending", "dark"),
         ("/checks", "light"),
+        ("/machines", "light"),
         ("/workloads/default/waits", "light"),
         ("/workloads/default/waits", "dark"),
         ("/workloads/default/nope", "dark"),

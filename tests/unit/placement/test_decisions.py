@@ -88,6 +88,12 @@ def test_a_job_waits_with_numbers_and_then_leaves_its_quota() -> None:
     assert cores.said("four") == [
         ("Pending", "4 GPUs on one machine: gpu-1 has 1 free, gpu-2 has 1")
     ]
+    big(cores, "urgent", 4, priority=1)
+    lacking = cores.placement.lacking(5)
+    assert [(row.name, row.priority) for row in lacking] == [("urgent", 1), ("four", 0)]
+    assert lacking[1].message == "4 GPUs on one machine: gpu-1 has 1 free, gpu-2 has 1"
+    assert cores.placement.lacking(1) == lacking[:1]
+    cores.done("urgent")
     cores.advance(118)
     assert str(cores.phase("four")) == "QuotaReserved"
     cores.advance(1)

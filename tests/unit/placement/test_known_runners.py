@@ -217,3 +217,19 @@ def test_metrics_say_what_machines_have_and_which_devices_jobs_have() -> None:
         ("gpu_1", "nvidia.com/gpu", "GPU-0"): 0,
         ("gpu_1", "nvidia.com/gpu", "GPU-1"): 2,
     }
+
+
+def test_a_page_of_machines_with_runs_ends_after_very_many_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(known_runners, "PAGE_RUNS", 2)
+    runners = KnownRunners()
+    run = OpenRun(namespace="ns", name="w", revision=1)
+    for name in ("a", "b", "c"):
+        say(runners, OPEN_RUNS, OpenRuns(id=name, runs=(run,)), name)
+    names = ["a", "b", "c"]
+    assert [(each.runner, each.runs) for each in runners.page(names, with_runs=True)] == [
+        ("a", (run,)),
+        ("b", (run,)),
+    ]
+    assert len(runners.page(names, with_runs=False)) == 3

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import shlex
-
-import click
 import pytest
 
-from admittance.cli.table import LazyCommands
-from admittance.client import Client
 from admittance.client.calls import Login
 from admittance.web.views.actions import Ask, actions
 from admittance.workload.phase import Phase
+from support.printed_actions import arguments_of_call, parameters_of_command
 
 ADMIN = Login("root", "admin")
 
@@ -64,26 +58,12 @@ def every() -> dict[str, Ask]:
 
 @pytest.mark.parametrize("ask", every().values(), ids=list(every()))
 def test_the_printed_command_is_one_of_admit(ask: Ask) -> None:
-    words = shlex.split(ask.command.replace("{}", "7"))
-    group = LazyCommands("admit")
-    command = group.get_command(click.Context(group), words[1])
-    assert command is not None
-    context = command.make_context(words[1], words[2:])
-    values = [value if isinstance(value, tuple) else (value,) for value in context.params.values()]
+    given = parameters_of_command(ask)
+    values = [value if isinstance(value, tuple) else (value,) for value in given.values()]
     assert any("w'1" in several for several in values)
-    assert context.params["namespace"] == "team a"
+    assert given["namespace"] == "team a"
 
 
 @pytest.mark.parametrize("ask", every().values(), ids=list(every()))
 def test_the_printed_line_of_python_calls_the_client(ask: Ask) -> None:
-    [call] = [
-        node
-        for node in ast.walk(ast.parse(ask.python.replace("{}", "7")))
-        if isinstance(node, ast.Call)
-    ]
-    assert isinstance(call.func, ast.Attribute)
-    method = getattr(Client, call.func.attr)
-    given = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
-    places = [ast.literal_eval(word) for word in call.args]
-    inspect.signature(method).bind(None, *places, **given)
-    assert given["namespace"] == "team a"
+    assert arguments_of_call(ask)["namespace"] == "team a"

@@ -8,16 +8,25 @@ from __future__ import annotations
 from datetime import datetime
 
 from admittance.api.runners import RunnerDrain
-from admittance.client.arguments.checked import checked_methods
+from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls
 from admittance.client.requests import machines
+from admittance.events.requests.machines import Machines, MachinesReply
 
 
 @checked_methods
 class MachineMethods:
-    """The methods of `Client` that keep jobs away from a machine."""
+    """The methods of `Client` about machines."""
 
     _calls: Calls
+
+    async def machines(self, *, lacking: int = 100) -> MachinesReply:
+        """What runs on each machine, by the name of its runner, and whether its runner is alive;
+        and the first ``lacking`` workloads that hold quota and that no machine has room for, with
+        what they miss. `list` of the kind ``runners`` has what each machine offers."""
+        async with self._calls.call() as link:
+            at_least(0, lacking=lacking)
+            return await machines.all_machines(link, Machines(with_runs=True, lacking=lacking))
 
     async def cordon(self, runner: str) -> bool:
         """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was

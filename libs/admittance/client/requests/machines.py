@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.api.fields.units import render
 from admittance.api.runners import RunnerDrain
@@ -51,17 +52,23 @@ async def with_states(link: Link, kind: ObjectKind, stored: Sequence[BucketObjec
 
 
 async def _states(link: Link, runner: str) -> dict[str, MachineState]:
-    states: dict[str, MachineState] = {}
-    after = ""
+    reply = await all_machines(link, Machines(runner=runner))
+    return {state.runner: state for state in reply.machines}
+
+
+async def all_machines(link: Link, asked: Machines) -> MachinesReply:
+    """The pages of the machines in one reply. Raises RequestFailed."""
+    machines: list[MachineState] = []
+    first: MachinesReply | None = None
     while True:
-        asked = Machines(runner=runner, after=after)
         reply = await link.ask("machines", asked, MachinesReply)
         if reply.error:
             raise RequestFailed(reply.error)
-        states |= {state.runner: state for state in reply.machines}
+        machines += reply.machines
+        first = first or reply
         if not reply.more or not reply.machines:
-            return states
-        after = reply.machines[-1].runner
+            return replace(first, machines=tuple(machines), more=False)
+        asked = replace(asked, after=reply.machines[-1].runner, lacking=0)
 
 
 def _with_state(stored: BucketObject, state: MachineState | None) -> BucketObject:

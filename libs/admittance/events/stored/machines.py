@@ -4,6 +4,7 @@ that they are alive. Each key ends with the name of its runner, under which only
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -129,6 +130,20 @@ read_inventory = Reader(RunnerInventory)
 read_open_runs = Reader(OpenRuns)
 read_alive_runner = Reader(RunnerAlive)
 read_refused_runner = Reader(RunnerRefused)
+
+
+def device_users(runs: Iterable[OpenRun]) -> dict[tuple[str, str], dict[tuple[str, str], int]]:
+    """The workloads that have each device, by namespace and name, each with how many parts of the
+    device it has. The keys are the resource and the id of the device."""
+    users: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+    for run in runs:
+        for resource, ids in run.devices.items():
+            for unit in ids:
+                # A part of a shared device is named <id>::<number>.
+                of = users.setdefault((resource, unit.partition("::")[0]), {})
+                workload = (run.namespace, run.name)
+                of[workload] = of.get(workload, 0) + 1
+    return users
 
 
 def key_of_runner(first: str, runner: str) -> str:

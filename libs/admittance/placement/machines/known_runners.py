@@ -37,6 +37,8 @@ from admittance.events.stored.machines import (
 )
 from admittance.placement.machines.failed_hooks import drained_by_hooks
 
+PAGE_RUNS: Final = 1_500
+"""After so many runs a page of machines ends."""
 NAME_CONFLICT: Final = "NameConflict"
 """The condition of a Runner if a second runner uses its name."""
 
@@ -156,6 +158,18 @@ class KnownRunners:
             in_use=in_use,
             runs=runs if with_runs else (),
         )
+
+    def page(self, names: Sequence[str], with_runs: bool) -> tuple[MachineState, ...]:
+        """The states of the first of the machines: of all, or with runs of those up to the machine
+        with the run `PAGE_RUNS`."""
+        states: list[MachineState] = []
+        runs = 0
+        for name in names:
+            states.append(self.state(name, with_runs=with_runs))
+            runs += len(states[-1].runs)
+            if runs >= PAGE_RUNS:
+                break
+        return tuple(states)
 
 
 def runner_object(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from admittance.api.checks import AdmissionCheck
-from admittance.client.errors import ClientError, NotAllowed, NotFound
+from admittance.client.errors import NotFound
 from admittance.runtime import clock
+from admittance.web.pages.acting import acted
 from admittance.web.pages.workload import done
 from admittance.web.rendering import page
 from admittance.web.sessions import Session
@@ -31,15 +33,12 @@ async def act(request: Request, session: Session, form: dict[str, str]) -> Respo
     verb = given["act"]
     if verb.partition(":")[0] not in VERDICTS:
         raise NotFound(f"there is no action {verb}")
-    try:
+
+    async def said() -> str:
         await done(session.client, given["namespace"], given["name"], verb, form)
-    except NotFound:
-        raise
-    except NotAllowed as error:
-        return await _shown(request, session, f"Not allowed: {error}", 403)
-    except ClientError as error:
-        return await _shown(request, session, f"Refused: {error}", 409)
-    return RedirectResponse("/checks", 303)
+        return "/checks"
+
+    return await acted(said(), partial(_shown, request, session))
 
 
 async def _shown(

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from admittance.client import Client
-from admittance.client.errors import BadInput, ClientError
+from admittance.client.errors import ClientError
 from admittance.events.requests.forecast import StartForecast
 from admittance.events.requests.queues import NodeStatus, PendingReply, QueueStatus
 from admittance.runtime import clock
-from admittance.web.rendering import page
+from admittance.web.rendering import page, skipped
 from admittance.web.sessions import Session
 from admittance.web.views import pending as pending_view
 from admittance.web.views import queues as queues_view
@@ -28,7 +28,7 @@ async def pending(request: Request, session: Session) -> Response:
     """The pending workloads, a page of them."""
     queue = request.query_params.get("queue", "").strip()
     namespace = request.query_params.get("namespace", "").strip()
-    skip = _skip(request.query_params.get("skip", "0"))
+    skip = skipped(request)
     client = session.client
     everywhere = not session.login.namespaces and not namespace
     reply = await client.pending(
@@ -100,9 +100,3 @@ async def _starts(client: Client, reply: PendingReply) -> dict[str, StartForecas
 def _first(session: Session) -> str | None:
     """The first namespace of the user; None: it may see all."""
     return session.login.namespaces[0] if session.login.namespaces else None
-
-
-def _skip(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadInput(f'skip "{text[:40]}" is not a whole number')
-    return int(text)

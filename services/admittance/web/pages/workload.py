@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from admittance.api.checks import AdmissionCheck
 from admittance.client import Client
@@ -16,6 +17,7 @@ from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry
 from admittance.events.subjects import APPROVAL_CONTROLLER
 from admittance.runtime import clock
+from admittance.web.pages.acting import acted
 from admittance.web.paths import workload_path
 from admittance.web.rendering import page
 from admittance.web.sessions import Session
@@ -38,15 +40,8 @@ async def act(request: Request, session: Session, form: dict[str, str]) -> Respo
     """Does what a button asks for, and goes back to the page; a refusal is shown on the page."""
     namespace, name = _named(request)
     verb = request.path_params["act"]
-    try:
-        goes_to = await done(session.client, namespace, name, verb, form)
-    except NotFound:
-        raise
-    except NotAllowed as error:
-        return await _shown(request, session, f"Not allowed: {error}", 403)
-    except ClientError as error:
-        return await _shown(request, session, f"Refused: {error}", 409)
-    return RedirectResponse(goes_to, 303)
+    action = done(session.client, namespace, name, verb, form)
+    return await acted(action, partial(_shown, request, session))
 
 
 async def done(client: Client, namespace: str, name: str, verb: str, form: dict[str, str]) -> str:

@@ -91,6 +91,8 @@ function followLive() {
     if (said.kind === "lost" && !lostTimer && !lostAt) lostTimer = setTimeout(() => mark("connection lost"), GRACE_MS);
     if (said.kind === "open") { clearTimeout(lostTimer); lostTimer = null; }
   };
+  const every = Number(document.body.dataset.every);
+  if (every) setInterval(() => { if (!document.hidden) ask(); }, every * 1000);
   if (typeof SharedWorker === "undefined") {
     streamOfLeader(hear);
     document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });

@@ -9,11 +9,13 @@ import msgspec
 
 
 class Place(NamedTuple):
-    """A page of the menu. ``key``: the letter that opens it after ``g``."""
+    """A page of the menu. ``key``: the letter that opens it after ``g``; ``roles``: the roles that
+    may see it, "" for a server without users; None: all roles."""
 
     text: str
     href: str
     key: str
+    roles: frozenset[str] | None = None
 
 
 MENU: Final = (
@@ -21,19 +23,27 @@ MENU: Final = (
     Place("Queues", "/queues", "q"),
     Place("Pending", "/pending", "p"),
     Place("Checks", "/checks", "c"),
+    Place("Machines", "/machines", "m", frozenset({"", "viewer", "admin"})),
 )
+
+
+def menu_of(role: str) -> tuple[Place, ...]:
+    """The pages of the menu for a role."""
+    return tuple(place for place in MENU if place.roles is None or role in place.roles)
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """``title``: says the state, such as "w-17 Pending"; ``at``: the path of the page in the menu;
     ``trouble``: whether the favicon shows trouble; ``live``: whether the page changes with the log;
-    ``as_of``: the time of the answers."""
+    ``every``: the seconds after which it asks again without a fact of the log, 0: never; ``as_of``:
+    the time of the answers."""
 
     title: str
     as_of: datetime
     at: str = ""
     trouble: bool = False
     live: bool = True
+    every: int = 0
 
     @property
     def as_of_text(self) -> str:

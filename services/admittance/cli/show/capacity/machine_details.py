@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,7 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.machines import with_states
 from admittance.client.requests.objects import BucketObject, field
 from admittance.events.requests.machines import MachineState
-from admittance.events.stored.machines import OpenRun
+from admittance.events.stored.machines import OpenRun, device_users
 from admittance.runtime import clock
 
 
@@ -75,20 +75,6 @@ def _resources(plain: Mapping[str, Any]) -> Table:
     )
 
 
-def _device_users(runs: Sequence[OpenRun]) -> dict[tuple[str, str], list[str]]:
-    """The workloads that have each device, by resource and id."""
-    users: dict[tuple[str, str], list[str]] = {}
-    for run in runs:
-        for resource, ids in run.devices.items():
-            for unit in ids:
-                # A part of a shared device is named <id>::<number>.
-                device = unit.partition("::")[0]
-                names = users.setdefault((resource, device), [])
-                if (name := f"{run.namespace}/{run.name}") not in names:
-                    names.append(name)
-    return users
-
-
 def lost_devices(plain: Mapping[str, Any], runs: Sequence[OpenRun]) -> list[str]:
     """A sentence about each device that jobs have and the machine does not announce any more."""
     present = {
@@ -96,15 +82,19 @@ def lost_devices(plain: Mapping[str, Any], runs: Sequence[OpenRun]) -> list[str]
         for device in field(plain, "status", "devices", default=())
     }
     return [
-        f"{resource} {device} is gone from the machine, and was assigned to {', '.join(users)}, "
+        f"{resource} {device} is gone from the machine, and was assigned to {_named(users)}, "
         "which still runs: if it needs the device, end it with `admit stop workload`"
-        for (resource, device), users in sorted(_device_users(runs).items())
+        for (resource, device), users in sorted(device_users(runs).items())
         if (resource, device) not in present
     ]
 
 
+def _named(workloads: Iterable[tuple[str, str]]) -> str:
+    return ", ".join(f"{namespace}/{name}" for namespace, name in workloads)
+
+
 def _devices(plain: Mapping[str, Any], runs: Sequence[OpenRun]) -> Table:
-    users = _device_users(runs)
+    users = device_users(runs)
     return Table(
         columns_of("RESOURCE", "#INDEX", "ID", "#JOBS", "MODEL", "USED BY"),
         [
@@ -114,7 +104,7 @@ def _devices(plain: Mapping[str, Any], runs: Sequence[OpenRun]) -> Table:
                 device.get("id", ""),
                 str(device.get("slices", 1)),
                 device.get("model") or NOTHING,
-                ", ".join(users.get((device.get("resource", ""), device.get("id", "")), ()))
+                _named(users.get((device.get("resource", ""), device.get("id", "")), ()))
                 or NOTHING,
             )
             for device in field(plain, "status", "devices", default=())
