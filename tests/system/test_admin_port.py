@@ -103,10 +103,10 @@ async def test_admit_up_is_alive_ready_and_scraped_at_one_port(tmp_path: Path) -
     assert samples["admittance_cluster_queue_status", (*labels, ("status", "active"))] == 1
     shown = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")}
     pages = {**by_service()}
-    # Here no program is written with the SDK, and no traces are exported:
-    # test_program_admin_port.py and test_telemetry_live.py show these.
-    del pages["check controllers and providers"]
-    del pages["telemetry"]
+    # Here no program is written with the SDK, no traces are exported, and no forecast is asked for:
+    # test_program_admin_port.py, test_telemetry_live.py and test_forecast_metrics.py show these.
+    for other in ("check controllers and providers", "telemetry", "forecast"):
+        del pages[other]
     documented = {metric.full_name for page in pages.values() for metric in page}
     assert shown == {f"admittance_{name}" for name in documented}
     if shutil.which("promtool"):

@@ -57,6 +57,10 @@ NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
 """Fields of a decision that are not compared, because they describe how the decision was made, not
 what it decides."""
 
+_TAKEN: Final = ("flavor", "resource", "amount")
+"""What is compared of the quota that a decision takes. The numbers beside it describe the moment,
+and earlier versions counted planned victims in them as if they stayed."""
+
 _IN_FLIGHT: Final[Mapping[type[Decision], InFlight]] = {
     Preempted: InFlight.PREEMPTED,
     Refused: InFlight.REFUSED,
@@ -418,11 +422,18 @@ def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
 
 def _field_differences(logged: Any, again: Any) -> Iterator[str]:
     """Yields a sentence for each field in which the logged and the repeated decision differ."""
-    left, right = msgspec.to_builtins(logged), msgspec.to_builtins(again)
+    left, right = _compared(logged), _compared(again)
     for field in sorted({*left, *right} - NOT_COMPARED):
         if left.get(field) != right.get(field):
             was, is_now = (_shown(side.get(field)) for side in (left, right))
             yield f"{field}: logged {was}, now {is_now}"
+
+
+def _compared(decision: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(decision)
+    if "taken" in fields:
+        fields["taken"] = [{name: taken[name] for name in _TAKEN} for taken in fields["taken"]]
+    return fields
 
 
 def _shown(value: Any) -> str:

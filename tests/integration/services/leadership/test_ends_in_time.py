@@ -34,7 +34,7 @@ pytestmark = [
 
 SECONDS = 9.0
 """An engine kills what has not ended after 10 s. Ours give up waiting after 3.5 s."""
-WITHOUT_DOMAIN = {"runner", "provider-kubernetes", "telemetry"}
+WITHOUT_DOMAIN = {"runner", "provider-kubernetes", "telemetry", "forecast"}
 
 
 class ServiceTestbed:
