@@ -20,9 +20,9 @@ from statistics import fmean
 from typing import Final
 
 from admittance.bench import system
-from admittance.cli.show import event_lines
 from admittance.cli.support import output
 from admittance.client import Client, ClientError
+from admittance.client.wording.facts import line_of
 from admittance.events import codec, facts
 from admittance.events.requests.history import LogEntry
 from admittance.runtime import clock
@@ -375,7 +375,7 @@ class Demo:
             raise SetupError(f"admit {arguments[0]} ended with {process.returncode}")
 
     def _on_entry(self, entry: LogEntry) -> None:
-        line = event_lines.line_of(entry)
+        line = line_of(entry)
         moved = _places(entry.subject, bytes(entry.data))
         if line.what == "check reported":
             if not line.message.startswith("Retry"):

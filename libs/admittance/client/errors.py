@@ -88,3 +88,8 @@ class JobFailed(RequestFailed):
 def one_line(text: str) -> str:
     """``text`` as one line, so that grep finds the whole error."""
     return " ".join(text.split())
+
+
+def sentence(*parts: str) -> str:
+    """``reason: message``; empty parts are left out."""
+    return ": ".join(filter(None, parts))

@@ -10,15 +10,13 @@ from admittance.api.fields.problems import ManifestError
 from admittance.api.queues import ClusterQueue
 from admittance.cli.show import budgets, lists, sections, tables, variants
 from admittance.cli.show.capacity import capacity_requests, pools
-from admittance.cli.show.event_lines import EventLine, FactEffects, is_bookkeeping, line_of
 from admittance.cli.show.explanations import explained, preempted
-from admittance.cli.show.tables import admission_text
 from admittance.cli.support import output
-from admittance.cli.support.output import pairs, sentence
+from admittance.cli.support.output import pairs
 from admittance.cli.support.times import age
 from admittance.client import kinds
 from admittance.client.arguments.times import stamp
-from admittance.client.errors import RequestFailed
+from admittance.client.errors import RequestFailed, sentence
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field, find
 from admittance.client.requests.queues.capacity import of_family, silent_classes
@@ -31,6 +29,8 @@ from admittance.client.requests.workloads.families import (
     parent_of,
 )
 from admittance.client.requests.workloads.history import VariantNames, history_of, is_of
+from admittance.client.wording.facts import EventLine, FactEffects, is_bookkeeping, line_of
+from admittance.client.wording.phrases import admission_text
 from admittance.events.requests.queues import NodeStatus, QueueStatus
 from admittance.events.shapes import PreemptedBy
 from admittance.family import rules_of

@@ -10,18 +10,19 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from admittance.cli.show import sections
-from admittance.cli.show.sections import amount_text, share
+from admittance.cli.show.sections import share
 from admittance.cli.show.starts import expected
 from admittance.cli.support import output
 from admittance.cli.support.options import Call
-from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
+from admittance.cli.support.output import NOTHING, Column, Table, columns_of
 from admittance.cli.support.times import age
 from admittance.client.arguments.times import span, stamp
-from admittance.client.errors import RequestFailed
+from admittance.client.errors import RequestFailed, sentence
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, field
 from admittance.client.requests.workloads.explanation import NO_RUNNER, Explanation, corrected
 from admittance.client.requests.workloads.families import Family, FamilyMember
+from admittance.client.wording.phrases import amount_text
 from admittance.events.requests.explanation import (
     Ahead,
     Explain,
@@ -211,12 +212,12 @@ def reason_text(phase: str, reason: str, message: str) -> str:
 
 def variant(verdict: VariantVerdict) -> str:
     """One line about a variant: whether it is active, and its phase."""
-    from admittance.cli.show import variants
+    from admittance.client.wording.variants import SENTENCES
 
     said = verdict.explained
     tries = "active" if verdict.active else "inactive"
-    sentence = variants.SENTENCES.get(verdict.why, "")
-    because = ", ".join(part for part in (verdict.why, sentence) if part)
+    clause = SENTENCES.get(verdict.why, "")
+    because = ", ".join(part for part in (verdict.why, clause) if part)
     text = f"{verdict.variant} ({verdict.name}) is {tries}" + (f" ({because})" if because else "")
     # The phase and reason of a deactivated variant would only repeat that the variant is inactive.
     if said.phase and (verdict.active or said.phase not in OFF):

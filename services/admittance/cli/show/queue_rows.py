@@ -13,6 +13,7 @@ from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import NOTHING, Column, Table, columns_of
 from admittance.cli.support.times import age
 from admittance.client.arguments.times import span
+from admittance.client.errors import sentence
 from admittance.client.requests.queues.overview import QueueOverview, RunningRow, WaitingRow
 from admittance.events.requests.queues import FlavorUsage, QueueStatus
 from admittance.runtime import clock
@@ -62,7 +63,7 @@ def queue_table(statuses: Sequence[QueueStatus]) -> Table:
             f"{status.reserving:,}",
             f"{status.pending:,}",
             use_of(status.usage) or NOTHING,
-            NOTHING if status.active else output.sentence(status.reason, status.message),
+            NOTHING if status.active else sentence(status.reason, status.message),
         )
         for status in statuses
     ]

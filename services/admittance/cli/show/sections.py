@@ -21,6 +21,7 @@ from admittance.client.arguments.times import span, stamp
 from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import conditions_of, field
+from admittance.client.wording.phrases import amount_text, retries_text
 from admittance.events.requests.queues import (
     LocalUsage,
     NodeStatus,
@@ -276,11 +277,6 @@ def _numbers(usage_row: NodeUsage) -> tuple[str, ...]:
     )
 
 
-def amount_text(resource: str, amount: int) -> str:
-    """An amount of a resource as text."""
-    return "unlimited" if amount >= UNLIMITED else render(resource, amount)
-
-
 DECIDES = "decides"
 
 
@@ -393,15 +389,3 @@ def retry_lines(retries: PodRetries | None, now: datetime) -> tuple[str, ...]:
     if (more := retries.waiting - len(retries.pods)) > 0:
         lines.append(f"{more:,} more pods wait longer")
     return tuple(lines)
-
-
-def retries_text(retries: PodRetries) -> str:
-    """How often pods of a run have failed, and what follows, as a clause."""
-    verb = "waits" if retries.waiting == 1 else "wait"
-    waits = f", {retries.waiting:,} {verb} to run again" if retries.waiting else ""
-    first = f" (the next at {stamp(retries.pods[0].at)})" if retries.pods else ""
-    indexes = "index has" if retries.given_up == 1 else "indexes have"
-    gone = f", {retries.given_up:,} {indexes} failed for good" if retries.given_up else ""
-    times = "once" if retries.failed == 1 else f"{retries.failed:,} times"
-    last = f": {retries.message}" if retries.message else ""
-    return f"{times}{waits}{first}{gone}{last}"

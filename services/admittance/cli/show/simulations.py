@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from admittance.cli.support import output
-from admittance.cli.support.output import NOTHING, Table, columns_of, sentence
+from admittance.cli.support.output import NOTHING, Table, columns_of
+from admittance.client.errors import sentence
 from admittance.events.requests.manifests import Applied
 from admittance.events.requests.whatif import (
     Counts,

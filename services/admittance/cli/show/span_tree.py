@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from admittance.cli.show.variant_tree import BRANCH, LAST
-from admittance.cli.support.output import Column, Table, sentence
+from admittance.cli.support.output import Column, Table
 from admittance.client.arguments.times import span as span_text
+from admittance.client.errors import sentence
 from admittance.traces.spans import Attribute, Span, SpanEvent
 
 BAR: Final = "█"

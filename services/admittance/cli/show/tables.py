@@ -19,7 +19,6 @@ from admittance.client.requests.objects import BucketObject, conditions_of, fiel
 from admittance.client.requests.selection import duration_seconds, started_at
 from admittance.events import reasons
 from admittance.events.requests.queues import LocalUsage, QueueStatus
-from admittance.events.shapes import Admission
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
@@ -106,15 +105,6 @@ def flavors_of(workload: StoredWorkload) -> str:
         return NOTHING
     names = {f: None for pods in admission.pod_set_assignments for f in pods.flavors.values()}
     return ",".join(names) or NOTHING
-
-
-def admission_text(admission: Admission) -> str:
-    """The admission as text, like ``cluster-queue: main on spot``."""
-    pods = ", ".join(
-        f"{assignment.name} on {'+'.join(dict.fromkeys(assignment.flavors.values())) or 'nothing'}"
-        for assignment in admission.pod_set_assignments
-    )
-    return f"{admission.cluster_queue}: {pods}" if pods else admission.cluster_queue
 
 
 def _workload(line: Line, now: datetime, waits: Reasons) -> tuple[str, ...]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final
 
 from admittance.api.workload import FAMILY_GATE
 from admittance.cli.show import sections
-from admittance.cli.show.tables import admission_text
-from admittance.cli.support.output import NOTHING, Column, Table, columns_of, sentence
+from admittance.cli.support.output import NOTHING, Column, Table, columns_of
 from admittance.cli.support.times import age
 from admittance.client.arguments.times import span, stamp
+from admittance.client.errors import sentence
 from admittance.client.requests.workloads.families import (
     Family,
     FamilyMember,
     is_parent,
     is_variant,
 )
+from admittance.client.wording.phrases import admission_text
+from admittance.client.wording.variants import SENTENCES
 from admittance.events import reasons
 from admittance.family import (
     ActivityReason,
@@ -33,21 +34,6 @@ from admittance.workload.family_info import variant_state
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head, owner_of
 from admittance.workload.waiting_reason import reason_of
-
-SENTENCES: Final[dict[str, str]] = {
-    ActivityReason.PARENT: "the parent is not active",
-    ActivityReason.REJECTED: "a check rejected it",
-    ActivityReason.USER: "a user stopped it",
-    ActivityReason.REQUEUING_LIMIT: "its pods were not ready in time too often",
-    ActivityReason.CREATE_DELAY: "its create delay has not passed yet",
-    ActivityReason.RACE: "no variant is admitted yet, all variants try",
-    ActivityReason.ADMITTED: "the job runs as this variant",
-    ActivityReason.NO_MIGRATION: "another variant is admitted, and the policy is NoMigration",
-    ActivityReason.LOWER_THAN_ADMITTED: "a better variant is admitted",
-    ActivityReason.BELOW_MIN: "it is below the lowest variant that a job may migrate to",
-    ActivityReason.DELETE_DELAY: "its delete delay has passed",
-    ActivityReason.UPGRADE: "it is better than the admitted variant",
-}
 
 
 def policy_text(rules: FamilyRules) -> str:

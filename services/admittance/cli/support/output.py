@@ -94,11 +94,6 @@ def pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
-def sentence(*parts: str) -> str:
-    """``reason: message``; empty parts are left out."""
-    return ": ".join(filter(None, parts))
-
-
 def is_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout.isatty()

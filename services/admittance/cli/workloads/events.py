@@ -14,10 +14,10 @@ from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds, requests
 from admittance.client.arguments.times import stamp
-from admittance.client.errors import RequestFailed
+from admittance.client.errors import RequestFailed, sentence
 
 if TYPE_CHECKING:
-    from admittance.cli.show.event_lines import EventLine, FactEffects
+    from admittance.client.wording.facts import EventLine, FactEffects
     from admittance.events.requests.history import LogEntry
 
 
@@ -33,7 +33,7 @@ async def events(
 
     -o wide adds the sequence on the log; -o json prints one line of JSON per event.
     """
-    from admittance.cli.show.event_lines import FactEffects
+    from admittance.client.wording.facts import FactEffects
     from admittance.runtime import clock
 
     moment = None if since is None else times.moment_of(since, "--since", clock.now())
@@ -84,7 +84,7 @@ async def events(
 
 
 def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], effects: FactEffects) -> None:
-    from admittance.cli.show.event_lines import is_bookkeeping, line_of
+    from admittance.client.wording.facts import is_bookkeeping, line_of
 
     match call.output:
         case Output.JSON:
@@ -106,10 +106,10 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], effects: FactEff
 
 
 def _coloured(line: EventLine, *, numbered: bool) -> str:
-    from admittance.cli.show.event_lines import COLOURS
+    from admittance.cli.show.event_colours import COLOURS
 
     number = output.styled(f"{line.sequence:>8}  ", output.DIM) if numbered else ""
     time = output.styled(f"{stamp(line.time)}  ", output.DIM)
     what = output.styled(f"{line.what:<16}  ", COLOURS.get(line.what, ""))
-    why = output.clean(output.sentence(line.reason, line.message))
+    why = output.clean(sentence(line.reason, line.message))
     return f"{number}{time}{what}{output.styled(f'{line.subject}  ', output.BOLD)}{why}"

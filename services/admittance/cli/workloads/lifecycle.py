@@ -17,6 +17,7 @@ from admittance.cli.support import output
 from admittance.cli.support.link import IN_COMMANDS, link
 from admittance.cli.support.options import Call
 from admittance.client import kinds, requests
+from admittance.client.errors import sentence
 
 if TYPE_CHECKING:
     from admittance.client.requests.link import Link
@@ -217,7 +218,7 @@ async def _print_effect(bus: Link, stored: BucketObject, check: str, state: str)
         output.note(f"{stored.name} still waits for {', '.join(others)}")
         return
     reason, message = reason_of(workload, now)
-    because = output.sentence(reason, message)
+    because = sentence(reason, message)
     running = where in (Phase.ADMITTED, Phase.RUNNING)
     output.note(f"{stored.name} is {where}" + (f" ({because})" if because and not running else ""))
 

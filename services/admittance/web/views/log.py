@@ -1,4 +1,4 @@
-"""Facts of the log as rows."""
+"""Facts of the log as rows, in the words of `admit events`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import datetime
 
 import msgspec
 
-from admittance.events import codec
+from admittance.client.errors import sentence
+from admittance.client.wording.facts import FactEffects, line_of
 from admittance.events.requests.history import LogEntry
-from admittance.events.subjects import user_of
 from admittance.web.views.words import clock_time
 
 
 class LogRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact. ``who``: the user that published it, or the workload if it is another one."""
+    """A fact. ``who``: the workload that it is about, "" if it is the one of the page."""
 
     sequence: int
     time: str
@@ -23,24 +23,19 @@ class LogRow(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def log_rows(entries: Sequence[LogEntry], now: datetime) -> tuple[LogRow, ...]:
-    """The rows of facts, the newest first."""
-    return tuple(_row(entry, now) for entry in reversed(entries))
+def log_rows(entries: Sequence[LogEntry], of: str, now: datetime) -> tuple[LogRow, ...]:
+    """The rows of facts, which come in log order, the newest first. ``of``: the workload of the
+    page as ``namespace/name``; facts about its variants are among them."""
+    effects = FactEffects()
+    return tuple(reversed([_row(entry, of, now, effects) for entry in entries]))
 
 
-def _row(entry: LogEntry, now: datetime) -> LogRow:
-    try:
-        fact = codec.decode(entry.subject, bytes(entry.data))
-    except codec.Undecodable:
-        fact = None
-    parts = entry.subject.split(".")
-    what = (parts[3] if parts[1] == "user" else parts[2]).replace("_", " ")
-    reason = entry.reason or str(getattr(fact, "reason", "") or "")
-    message = entry.message or str(getattr(fact, "message", "") or "")
+def _row(entry: LogEntry, of: str, now: datetime, effects: FactEffects) -> LogRow:
+    line = line_of(entry, effects=effects)
     return LogRow(
         sequence=entry.sequence,
         time=clock_time(entry.time, now),
-        what=what,
-        who=user_of(entry.subject) or "",
-        text=": ".join(filter(None, (reason, message))),
+        what=line.what,
+        who="" if line.subject == of else line.subject.rpartition("/")[2],
+        text=sentence(line.reason, line.message),
     )

@@ -84,7 +84,7 @@ def build(
     reason, message = (
         (reply.reason, reply.message) if reply.message or reply.reason else reason_of(stored, now)
     )
-    rows = log_rows(entries, now)
+    rows = log_rows(entries, f"{meta.namespace}/{meta.name}", now)
     verdicts, words = flavors_of(reply, where)
     due = reply.requeue_at
     return WorkloadView(

@@ -14,9 +14,9 @@ from admittance.cli.show import lists as get
 from admittance.cli.show import tables
 from admittance.cli.show.capacity import capacity_requests, pools
 from admittance.cli.show.capacity.machine_details import lost_devices
-from admittance.cli.show.event_lines import FactEffects, line_of, reason_of
 from admittance.client import kinds
 from admittance.client.requests.objects import BucketObject
+from admittance.client.wording.facts import FactEffects, line_of, reason_of
 from admittance.doctor.controllers import class_finding
 from admittance.doctor.finding import OK
 from admittance.events import provisioning as facts

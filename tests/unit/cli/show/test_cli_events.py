@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from admittance.api.meta import ObjectMeta
-from admittance.cli.show.event_lines import FactEffects, is_bookkeeping, line_of
 from admittance.client.requests.workloads.history import RemovedEvents, is_of
+from admittance.client.wording.facts import FactEffects, is_bookkeeping, line_of
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.codec import encode

@@ -10,13 +10,15 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from admittance.api.fields.units import render
-from admittance.cli.show import variants
-from admittance.cli.show.sections import amount_text, retries_text
-from admittance.cli.show.tables import admission_text
-from admittance.cli.support import output
-from admittance.cli.support.output import sentence
 from admittance.client.arguments.times import span, stamp
+from admittance.client.errors import sentence
 from admittance.client.requests.objects import field
+from admittance.client.wording.phrases import (
+    admission_text,
+    amount_text,
+    retries_text,
+)
+from admittance.client.wording.variants import SENTENCES
 from admittance.events import codec, facts, provisioning, reasons
 from admittance.events.base import Fact
 from admittance.events.names import BadToken, plain
@@ -224,8 +226,8 @@ def variant_reason(fact: Fact, tag: str) -> tuple[str, str] | None:
             return ACTIVATED, tag
         case facts.Deactivated(reason=reason) if tag or reason:
             word = reason or "User"
-            sentence = variants.SENTENCES.get(word, "")
-            shown = ", ".join(part for part in (word, sentence) if part)
+            said = SENTENCES.get(word, "")
+            shown = ", ".join(part for part in (word, said) if part)
             return DEACTIVATED, f"{tag}: {shown}" if tag else shown
         case facts.Ungated():
             return UNGATED, f"{tag} may preempt" if tag else "it may preempt"
@@ -382,12 +384,3 @@ def _name(token: str) -> str:
         return plain(token)
     except BadToken:
         return token
-
-
-COLOURS: Final = {
-    "quota reserved": output.BUSY,
-    **dict.fromkeys(("admitted", "started", "pods ready", "finished"), output.GOOD),
-    "capacity there": output.GOOD,
-    **dict.fromkeys(("evicted", "preempted", "pending"), output.WAITS),
-    **dict.fromkeys(("capacity revoked", "rejected", REFUSED, "dead letter"), output.BAD),
-}

@@ -1,0 +1,1 @@
+"""Answers in words: `admit` and the web page say the same."""
