@@ -123,8 +123,8 @@ def _play(
     sample = Sample(memory.run_times, running, chance)
 
     def run_time(job: Waiting) -> float:
-        drawn = sample.draw(job.source, job.limit)
-        return inf if drawn is None else drawn
+        seconds = sample.draw(job.source, job.limit)
+        return inf if seconds is None else seconds
 
     ends = []
     for held in rows.holding:

@@ -312,7 +312,8 @@ def _choices(plan: FlavorPlan, shape: RequestShape, config: Config) -> Choices |
         resource = offer.amounts[0][0]
         needs = groups.setdefault((offer.pod_set, plan.groups[resource].at), [])
         if offer.rooms:
-            needs.append(tuple((offer.option.cells[one].fr, much) for one, much in offer.amounts))
+            cells = offer.option.cells
+            needs.append(tuple((cells[name].fr, amount) for name, amount in offer.amounts))
     undeclared = any(
         amount and resource not in plan.groups
         for amounts in shape.totals

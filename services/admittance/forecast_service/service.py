@@ -140,7 +140,7 @@ class ForecastService:
         await follow_bucket(self._bus, (*OBJECTS, "workload.>"), apply, loaded, current=True)
 
     async def _apply(self, tracked: Tracked, entries: Sequence[Entry]) -> None:
-        def one(entry: Entry) -> None:
+        def apply_entry(entry: Entry) -> None:
             kind = entry.key.partition(".")[0]
             namespace, name = names_of(entry.key)
             if kind == "workload":
@@ -152,7 +152,7 @@ class ForecastService:
 
         for first in range(0, len(entries), APPLIED_AT_ONCE):
             async with self._lock:
-                apply_each(entries[first : first + APPLIED_AT_ONCE], one, service=SERVICE)
+                apply_each(entries[first : first + APPLIED_AT_ONCE], apply_entry, service=SERVICE)
             await asyncio.sleep(0)
 
     # Plays. -------------------------------------------------------------------------------

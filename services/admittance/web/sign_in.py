@@ -55,7 +55,7 @@ class SignIn:
         self._origins = origins
         self._limit = SignInLimit()
         prefix = "__Host-admit" if origins.is_tls else "admit"
-        # Cookies do not know ports, so pages of one machine need different names.
+        # A browser sends a cookie to all ports of a machine, so each page needs a name of its own.
         self._cookie = f"{prefix}-{origins.port}"
 
     def session(self, request: Request) -> Session | None:
