@@ -376,6 +376,8 @@ async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) ->
     await expect(page.locator(".who-in span")).to_have_text("ada")
     await page.goto(f"{base(up)}/workloads/elsewhere/x")
     await expect(page.locator("h1")).to_have_text("Not found")
+    await page.goto(f"{base(up)}/checks")
+    await expect(page.locator("#check-money")).to_be_visible()
     await page.goto(f"{base(up)}/workloads/default/waits")
     await expect(page.locator("#live")).to_have_text("Live")
     await up.out("auth", "revoke", "ada", "--dir", auth)

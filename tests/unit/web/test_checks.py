@@ -147,6 +147,7 @@ def test_only_a_role_that_gives_verdicts_has_the_buttons(role: str, verdicts: in
             build([], [], ADMIN, NOW),
             "There is no AdmissionCheck: workloads are admitted as soon as they have quota.",
         ),
+        (build([], [], ADMIN, NOW, every=False), "No workload that you may see has a check."),
         (view(status="True"), "No workload waits for a check."),
         (view(waits("a", "Pending"), status="True"), "1 workload waits for a check."),
         (

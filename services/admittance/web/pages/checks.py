@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -10,7 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from admittance.api.checks import AdmissionCheck
-from admittance.client.errors import NotFound
+from admittance.client import Client
+from admittance.client.errors import NotAllowed, NotFound
+from admittance.client.requests.objects import BucketObject
 from admittance.runtime import clock
 from admittance.web.pages.acting import acted
 from admittance.web.pages.workload import done
@@ -18,6 +21,7 @@ from admittance.web.rendering import page
 from admittance.web.sessions import Session
 from admittance.web.views.checks import build
 from admittance.web.views.frame import Frame
+from admittance.workload.stored import StoredWorkload
 
 VERDICTS: Final = frozenset({"approve", "deny"})
 
@@ -46,22 +50,38 @@ async def _shown(
 ) -> Response:
     client = session.client
     spaces: tuple[str | None, ...] = session.login.namespaces or (None,)
-    checks, *lists = await asyncio.gather(
-        client.list("admissionchecks"),
+    lists = await asyncio.gather(
         *(
             client.list("workloads", namespace=space, all_namespaces=space is None)
             for space in spaces
-        ),
+        )
     )
+    workloads = [stored.workload() for of in lists for stored in of]
+    checks: Sequence[BucketObject]
+    try:
+        checks, every = await client.list("admissionchecks"), True
+    except NotAllowed:
+        # Owners, users and approvers may read a check by its name, and list none.
+        checks, every = await _named_by(client, workloads), False
     now = clock.now()
     manifests = (stored.decoded(AdmissionCheck) for stored in checks)
-    view = build(
-        [manifest for manifest in manifests if manifest is not None],
-        [stored.workload() for of in lists for stored in of],
-        session.login,
-        now,
-    )
+    known = [manifest for manifest in manifests if manifest is not None]
+    view = build(known, workloads, session.login, now, every=every)
     frame = Frame(title=view.title, as_of=now, at="/checks", trouble=view.trouble)
     return page(
         request, "checks.html", frame, view, session=session, status=status, refused=refused
     )
+
+
+async def _named_by(client: Client, workloads: Iterable[StoredWorkload]) -> list[BucketObject]:
+    """The AdmissionChecks of the workloads, as far as they exist."""
+    names = {row.name for workload in workloads for row in workload.status.admission_checks}
+    found = await asyncio.gather(*(_check(client, name) for name in sorted(names)))
+    return [stored for stored in found if stored is not None]
+
+
+async def _check(client: Client, name: str) -> BucketObject | None:
+    try:
+        return await client.get("admissioncheck", name)
+    except NotFound:
+        return None

@@ -98,8 +98,11 @@ def build(
     workloads: Sequence[StoredWorkload],
     login: Login,
     now: datetime,
+    *,
+    every: bool = True,
 ) -> ChecksView:
-    """The view of the AdmissionChecks. ``workloads``: those that the user may see."""
+    """The view of the AdmissionChecks. ``workloads``: those that the user may see. ``every``:
+    False if there may be further checks, which no workload of these has."""
     rows: dict[str, list[_Wait]] = {}
     for workload in workloads:
         for row in workload.status.admission_checks:
@@ -119,7 +122,9 @@ def build(
     silent = [line.name for line in lines if line.waiting and line.word.state == "rejected"]
     return ChecksView(
         title=f"{len(inbox):,} wait for approval" if inbox else f"{len(lines):,} checks",
-        say=_say(lines, _count(waiting), _count(inbox), silent),
+        say=_say(lines, _count(waiting), _count(inbox), silent)
+        if lines or every
+        else "No workload that you may see has a check.",
         checks=lines,
         approvals=tuple(_approval(wait, login, now) for wait in inbox[:APPROVALS_MAX]),
         more=max(0, len(inbox) - APPROVALS_MAX),
