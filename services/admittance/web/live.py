@@ -1,8 +1,7 @@
 """The live stream: it carries sequences of the log, and pages ask again for what they show.
 
 A message of the bus says only that there are facts; they are read from the log, with their
-sequences. All
-pages of a person share one follower, which asks at most ten times a second.
+sequences. All pages of a person share one follower, which asks at most ten times a second.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from admittance.client import Client
-from admittance.client.errors import ClientError
+from admittance.client.errors import NotAllowed, NotFound, RequestFailed
 from admittance.events.requests.forecast import StartForecast
 from admittance.events.requests.queues import NodeStatus, PendingReply, QueueStatus
 from admittance.runtime import clock
@@ -72,14 +72,16 @@ async def _trees(
 
 
 async def _tree(client: Client, cohort: str, namespace: str | None) -> Sequence[NodeStatus]:
+    """The tree of a cohort; () if the user may not read it, or it was deleted just now."""
     try:
         return (await client.queues(cohort=cohort, namespace=namespace)).tree
-    except ClientError:
+    except (NotAllowed, NotFound):
         return ()
 
 
 async def _starts(client: Client, reply: PendingReply) -> dict[str, StartForecast]:
-    """The expected starts by ``namespace/name``; {} without a forecast service."""
+    """The expected starts by ``namespace/name``; {} if the forecast service does not run, starts
+    just now, or may not be asked."""
     names: dict[str, list[str]] = {}
     for row in reply.rows:
         if row.namespace:
@@ -88,7 +90,7 @@ async def _starts(client: Client, reply: PendingReply) -> dict[str, StartForecas
         replies = await asyncio.gather(
             *(client.forecast(of, namespace=namespace) for namespace, of in names.items())
         )
-    except ClientError:
+    except RequestFailed:
         return {}
     return {
         f"{namespace}/{name}": start

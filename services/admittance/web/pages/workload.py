@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from admittance.api.checks import AdmissionCheck
 from admittance.client import Client
-from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, RequestFailed
+from admittance.client.errors import BadInput, NotAllowed, NotFound, RequestFailed
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.history import LogEntry
 from admittance.events.subjects import APPROVAL_CONTROLLER
@@ -151,7 +151,7 @@ async def _missing(request: Request, session: Session, namespace: str, name: str
     """A name that does not exist and one that the user may not see look alike."""
     try:
         known = await session.client.list("workloads", namespace=namespace, limit=NAMES_MAX)
-    except ClientError:
+    except (NotAllowed, NotFound):
         known = []
     near = near_names(name, [stored.name for stored in known])
     view = Missing(
