@@ -187,6 +187,7 @@ OWN_TASKS = {
     "libs/admittance/runtime/tasks.py": "the owner",
     "libs/admittance/runtime/nats/micro.py": "the requests that are answered, counted by subject",
     "services/admittance/runner/runs/run_manager.py": "the last task of each run",
+    "services/admittance/web/sessions.py": "the watch of each session, which ends with it",
 }
 
 

@@ -36,10 +36,11 @@ def of_samples() -> dict[str, dict[str, Any]]:
 
 
 def of_ours() -> dict[str, dict[str, Any]]:
+    """The services that connect with a login of their own: all but the page."""
     return {
         name: service
         for name, service in SERVICES.items()
-        if service.get("command", [""])[0] == "serve"
+        if service.get("command", [""])[0] == "serve" and name != services.PAGE.name
     }
 
 
@@ -55,6 +56,13 @@ def test_every_service_is_in_compose_and_some_have_a_profile() -> None:
         _, provider, profile = name.partition("provider-")
         own = [profile] if provider else ["observability"] if name == "telemetry" else []
         assert service.get("profiles", []) == own, name
+
+
+def test_the_page_has_no_credentials() -> None:
+    page = SERVICES[services.PAGE.name]
+    assert page["command"] == ["serve", services.PAGE.name]
+    assert "secrets" not in page
+    assert "ADMIT_NATS_CREDS" not in page["environment"]
 
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
