@@ -18,7 +18,6 @@ from simulation.plots.catalog import arrays
 from simulation.plots.configuration import NAMESPACE
 from simulation.plots.scenario import Fault, Scenario, UserFact
 
-_drop: Final = Elements.drop
 _released: Final = required_acts._released
 _required: Final = required_acts.required_acts
 _with_results: Final = moves._with_results
@@ -29,15 +28,6 @@ def _release_all(name: WorkloadName, array: KnownArray, elements: Elements) -> I
     if array.parallelism is None:
         return
     yield from _released(name, array._replace(parallelism=len(array.indexes)), elements)
-
-
-def _forget_dropped(self: Elements, index: int, name: str) -> None:
-    """An index of which the element was deleted counts as if it never had one."""
-    _drop(self, index, name)
-    if index not in self.present:
-        self.seen.discard(index)
-        self.fresh.pop(index, None)
-        self._next = 0
 
 
 def _overwritten(before: str, fact: Any) -> str:
@@ -82,9 +72,6 @@ ARRAY_MUTATIONS: Final = {
     "a workload would start before what it waits for": Mutation(
         (Patch(dependents, "judge", lambda *_: (Verdict.MET, "")),), arrays, "takes quota before", 0
     ),
-    "a deleted element would be created again": Mutation(
-        (Patch(Elements, "drop", _forget_dropped),), arrays, "has a second element", 9
-    ),
     "results of elements would be lost": Mutation(
         (Patch(moves, "_with_results", _overwritten),), arrays, r"was . and is \.", 0
     ),
@@ -95,7 +82,7 @@ ARRAY_MUTATIONS: Final = {
         (Patch(Elements, "compare", lambda *_: None),),
         _deleted_without_leader,
         "waits, and everything|its elements have|has a second element",
-        1,
+        100,
     ),
     "elements of an array that is gone would stay": Mutation(
         (Patch(core, "required_acts", _without_orphans),),

@@ -30,13 +30,13 @@ async def _load_nothing(*_: Any) -> None:
 
 BUDGET_MUTATIONS: Final = {
     "two jobs would be approved for what is left for one": Mutation(
-        (Patch(BudgetDecisions, "_may_run", _without_approvals),), budgeted, _OVER, 5
+        (Patch(BudgetDecisions, "_may_run", _without_approvals),), budgeted, _OVER, 64
     ),
     "jobs that have ended would have used nothing": Mutation(
         (Patch(AccountSums, "apply_sums", _do_nothing),), budgeted, _OVER, 0
     ),
     "a new leader would not read what was summed before the log begins": Mutation(
-        (Patch(UsageReader, "_load", _load_nothing),), budgeted, _OVER, 9
+        (Patch(UsageReader, "_load", _load_nothing),), budgeted, _OVER, 5
     ),
 }
 """By what would happen without the mechanism."""

@@ -234,17 +234,26 @@ class Arrays:
 
     def may_wait(self, workload: StoredWorkload) -> bool:
         """Whether the workload waits for another in the end, and not all it waits for is there: it,
-        of an array one of its elements, of an element behind a gate one that is open."""
+        of an array one of its elements, of an element behind a gate one that is open. A condition
+        that was not stored as met before its workload was deleted counts as missed."""
         index = index_of(workload)
         uid = workload.metadata.uid
         if index is not None and ARRAY_GATE in workload.metadata.annotations.get(GATED_BY, ""):
             uid = index.array
         elements = (self._seen[key].workload for key in sorted(self._elements.get(uid, ())))
         return any(
-            not row.elementwise and row.since is None and not self._met(row)
+            not row.elementwise
+            and row.since is None
+            and not (self._met(row) and self._exists(row.uid))
             for waiting in (workload, *elements)
             if waiting is not None
             for row in waiting.status.dependencies
+        )
+
+    def _exists(self, uid: str) -> bool:
+        return any(
+            seen.workload is not None and seen.workload.metadata.uid == uid
+            for seen in self._seen.values()
         )
 
     # Jobs. ----------------------------------------------------------------------------
