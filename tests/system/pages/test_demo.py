@@ -56,12 +56,16 @@ def test_the_demo_ends_with_all_workloads_finished() -> None:
     story += [
         r"there +burst +booked in pool spot-rack",
         r"admitted +burst",
-        r"revoked +burst +machines of pool spot-rack were taken away",
-        r"rejected +burst +Deactivated due to AdmissionCheck in Rejected state",
-        # On a slow machine the reserved machines are free before the job waits again.
-        r"there +burst +booked in pool spot-rack|admitted +burst +in bursting",
-        r"finished +burst",
     ]
+    if 'workload "burst" is Finished: `admit activate` changes nothing' not in done.stdout:
+        # On a slow machine the job ends before its machines are taken away.
+        story += [
+            r"revoked +burst +machines of pool spot-rack were taken away",
+            r"rejected +burst +Deactivated due to AdmissionCheck in Rejected state",
+            # On a slow machine the reserved machines are free before the job waits again.
+            r"there +burst +booked in pool spot-rack|admitted +burst +in bursting",
+        ]
+    story.append(r"finished +burst")
     rest = done.stdout
     for step in story:
         match = re.search(step, rest)
