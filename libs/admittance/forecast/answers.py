@@ -1,6 +1,6 @@
 """The forecasts that a process keeps: which tree is played next, and how long a forecast counts.
 
-Trees are played only while somebody asks, one after the other, and with pauses, so that plays take
+Trees are played on request only, one after the other, and with pauses, so that plays take
 a small part of one processor whatever waits."""
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def basis_words(basis: Basis, source: Source) -> str:
 def basis_of(
     own: Source, holding: Iterable[Holding], run_times: RunTimes, queue: str, namespace: str
 ) -> str:
-    """On which runs the forecast for a workload rests: the runs that tell when the workloads end
+    """On which runs the forecast for a workload rests: the runs that show when the workloads end
     that hold quota of its ClusterQueue, or of other queues if none of its own does. Of these runs
     those are named that stand for the most workloads. ``own``: the source of the workload, which
     counts if nothing holds quota. Script and user are named only for workloads of the

@@ -1,6 +1,6 @@
 """Forecasts when waiting workloads will start.
 
-Decides: nothing. Consumes: while somebody asks, workloads and the configuration of queues, from the
+Decides: nothing. Consumes: on request, workloads and the configuration of queues, from the
 bucket. Publishes: nothing; answers ``admit.api.forecast``. Owns: nothing. Leadership: none; every
 instance has forecasts of its own, and one of them answers each question.
 """

@@ -1,4 +1,4 @@
-"""The forecast service: while somebody asks, it follows the bucket and plays cohort trees forward.
+"""The forecast service: on request it follows the bucket and plays cohort trees forward.
 
 Plays run in a thread of low priority, and changes of the bucket wait for the end of a play, since
 both change the usage of quota. Questions are answered from the last forecast, also during a play.
@@ -89,7 +89,7 @@ class ForecastService:
         self.metrics = ForecastMetrics()
 
     async def run(self) -> None:
-        """Follows the bucket and plays while somebody asks, until cancelled."""
+        """Follows the bucket and plays while there are questions, until cancelled."""
         while True:
             await self._wanted.wait()
             self._answers = Answers()

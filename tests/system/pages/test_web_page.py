@@ -28,45 +28,34 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
 )
-QUEUE = """
+FLAVOR_AND_CHECK = """
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: reserved}
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
-kind: ClusterQueue
-metadata: {name: vision}
-spec:
-  namespaceSelector: {}
-  resourceGroups:
-  - coveredResources: [cpu]
-    flavors: [{name: reserved, resources: [{name: cpu, nominalQuota: 2}]}]
----
-apiVersion: kueue.x-k8s.io/v1beta2
-kind: LocalQueue
-metadata: {name: vision, namespace: default}
-spec: {clusterQueue: vision}
----
-apiVersion: kueue.x-k8s.io/v1beta2
 kind: AdmissionCheck
 metadata: {name: money}
 spec: {controllerName: admittance.dev/approval}
----
+"""
+QUEUES = """---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
-metadata: {name: asked}
+metadata: {{name: {name}}}
 spec:
-  namespaceSelector: {}
-  admissionChecks: [money]
+  namespaceSelector: {{}}
+  admissionChecks: [{check}]
   resourceGroups:
   - coveredResources: [cpu]
-    flavors: [{name: reserved, resources: [{name: cpu, nominalQuota: 2}]}]
+    flavors: [{{name: reserved, resources: [{{name: cpu, nominalQuota: 2}}]}}]
 ---
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: LocalQueue
-metadata: {name: asked, namespace: default}
-spec: {clusterQueue: asked}
+metadata: {{name: {name}, namespace: default}}
+spec: {{clusterQueue: {name}}}
 """
+CHECK_OF = {"vision": "", "asked": "money"}
+"""The check of each queue; "": none."""
 HOSTILE = "<script>document.title='broken'</script>"
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
@@ -118,8 +107,9 @@ async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Up]:
     try:
         await child.ready()
         made = Up(root, child)
-        manifest = root / "queue.yaml"
-        manifest.write_text(QUEUE)
+        manifest = root / "queues.yaml"
+        queues = [QUEUES.format(name=name, check=check) for name, check in CHECK_OF.items()]
+        manifest.write_text("".join([FLAVOR_AND_CHECK, *queues]))
         await made.out("apply", "-f", str(manifest))
         await made.out("submit", "--name", "runs", "-q", "vision", "--cpu", "2", "--", "true")
         labels = ("-q", "vision", "--cpu", "2", "--", "echo", HOSTILE)
@@ -373,7 +363,7 @@ async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) ->
     await page.goto(f"{base(up)}/sign-in")
     await page.fill("#token", token)
     await page.click("#sign-in button")
-    await expect(page.locator(".who-in span")).to_have_text("ada")
+    await expect(page.locator(".signed-in span")).to_have_text("ada")
     await page.goto(f"{base(up)}/workloads/elsewhere/x")
     await expect(page.locator("h1")).to_have_text("Not found")
     await page.goto(f"{base(up)}/checks")

@@ -22,7 +22,7 @@ def entry(sequence: int, subject: str, **fact: object) -> LogEntry:
 def test_the_log_is_in_the_words_of_admit_events() -> None:
     fact = entry(7, "admit.user.ada.reprioritized.team.w", priority=5)
     [row] = log_rows([fact], "team/w", NOW)
-    assert (row.sequence, row.what, row.who, row.text) == (
+    assert (row.sequence, row.what, row.about, row.text) == (
         7,
         "reprioritized",
         "",
@@ -38,7 +38,7 @@ def test_facts_about_another_workload_of_the_family_name_it() -> None:
         for place, name in enumerate(names, 1)
     ]
     rows = log_rows(facts, "team/w", NOW)
-    assert [(row.sequence, row.who) for row in rows] == [(2, "v"), (1, "")]
+    assert [(row.sequence, row.about) for row in rows] == [(2, "v"), (1, "")]
 
 
 def test_a_fact_of_unknown_shape_is_shown_by_its_subject() -> None:

@@ -1,4 +1,4 @@
-"""A service of which the process runs only while somebody asks (`WithUp.ON_DEMAND`)."""
+"""A service of which the process runs only while there are questions (`WithUp.ON_DEMAND`)."""
 
 from __future__ import annotations
 

@@ -17,22 +17,22 @@ if (typeof SharedWorkerGlobalScope !== "undefined" && self instanceof SharedWork
 
 // ---- the stream ----
 
-function openStream(tell) {
+function openStream(send) {
   const source = new EventSource("/live");
-  source.addEventListener("changed", (event) => tell({ kind: "changed", data: event.data }));
-  source.addEventListener("ended", () => { source.close(); tell({ kind: "ended" }); });
-  source.onopen = () => tell({ kind: "open" });
-  source.onerror = () => tell({ kind: source.readyState === 2 ? "refused" : "lost" });
+  source.addEventListener("changed", (event) => send({ kind: "changed", data: event.data }));
+  source.addEventListener("ended", () => { source.close(); send({ kind: "ended" }); });
+  source.onopen = () => send({ kind: "open" });
+  source.onerror = () => send({ kind: source.readyState === 2 ? "refused" : "lost" });
   return source;
 }
 
 function shareStream() {
   const ports = new Map(); // a port, and whether its tab is visible
   let source = null;
-  const tell = (said) => { for (const [port, seen] of ports) if (seen) port.postMessage(said); };
+  const send = (said) => { for (const [port, seen] of ports) if (seen) port.postMessage(said); };
   const settle = () => {
     const wanted = [...ports.values()].some(Boolean);
-    if (wanted && (!source || source.readyState === 2)) source = openStream(tell);
+    if (wanted && (!source || source.readyState === 2)) source = openStream(send);
     if (!wanted && source) { source.close(); source = null; }
   };
   self.onconnect = (event) => {
@@ -48,11 +48,11 @@ function shareStream() {
   };
 }
 
-// A browser without SharedWorker: the tab that holds the lock has the stream, and tells the others.
-function streamOfLeader(hear) {
+// A browser without SharedWorker: the tab that holds the lock has the stream, and sends to the others.
+function streamOfLeader(receive) {
   const channel = new BroadcastChannel("admit-live");
-  channel.onmessage = ({ data }) => hear(data);
-  const lead = () => new Promise(() => openStream((said) => { hear(said); channel.postMessage(said); }));
+  channel.onmessage = ({ data }) => receive(data);
+  const lead = () => new Promise(() => openStream((said) => { receive(said); channel.postMessage(said); }));
   if (navigator.locks) navigator.locks.request("admit-live", lead);
   else lead();
 }
@@ -84,7 +84,7 @@ function followLive() {
     if (!why) lostAt = null;
     if (place) place.textContent = why ? `Not live, as of ${lostAt}` : "Live";
   };
-  const hear = (said) => {
+  const receive = (said) => {
     if (said.kind === "changed" && !document.hidden) ask();
     if (said.kind === "open" && lostAt) ask();
     if (said.kind === "ended" || said.kind === "refused") location.assign("/sign-in?next=" + encodeURIComponent(location.pathname + location.search));
@@ -94,12 +94,12 @@ function followLive() {
   const every = Number(document.body.dataset.every);
   if (every) setInterval(() => { if (!document.hidden) ask(); }, every * 1000);
   if (typeof SharedWorker === "undefined") {
-    streamOfLeader(hear);
+    streamOfLeader(receive);
     document.addEventListener("visibilitychange", () => { if (!document.hidden) ask(); });
     return;
   }
   const worker = new SharedWorker("/static/page.js");
-  worker.port.onmessage = ({ data }) => hear(data);
+  worker.port.onmessage = ({ data }) => receive(data);
   const say = () => worker.port.postMessage(document.hidden ? "hidden" : "visible");
   document.addEventListener("visibilitychange", say);
   addEventListener("pagehide", () => worker.port.postMessage("gone"));

@@ -14,12 +14,12 @@ from admittance.web.views.words import clock_time
 
 
 class LogRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact. ``who``: the workload that it is about, "" if it is the one of the page."""
+    """A fact. ``about``: the workload that it is about, "" if it is the one of the page."""
 
     sequence: int
     time: str
     what: str
-    who: str
+    about: str
     text: str
 
 
@@ -36,6 +36,6 @@ def _row(entry: LogEntry, of: str, now: datetime, effects: FactEffects) -> LogRo
         sequence=entry.sequence,
         time=clock_time(entry.time, now),
         what=line.what,
-        who="" if line.subject == of else line.subject.rpartition("/")[2],
+        about="" if line.subject == of else line.subject.rpartition("/")[2],
         text=sentence(line.reason, line.message),
     )
