@@ -83,7 +83,8 @@ def test_an_installed_wheel_plays_the_minute_of_the_readme(
     home = tmp_path / "home"
     home.mkdir()
     # The search path has no nats-server: it comes with the wheel's dependencies.
-    readme_minute.play(readme_minute.person(home, f"{programs}:{SYSTEM_PATH}"), home)
+    environment = readme_minute.person(home, f"{programs}:{SYSTEM_PATH}")
+    readme_minute.play(environment, home, has_page=False)
 
 
 def test_the_extras_bring_the_packages_of_their_services(wheel: Path, tmp_path: Path) -> None:

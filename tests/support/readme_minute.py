@@ -37,10 +37,12 @@ def printed_by(command: str, environment: dict[str, str], folder: Path) -> str:
     return done.stdout
 
 
-def play(environment: dict[str, str], folder: Path) -> None:
-    """Plays all commands of the minute in ``folder``, and checks what they print."""
+def play(environment: dict[str, str], folder: Path, *, has_page: bool = True) -> None:
+    """Plays all commands of the minute in ``folder``, and checks what they print. ``has_page``:
+    whether the packages of the web page are installed."""
     calls = [call for block in console_blocks(ROOT / "README.md") for call in block.calls]
-    (up, ready), *others = calls
+    (up, started), *others = calls
+    web, ready = started.splitlines()
     assert up == "admit up --data-dir .data"
     assert any(call.command.startswith("admit explain") for call in others)
     (folder / "deploy").symlink_to(ROOT / "deploy")
@@ -56,8 +58,9 @@ def play(environment: dict[str, str], folder: Path) -> None:
         )
     try:
         assert first.stdout is not None
-        said = first.stdout.readline()
-        assert differences(ready, said) == "", (folder / "log").read_text()
+        for line in (web, ready) if has_page else (ready,):
+            said = first.stdout.readline()
+            assert differences(line, said) == "", (folder / "log").read_text()
         for command, shown in others:
             # Long enough for the explanation of a job that waits for the end of the others.
             printed = printed_by(command.replace("sleep 20", "sleep 15"), environment, folder)

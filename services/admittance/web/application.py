@@ -22,7 +22,7 @@ from admittance.runtime import clock
 from admittance.web.codes import OneTimeCodes
 from admittance.web.guard import Guard
 from admittance.web.live import LISTENERS_MAX
-from admittance.web.origins import Origins
+from admittance.web.origins import SIGN_IN_PATHS, Origins
 from admittance.web.pages import checks, find, machines, queues, workload
 from admittance.web.rendering import page, wants_json
 from admittance.web.sessions import Session, Sessions
@@ -103,9 +103,9 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
         Route("/workloads/{namespace}/{name}/{act}", changed(workload.act), methods=["POST"]),
         Route("/machines", shown(machines.show)),
         Route("/machines/{name}/{act}", changed(machines.act), methods=["POST"]),
-        Route("/sign-in", door.show),
-        Route("/sign-in", door.sign_in, methods=["POST"]),
-        Route("/sign-out", changed(lambda request, *_: door.sign_out(request)), methods=["POST"]),
+        *(Route(path, door.show) for path in SIGN_IN_PATHS),
+        *(Route(path, door.sign_in, methods=["POST"]) for path in SIGN_IN_PATHS),
+        Route("/signout", changed(lambda request, *_: door.sign_out(request)), methods=["POST"]),
         Route("/session", door.whether),
         Route("/code", door.further_code, methods=["POST"]),
         Route("/live", live),
@@ -127,7 +127,7 @@ def _to_sign_in(request: Request) -> Response:
     path = quote(request.url.path, safe="/:@")
     if request.url.query:
         path += f"?{request.url.query}"
-    return RedirectResponse(f"/sign-in?{urlencode({'next': path})}", 303)
+    return RedirectResponse(f"{SIGN_IN_PATHS[0]}?{urlencode({'next': path})}", 303)
 
 
 async def _answered(

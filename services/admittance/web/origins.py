@@ -14,6 +14,10 @@ from urllib.parse import urlsplit
 from admittance.runtime.process.web_page import KEY_HEADER, LOOPBACK
 
 SAFE: Final = frozenset({"GET", "HEAD"})
+SIGN_IN_PATHS: Final = ("/signin", "/sign-in")
+"""Where codes and tokens are posted. The second is the name of earlier releases."""
+OWN_SITES: Final = ("same-origin", "none")
+"""What a browser says in ``Sec-Fetch-Site`` of a request that no other web site began."""
 
 
 class Refusal(NamedTuple):
@@ -41,13 +45,14 @@ class Origins:
             return Refusal(405, "the page answers GET and POST only")
         if method == "POST" and KEY_HEADER in headers and "origin" not in headers:
             return None
-        origin = headers.get("origin")
-        if method == "POST" and origin is None:
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        # A browser sends the origin of each form. A program that signs in has none, and no cookie.
+        is_program = path in SIGN_IN_PATHS and site in OWN_SITES
+        if method == "POST" and origin is None and not is_program:
             return Refusal(403, "a change comes from the page itself: its Origin is missing")
         if origin is not None and origin != self.origin(host):
             return Refusal(403, "another web site may not ask this page")
-        site = headers.get("sec-fetch-site", "none")
-        if path == "/live" and site not in ("same-origin", "none"):
+        if path == "/live" and site not in OWN_SITES:
             return Refusal(403, "another web site may not listen to this page")
         return None
 

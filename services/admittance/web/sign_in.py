@@ -17,12 +17,13 @@ from admittance.runtime.nats.login_tokens import credentials_of_token
 from admittance.runtime.process.web_page import KEY_HEADER
 from admittance.web.codes import OneTimeCodes
 from admittance.web.limits import SignInLimit
-from admittance.web.origins import Origins
+from admittance.web.origins import SIGN_IN_PATHS, Origins
 from admittance.web.rendering import page
 from admittance.web.sessions import NotSignedIn, Session, Sessions
 from admittance.web.views.frame import Frame
 
 REFUSED: Final = "This code or token signs in no user: it is wrong, used, expired or revoked."
+NO_FIELD: Final = "The form has neither a field code nor a field token."
 INSECURE: Final = (
     "A token is not sent over plain HTTP from another machine: open the page with https, or on the "
     "machine where it runs."
@@ -71,21 +72,23 @@ class SignIn:
         address = request.client.host if request.client else ""
         if wait := self._limit.wait_seconds(address, clock.monotonic()):
             why = f"Too many attempts: try again in {wait} s."
-            return self._page(request, why, 429, {"retry-after": str(wait)})
+            return self._refused(request, why, 429, {"retry-after": str(wait)})
         if not self._origins.takes_secrets(request.headers.get("host", "")):
-            return self._page(request, INSECURE, 403)
+            return self._refused(request, INSECURE, 403)
         form = await form_of(request)
+        if not form.keys() & {"code", "token"}:
+            return self._refused(request, NO_FIELD, 400)
         try:
-            secret = await self._secret_of(form.get("token", "").strip())
+            secret = await self._secret_of(form)
         except NotAllowed:
             secret, why, status = "", REFUSED, 403
         except NotSignedIn as error:
             secret, why, status = "", str(error), 403
         except ClientError as error:
-            return self._page(request, f"The server does not answer: {error}", 503)
+            return self._refused(request, f"The server does not answer: {error}", 503)
         if not secret:
             self._limit.failed(address, clock.monotonic())
-            return self._page(request, why, status)
+            return self._refused(request, why, status)
         await self._sessions.end(request.cookies.get(self._cookie))
         answer = RedirectResponse(path_within(form.get("next", "/")), 303)
         answer.set_cookie(
@@ -96,7 +99,7 @@ class SignIn:
     async def sign_out(self, request: Request) -> Response:
         """Ends the session."""
         await self._sessions.end(request.cookies.get(self._cookie))
-        answer = RedirectResponse("/sign-in", 303)
+        answer = RedirectResponse(SIGN_IN_PATHS[0], 303)
         answer.delete_cookie(
             self._cookie, path="/", httponly=True, samesite="strict", secure=self._is_tls
         )
@@ -128,9 +131,11 @@ class SignIn:
     def _is_tls(self) -> bool:
         return self._origins.is_tls
 
-    async def _secret_of(self, token: str) -> str:
-        """Opens a session. Raises NotAllowed, NotSignedIn and ClientError."""
-        credentials = self._codes.take(token, clock.monotonic())
+    async def _secret_of(self, form: Mapping[str, str]) -> str:
+        """Opens a session by the field ``code``, or by ``token``, where a person may paste either.
+        Raises NotAllowed, NotSignedIn and ClientError."""
+        code, token = form.get("code", "").strip(), form.get("token", "").strip()
+        credentials = self._codes.take(code or token, clock.monotonic())
         if credentials is not None:
             return await self._sessions.open(credentials, by_code=True)
         try:
@@ -138,6 +143,15 @@ class SignIn:
         except AccessDenied:
             raise NotAllowed(REFUSED) from None
         return await self._sessions.open(credentials)
+
+    def _refused(
+        self, request: Request, why: str, status: int, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Says why the form signs in no user: to a browser with the page, to a program in a
+        line."""
+        if "text/html" in request.headers.get("accept", ""):
+            return self._page(request, why, status, headers)
+        return PlainTextResponse(f"{why}\n", status, headers)
 
     def _page(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,11 +28,14 @@ class ForkedChild(Child):
         super().__init__(process, log)
 
     async def ready(self, timeout: float = READY_SECONDS) -> str:
-        await until(lambda: "\n" in self._printed.read_text() or not self.running, timeout)
-        words = self._printed.read_text().split()
-        if words[:1] != ["ready"]:
+        def urls() -> list[str]:
+            lines = self._printed.read_text().splitlines(keepends=True)
+            return [line.split()[1] for line in lines if re.fullmatch(r"ready \S+\n", line)]
+
+        await until(lambda: bool(urls()) or not self.running, timeout)
+        if not urls():
             raise SetupError(f"the system under test ended at its start: {self.last_log_line()}")
-        self.url = words[1]
+        [self.url] = urls()
         return self.url
 
 

@@ -30,6 +30,7 @@ def test_a_training_is_preempted_and_moves_to_another_machine(tmp_path: Path) ->
         **person(tmp_path, path),
         "ADMIT_RUN_AS": f"*={os.geteuid()}",
         "ADMIT_CHECKPOINT_FOLDER": str(tmp_path / ".saved"),
+        "ADMIT_NO_WEB": "1",
     }
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     (folder, *terminals), story = commands()

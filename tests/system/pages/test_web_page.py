@@ -19,6 +19,8 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from admittance.bench.system import Child
+from admittance.runtime.nats.login_tokens import token_of_credentials
+from admittance.runtime.nats_server.jwt_issuer import new_key
 from support.processes.fork_server import Answer, run_admit
 from support.processes.forked_system import start
 from support.servers import LIMIT, until
@@ -93,7 +95,7 @@ class Up:
     @property
     def url(self) -> str:
         words = (self.root / "log.out").read_text().split()
-        return words[words.index("page") + 1]
+        return words[words.index("web") + 1]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -173,25 +175,38 @@ async def test_a_request_without_a_session_is_led_to_the_sign_in(up: Up) -> None
 async def test_a_foreign_name_and_a_foreign_form_are_refused(up: Up) -> None:
     assert (await asyncio.to_thread(asked, up, "GET", "/", host="evil.example"))[0] == 421
     foreign = {"origin": "http://evil.example"}
-    assert (await asyncio.to_thread(asked, up, "POST", "/sign-in", "", **foreign))[0] == 403
+    assert (await asyncio.to_thread(asked, up, "POST", "/signin", "", **foreign))[0] == 403
 
 
 async def test_a_body_over_the_limit_is_refused(up: Up) -> None:
     own = {"origin": base(up)}
     status, text = await asyncio.to_thread(
-        asked, up, "POST", "/sign-in", "token=" + "x" * (1 << 20), **own
+        asked, up, "POST", "/signin", "token=" + "x" * (1 << 20), **own
     )
     assert (status, text) == (413, "the body has more than 1,048,576 bytes\n")
 
 
-async def test_a_wrong_token_signs_nobody_in(up: Up) -> None:
-    own = {"origin": base(up)}
-    for token in ("", "admit_abc", "0" * 32):
-        status, text = await asyncio.to_thread(
-            asked, up, "POST", "/sign-in", f"token={token}", **own
+async def test_a_wrong_code_or_token_signs_no_user_in(up: Up) -> None:
+    revoked = token_of_credentials(f"# user: ada\n{new_key().seed}\n")
+    for body in ("token=", "token=admit_abc", f"token={revoked}", f"code={'0' * 32}"):
+        assert await asyncio.to_thread(asked, up, "POST", "/signin", body) == (
+            403,
+            "This code or token signs in no user: it is wrong, used, expired or revoked.\n",
         )
-        assert status == 403
-        assert "This code or token signs in no user" in text
+    browser = {"accept": "text/html", "origin": base(up)}
+    _, shown = await asyncio.to_thread(asked, up, "POST", "/sign-in", "token=x", **browser)
+    assert '<p class="note bad" role="alert">This code or token signs in no user' in shown
+
+
+async def test_a_form_without_code_and_token_gets_one_line(up: Up) -> None:
+    status, text = await asyncio.to_thread(asked, up, "POST", "/signin", "pass=x")
+    assert (status, text) == (400, "The form has neither a field code nor a field token.\n")
+
+
+async def test_a_program_signs_in_with_the_code_of_a_link(up: Up) -> None:
+    code = (await up.link()).partition("/#")[2]
+    assert (await asyncio.to_thread(asked, up, "POST", "/signin", f"code={code}"))[0] == 303
+    assert (await asyncio.to_thread(asked, up, "POST", "/signin", f"code={code}"))[0] == 403
 
 
 @needs_chromium
@@ -360,7 +375,7 @@ async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) ->
     token = await up.out("auth", "token", "ada", "--dir", auth)
     context = await browser.new_context()
     page = await context.new_page()
-    await page.goto(f"{base(up)}/sign-in")
+    await page.goto(f"{base(up)}/signin")
     await page.fill("#token", token)
     await page.click("#sign-in button")
     await expect(page.locator(".signed-in span")).to_have_text("ada")
@@ -371,7 +386,7 @@ async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) ->
     await page.goto(f"{base(up)}/workloads/default/waits")
     await expect(page.locator("#live")).to_have_text("Live")
     await up.out("auth", "revoke", "ada", "--dir", auth)
-    await page.wait_for_url("**/sign-in?next=*")
+    await page.wait_for_url("**/signin?next=*")
     await context.close()
 
 

@@ -91,6 +91,14 @@ def test_many_addresses_wait_together() -> None:
         pytest.param("PUT", "/", OWN, 405, id="another method is refused"),
         pytest.param("POST", "/a", OWN, None, id="a form of the page is taken"),
         pytest.param("POST", "/a", {"host": HOST}, 403, id="a form without an origin is refused"),
+        pytest.param("POST", "/signin", {"host": HOST}, None, id="a program signs in"),
+        pytest.param(
+            "POST",
+            "/signin",
+            {"host": HOST, "sec-fetch-site": "cross-site"},
+            403,
+            id="a foreign site signs in nowhere",
+        ),
         pytest.param(
             "POST",
             "/a",

@@ -72,7 +72,7 @@ def new_code() -> str:
 def link(url: str, code: str) -> str:
     """The address that signs in by a one-time code. The code is in the fragment, which a browser
     does not send."""
-    return f"{url}/sign-in#{code}"
+    return f"{url}/#{code}"
 
 
 def address_of(text: str) -> tuple[str, int]:

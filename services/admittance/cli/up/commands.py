@@ -303,10 +303,11 @@ async def up(
 ) -> int:
     """Run everything in the foreground: an embedded NATS server and all services.
 
-    Prints `ready nats://…` once everything serves. The server demands credentials: your commands
-    find your credentials by a context. Ctrl-C ends the services cleanly and stops the jobs; after
-    the next start the jobs run again and keep their earlier output. With --detach-jobs the jobs
-    keep running. With --nats no server is embedded: the services use your server.
+    Prints `web http://…`, the link of the web page, and `ready nats://…` once everything serves.
+    The server demands credentials: your commands find your credentials by a context. Ctrl-C ends
+    the services cleanly and stops the jobs; after the next start the jobs run again and keep their
+    earlier output. With --detach-jobs the jobs keep running. With --nats no server is embedded: the
+    services use your server.
     """
     from admittance.cli.up import up
 

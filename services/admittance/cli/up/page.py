@@ -120,7 +120,7 @@ async def serve(call: Call, options: Options) -> int:
         raise BadInput(str(error)) from None
     url = url or web_page.url_of(listens)
     code = web_page.new_code() if await _has_no_users(call) else ""
-    output.say(f"page {web_page.link(url, code) if code else url}")
+    output.say(f"web {web_page.link(url, code) if code else url}")
     output.flush()
     access = ConnectionOptions(**tls_of(call.connection))  # type: ignore[arg-type]
     await PAGE.load()(listens, call.url, access, url=url, code=code)

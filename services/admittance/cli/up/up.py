@@ -89,7 +89,8 @@ WHAT_INSECURE_MEANS: Final = (
 
 
 async def up(call: Call, options: Options) -> int:
-    """Runs all services until a stop signal; prints ``ready nats://…`` once all are ready."""
+    """Runs all services until a stop signal; prints ``web http://…`` and ``ready nats://…`` once
+    all are ready."""
     executor = options.executor if options.runner else None
     refuse_wrong(options, executor, uses_folder=options.runner or embeds(call, options))
     # One spelling of the folder, for the paths in contexts and in the files of the server.
@@ -167,9 +168,9 @@ async def up(call: Call, options: Options) -> int:
             if embeds(call, options):
                 creds = None if lock is None else lock.access(ADMIN).creds
                 write_own_context(url, creds, options.data_dir, use=options.use)
-            output.say(f"ready {shown(url)}")
             if page is not None:
-                output.say(f"page {page.link}")
+                output.say(f"web {page.link}")
+            output.say(f"ready {shown(url)}")
             output.flush()
 
         await supervise(tasks, ending.stop, ready=ready, grace_seconds=STOP_SECONDS)

@@ -87,7 +87,7 @@ function followLive() {
   const receive = (said) => {
     if (said.kind === "changed" && !document.hidden) ask();
     if (said.kind === "open" && lostAt) ask();
-    if (said.kind === "ended" || said.kind === "refused") location.assign("/sign-in?next=" + encodeURIComponent(location.pathname + location.search));
+    if (said.kind === "ended" || said.kind === "refused") location.assign("/signin?next=" + encodeURIComponent(location.pathname + location.search));
     if (said.kind === "lost" && !lostTimer && !lostAt) lostTimer = setTimeout(() => mark("connection lost"), GRACE_MS);
     if (said.kind === "open") { clearTimeout(lostTimer); lostTimer = null; }
   };
@@ -166,18 +166,21 @@ function alike(node, other) {
 // ---- signing in ----
 
 async function signInByLink() {
-  const form = document.getElementById("sign-in");
-  if (!form) return;
-  const code = location.hash.slice(1);
-  history.replaceState(null, "", location.pathname + location.search);
+  const code = location.hash.slice(1), next = document.getElementById("next");
   if (/^[0-9a-f]{32}$/.test(code)) {
-    document.getElementById("token").value = code;
+    history.replaceState(null, "", location.pathname + location.search);
+    const form = Object.assign(document.createElement("form"), { method: "post", action: "/signin" });
+    for (const [name, value] of [["code", code], ["next", next?.value || "/"]]) {
+      form.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
+    }
+    document.body.append(form);
     form.submit();
     return;
   }
+  if (!next) return;
   // After a link from another web site the cookie comes with this request only.
   const answer = await fetch("/session");
-  if ((await answer.json()).signedIn) location.replace(document.getElementById("next").value);
+  if ((await answer.json()).signedIn) location.replace(next.value);
 }
 
 // ---- forms and keys ----
