@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from admittance.events.subjects import CLAIMS
 from admittance.runtime.bus import bucket, history
-from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
+from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket, follow_until
 from admittance.runtime.bus.bus import EXPECTED, Bus
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.leader import lease_store
@@ -122,6 +123,20 @@ def _said_to_be_newest(revisions: list[int], monkeypatch: pytest.MonkeyPatch) ->
         return revisions.pop(0) if len(revisions) > 1 else revisions[0]
 
     monkeypatch.setattr(history, "newest_sequence", newest)
+
+
+async def test_a_follower_that_ends_at_its_first_entries_has_loaded_them_all(bus: Bus) -> None:
+    await bus.publish_all(
+        [bucket.put_message(f"check.n{i}", b"x", expected=0) for i in range(5000)]
+    )
+    needed, loaded, seen = asyncio.Event(), asyncio.Event(), list[Entry]()
+
+    def apply(entries: Sequence[Entry]) -> None:
+        seen.extend(entries)
+        needed.set()
+
+    await within(follow_until(needed, bus, ["check.>"], apply, loaded))
+    assert (loaded.is_set(), len(seen)) == (True, 5000)
 
 
 async def test_a_current_reader_is_loaded_once_it_has_what_the_leader_had(

@@ -374,12 +374,14 @@ async def follow_until(
     loaded: asyncio.Event,
 ) -> None:
     """Follows the current entries under some patterns until ``needed`` is set, as `follow_bucket`
-    does. Sets ``loaded`` once the entries present at the start are applied."""
+    does, and at least until the entries present at the start are applied, which sets ``loaded``."""
     following = asyncio.create_task(
         follow_bucket(bus, patterns, apply, lambda _: loaded.set(), current=True)
     )
     try:
-        await first_of(following, event=needed)
+        # One of the first entries may set `needed`, and ``loaded`` is waited for, too.
+        for event in (needed, loaded):
+            await first_of(following, event=event)
         if following.done():
             following.result()
     finally:
