@@ -21,6 +21,7 @@ ASKING: Final = {
     "logs": "read the output of jobs",
     "pending": "list pending workloads",
     "queues": "read the state of queues",
+    "replay": "repeat decisions",
     "runners": "ask which jobs runners start",
     "settled": "ask about the effect of facts",
     "simulate": "simulate changes",

@@ -59,12 +59,13 @@ RUNNER_FACTS: Final = tuple(
 )
 NAMESPACE_QUESTIONS: Final = (
     "events", "explain", "files", "fit", "forecast", "logs", "objects", "pending", "queues",
-    "runners", "settled", "simulate", "usage",
+    "replay", "runners", "settled", "simulate", "usage",
 )  # fmt: skip
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
     "arrays", "budgets", "events", "families", "forecast", "health", "machines", "objects",
-    "pending", "provider.*", "queues", "runners", "settled", "simulate", "timers", "usage",
+    "pending", "provider.*", "queues", "replay", "runners", "settled", "simulate", "timers",
+    "usage",
 )  # fmt: skip
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
 

@@ -175,8 +175,9 @@ def scheduler(user: User) -> Permissions:
         *_leader_elected(service, epochs=(f"{subjects.EPOCH}*", f"{subjects.BARRIER}*")),
         *rules("store usage", f"$KV.{subjects.BUCKET}.{subjects.USAGE}.*.*"),
         *rules("log its decisions", *each("admit.workload.{}.*.*", decisions)),
+        *rules("decide logged decisions again", *read_stream(LOG, subjects.CHECKPOINTS)),
     )
-    about = ("pending", "queues", "simulate")
+    about = ("pending", "queues", "replay", "simulate")
     subscribe = (
         *_listens(user, service),
         *rules(

@@ -32,6 +32,7 @@ from admittance.events.requests.machines import MachinesReply
 from admittance.events.requests.manifests import Applied, DeleteReply
 from admittance.events.requests.queues import PendingReply, QueuesReply
 from admittance.events.requests.reading import UsageCheck, UsageReply
+from admittance.events.requests.replays import ReplayReply
 from admittance.events.requests.whatif import SimulateReply
 from admittance.events.shapes import PodLog
 from admittance.runtime.nats.connection_options import ConnectionOptions
@@ -533,6 +534,16 @@ class SyncClient:
                 all_namespaces=all_namespaces,
             )
         )
+
+    def replay(self, sequence: int, *, namespace: str | None = None) -> ReplayReply:
+        """The scheduler's decision at a sequence of the log, decided again from the inputs that it
+        had: whether it is the same, and where it differs.
+
+        ``impossible`` has the reason if there is no such decision, or its inputs are gone.
+        ``namespace``: of the decision, for a user that may ask only about some namespaces. Takes
+        seconds.
+        """
+        return self._thread.run(lambda: self._inner.replay(sequence, namespace=namespace))
 
     def usage(
         self,

@@ -57,6 +57,7 @@ NOT_COMPARED: Final = frozenset({"time", "scan", "localUsage"})
 """Fields of a decision that are not compared, because they describe how the decision was made, not
 what it decides."""
 
+NONE_MADE: Final = "no decision would be made about the workload now"
 _TAKEN: Final = ("flavor", "resource", "amount")
 """What is compared of the quota that a decision takes. The numbers beside it describe the moment,
 and earlier versions counted planned victims in them as if they stayed."""
@@ -336,9 +337,13 @@ class DecisionReplay(Scheduler):
         workload = self._state.workloads.get(key)
         name = "/".join(key)
         if workload is None:
-            raise CannotRepeat(f"workload {name} did not exist at the revision of the decision")
+            raise CannotRepeat(
+                f"workload {name} did not exist at the revision of the decision", key
+            )
         if workload.queue is None or workload.entry is None or workload.in_flight:
-            raise CannotRepeat(f"workload {name} was not pending at the revision of the decision")
+            raise CannotRepeat(
+                f"workload {name} was not pending at the revision of the decision", key
+            )
         return workload
 
     def _domain(self, name: str) -> Domain:
@@ -411,13 +416,7 @@ def _differences(decision: Decision, made: Sequence[Decided]) -> Iterator[str]:
     if own:
         yield f"the workload would be {type(own[0]).__name__.lower()} now"
         return
-    text = "no decision would be made about the workload now"
-    if isinstance(decision, Assigned | Preempted):
-        others = (
-            ", ".join(f"{repeated.namespace}/{repeated.name}" for repeated in made) or "no workload"
-        )
-        text += f", but about {others}"
-    yield text
+    yield NONE_MADE
 
 
 def _field_differences(logged: Any, again: Any) -> Iterator[str]:

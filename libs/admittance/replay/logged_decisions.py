@@ -25,7 +25,12 @@ from admittance.scheduling.state.equivalence import Key
 
 class CannotRepeat(Exception):
     """A decision cannot be repeated, because a part of the state from which it was made is not
-    known. The error text names what is missing."""
+    known. The error text names what is missing. ``about``: the workload that it names; None: none.
+    """
+
+    def __init__(self, text: str, about: Key | None = None) -> None:
+        super().__init__(text)
+        self.about = about
 
 
 class Turn(NamedTuple):

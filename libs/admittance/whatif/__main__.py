@@ -9,10 +9,7 @@ bucket and writes nothing to it.
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import sys
-from contextlib import suppress
 
 import msgspec
 import structlog
@@ -23,56 +20,45 @@ from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError
+from admittance.runtime.process.errand import run_errand
 from admittance.runtime.process.settings import Settings
-from admittance.runtime.telemetry import logs
 from admittance.scheduling.state.config import Config
 from admittance.whatif.simulate import in_parts, simulate
 from admittance.workload.limits import limits_from
 
 log = structlog.get_logger()
-NICE = 10
-"""Niceness of the what-if process: the operating system gives it less CPU time than the
-scheduler.
-"""
 
 
 def main() -> int:
     """Runs one simulation; returns the exit status of the process."""
-    with suppress(OSError):
-        os.nice(NICE)
-    # The what-if process runs for seconds and frees little memory: garbage collection would take a
-    # fifth of the time for nothing.
-    gc.disable()
-    settings = Settings.from_env("whatif")
-    logs.configure("whatif", settings.instance, settings.json_logs, level="error")
-    errand = msgspec.json.decode(sys.stdin.buffer.read(), type=SimulationTask)
+    return run_errand("whatif", _reply)
+
+
+def _reply(settings: Settings, data: bytes) -> list[SimulateReply]:
+    errand = msgspec.json.decode(data, type=SimulationTask)
     config = msgspec.json.decode(errand.config, type=Config)
     try:
         entries = asyncio.run(_bucket(settings))
     except AdmittanceError as error:
-        parts = [SimulateReply(error=f"cannot read the bucket: {error}")]
-    else:
-        try:
-            reply = simulate(
-                entries,
-                errand.request,
-                config,
-                now=clock.now(),
-                namespace=errand.namespace,
-                limits=limits_from(errand.limits),
-            )
-        except Exception as error:
-            # Users choose the manifests of a simulation, so the simulation ends with one line for
-            # the user and one for the log.
-            reason = reason_of(error)
-            log.error("simulation_failed", error=type(error).__name__, reason=reason)
-            reply = SimulateReply(
-                error=f"these objects cannot be simulated ({type(error).__name__}: {reason})"
-            )
-        parts = in_parts(reply)
-    for part in parts:
-        sys.stdout.buffer.write(msgspec.json.encode(part) + b"\n")
-    return 0
+        return [SimulateReply(error=f"cannot read the bucket: {error}")]
+    try:
+        reply = simulate(
+            entries,
+            errand.request,
+            config,
+            now=clock.now(),
+            namespace=errand.namespace,
+            limits=limits_from(errand.limits),
+        )
+    except Exception as error:
+        # Users choose the manifests of a simulation, so the simulation ends with one line for the
+        # user and one for the log.
+        reason = reason_of(error)
+        log.error("simulation_failed", error=type(error).__name__, reason=reason)
+        reply = SimulateReply(
+            error=f"these objects cannot be simulated ({type(error).__name__}: {reason})"
+        )
+    return in_parts(reply)
 
 
 async def _bucket(settings: Settings) -> list[BucketEntry]:

@@ -43,6 +43,8 @@ from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.metrics import Counter, Gauges, Histogram, Metric, gauge
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
+from admittance.scheduler.errands import Errands
+from admittance.scheduler.replays import Replays
 from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
 from admittance.scheduling.cycle.decisions import Decided
@@ -116,7 +118,9 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         config=changed_settings(config),
     )
     scheduler = SchedulerService(bus, leading, config)
-    simulations = Simulations(settings, config)
+    errands = Errands(settings)
+    simulations = Simulations(settings, config, errands)
+    replays = Replays(errands)
     service = await micro.serve(
         bus.nc,
         SERVICE,
@@ -135,6 +139,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             ),
             "admit.api.simulate": simulations.simulate,
             "admit.api.simulate.*": simulations.simulate,
+            "admit.api.replay": replays.replay,
+            "admit.api.replay.*": replays.replay,
         },
         every_instance={"admit.api.health": scheduler.health},
     )

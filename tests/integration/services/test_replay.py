@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -12,14 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from admittance.cli.support.options import Call, Output, UrlFrom
-from admittance.cli.system.replay_decision import replay_decision
-from admittance.client.errors import BadInput
 from admittance.events import facts, subjects
 from admittance.events.base import Fact
 from admittance.events.codec import encode
 from admittance.events.names import plain
+from admittance.events.requests.replays import Replay, ReplayReply
 from admittance.events.subjects import FENCED, subject_of
+from admittance.replay.answer import answer
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import read_messages
@@ -27,7 +25,7 @@ from admittance.runtime.tasks import cancel_and_wait
 from support.builders import a_manifest, an_object
 from support.cluster import Cluster
 from support.requests import admission_check, apply, eventually, queues, submit, workload
-from support.servers import TestServer, within
+from support.servers import within
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("simulated")]
 
@@ -147,28 +145,20 @@ async def rest(bus: Bus) -> None:
         await asyncio.sleep(1.3)  # longer than a refusal waits to be said
 
 
-async def replayed(
-    server: TestServer, sequence: int, capsys: pytest.CaptureFixture[str]
-) -> dict[str, Any]:
-    """The output of the command about the decision; the exit status must agree with it."""
-    call = Call(url=server.url, url_from=UrlFrom.OPTION, output=Output.JSON)
-    status = await replay_decision(call, sequence)
-    reply: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert status == (0 if reply["same"] else 1)
-    return reply
+async def replayed(bus: Bus, sequence: int, namespace: str = "") -> ReplayReply:
+    """The decision, decided again."""
+    return await answer(bus, Replay(sequence=sequence), namespace)
 
 
-async def same(
-    server: TestServer, sequences: list[int], capsys: pytest.CaptureFixture[str]
-) -> list[dict[str, Any]]:
+async def why_not(bus: Bus, sequence: int, namespace: str = "") -> str:
+    """Why the decision cannot be decided again."""
+    return (await replayed(bus, sequence, namespace)).impossible
+
+
+async def same(bus: Bus, sequences: list[int]) -> list[ReplayReply]:
     """All decisions have the same outcome in the replay."""
-    replies = [await replayed(server, sequence, capsys) for sequence in sequences]
-    wrong = [
-        (decision["sequence"], decision["kind"], decision["differences"])
-        for decision in replies
-        if not decision["same"]
-    ]
-    assert not wrong
+    replies = [await replayed(bus, sequence) for sequence in sequences]
+    assert not [reply for reply in replies if not reply.same]
     return replies
 
 
@@ -202,26 +192,22 @@ async def busy(bus: Bus, jobs: Jobs, seed: int, workloads: int = 24) -> None:
 async def test_every_decision_of_a_run_is_repeated_equally(
     cluster: Cluster,
     bus: Bus,
-    nats_server: TestServer,
     jobs: Jobs,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     await cluster.start("workload-controller")
     await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4), *a_queue("b", 3))
     await busy(bus, jobs, seed=1)
-    replies = await same(nats_server, await decisions(bus), capsys)
-    kinds = {decision["kind"] for decision in replies}
+    replies = await same(bus, await decisions(bus))
+    kinds = {decision.kind for decision in replies}
     assert kinds == {"assigned", "preempted", "refused"}
-    assert any(decision["from"]["decisionsOnTheirWay"] for decision in replies)
+    assert any(decision.inputs.decisions_on_their_way for decision in replies)
 
 
 async def test_decisions_across_crashes_and_quota_edits_are_repeated_equally(
     cluster: Cluster,
     bus: Bus,
-    nats_server: TestServer,
     jobs: Jobs,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     controller = await cluster.start("workload-controller")
     scheduler = await cluster.start("scheduler")
@@ -239,8 +225,8 @@ async def test_decisions_across_crashes_and_quota_edits_are_repeated_equally(
     await controller.kill()
     await cluster.start("workload-controller")
     await busy(bus, jobs, seed=6, workloads=5)
-    replies = await same(nats_server, await decisions(bus), capsys)
-    assert len({decision["epoch"] for decision in replies}) == 2
+    replies = await same(bus, await decisions(bus))
+    assert len({decision.epoch for decision in replies}) == 2
 
 
 async def _at_least(bus: Bus, many: int) -> bool:
@@ -250,9 +236,7 @@ async def _at_least(bus: Bus, many: int) -> bool:
 async def test_a_checkpoint_replaces_expired_facts(
     cluster: Cluster,
     bus: Bus,
-    nats_server: TestServer,
     jobs: Jobs,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     first = await cluster.start("workload-controller", ADMIT_CHECKPOINT_SECONDS="1")
     await cluster.start("scheduler")
@@ -269,18 +253,16 @@ async def test_a_checkpoint_replaces_expired_facts(
     await rest(bus)
     new = [sequence for sequence in await decisions(bus) if sequence > made.through]
 
-    with_facts = await same(nats_server, new, capsys)
-    assert {decision["from"]["checkpoint"] for decision in with_facts} == {made.id}
+    with_facts = await same(bus, new)
+    assert {decision.inputs.checkpoint for decision in with_facts} == {made.id}
     await bus.api(f"STREAM.PURGE.{subjects.STREAM}", {"seq": made.through + 1})
-    await same(nats_server, new, capsys)
+    await same(bus, new)
 
-    with pytest.raises(BadInput, match=rf"the log has no message {old[-1]}: it goes from"):
-        await replayed(nats_server, old[-1], capsys)
+    assert f"the log has no message {old[-1]}: it goes from" in await why_not(bus, old[-1])
 
     # Half a checkpoint is none.
     await _purge(bus, f"{subjects.CHECKPOINT_PART}{made.id}")
-    with pytest.raises(BadInput, match=r"neither all facts .* nor a checkpoint"):
-        await replayed(nats_server, new[0], capsys)
+    assert "the log has neither all facts" in await why_not(bus, new[0])
 
 
 async def _decided_after(bus: Bus, sequence: int) -> bool:
@@ -296,9 +278,7 @@ async def _purge(bus: Bus, subject: str) -> None:
     await bus.api(f"STREAM.PURGE.{subjects.CHECKPOINTS}", {"filter": subject})
 
 
-async def test_a_different_decision_is_shown_field_by_field(
-    cluster: Cluster, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_different_decision_is_shown_field_by_field(cluster: Cluster, bus: Bus) -> None:
     await cluster.start("workload-controller")
     await cluster.start("scheduler")
     await apply(bus, *flavors(), *a_queue("a", 4))
@@ -306,8 +286,8 @@ async def test_a_different_decision_is_shown_field_by_field(
     await eventually(lambda: _at_least(bus, 1))
     (assigned,) = await decisions(bus)
     (message,) = await read_messages(bus, ["admit.workload.assigned.>"])
-    reply = await replayed(nats_server, assigned, capsys)
-    assert (reply["same"], reply["from"]["turns"]) == (True, ["ns/w"])
+    reply = await replayed(bus, assigned)
+    assert (reply.same, reply.inputs.turns) == (True, ("ns/w",))
 
     # A leader publishes a decision that no scheduler would have made.
     decided = msgspec.json.decode(message.data, type=facts.Assigned)
@@ -321,26 +301,21 @@ async def test_a_different_decision_is_shown_field_by_field(
     )
     fence = {name: value for name, value in message.headers.items() if "Expected" in name}
     other = await bus.publish(Outgoing(subject_of(forged), encode(forged), fence))
-    reply = await replayed(nats_server, other, capsys)
-    assert not reply["same"]
-    assert [line.split(":")[0] for line in reply["differences"]] == ["admission"]
-
-    call = Call(url=nats_server.url, url_from=UrlFrom.OPTION)
-    assert await replay_decision(call, other) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"decision {other}: assigned ns/w at revision {decided.revision}")
-    assert lines[-1].startswith('different: admission: logged {"clusterQueue":"a"')
+    reply = await replayed(bus, other)
+    assert not reply.same
+    assert [line.split(":")[0] for line in reply.differences] == ["admission"]
 
     unfenced = await bus.publish(Outgoing(subject_of(forged), encode(forged)))
     for sequence in (submitted, unfenced):
-        with pytest.raises(BadInput, match=rf"message {sequence}, .* is not a decision"):
-            await replayed(nats_server, sequence, capsys)
-    with pytest.raises(BadInput, match=r"the log has no message 999999: it goes from 1 to"):
-        await replayed(nats_server, 999_999, capsys)
+        assert "is not a decision of a scheduler" in await why_not(bus, sequence)
+    assert "the log has no message 999999: it goes from 1 to" in await why_not(bus, 999_999)
+    for sequence in (assigned, submitted, 999_999):
+        unknown = f"the log has no decision {sequence} about a workload of namespace other"
+        assert await why_not(bus, sequence, "other") == unknown
 
 
 async def test_a_log_without_recorded_commits_gets_a_checkpoint_at_once(
-    cluster: Cluster, bus: Bus, nats_server: TestServer, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, bus: Bus
 ) -> None:
     """As after an older version of the workload-controller, which recorded no commits."""
     first = await cluster.start("workload-controller")
@@ -357,21 +332,18 @@ async def test_a_log_without_recorded_commits_gets_a_checkpoint_at_once(
     await submit(bus, [a_manifest("after", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 2))
     before, after = await decisions(bus)
-    reply = await replayed(nats_server, after, capsys)
-    assert reply["same"]
-    assert reply["from"]["workloads"] == 2
-    assert reply["from"]["checkpoint"]
-    with pytest.raises(BadInput, match=f"decision {before} cannot be repeated"):
-        await replayed(nats_server, before, capsys)
+    reply = await replayed(bus, after)
+    assert reply.same
+    assert reply.inputs.workloads == 2
+    assert reply.inputs.checkpoint
+    assert f"decision {before} cannot be repeated" in await why_not(bus, before)
 
 
 async def test_decisions_are_repeated_with_the_time_settings_of_the_leader(
     cluster: Cluster,
     bus: Bus,
-    nats_server: TestServer,
     jobs: Jobs,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Also if the caller has another configuration: the log has that of the leader."""
     file = tmp_path / "configuration.yaml"
@@ -387,8 +359,8 @@ async def test_decisions_are_repeated_with_the_time_settings_of_the_leader(
     await apply(bus, *flavors(), *a_queue("a", 4))
     await submit(bus, [a_manifest("never-ready", queue="lq-a")])
     await eventually(lambda: _at_least(bus, 2))
-    replies = await same(nats_server, (await decisions(bus))[:2], capsys)
-    assert [decision["kind"] for decision in replies] == ["assigned", "assigned"]
+    replies = await same(bus, (await decisions(bus))[:2])
+    assert [decision.kind for decision in replies] == ["assigned", "assigned"]
 
 
 async def _said(bus: Bus, what: str, many: int) -> bool:
@@ -398,9 +370,7 @@ async def _said(bus: Bus, what: str, many: int) -> bool:
 async def test_plans_and_rechecks_are_repeated_equally(
     cluster: Cluster,
     bus: Bus,
-    nats_server: TestServer,
     jobs: Jobs,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for service in ("workload-controller", "scheduler"):
         await cluster.start(service)
@@ -435,6 +405,6 @@ async def test_plans_and_rechecks_are_repeated_equally(
     await asyncio.sleep(1.5)  # longer than a refusal waits to be said
 
     said = await read_messages(bus, [f"admit.workload.{what}.>" for what in sorted(FENCED)])
-    replies = await same(nats_server, [message.sequence for message in said], capsys)
-    kinds = {decision["kind"] for decision in replies}
+    replies = await same(bus, [message.sequence for message in said])
+    kinds = {decision.kind for decision in replies}
     assert kinds >= {"assigned", "planned", "preempted", "confirmed", "revoked"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,8 @@ from admittance.runtime.bus.bucket import get, read_all
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.process.settings import Settings
-from admittance.scheduler.simulations import AT_ONCE, NAMESPACE_MAX, WAITING_MAX, Simulations
+from admittance.scheduler.errands import AT_ONCE, NAMESPACE_MAX, SECONDS, WAITING_MAX, Errands
+from admittance.scheduler.simulations import PROGRAM, Simulations
 from admittance.scheduling.state.config import Config
 from admittance.workload.conditions import Type, find, is_true
 from support.builders import a_manifest
@@ -152,7 +153,7 @@ async def test_a_simulation_uses_the_configuration_of_its_scheduler(
     data = msgspec.json.encode(request)
     evictions = {}
     for preemption in (True, False):
-        asked = Simulations(a_settings(nats_server.url), Config(preemption=preemption))
+        asked = simulations_of(a_settings(nats_server.url), Config(preemption=preemption))
         [message] = (await within(asked.simulate(data, "admit.api.simulate"))).messages
         assert isinstance(message, msgspec.Raw)
         reply = msgspec.json.decode(message, type=SimulateReply)
@@ -169,14 +170,27 @@ def a_settings(url: str = "nats://127.0.0.1:1") -> Settings:
     return Settings(service="scheduler", instance="one", url=url)
 
 
+def simulations_of(
+    settings: Settings | None = None,
+    config: Config | None = None,
+    *,
+    program: Sequence[str] = PROGRAM,
+    seconds: float = SECONDS,
+) -> Simulations:
+    """Simulations of a server that is not there, unless settings name one."""
+    settings = settings or a_settings()
+    errands = Errands(settings, seconds=seconds)
+    return Simulations(settings, config or Config(), errands, program=program)
+
+
 async def test_a_simulation_that_takes_too_long_is_ended() -> None:
-    simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=0.2)
+    simulations = simulations_of(program=STUCK, seconds=0.2)
     with pytest.raises(BusUnavailable, match=r"not done after 0\.2 s"):
         await within(simulations.simulate(b"{}", "admit.api.simulate"))
 
 
 async def test_requests_beyond_the_queue_are_refused_at_once() -> None:
-    simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=60)
+    simulations = simulations_of(program=STUCK, seconds=60)
     asked = [
         asyncio.create_task(simulations.simulate(b"{}", "admit.api.simulate"))
         for _ in range(AT_ONCE + WAITING_MAX)
@@ -190,14 +204,14 @@ async def test_requests_beyond_the_queue_are_refused_at_once() -> None:
 
 
 async def test_requests_of_one_namespace_leave_places_to_others() -> None:
-    simulations = Simulations(a_settings(), Config(), program=STUCK, seconds=60)
+    simulations = simulations_of(program=STUCK, seconds=60)
 
     def ask_for(namespace: str) -> asyncio.Task[object]:
         return asyncio.create_task(simulations.simulate(b"{}", f"admit.api.simulate.{namespace}"))
 
     asked = [ask_for("greedy") for _ in range(NAMESPACE_MAX)]
     await asyncio.sleep(0)
-    with pytest.raises(BusUnavailable, match="4 simulations of namespace greedy"):
+    with pytest.raises(BusUnavailable, match="4 simulations and replays of namespace greedy"):
         await within(simulations.simulate(b"{}", "admit.api.simulate.greedy"))
     asked.append(ask_for("quiet"))
     await asyncio.sleep(0)
@@ -208,13 +222,13 @@ async def test_requests_of_one_namespace_leave_places_to_others() -> None:
 
 
 async def test_an_unreachable_bucket_is_an_error_in_the_reply() -> None:
-    simulations = Simulations(a_settings(), Config())
+    simulations = simulations_of()
     [message] = (await within(simulations.simulate(b"{}", "admit.api.simulate"))).messages
     assert isinstance(message, msgspec.Raw)
     assert "cannot read the bucket" in msgspec.json.decode(message, type=SimulateReply).error
 
 
 async def test_a_failed_process_is_an_error_in_the_reply() -> None:
-    simulations = Simulations(a_settings(), Config(), program=("-c", "raise SystemExit(3)"))
+    simulations = simulations_of(program=("-c", "raise SystemExit(3)"))
     with pytest.raises(RuntimeError, match="status 3"):
         await within(simulations.simulate(b"{}", "admit.api.simulate"))

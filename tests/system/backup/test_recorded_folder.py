@@ -17,8 +17,9 @@ import nats
 import pytest
 import yaml
 
-from admittance.cli.support.options import Call, Output, UrlFrom
-from admittance.cli.system.replay_decision import replay_decision
+from admittance.events.requests.replays import Replay
+from admittance.replay.answer import answer
+from admittance.runtime.bus.bus import Bus
 from recorded.finish import finish_all
 from recorded.player import ADMIT, Player
 from recorded.story import CONFIGURATION, NAMESPACE
@@ -39,9 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-async def test_recorded_objects_and_decisions_read_as_they_were(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_recorded_objects_and_decisions_read_as_they_were(folder: Path) -> None:
     server = TestServer(folder)
     url = await server.start()
     try:
@@ -51,12 +50,11 @@ async def test_recorded_objects_and_decisions_read_as_they_were(
         assert {w["metadata"]["name"]: _stored(w) for w in listed["items"]} == {
             name: _stored(w) for name, w in EXPECTED["workloads"].items()
         }
-        call = Call(url=url, url_from=UrlFrom.OPTION, output=Output.JSON)
+        bus = await Bus.connect(url, name="replays")
         for decision in EXPECTED["decisions"]:
-            capsys.readouterr()
-            await replay_decision(call, decision["sequence"])
-            reply = json.loads(capsys.readouterr().out)
-            assert reply["same"] == decision["same"], reply
+            reply = await answer(bus, Replay(sequence=decision["sequence"]))
+            assert reply.same == decision["same"], reply
+        await bus.close()
     finally:
         await server.stop()
 

@@ -369,7 +369,7 @@ async def test_user_of_a_namespace_uses_a_command(folder: Folder, ada: str, word
         (f"apply -f {SAMPLES / 'queues.yaml'}", "may not publish to admit.user.ada.apply"),
         ("finish workload ada-1", "may not publish to admit.owner.ada.finished.default.ada-1"),
         ("doctor", "`admit doctor` needs a login with the role viewer or admin"),
-        ("replay --from-log 1", "may not publish to $JS.API.DIRECT.GET.ADMITTANCE"),
+        ("replay --from-log 1 -n other", "may not publish to admit.api.replay.other"),
     ],
 )
 async def test_command_without_a_right_is_one_refusal(

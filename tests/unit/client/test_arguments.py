@@ -21,6 +21,7 @@ VALID: dict[str, object] = {
     "kind": "workloads",
     "priority": 1,
     "index": 3,
+    "sequence": 7,
     "manifests": JOB,
     "workloads": ["n"],
 }

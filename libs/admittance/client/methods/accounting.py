@@ -10,12 +10,13 @@ from datetime import date, datetime
 from typing import Any
 
 from admittance.client import opening
-from admittance.client.arguments.checked import checked_methods, words
+from admittance.client.arguments.checked import at_least, checked_methods, words
 from admittance.client.calls import Calls
-from admittance.client.requests import past
+from admittance.client.requests import errands, past
 from admittance.client.requests import usage as used
 from admittance.client.requests.past import History
 from admittance.events.requests.reading import UsageCheck, UsageReply
+from admittance.events.requests.replays import ReplayReply
 
 
 @checked_methods
@@ -56,6 +57,18 @@ class AccountingMethods:
                 states=words(states),
                 sort=sort,
             )
+
+    async def replay(self, sequence: int, *, namespace: str | None = None) -> ReplayReply:
+        """The scheduler's decision at a sequence of the log, decided again from the inputs that it
+        had: whether it is the same, and where it differs.
+
+        ``impossible`` has the reason if there is no such decision, or its inputs are gone.
+        ``namespace``: of the decision, for a user that may ask only about some namespaces. Takes
+        seconds.
+        """
+        async with self._calls.call() as link:
+            at_least(1, sequence=sequence)
+            return await errands.replay(link, sequence, namespace or "")
 
     async def usage(
         self,

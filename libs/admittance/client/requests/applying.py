@@ -10,13 +10,9 @@ import msgspec
 
 from admittance.api.reading.objects import encode
 from admittance.client import kinds
-from admittance.client.errors import (
-    BadInput,
-    NotAllowed,
-    NotFound,
-    Refused,
-)
+from admittance.client.errors import BadInput, NotFound, Refused
 from admittance.client.kinds import ObjectKind
+from admittance.client.requests.errands import errand
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find, follow
 from admittance.client.requests.submissions import submitting, warnings
@@ -29,8 +25,6 @@ from admittance.events.requests.whatif import Simulate, SimulateReply, joined_re
 
 T = TypeVar("T")
 
-SIMULATE_SECONDS: Final = 130.0
-"""Seconds to wait for a simulation, a little more than the scheduler's time limit for one."""
 APPLY_SECONDS: Final = 30.0
 AT_ONCE_BYTES: Final = 700_000
 AT_ONCE: Final = 500
@@ -139,21 +133,7 @@ async def delete_workload(
 async def simulate(link: Link, request: Simulate, namespace: str = "") -> SimulateReply:
     """What would happen: about all namespaces, or, for a user that may use only some namespaces,
     about the namespace. A reply with ``problems`` or ``error`` is returned as it is."""
-    try:
-        answer = await link.ask_at_length(
-            "simulate", request, SimulateReply, timeout=SIMULATE_SECONDS
-        )
-    except NotAllowed:
-        if link.bus.refused is not None:
-            raise
-        answer = await link.ask_at_length(
-            "simulate",
-            request,
-            SimulateReply,
-            timeout=SIMULATE_SECONDS,
-            namespace=namespace or link.namespace,
-        )
-    return joined_reply(answer)
+    return joined_reply(await errand(link, "simulate", request, SimulateReply, namespace))
 
 
 async def what_if(

@@ -83,6 +83,7 @@ ANSWERED_BY: Final = {
     "fit": "scheduler",
     "pending": "scheduler",
     "queues": "scheduler",
+    "replay": "scheduler",
     "simulate": "scheduler",
     "logs": "runner",
     "timers": "retry-timer",

@@ -1,8 +1,6 @@
-"""``admit replay --from-log SEQ``: rebuilds the inputs of a decision and repeats the decision."""
+"""``admit replay --from-log SEQ``: has the scheduler repeat a decision."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import msgspec
 
@@ -10,71 +8,64 @@ from admittance.cli.support import output
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call
 from admittance.client.errors import BadInput
-from admittance.replay.bucket_rebuild import CannotRebuild
-from admittance.replay.decision import Repetition, repeat, revisions_needed
-from admittance.replay.logged_decisions import CannotRepeat, LoggedDecision
-from admittance.replay.past_inputs import NoDecision, Source, config_of, decision_at, gather
+from admittance.client.requests import errands
+from admittance.events.requests.replays import ReplayReply
 
 
 async def replay_decision(call: Call, sequence: int) -> int:
     """Prints the decision at that sequence, its inputs, and whether the repetition agrees; returns
     the exit status."""
     async with link(call) as connected:
-        bus = connected.bus
-        try:
-            target = await decision_at(bus, sequence)
-            config = await config_of(bus, target)
-            snapshots, sources, before = await gather(bus, target)
-            repetition = repeat(target, before, lambda seen: snapshots[seen], config)
-        except NoDecision as error:
-            raise BadInput(str(error)) from None
-        except (CannotRebuild, CannotRepeat) as error:
-            raise BadInput(f"decision {sequence} cannot be repeated: {error}") from None
-    _show(call, target, repetition, sources)
-    return 1 if repetition.differences else 0
+        reply = await errands.replay(connected, sequence, call.namespace or "")
+    if reply.impossible:
+        raise BadInput(reply.impossible)
+    show(call, reply)
+    return 0 if reply.same else 1
 
 
-def _show(
-    call: Call, target: LoggedDecision, repetition: Repetition, sources: Sequence[Source]
-) -> None:
-    decision = target.decision
-    kind = type(decision).__name__.lower()
+def show(call: Call, reply: ReplayReply) -> None:
+    """Prints the answer."""
+    inputs, decision = reply.inputs, reply.decision
     shown = {
-        "sequence": target.sequence,
-        "kind": kind,
-        "epoch": target.epoch,
-        "decision": msgspec.to_builtins(decision),
+        "sequence": reply.sequence,
+        "kind": reply.kind,
+        "epoch": reply.epoch,
+        "decision": decision,
         "from": {
-            "revisions": revisions_needed(decision),
-            "checkpoint": sources[-1].checkpoint,
-            "facts": sum(source.facts for source in sources),
-            "workloads": repetition.workloads,
-            "objects": repetition.objects,
-            "decisionsOnTheirWay": repetition.inflight,
-            "turns": repetition.turns,
+            "revisions": inputs.revisions,
+            "checkpoint": inputs.checkpoint,
+            "facts": inputs.facts,
+            "workloads": inputs.workloads,
+            "objects": inputs.objects,
+            "decisionsOnTheirWay": inputs.decisions_on_their_way,
+            "turns": inputs.turns,
+            "turnsElsewhere": inputs.turns_elsewhere,
         },
-        "same": not repetition.differences,
-        "differences": repetition.differences,
-        "now": repetition.made,
+        "same": reply.same,
+        "differences": reply.differences,
+        "now": reply.now,
     }
     if output.show_value(shown, call.output):
         return
-    facts = sum(source.facts for source in sources)
-    begin = f"checkpoint {sources[-1].checkpoint}" if sources[-1].checkpoint else "the first fact"
+    begin = f"checkpoint {inputs.checkpoint}" if inputs.checkpoint else "the first fact"
     output.say(
-        f"decision {target.sequence}: {kind} {decision.namespace}/{decision.name} at revision "
-        f"{decision.revision}, by epoch {target.epoch} of {decision.domain}, {decision.time}"
+        f"decision {reply.sequence}: {reply.kind} {decision['namespace']}/{decision['name']} at "
+        f"revision {decision['revision']}, by epoch {reply.epoch} of {decision.get('domain', '')}, "
+        f"{decision['time']}"
     )
-    text = msgspec.json.encode(decision).decode()
-    output.say(f"logged: {text}")
+    output.say(f"logged: {msgspec.json.encode(decision).decode()}")
     output.say(
-        f"decided from: revision {decision.seen} of the bucket: "
-        f"workloads {repetition.workloads:,}, objects {repetition.objects:,}, "
-        f"decisions in flight {repetition.inflight:,}; rebuilt from {begin} and {facts:,} facts"
+        f"decided from: revision {decision['seen']} of the bucket: "
+        f"workloads {inputs.workloads:,}, objects {inputs.objects:,}, "
+        f"decisions in flight {inputs.decisions_on_their_way:,}; "
+        f"rebuilt from {begin} and {inputs.facts:,} facts"
     )
-    if repetition.turns:
-        output.say(f"turns: {', '.join(repetition.turns)}")
-    for line in repetition.differences:
+    turns = [*inputs.turns]
+    if inputs.turns_elsewhere:
+        turns.append(f"{inputs.turns_elsewhere} of other namespaces")
+    if turns:
+        output.say(f"turns: {', '.join(turns)}")
+    for line in reply.differences:
         output.say(f"different: {line}")
-    if not repetition.differences:
+    if reply.same:
         output.say("same")

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from admittance.cli.support.options import Call
 from admittance.cli.system import replay
+from admittance.cli.system.replay_decision import show
+from admittance.events.requests.replays import ReplayInputs, ReplayReply
 from support.processes.in_process import Admit
 
 
@@ -106,3 +109,29 @@ def test_scenarios_have_one_format(admit: Admit) -> None:
         admit.err(2, "replay", "x.json", "-o", "yaml")
         == "error: scenarios are answered in JSON: leave out -o yaml\n"
     )
+
+
+def test_a_repeated_decision_is_shown_with_its_inputs_and_differences(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logged = {"namespace": "ns", "name": "w", "revision": 3, "seen": 9, "domain": "d", "time": "T"}
+    reply = ReplayReply(
+        sequence=12,
+        kind="assigned",
+        epoch=4,
+        decision=logged,
+        inputs=ReplayInputs(
+            revisions=(9,), facts=1200, workloads=2, objects=5, turns=("ns/w",), turns_elsewhere=1
+        ),
+        differences=("admission: logged 1, now 2",),
+    )
+    show(Call(), reply)
+    first, second, *others = capsys.readouterr().out.splitlines()
+    assert first == "decision 12: assigned ns/w at revision 3, by epoch 4 of d, T"
+    assert second.startswith('logged: {"namespace":"ns"')
+    assert others == [
+        "decided from: revision 9 of the bucket: workloads 2, objects 5, decisions in flight 0; "
+        "rebuilt from the first fact and 1,200 facts",
+        "turns: ns/w, 1 of other namespaces",
+        "different: admission: logged 1, now 2",
+    ]
