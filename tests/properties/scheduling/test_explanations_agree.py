@@ -12,6 +12,7 @@ from admittance.scheduling.state.workload_info import WorkloadInfo
 from properties.scheduling.test_preemption_machine import a_scheduler, queues, workloads
 from support.cores.stepped_scheduler import SteppedScheduler
 from support.examples import examples
+from unit.scheduling.explain.test_remedies import says_what_it_is
 
 Step = tuple[str, int, int, bool]
 CASES = settings(
@@ -103,6 +104,7 @@ def says_who_is_in_the_way(why: ExplainReply) -> None:
             assert all((flavor.flavor, room.resource) in named for room in short)
             assert why.held_by
     assert why.unblocked_by or why.outlook is None or why.outlook.outcome == "Fits"
+    assert all(says_what_it_is(remedy) for remedy in why.remedies)
 
 
 @CASES

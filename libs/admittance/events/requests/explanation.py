@@ -6,18 +6,17 @@ Amounts are in accounting units: cpu in thousandths, everything else in whole un
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.events.base import Shape
 from admittance.events.requests.base import Reply, Request
 from admittance.events.requests.forecast import StartForecast
+from admittance.events.requests.remedies import Remedy
 from admittance.events.shapes import PreemptedBy, Shares, Shortfall
-
-STOP_POLICY_REMOVAL: Final = "removal of stopPolicy"
-"""The first words of a remedy that names the stopPolicy of a queue."""
 
 
 class Room(Shape, frozen=True, kw_only=True):
@@ -72,6 +71,10 @@ class Protection(Shape, frozen=True, kw_only=True):
     PreemptionLoop, MinimumRunTime, SharesForbid, NotEnough, NotLookedAt. ``lowest_priority``: the
     lowest priority of the workloads, for rules about priority. ``until``: when the rule ends for
     the first of the workloads; None: at no known time.
+
+    ``frees``: how much preemption would free where the workload lacks it, and ``needed``: how much
+    is missing there; None if the rule forbids the preemption. ``used`` and ``nominal``: the usage
+    and the nominal quota of ``cluster_queue``; None if it is empty.
     """
 
     cluster_queue: str
@@ -85,6 +88,10 @@ class Protection(Shape, frozen=True, kw_only=True):
     lowest_priority: int | None = None
     message: str = ""
     until: datetime | None = None
+    frees: int | None = None
+    needed: int | None = None
+    used: int | None = None
+    nominal: int | None = None
 
 
 class PreemptionVictim(Shape, frozen=True, kw_only=True):
@@ -223,12 +230,13 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     that orders the workload in the queue. ``outlook``: what the next cycle would decide about the
     workload. ``holders``: the workloads named in ``held_by``. ``waits_for``: workloads being
     preempted for this workload. ``preempted_by``: the workload that took this workload's quota.
-    ``checks``: checks that the workload's reservation waits for. ``unblocked_by``: sentences that
-    say what would unblock the workload. ``variants``: the variants of a parent, the best first; a
-    parent has no flavors. ``parent``: the parent of a variant. ``promise``: the promise of a start
-    that the workload has, or that holds the workload back. The client adds what the forecast says:
-    ``start``: when the workload is expected to start; ``start_unknown``: why that is not known. It
-    also adds ``lease``: of a workload for a program."""
+    ``checks``: checks that the workload's reservation waits for. ``remedies``: the changes that
+    would unblock the workload; ``unblocked_by``: their sentences. ``variants``: the variants of a
+    parent, the best first; a parent has no flavors. ``parent``: the parent of a variant.
+    ``promise``: the promise of a start that the workload has, or that holds the workload back. The
+    client adds what the forecast says: ``start``: when the workload is expected to start;
+    ``start_unknown``: why that is not known. It also adds ``lease``: of a workload for a program.
+    """
 
     phase: str = ""
     reason: str = ""
@@ -252,6 +260,7 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     preempted_by: PreemptedBy | None = None
     checks: tuple[OpenCheck, ...] = ()
     unblocked_by: tuple[str, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
     variants: tuple[VariantVerdict, ...] = ()
     parent: str = ""
     promise: ExpectedStart | None = None
@@ -259,3 +268,16 @@ class ExplainReply(Reply, frozen=True, kw_only=True):
     start: StartForecast | None = None
     start_unknown: str = ""
     lease: HeldLease | None = None
+
+
+def with_remedies(reply: ExplainReply, remedies: Iterable[Remedy]) -> ExplainReply:
+    """Returns the reply with these remedies and their sentences, each sentence once."""
+    kept = tuple(remedies)
+    texts = dict.fromkeys(remedy.text for remedy in kept)
+    return replace(reply, remedies=kept, unblocked_by=tuple(texts))
+
+
+def remedies_of(reply: ExplainReply) -> tuple[Remedy, ...]:
+    """Returns the remedies of the reply; of an older scheduler, which answers sentences only,
+    remedies without a kind."""
+    return reply.remedies or tuple(Remedy(text=text) for text in reply.unblocked_by)

@@ -25,7 +25,9 @@ from admittance.events.requests.explanation import (
     OpenCheck,
     Outlook,
     PreemptionVictim,
+    with_remedies,
 )
+from admittance.events.requests.remedies import Remedy, RemedyKind
 from admittance.events.shapes import Refusal
 from admittance.quota.catalog import inactive_because
 from admittance.scheduling.cycle.cycle import Cycle, refusal_for
@@ -91,7 +93,7 @@ def _explain_pending(
     if queue is None or queue.plan is None or queue.node is None or is_set_aside(workload):
         # A workload that is set aside would make the explanation raise the same exception.
         assert why is not None, "it has no queue"
-        return ExplainReply(
+        reply = ExplainReply(
             phase="Pending",
             reason=why.reason,
             message=why.message,
@@ -100,9 +102,9 @@ def _explain_pending(
             priority=workload.priority,
             waiting_since=workload.queued_at,
             preempted_by=workload.preempted_by,
-            unblocked_by=tuple(remedies.to_be_considered(state, workload, None, now)),
             seen=state.seen,
         )
+        return with_remedies(reply, remedies.to_be_considered(state, workload, None, now))
     promise = promised_start.promise_of(state, cycle, queue, now)
     evaluation = evaluate(state, cycle, queue, workload, why, promise)
     is_held_back = evaluation.outlook.reason == reasons.WAITING_FOR_PROMISED_START
@@ -122,14 +124,14 @@ def _explain_pending(
     else:
         held_by = holders(state, evaluation.report.needs)
     if excess is not None:
-        unblocked_by = tuple(user_limits.remedies(excess, held_by))
+        changes = tuple(user_limits.remedies(excess, queue, held_by))
     elif is_held_back and start is not None:
-        unblocked_by = tuple(promised_start.remedies_of(start, workload))
+        changes = tuple(promised_start.remedies_of(start, workload))
     else:
-        unblocked_by = _unblocked_by(state, workload, queue, evaluation, held_by, waits_for, now)
+        changes = _remedies(state, workload, queue, evaluation, held_by, waits_for, now)
     cohort = queue.node.parent
     verdicts = _of_allowed_flavors(workload, evaluation.report.verdicts)
-    return ExplainReply(
+    reply = ExplainReply(
         phase="Pending" if workload.is_due(now) else "Backoff",
         reason=why.reason,
         message=why.message + promised_start.sentence(state, start, workload),
@@ -151,10 +153,10 @@ def _explain_pending(
         waits_for=waits_for,
         preempted_by=workload.preempted_by,
         checks=_checks(state, workload),
-        unblocked_by=unblocked_by,
         promise=start,
         seen=state.seen,
     )
+    return with_remedies(reply, changes)
 
 
 def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainReply | None:
@@ -163,7 +165,7 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
     if charge is None:
         return None
     if workload.state == PROMISED:
-        return ExplainReply(
+        reply = ExplainReply(
             phase="Pending",
             reason=reasons.WAITING_FOR_PREEMPTED_WORKLOADS,
             message=f"Quota in ClusterQueue {charge.queue.name} is held for it until the job of "
@@ -171,9 +173,10 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
             cluster_queue=charge.queue.name,
             local_queue=workload.local_queue[1],
             priority=workload.priority,
-            unblocked_by=("stop of the job of its sibling variant",),
             seen=state.seen,
         )
+        sibling = Remedy(text="stop of the job of its sibling variant", kind=RemedyKind.STOP)
+        return with_remedies(reply, (sibling,))
     phase = "QuotaReserved" if workload.state == "Pending" else workload.state
     message = f"Holds quota in ClusterQueue {charge.queue.name}"
     open_checks = [name for name, is_now in workload.checks if is_now != "Ready"]
@@ -209,8 +212,9 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
     if workload.is_leaving:
         if workload.preempted_by is not None:
             message += f"; preempted by workload {workload.preempted_by.by}"
-        unblocked = ["stop of its job; after that it competes for quota again"]
-    return ExplainReply(
+        text = "stop of its job; after that it competes for quota again"
+        unblocked = [Remedy(text=text, kind=RemedyKind.STOP)]
+    reply = ExplainReply(
         phase=phase,
         reason=phase,
         message=message,
@@ -220,9 +224,9 @@ def _explain_holder(state: SchedulerState, workload: WorkloadInfo) -> ExplainRep
         waits_for=waits_for,
         preempted_by=workload.preempted_by,
         checks=checks,
-        unblocked_by=tuple(unblocked),
         seen=state.seen,
     )
+    return with_remedies(reply, unblocked)
 
 
 def _checks(state: SchedulerState, workload: WorkloadInfo) -> tuple[OpenCheck, ...]:
@@ -421,7 +425,7 @@ def _row_of(queue: Queue, workload: WorkloadInfo | None) -> WorkloadInfo | None:
     return parent if parent is not None and parent.queue is queue else workload
 
 
-def _unblocked_by(
+def _remedies(
     state: SchedulerState,
     workload: WorkloadInfo,
     queue: Queue,
@@ -429,28 +433,29 @@ def _unblocked_by(
     held_by: Sequence[Holder],
     waits_for: Sequence[PreemptionVictim],
     now: datetime,
-) -> tuple[str, ...]:
-    phrases = list(remedies.to_be_considered(state, workload, queue, now))
+) -> tuple[Remedy, ...]:
+    changes = list(remedies.to_be_considered(state, workload, queue, now))
     kept_back = list(family_summary.of_variant(state, queue, workload))
     if kept_back:
-        return (*phrases, *kept_back)
+        return (*changes, *kept_back)
     if workload.closed_gate and evaluation.victims:
-        phrases.append(f"opening of preemption gate {workload.closed_gate}")
-        phrases += [
+        text = f"opening of preemption gate {workload.closed_gate}"
+        changes.append(Remedy(text=text, kind=RemedyKind.GATE))
+        changes += [
             remedies.free_quota(state, need.cell, need.wanted, held_by)
             for need in evaluation.report.needs.values()
         ]
-    elif evaluation.outlook.outcome != "Hindered" or not phrases:
-        phrases += remedies.of_victims(waits_for, evaluation.outlook)
+    elif evaluation.outlook.outcome != "Hindered" or not changes:
+        changes += remedies.of_victims(waits_for, evaluation.outlook)
         if evaluation.outlook.outcome in ("Fits", "Preempts"):
-            phrases += remedies.of_queue(queue, workload, queue.head())
+            changes += remedies.of_queue(queue, workload, queue.head())
         else:
             if evaluation.outlook.outcome == "Hindered":
-                phrases.append(f"removal of this obstacle: {evaluation.outlook.message}")
+                changes.append(remedies.of_obstacle(evaluation.outlook.message))
             needs = evaluation.report.needs.values()
             for verdict in _of_allowed_flavors(workload, evaluation.report.verdicts):
-                phrases += remedies.of_flavor(state, verdict, needs, held_by)
-    return tuple(dict.fromkeys(phrases))[: remedies.REMEDIES_MAX]
+                changes += remedies.of_flavor(state, verdict, needs, held_by)
+    return tuple(remedies.first_remedies(changes))
 
 
 def _of_allowed_flavors(

@@ -10,14 +10,15 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from admittance.events import reasons
-from admittance.events.requests.explanation import ExplainReply, VariantVerdict
+from admittance.events.requests.explanation import ExplainReply, VariantVerdict, with_remedies
+from admittance.events.requests.remedies import Remedy, RemedyKind, of_command, of_one_variant
 from admittance.events.shapes import Refusal
 from admittance.family import STOPPED, ActivityReason, DesiredState, begins, changes_next
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
 from admittance.scheduling.cycle.refusals import SEVERITY, blocked_head_of
 from admittance.scheduling.explain.queue_status import is_parked, why_inactive
-from admittance.scheduling.explain.remedies import REMEDIES_MAX
+from admittance.scheduling.explain.remedies import at_time, first_remedies
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.queue import position_in
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -51,7 +52,7 @@ def explain(
     name = queue.name if queue is not None else ""
     position = position_in(queue, parent) if queue is not None and waits else 0
     cohort = queue.node.parent if queue is not None and queue.node is not None else None
-    return ExplainReply(
+    reply = ExplainReply(
         phase=phase,
         reason=reason,
         message=message,
@@ -73,12 +74,11 @@ def explain(
             ),
             None,
         ),
-        unblocked_by=tuple(
-            dict.fromkeys(_unblocked_by(queue, parent, parent_state.name, verdicts))
-        )[:REMEDIES_MAX],
         variants=verdicts,
         seen=state.seen,
     )
+    changes = first_remedies(_remedies(queue, parent, parent_state.name, verdicts))
+    return with_remedies(reply, changes)
 
 
 def _phase_and_reason(
@@ -141,25 +141,26 @@ def _verdict(
     )
 
 
-def _unblocked_by(
+def _remedies(
     queue: Queue | None,
     parent: WorkloadInfo,
     name: str,
     verdicts: tuple[VariantVerdict, ...],
-) -> Iterator[str]:
-    """Yields a phrase for each change that would unblock one of the variants."""
+) -> Iterator[Remedy]:
+    """Yields each change that would unblock one of the variants."""
     family = parent.family
     assert family is not None
     if queue is not None and not verdicts:
         rules, allowed = queue.rules, family.state.allowed if family.state is not None else None
         if rules is not None and allowed and not rules.tags_within(allowed):
             named = ", ".join(sorted(allowed))
-            yield (
+            text = (
                 f"one of the flavors {named} in ClusterQueue {queue.name}, or a flavor of that "
                 f"ClusterQueue in the allowed flavors of {name}"
             )
+            yield Remedy(text=text, kind=RemedyKind.SETTING, queue=queue.name)
         else:
-            yield f"creation of variants of {name}"
+            yield Remedy(text=f"creation of variants of {name}", kind=RemedyKind.CREATION)
     stays = queue is not None and queue.rules is not None and queue.rules.mode == "NoMigration"
     if stays and any(row.admitted for row in verdicts):
         return
@@ -169,38 +170,44 @@ def _unblocked_by(
             # variant.
             return
         if row.active:
-            for way in row.explained.unblocked_by:
-                yield f"{row.variant}: {way}"
+            for remedy in row.explained.remedies:
+                yield of_one_variant(row.variant, remedy)
         elif row.why in STOPPED:
-            yield f"{row.variant}: `admit activate workload {row.name}`"
+            yield of_one_variant(row.variant, of_command(f"admit activate workload {row.name}"))
         elif row.why == ActivityReason.CREATE_DELAY and (
             at := begins(family.state, queue.rules, row.variant) if family.state and queue else None
         ):
-            yield f"{row.variant}: end of its createDelaySeconds at {at:%Y-%m-%dT%H:%M:%SZ}"
+            yield of_one_variant(row.variant, at_time("end of its createDelaySeconds", at))
 
 
-def of_variant(state: SchedulerState, queue: Queue | None, workload: WorkloadInfo) -> Iterator[str]:
-    """Yields a phrase for each change that would unblock a variant that waits for its family."""
+def of_variant(
+    state: SchedulerState, queue: Queue | None, workload: WorkloadInfo
+) -> Iterator[Remedy]:
+    """Yields the change that would unblock a variant that waits for its family."""
     family = workload.family
     if family is None or queue is None or workload.charge is not None:
         return
     if family.state is None:
-        yield "its parent workload, which is not known yet"
+        text = "its parent workload, which is not known yet"
+        yield Remedy(text=text, kind=RemedyKind.FAMILY)
         return
     inadmissible = families.why_not_tried(state, queue, workload)
     if inadmissible is None:
         return
     desired = families.desired_state(state, queue, workload)
+    kind, at, in_queue = RemedyKind.FAMILY, None, ""
     if desired is None:
-        yield f"a variant {family.tag(workload)} in ClusterQueue {queue.name}"
+        text = f"a variant {family.tag(workload)} in ClusterQueue {queue.name}"
+        kind, in_queue = RemedyKind.SETTING, queue.name
     elif families.why_busy(family):
-        yield f"a change of its family: {inadmissible.message}"
+        text = f"a change of its family: {inadmissible.message}"
     elif not desired.active:
         at = changes_next(family.state, family.variant_states(), queue.rules, state.now)
         when = f" at {at:%Y-%m-%dT%H:%M:%SZ}" if at is not None else ""
-        yield f"activation by the policy of its family{when}: {inadmissible.message}"
+        text = f"activation by the policy of its family{when}: {inadmissible.message}"
     else:
-        yield f"the turn of its better sibling: {inadmissible.message}"
+        text = f"the turn of its better sibling: {inadmissible.message}"
+    yield Remedy(text=text, kind=kind, at=at, queue=in_queue)
 
 
 _MILD: Final = -1

@@ -3,7 +3,7 @@ helps; lists the workloads that hold most of a missing resource."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import islice
 from operator import itemgetter
@@ -233,10 +233,21 @@ def report_flavors(
         for need in needs:
             report.needs.setdefault(need.cell.fr, need)
         if len(report.verdicts) < FLAVORS_MAX:
-            report.verdicts.append(
-                replace(verdict, barriers=tuple(blockers)) if blockers else verdict
-            )
+            report.verdicts.append(_with_blockers(verdict, blockers) if blockers else verdict)
     return report
+
+
+NO_VICTIMS: Final = "no workload can be preempted for it"
+TOO_FEW_VICTIMS: Final = "the workloads that may be preempted for it do not hold enough"
+
+
+def _with_blockers(verdict: FlavorVerdict, blockers: Sequence[Protection]) -> FlavorVerdict:
+    """Returns the verdict with the rules that protect workloads. Its message says whether there are
+    candidates for preemption at all."""
+    message = verdict.message
+    if any(blocker.frees is not None for blocker in blockers):
+        message = message.replace(NO_VICTIMS, TOO_FEW_VICTIMS)
+    return replace(verdict, message=message, barriers=tuple(blockers))
 
 
 def _before(assignment: Assignment) -> Iterator[Mapping[Cell, int]]:
@@ -354,7 +365,7 @@ def _message(
         case "NoCandidates" if queue.plan is not None and queue.plan.policy is not NO_PREEMPTION:
             if any(cell.fr in bounded.unsearched for cell in offer.option.cells.values()):
                 return f"{what}; not searched for victims, because too many workloads hold quota"
-            return f"{what}; no workload can be preempted for it"
+            return f"{what}; {NO_VICTIMS}"
         case _:
             return what
 

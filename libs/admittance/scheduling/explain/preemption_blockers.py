@@ -12,10 +12,12 @@ from heapq import nlargest
 from itertools import islice
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.requests.explanation import Protection
-from admittance.quota.cell import Cell, borrow_level, is_over
+from admittance.quota.cell import Cell, available, borrow_level, is_over
 from admittance.quota.tree import Node
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.preemption.candidates import allows
@@ -82,7 +84,7 @@ def preemption_blockers(
     """Yields for each ClusterQueue why preempting its workloads does not free the needed flavor and
     resource."""
     if not state.config.preemption:
-        yield _blocker(need, "", "PolicyNever", "", "preemption is disabled in the configuration")
+        yield _blocker(need, None, "PolicyNever", "", "preemption is disabled in the configuration")
         return
     within = need.policy.within
     if exceeds_entitlement(need):
@@ -91,21 +93,21 @@ def preemption_blockers(
             f"it requests more than nominalQuota {nominal} of ClusterQueue {need.queue.name} and "
             "would have to borrow, and borrowWithinCohort: Never forbids preemption for that"
         )
-        yield _blocker(need, "", "AboveNominal", "borrowWithinCohort: Never", text)
+        yield _blocker(need, None, "AboveNominal", "borrowWithinCohort: Never", text)
         return
     if within == "Never":
         text = f"ClusterQueue {need.queue.name} has withinClusterQueue: Never"
         used = need.cell.usage
         policy = "withinClusterQueue: Never"
         if used:
-            yield _blocker(need, need.queue.name, "PolicyNever", policy, text, amount=used)
+            yield _blocker(need, need.queue, "PolicyNever", policy, text, amount=used)
     else:
         yield from _blockers_in(state, need, need.queue, f"withinClusterQueue: {within}", budget)
     domain = need.queue.domain
     if domain is None:
         return
     if budget.queues_left <= 0:
-        yield _blocker(need, "", "NotLookedAt", "", "too many ClusterQueues to check again")
+        yield _blocker(need, None, "NotLookedAt", "", "too many ClusterQueues to check again")
         return
     budget.queues_left -= len(domain.queues)
     using = [
@@ -124,7 +126,7 @@ def preemption_blockers(
         text = (
             f"ClusterQueue {need.queue.name} has {reclaim}, so other ClusterQueues keep their quota"
         )
-        yield _blocker(need, "", "PolicyNever", reclaim, text, amount=amount)
+        yield _blocker(need, None, "PolicyNever", reclaim, text, amount=amount)
         return
     largest = nlargest(QUEUES_MAX, using, key=lambda used_in: (used_in[0], used_in[1].name))
     for used, other in largest:
@@ -132,12 +134,12 @@ def preemption_blockers(
         if rule:
             text = _queue_sentence(state, need, other, rule)
             policy = reclaim if rule == "PolicyNever" else ""
-            yield _blocker(need, other.name, rule, policy, text, amount=used)
+            yield _blocker(need, other, rule, policy, text, amount=used)
         else:
             yield from _blockers_in(state, need, other, reclaim, budget)
     if len(using) > len(largest):
         text = f"{len(using) - len(largest)} more ClusterQueues with less usage were not checked"
-        yield _blocker(need, "", "NotLookedAt", "", text)
+        yield _blocker(need, None, "NotLookedAt", "", text)
 
 
 def _blockers_in(
@@ -147,15 +149,16 @@ def _blockers_in(
     only if no rule protects the whole queue from preemption."""
     protected: dict[str, list[tuple[int, int]]] = {}
     young: list[tuple[Youth, WorkloadInfo]] = []
-    candidates = [0, 0]
+    candidates: list[tuple[Cell, int]] = []
     fr = need.cell.fr
     if not budget.left:
         text = f"ClusterQueue {queue.name} was not checked, because too many workloads hold quota"
-        yield _blocker(need, queue.name, "NotLookedAt", "", text)
+        yield _blocker(need, queue, "NotLookedAt", "", text)
         return
     for other in budget.through(queue):
         assert other.charge is not None
-        amount = sum(much for cell, much in other.charge.cells if cell.fr == fr)
+        cells = [(cell, much) for cell, much in other.charge.cells if cell.fr == fr]
+        amount = sum(much for _, much in cells)
         if not amount or other is need.workload or is_in_family(need.workload, other, need.cell):
             continue
         rule = protection_rule(state, need, other)
@@ -164,8 +167,7 @@ def _blockers_in(
             if rule == MINIMUM_RUN_TIME and (youth := _youth(state, other)) is not None:
                 young.append((youth, other))
         else:
-            candidates[0] += 1
-            candidates[1] += amount
+            candidates.append((cells[0][0], amount))
     for rule, held in protected.items():
         setting = _setting(need, rule, policy)
         lowest = min(priority for _, priority in held)
@@ -177,7 +179,7 @@ def _blockers_in(
             text = _workload_sentence(need, queue, rule, setting, lowest)
         yield _blocker(
             need,
-            queue.name,
+            queue,
             rule,
             setting,
             text,
@@ -186,15 +188,21 @@ def _blockers_in(
             lowest=lowest if "Priority" in rule else None,
             until=until,
         )
-    if candidates[0]:
-        yield _candidates(state, need, queue, policy, candidates[0], candidates[1])
+    if candidates:
+        yield _candidates(state, need, queue, policy, candidates)
 
 
 def _candidates(
-    state: SchedulerState, need: QuotaNeed, queue: Queue, policy: str, workloads: int, amount: int
+    state: SchedulerState,
+    need: QuotaNeed,
+    queue: Queue,
+    policy: str,
+    candidates: Sequence[tuple[Cell, int]],
 ) -> Protection:
-    """Explains why preempting the queue's candidates for preemption does not free enough quota."""
+    """Explains why preempting the queue's candidates for preemption does not free enough quota.
+    ``candidates``: the amount that each of them holds, in the cell that it is charged to."""
     resource = need.cell.fr[1]
+    workloads, amount = len(candidates), sum(much for _, much in candidates)
     holds = "holds" if workloads == 1 else "hold"
     held = f"{count_with_noun(workloads, 'workload')} in ClusterQueue {queue.name} {holds} "
     held += f"{render(resource, amount)} and may be preempted"
@@ -202,11 +210,35 @@ def _candidates(
         shares = _share_sentence(need, queue)
         if shares:
             return _blocker(
-                need, queue.name, "SharesForbid", policy, f"{held}, but {shares}",
+                need, queue, "SharesForbid", policy, f"{held}, but {shares}",
                 workloads=workloads, amount=amount,
             )  # fmt: skip
-    text = f"{held}, but that does not free enough"
-    return _blocker(need, queue.name, "NotEnough", policy, text, workloads=workloads, amount=amount)
+    frees, needed = _freed(need, candidates)
+    too_little = "that does not free enough"
+    if frees < needed:
+        too_little = f"that frees {render(resource, frees)}, not {render(resource, needed)}"
+    return replace(
+        _blocker(
+            need, queue, "NotEnough", policy, f"{held}, but {too_little}",
+            workloads=workloads, amount=amount,
+        ),
+        frees=frees,
+        needed=needed,
+    )  # fmt: skip
+
+
+def _freed(need: QuotaNeed, candidates: Sequence[tuple[Cell, int]]) -> tuple[int, int]:
+    """Returns how much more quota the pending workload would have if all candidates stopped, and
+    how much it lacks now. The limits of queues and cohorts can make the first amount smaller than
+    what the candidates hold."""
+    before = available(need.cell)
+    for cell, amount in candidates:
+        cell.charge(-amount)
+    after = available(need.cell)
+    for cell, amount in candidates:
+        cell.charge(amount)
+    had = max(0, before)
+    return max(0, after) - had, need.wanted - had
 
 
 def _share_sentence(need: QuotaNeed, queue: Queue) -> str:
@@ -297,7 +329,7 @@ def count_with_noun(count: int, what: str) -> str:
 
 def _blocker(
     need: QuotaNeed,
-    queue: str,
+    queue: Queue | None,
     rule: str,
     policy: str,
     text: str,
@@ -308,8 +340,10 @@ def _blocker(
     until: datetime | None = None,
 ) -> Protection:
     flavor, resource = need.cell.fr
+    node = queue.node if queue is not None else None
+    cell = node.cells.get(need.cell.fr) if node is not None else None
     return Protection(
-        cluster_queue=queue,
+        cluster_queue=queue.name if queue is not None else "",
         flavor=flavor,
         resource=resource,
         rule=rule,
@@ -320,6 +354,8 @@ def _blocker(
         lowest_priority=lowest,
         message=text,
         until=until,
+        used=cell.usage if cell is not None else None,
+        nominal=cell.nominal if cell is not None else None,
     )
 
 

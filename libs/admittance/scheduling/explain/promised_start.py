@@ -8,11 +8,12 @@ from datetime import datetime
 from typing import Final
 
 from admittance.events.requests.explanation import ExpectedStart
+from admittance.events.requests.remedies import Remedy, RemedyKind
 from admittance.events.shapes import Refusal
 from admittance.scheduling.cycle.backfill import needed_ends
 from admittance.scheduling.cycle.cycle import Cycle
 from admittance.scheduling.cycle.promises import KeptPromise, holders_of, job_of
-from admittance.scheduling.explain.remedies import first_names
+from admittance.scheduling.explain.remedies import first_names, of_start
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.promise import NoPromise, Promise
 from admittance.scheduling.state.scheduler_state import SchedulerState
@@ -87,11 +88,12 @@ def sentence(state: SchedulerState, start: ExpectedStart | None, workload: Workl
     return text
 
 
-def remedies_of(start: ExpectedStart, workload: WorkloadInfo) -> Iterator[str]:
-    """Yields a phrase for each change after which the promise does not hold the workload back."""
-    yield f"start of workload {start.head}, which the workload would delay"
+def remedies_of(start: ExpectedStart, workload: WorkloadInfo) -> Iterator[Remedy]:
+    """Yields each change after which the promise does not hold the workload back."""
+    yield of_start(start.head, "which the workload would delay")
     if start.at is not None and job_of(workload).seconds_left is None:
-        yield f"a time limit (--time) that ends before {start.at:%Y-%m-%dT%H:%M:%SZ}"
+        text = f"a time limit (--time) that ends before {start.at:%Y-%m-%dT%H:%M:%SZ}"
+        yield Remedy(text=text, kind=RemedyKind.REQUEST, at=start.at)
 
 
 def _without_end(state: SchedulerState, names: Sequence[str]) -> Iterator[str]:

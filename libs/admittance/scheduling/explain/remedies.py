@@ -1,5 +1,5 @@
-"""Lists the changes that would unblock a pending workload, each as a phrase that names the object
-to change."""
+"""Lists the changes that would unblock a pending workload, each as a typed value with a phrase that
+names the object to change."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from itertools import islice
 from typing import Final
 
 from admittance.api.checks import MACHINES_CONTROLLER
+from admittance.api.fields.limits import INT32_MAX
 from admittance.api.fields.units import render
 from admittance.events import reasons
 from admittance.events.requests.explanation import (
-    STOP_POLICY_REMOVAL,
     FlavorVerdict,
     Holder,
     Outlook,
     PreemptionVictim,
 )
+from admittance.events.requests.remedies import Remedy, RemedyKind
 from admittance.quota.catalog import inactive_because
 from admittance.quota.cell import Cell, CellNode, FlavorResource, available, plus
 from admittance.scheduling.explain.preemption_blockers import (
@@ -29,45 +30,74 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
 REMEDIES_MAX: Final = 12
+"""The most sentences about remedies in one explanation."""
 NAMED_MAX: Final = 5
 HOLDERS_NAMED_MAX: Final = 3
 
 
+def first_remedies(remedies: Iterable[Remedy]) -> Iterator[Remedy]:
+    """Yields each remedy once, as many as have `REMEDIES_MAX` different sentences. Remedies of
+    several flavors may have one sentence."""
+    texts: set[str] = set()
+    for remedy in dict.fromkeys(remedies):
+        if remedy.text in texts or len(texts) < REMEDIES_MAX:
+            texts.add(remedy.text)
+            yield remedy
+
+
 def to_be_considered(
     state: SchedulerState, workload: WorkloadInfo, queue: Queue | None, now: datetime
-) -> Iterator[str]:
-    """Yields a phrase for each change after which the scheduler considers the workload."""
+) -> Iterator[Remedy]:
+    """Yields each change after which the scheduler considers the workload."""
     namespace, local_name = workload.local_queue
     local = state.catalog.local_queues.get(workload.local_queue)
     if local is None:
-        yield f"creation of LocalQueue {namespace}/{local_name}"
+        text = f"creation of LocalQueue {namespace}/{local_name}"
+        yield Remedy(text=text, kind=RemedyKind.CREATION, local_queue=local_name)
         return
     if local.spec.stop_policy not in ("", "None"):
-        yield f"{STOP_POLICY_REMOVAL} {local.spec.stop_policy} from LocalQueue {local_name}"
+        text = f"removal of stopPolicy {local.spec.stop_policy} from LocalQueue {local_name}"
+        yield Remedy(text=text, kind=RemedyKind.STOP_POLICY, local_queue=local_name)
     name = local.spec.cluster_queue
     spec = state.catalog.cluster_queues.get(name)
     if spec is None or queue is None or queue.node is None:
-        yield f"creation of ClusterQueue {name}"
+        text = f"creation of ClusterQueue {name}"
+        yield Remedy(text=text, kind=RemedyKind.CREATION, queue=name)
         return
     activity = queue.activity
     if not activity.active:
         if activity.reason == reasons.STOPPED:
-            yield f"{STOP_POLICY_REMOVAL} {spec.spec.stop_policy} from ClusterQueue {name}"
+            text = f"removal of stopPolicy {spec.spec.stop_policy} from ClusterQueue {name}"
+            yield Remedy(text=text, kind=RemedyKind.STOP_POLICY, queue=name)
         else:
             checks = "; ".join(_inactive_checks(state, name))
             active = f"ClusterQueue {name} becoming active ({activity.reason})"
-            yield f"{active}: {checks}" if checks else active
+            text = f"{active}: {checks}" if checks else active
+            yield Remedy(text=text, kind=RemedyKind.ACTIVE_QUEUE, queue=name)
     if queue.in_cycle:
-        yield f"removal of one cohort from the cycle above ClusterQueue {name}"
+        text = f"removal of one cohort from the cycle above ClusterQueue {name}"
+        yield Remedy(text=text, kind=RemedyKind.SETTING, queue=name)
     if not state.catalog.selects_namespace(name, workload.key[0]):
-        yield f"labels of namespace {workload.key[0]} that ClusterQueue {name} selects"
+        text = f"labels of namespace {workload.key[0]} that ClusterQueue {name} selects"
+        yield Remedy(text=text, kind=RemedyKind.SETTING, queue=name)
     if workload.problem is not None:
-        yield f"removal of this obstacle: {workload.problem.message}"
+        yield of_obstacle(workload.problem.message)
     if not workload.is_due(now):
         if workload.requeue_at is not None and workload.requeue_at > now:
-            yield f"end of its backoff at {workload.requeue_at:%Y-%m-%dT%H:%M:%SZ}"
+            yield at_time("end of its backoff", workload.requeue_at)
         else:
-            yield "end of its wait, see its condition Requeued"
+            text = "end of its wait, see its condition Requeued"
+            yield Remedy(text=text, kind=RemedyKind.TIME)
+
+
+def of_obstacle(message: str) -> Remedy:
+    """Returns the remedy for an obstacle of which only its message is known."""
+    return Remedy(text=f"removal of this obstacle: {message}", kind=RemedyKind.OBSTACLE)
+
+
+def at_time(what: str, at: datetime) -> Remedy:
+    """Returns the remedy that comes by itself at a time."""
+    return Remedy(text=f"{what} at {at:%Y-%m-%dT%H:%M:%SZ}", kind=RemedyKind.TIME, at=at)
 
 
 def _inactive_checks(state: SchedulerState, queue: str) -> Iterator[str]:
@@ -84,42 +114,54 @@ def _inactive_checks(state: SchedulerState, queue: str) -> Iterator[str]:
         yield f"removal of AdmissionCheck {pair[0]} or {pair[1]}, which have one controller"
 
 
-def of_open_check(state: SchedulerState, name: str) -> str:
-    """Returns a phrase that names the verdict which ends the wait for an admission check, and the
-    controller that reports the verdict."""
+def of_open_check(state: SchedulerState, name: str) -> Remedy:
+    """Returns the verdict which ends the wait for an admission check, with the controller that
+    reports the verdict."""
     check = state.catalog.checks.get(name)
     if check is None:
-        return f"verdict Ready of check {name}"
+        return Remedy(text=f"verdict Ready of check {name}", kind=RemedyKind.CHECK, check=name)
+    kind = RemedyKind.CHECK
     verdict = f"verdict Ready of check {name} by {check.spec.controller_name}"
     if check.spec.controller_name == MACHINES_CONTROLLER:
+        kind = RemedyKind.MACHINE
         verdict = f"room on a machine, of which the message of check {name} says what is missing"
     why = inactive_because(check)
-    return verdict if why is None else f"{verdict}, which is inactive ({why})"
+    text = verdict if why is None else f"{verdict}, which is inactive ({why})"
+    return Remedy(text=text, kind=kind, check=name)
 
 
-def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[str]:
-    """Yields a phrase that names the workload that must start before the pending workload in the
-    same queue, if there is one."""
+def of_queue(queue: Queue, workload: WorkloadInfo, first: WorkloadInfo | None) -> Iterator[Remedy]:
+    """Yields the start of the workload that must go before the pending workload in the same queue,
+    if there is one."""
     if first is None or first is workload:
         return
     name = f"{first.key[0]}/{first.key[1]}"
     if queue.lanes is not None and (less := queue.lanes.before(workload, first)):
-        yield f"the turn of its {'user' if queue.lanes.users_of else 'LocalQueue'}: {less}"
+        text = f"the turn of its {'user' if queue.lanes.users_of else 'LocalQueue'}: {less}"
+        yield Remedy(text=text, kind=RemedyKind.TURN)
     if queue.is_first(first):
-        yield f"start of workload {name}, for which other workloads are being preempted"
+        yield of_start(name, "for which other workloads are being preempted")
     elif queue.strict:
-        yield f"start of workload {name}, the head of StrictFIFO ClusterQueue {queue.name}"
+        yield of_start(name, f"the head of StrictFIFO ClusterQueue {queue.name}")
 
 
-def of_victims(waits_for: Iterable[PreemptionVictim], outlook: Outlook) -> Iterator[str]:
-    """Yields a phrase for each workload that has to stop before the pending workload can start."""
-    going = list(waits_for)
+def of_start(name: str, why: str) -> Remedy:
+    """Returns the start of the workload ``name``, which must go first."""
+    text = f"start of workload {name}, {why}"
+    return Remedy(text=text, kind=RemedyKind.START, workloads=(name,))
+
+
+def of_victims(waits_for: Iterable[PreemptionVictim], outlook: Outlook) -> Iterator[Remedy]:
+    """Yields what ends the preemptions for the pending workload, or begins them."""
+    going = [f"{victim.namespace}/{victim.name}" for victim in waits_for]
     if going:
-        names = first_names([f"{victim.namespace}/{victim.name}" for victim in going], NAMED_MAX)
-        yield f"stop of {names}, which {'is' if len(going) == 1 else 'are'} being preempted for it"
+        names = first_names(going, NAMED_MAX)
+        text = f"stop of {names}, which {'is' if len(going) == 1 else 'are'} being preempted for it"
+        yield Remedy(text=text, kind=RemedyKind.STOP, workloads=tuple(going[:NAMED_MAX]))
     elif outlook.outcome == "Preempts":
         count = len(outlook.victims) + outlook.victims_left_out
-        yield f"its turn: {count_with_noun(count, 'workload')} can be preempted for it"
+        text = f"its turn: {count_with_noun(count, 'workload')} can be preempted for it"
+        yield Remedy(text=text, kind=RemedyKind.TURN)
 
 
 def of_flavor(
@@ -127,8 +169,8 @@ def of_flavor(
     verdict: FlavorVerdict,
     needs: Iterable[QuotaNeed],
     held_by: Sequence[Holder],
-) -> Iterator[str]:
-    """Yields a phrase for each change after which the workload fits into the flavor."""
+) -> Iterator[Remedy]:
+    """Yields each change after which the workload fits into the flavor."""
     if verdict.outcome == "Ineligible":
         yield from _of_ineligible(verdict)
         return
@@ -138,58 +180,83 @@ def of_flavor(
     for room in verdict.rooms:
         wanted = plus(room.taken, room.requested)
         if room.reason == reasons.EXCEEDS_MAX_QUOTA:
-            more = render(room.resource, wanted - room.potential)
-            yield (
-                f"{more} more {room.resource} quota in flavor {verdict.flavor}, which allows at "
-                f"most {render(room.resource, room.potential)}, or a smaller request"
+            amount = wanted - room.potential
+            text = (
+                f"{render(room.resource, amount)} more {room.resource} quota in flavor "
+                f"{verdict.flavor}, which allows at most "
+                f"{render(room.resource, room.potential)}, or a smaller request"
+            )
+            yield Remedy(
+                text=text,
+                kind=RemedyKind.MORE_QUOTA,
+                flavor=verdict.flavor,
+                resource=room.resource,
+                amount=amount,
             )
         elif room.reason == reasons.WAITING_FOR_QUOTA and room.resource in by_resource:
             need = by_resource[room.resource]
             yield free_quota(state, need.cell, need.wanted, held_by)
     for blocker in verdict.barriers:
-        if blocker.rule == "PriorityNotLower" and blocker.lowest_priority is not None:
-            yield (
-                f"a priority above {blocker.lowest_priority}, to preempt in ClusterQueue "
+        lowest = blocker.lowest_priority
+        if blocker.rule == "PriorityNotLower" and lowest is not None and lowest < INT32_MAX:
+            text = (
+                f"a priority above {lowest}, to preempt in ClusterQueue "
                 f"{blocker.cluster_queue} under {blocker.policy}"
             )
+            yield Remedy(
+                text=text,
+                kind=RemedyKind.PRIORITY,
+                flavor=verdict.flavor,
+                queue=blocker.cluster_queue,
+                priority=lowest + 1,
+            )
         elif blocker.rule == MINIMUM_RUN_TIME:
-            yield f"time: {blocker.message}"
+            text = f"time: {blocker.message}"
+            yield Remedy(text=text, kind=RemedyKind.TIME, flavor=verdict.flavor, at=blocker.until)
 
 
 LABEL_CLASH: Final = " another value of node label "
 """Part of the message of a flavor that has another node label than a flavor chosen before."""
 
 
-def _of_ineligible(verdict: FlavorVerdict) -> Iterator[str]:
-    if not verdict.flavor:
+def _of_ineligible(verdict: FlavorVerdict) -> Iterator[Remedy]:
+    flavor, kind = verdict.flavor, RemedyKind.REQUEST
+    if not flavor:
         what = ", ".join(verdict.resources)
-        yield f"{what} in a resource group of the ClusterQueue, or a request without {what}"
+        text = f"{what} in a resource group of the ClusterQueue, or a request without {what}"
+        kind = RemedyKind.SETTING
     elif verdict.reason == reasons.CONFLICTING_ADMISSION_CHECKS:
-        yield f"at most one check of each controller in flavor {verdict.flavor}"
+        text = f"at most one check of each controller in flavor {flavor}"
+        kind = RemedyKind.SETTING
     elif LABEL_CLASH in verdict.message:
-        yield (
+        text = (
             f"one value of {verdict.message.split(' another value of ')[1].split(' than ')[0]} in "
             f"the flavors of pod set {verdict.pod_set}"
         )
+        # The labels of the flavor chosen before clash too, so the remedy is of no one flavor.
+        flavor, kind = "", RemedyKind.SETTING
     elif "not found" in verdict.message:
-        yield f"creation of ResourceFlavor {verdict.flavor}"
+        text = f"creation of ResourceFlavor {flavor}"
+        kind = RemedyKind.CREATION
     elif "taint" in verdict.message:
         taint = verdict.message.split(" taint ")[1].split(" ")[0]
-        yield f"a toleration of taint {taint} of flavor {verdict.flavor}"
+        text = f"a toleration of taint {taint} of flavor {flavor}"
     elif "allowed" in verdict.message:
-        yield f"flavor {verdict.flavor} in the list of its allowed flavors"
+        text = f"flavor {flavor} in the list of its allowed flavors"
     else:
-        yield f"a node selector or affinity that the labels of flavor {verdict.flavor} match"
+        text = f"a node selector or affinity that the labels of flavor {flavor} match"
+    yield Remedy(text=text, kind=kind, flavor=flavor)
 
 
-def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence[Holder]) -> str:
-    """Returns a phrase with the amount of quota that must become free, the node of the cohort tree
-    where it is missing, and its largest holders."""
+def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence[Holder]) -> Remedy:
+    """Returns the amount of quota that must become free, the node of the cohort tree where it is
+    missing, and its largest holders."""
     flavor, resource = cell.fr
     node, limited = bound_by(cell)
-    missing = render(resource, wanted - max(0, available(cell)))
+    missing = wanted - max(0, available(cell))
     kind = "cohort" if node.is_cohort else "ClusterQueue"
-    text = f"{missing} more free {resource} in flavor {flavor} of {kind} {node.name}"
+    text = f"{render(resource, missing)} more free {resource} in flavor {flavor} "
+    text += f"of {kind} {node.name}"
     if limited:
         text += f" with borrowingLimit {render(resource, node.cells[cell.fr].borrow or 0)}"
     below = [
@@ -198,7 +265,16 @@ def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence
         if (holder.flavor, holder.resource) == cell.fr
         and _is_in(state, holder.cluster_queue, node, cell.fr)
     ]
-    return f"{text} (held by {first_names(below, HOLDERS_NAMED_MAX)})" if below else text
+    return Remedy(
+        text=f"{text} (held by {first_names(below, HOLDERS_NAMED_MAX)})" if below else text,
+        kind=RemedyKind.FREE_QUOTA,
+        flavor=flavor,
+        resource=resource,
+        amount=missing,
+        queue="" if node.is_cohort else node.name,
+        cohort=node.name if node.is_cohort else "",
+        workloads=tuple(below[:HOLDERS_NAMED_MAX]),
+    )
 
 
 def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from admittance.api.fields.units import render
 from admittance.events.requests.explanation import Holder
+from admittance.events.requests.remedies import Remedy, RemedyKind
 from admittance.scheduling.explain.flavor_report import HOLDERS_MAX, LOOKED_AT_MAX
 from admittance.scheduling.explain.remedies import HOLDERS_NAMED_MAX, first_names
 from admittance.scheduling.state.held.person_limits import Excess
@@ -58,19 +59,33 @@ def holders(queue: Queue, workload: WorkloadInfo, excess: Excess) -> tuple[Holde
     return tuple(found[:HOLDERS_MAX])
 
 
-def remedies(excess: Excess, held_by: Sequence[Holder]) -> Iterator[str]:
-    """Yields a phrase for each change after which the workload is within the limit."""
+def remedies(excess: Excess, queue: Queue, held_by: Sequence[Holder]) -> Iterator[Remedy]:
+    """Yields each change after which the workload is within the limit of its person in ``queue``,
+    or in a LocalQueue of it."""
     resource, place = excess.resource, excess.person.limit.place
     if excess.is_lasting:
         label = excess.person.limit.label
         field = f"perLabel[{label}]" if label else "perUser"
-        more = render(resource, excess.asked - excess.most)
-        yield f"{more} more {resource} in {field} of {place}, or a smaller request"
+        more = excess.asked - excess.most
+        text = f"{render(resource, more)} more {resource} in {field} of {place}, "
+        text += "or a smaller request"
+        yield Remedy(
+            text=text,
+            kind=RemedyKind.USER_LIMIT,
+            resource=resource,
+            amount=more,
+            queue=queue.name,
+        )
         return
-    less = render(resource, excess.held + excess.asked - excess.most)
-    names = first_names(
-        list(dict.fromkeys(f"{holder.namespace}/{holder.name}" for holder in held_by)),
-        HOLDERS_NAMED_MAX,
+    less = excess.held + excess.asked - excess.most
+    holding = list(dict.fromkeys(f"{holder.namespace}/{holder.name}" for holder in held_by))
+    names = first_names(holding, HOLDERS_NAMED_MAX)
+    text = f"{render(resource, less)} {resource} less held by {excess.person} in {place}"
+    yield Remedy(
+        text=f"{text} (held by {names})" if names else text,
+        kind=RemedyKind.USER_LIMIT,
+        resource=resource,
+        amount=less,
+        queue=queue.name,
+        workloads=tuple(holding[:HOLDERS_NAMED_MAX]),
     )
-    text = f"{less} {resource} less held by {excess.person} in {place}"
-    yield f"{text} (held by {names})" if names else text

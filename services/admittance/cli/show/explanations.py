@@ -255,7 +255,7 @@ def outlook(seen: Outlook) -> str:
             others = "1 workload has" if count == 1 else f"{count} workloads have"
             return f"it fits once {others} gone: {where}"
         case "NoCandidates":
-            return f"it does not fit, and no workload can be preempted for it ({seen.reason})"
+            return f"it does not fit, and preemption does not help ({seen.reason})"
         case "NoFit":
             return f"it does not fit ({seen.reason})"
         case _:

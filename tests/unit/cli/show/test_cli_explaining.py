@@ -23,9 +23,10 @@ from admittance.client.requests.workloads.explanation import (
     with_runners,
     with_turn,
 )
-from admittance.events.requests.explanation import ExplainReply, OpenCheck
+from admittance.events.requests.explanation import ExplainReply, OpenCheck, with_remedies
 from admittance.events.requests.history import LogsReply
 from admittance.events.requests.reading import RunnersReply
+from admittance.events.requests.remedies import Remedy, RemedyKind
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.waiting_reason import reason_of
 from support.builders import a_manifest
@@ -39,6 +40,7 @@ OF_THE_SCHEDULER = ExplainReply(
     unblocked_by=("the end of its wait", "quota being released: cpu: 2 short"),
 )
 STOPPED_QUEUE = "removal of stopPolicy Hold from ClusterQueue cq"
+OBSTACLE = Remedy(text="removal of this obstacle: x", kind=RemedyKind.OBSTACLE)
 
 
 def a_workload(
@@ -87,8 +89,11 @@ def test_a_workload_out_of_the_queue_is_unblocked_by_a_user_only(case: str) -> N
 
 def test_a_held_workload_in_a_stopped_queue_needs_both_ended() -> None:
     held = a_workload(("QuotaReserved", "False", "OnHold"))
-    shown = corrected(held, replace(OF_THE_SCHEDULER, unblocked_by=(STOPPED_QUEUE,)), NOON)
+    stopped = Remedy(text=STOPPED_QUEUE, kind=RemedyKind.STOP_POLICY, queue="cq")
+    shown = corrected(held, with_remedies(OF_THE_SCHEDULER, (stopped,)), NOON)
     assert shown.unblocked_by == (f"`admit release workload w`, and {STOPPED_QUEUE}",)
+    (remedy,) = shown.remedies
+    assert (remedy.command, remedy.also) == ("admit release workload w", (stopped,))
 
 
 @pytest.mark.parametrize(
@@ -136,8 +141,8 @@ def test_a_workload_in_backoff_names_a_check_without_its_controller() -> None:
     reply = replace(
         OF_THE_SCHEDULER,
         checks=(OpenCheck(name="room", inactive="ControllerLost"), OpenCheck(name="other")),
-        unblocked_by=(active,),
     )
+    reply = with_remedies(reply, (Remedy(text=active, kind=RemedyKind.ACTIVE_QUEUE, queue="cq"),))
     shown = corrected(waiting, reply, NOON)
     assert shown.message == "room is inactive (ControllerLost)"
     assert shown.unblocked_by == (f"its retry at 2026-02-07T12:01:30Z (in 1m30s), and {active}",)
@@ -259,7 +264,7 @@ def test_an_element_beyond_the_number_at_once_waits_for_its_turn(
         "annotations": {GATED_BY: gates},
     }
     workload = msgspec.json.decode(msgspec.json.encode(manifest), type=StoredWorkload)
-    reply = ExplainReply(message="before", unblocked_by=("removal of this obstacle: x", "quota"))
+    reply = with_remedies(ExplainReply(message="before"), (OBSTACLE, Remedy(text="quota")))
     said = with_turn(workload, reply)
     assert (said.message, said.unblocked_by) == (message, unblocked)
 

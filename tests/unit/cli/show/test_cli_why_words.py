@@ -72,9 +72,9 @@ OUTLOOK_CASES: dict[str, tuple[Outlook, str]] = {
         ),
         "it fits once 3 workloads have gone: main on spot (cpu)",
     ),
-    "no workload can be preempted": (
+    "preemption does not help": (
         Outlook(outcome="NoCandidates", reason="WaitingForQuota"),
-        "it does not fit, and no workload can be preempted for it (WaitingForQuota)",
+        "it does not fit, and preemption does not help (WaitingForQuota)",
     ),
     "it is not looked at": (
         Outlook(outcome="Hindered", reason="Suspended"),

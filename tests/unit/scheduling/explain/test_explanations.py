@@ -204,8 +204,9 @@ def test_protections_have_a_policy_numbers_and_a_sentence() -> None:
         1,
         2000,
         None,
-        "1 workload in ClusterQueue cq holds 2 and may be preempted, but that does not free enough",
+        "1 workload in ClusterQueue cq holds 2 and may be preempted, but that frees 2, not 6",
     )
+    assert (bar.frees, bar.needed, bar.used, bar.nominal) == (2000, 6000, 6000, 6000)
 
 
 @pytest.mark.parametrize(

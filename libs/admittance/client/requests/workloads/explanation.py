@@ -30,13 +30,15 @@ from admittance.client.requests.workloads.families import (
 )
 from admittance.events import reasons
 from admittance.events.requests.explanation import (
-    STOP_POLICY_REMOVAL,
     Explain,
     ExplainReply,
     HeldLease,
+    remedies_of,
+    with_remedies,
 )
 from admittance.events.requests.history import Logs, LogsReply
 from admittance.events.requests.reading import Runners, RunnersReply
+from admittance.events.requests.remedies import Remedy, RemedyKind, of_command, together
 from admittance.events.shapes import PodRetries
 from admittance.runtime import clock
 from admittance.workload.conditions import gated_by, is_held, unmet
@@ -73,9 +75,8 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
         request = Explain(name=stored.name)
         reply = await link.ask("explain", request, ExplainReply, namespace=stored.namespace)
     if waits := await _dependencies(link, workload, now):
-        opens = f"`admit release workload {stored.name} --gate {DEPENDENCIES_GATE}`"
-        others = [each for each in reply.unblocked_by if not each.startswith(OBSTACLE)]
-        reply = replace(reply, message=waits, unblocked_by=(*others, opens))
+        opens = of_command(f"admit release workload {stored.name} --gate {DEPENDENCIES_GATE}")
+        reply = with_remedies(replace(reply, message=waits), (*_known_remedies(reply), opens))
     elif phase(workload, now) is Phase.PENDING:
         reply = with_turn(workload, reply)
     family = await family_of(link, stored) if is_parent(workload) else None
@@ -186,19 +187,27 @@ def with_turn(workload: StoredWorkload, reply: ExplainReply) -> ExplainReply:
     if ARRAY_GATE not in gate_names(gated_by(workload)):
         return reply
     array = workload.metadata.labels.get(ARRAY_LABEL, "")
-    others = [each for each in reply.unblocked_by if not each.startswith(OBSTACLE)]
-    ends = f"the end of an earlier element of array {array}"
-    opens = f"`admit release workload {workload.metadata.name} --gate {ARRAY_GATE}`"
+    text = f"the end of an earlier element of array {array}"
+    ends = Remedy(text=text, kind=RemedyKind.TURN)
+    opens = of_command(f"admit release workload {workload.metadata.name} --gate {ARRAY_GATE}")
     message = f"waits for its turn: array {array} has as many open elements as it may have at once"
-    return replace(reply, message=message, unblocked_by=(ends, *others, opens))
+    changed = replace(reply, message=message)
+    return with_remedies(changed, (ends, *_known_remedies(reply), opens))
 
 
 # What the stored workload knows better. -------------------------------------------------
 
-OBSTACLE: Final = "removal of this obstacle"
-"""The first words of a remedy that the scheduler gives without knowing what it is."""
-OF_QUEUE: Final = (STOP_POLICY_REMOVAL, "ClusterQueue ")
-"""First words of the phrases about changes that the queue of the workload needs."""
+
+def _known_remedies(reply: ExplainReply) -> Iterator[Remedy]:
+    """Yields the remedies without those of an obstacle that the scheduler does not name, because
+    the stored workload says what it is."""
+    for remedy in remedies_of(reply):
+        if remedy.kind != RemedyKind.OBSTACLE:
+            yield remedy
+
+
+OF_QUEUE: Final = frozenset({RemedyKind.STOP_POLICY, RemedyKind.ACTIVE_QUEUE})
+"""Changes that the queue of the workload needs, however the workload waits."""
 
 
 def corrected(
@@ -236,12 +245,12 @@ def corrected(
             if check.inactive
         ]
         message = "; ".join([message, *silent] if message else silent)
-    of_queue = (phrase for phrase in reply.unblocked_by if phrase.startswith(OF_QUEUE))
-    steps = ", and ".join(chain(_steps(workload, parent, now), of_queue))
+    of_queue = (remedy for remedy in remedies_of(reply) if remedy.kind in OF_QUEUE)
+    steps = together(chain(_steps(workload, parent, now), of_queue))
     if where is Phase.FINISHED:
-        steps = ""
+        steps = ()
     spec = head(workload)
-    return replace(
+    changed = replace(
         reply,
         phase=str(where),
         reason=reason,
@@ -253,11 +262,13 @@ def corrected(
         ahead=(),
         holders=(),
         held_by=(),
-        unblocked_by=(steps,) if steps else (),
     )
+    return with_remedies(changed, steps)
 
 
-def _steps(workload: StoredWorkload, parent: StoredWorkload | None, now: datetime) -> Iterator[str]:
+def _steps(
+    workload: StoredWorkload, parent: StoredWorkload | None, now: datetime
+) -> Iterator[Remedy]:
     """Yields each step that is needed before the workload competes for quota again."""
     name, where = workload.metadata.name, phase(workload, now)
     of_parent = list(_steps(parent, None, now)) if parent is not None else []
@@ -269,19 +280,20 @@ def _steps(workload: StoredWorkload, parent: StoredWorkload | None, now: datetim
         # A variant that only follows its parent becomes active with the parent.
         follows = workload.status.stopped_by not in STOPPED
     if where in (Phase.DEACTIVATED, Phase.REJECTED) and not follows:
-        yield f"`admit activate workload {name}`"
+        yield of_command(f"admit activate workload {name}")
     if is_held(workload):
-        yield f"`admit release workload {name}`"
+        yield of_command(f"admit release workload {name}")
     if where is Phase.BACKOFF:
         yield _retry(workload, now)
 
 
-def _retry(workload: StoredWorkload, now: datetime) -> str:
+def _retry(workload: StoredWorkload, now: datetime) -> Remedy:
     state = workload.status.requeue_state
     until = state.requeue_at if state is not None else None
-    if until is None:
-        return "its retry"
-    return f"its retry at {stamp(until)} (in {span((until - now).total_seconds())})"
+    text = "its retry"
+    if until is not None:
+        text += f" at {stamp(until)} (in {span((until - now).total_seconds())})"
+    return Remedy(text=text, kind=RemedyKind.TIME, at=until)
 
 
 # What runners say. ----------------------------------------------------------------------
@@ -352,8 +364,11 @@ def with_runners(reply: ExplainReply, held_back: str, refused: RunnersReply) -> 
     `refused_by_runners`."""
     if held_back == NO_RUNNER:
         # Another program may run workloads too, but none of ours will.
-        message = f"{reply.message}; {NO_RUNNER}"
-        return replace(reply, message=message, unblocked_by=(*reply.unblocked_by, START_A_RUNNER))
+        reply = replace(reply, message=f"{reply.message}; {NO_RUNNER}")
+        a_runner = Remedy(text=START_A_RUNNER, kind=RemedyKind.RUNNER)
+        return with_remedies(reply, (*remedies_of(reply), a_runner))
     if refused.why:
-        return replace(reply, unblocked_by=(*reply.unblocked_by, f"besides: {refused.needed}"))
+        text = f"besides: {refused.needed}"
+        rule = Remedy(text=text, kind=RemedyKind.RUNNER, besides=True)
+        return with_remedies(reply, (*remedies_of(reply), rule))
     return reply
