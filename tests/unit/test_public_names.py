@@ -240,6 +240,7 @@ SUBJECTS = """
     admit.alive.check.{controller}
     admit.alive.provisioning.{class}
     admit.alive.instance.{service}.{instance}
+    admit.changed.{domain}
     admit.lease.epoch.{domain}
     admit.lease.barrier.{domain}
     admit.checkpoint.commits

@@ -211,6 +211,9 @@ def telemetry(user: User) -> Permissions:
 
 # People. --------------------------------------------------------------------------------
 
+CHANGES: Final = rules("see that quota or queues changed", f"{subjects.CHANGED}*")
+"""The message has no content, and its subject names a cohort tree. Users of one namespace receive
+it, too, since workloads of other namespaces use the same quota."""
 SETTINGS_OF_QUEUES: Final = rules(
     "read queues, checks and priorities",
     *direct_get(
@@ -250,7 +253,7 @@ def _of_namespaces(user: User, acts: tuple[Rule, ...]) -> Permissions:
         *rules("store inputs of jobs and read their outputs", *_files(user)),
         *SETTINGS_OF_QUEUES,
     )
-    return Permissions(publish, (*inbox(user), *_follows(user)))
+    return Permissions(publish, (*inbox(user), *_follows(user), *CHANGES))
 
 
 def approver(user: User) -> Permissions:
@@ -269,7 +272,7 @@ def approver(user: User) -> Permissions:
         *rules("read workloads of its namespaces", *direct_get(KV, *workloads)),
         *SETTINGS_OF_QUEUES,
     )
-    subscribe = (*inbox(user), *rules("see changes of workloads", *workloads))
+    subscribe = (*inbox(user), *rules("see changes of workloads", *workloads), *CHANGES)
     return Permissions(publish, subscribe)
 
 
@@ -369,6 +372,7 @@ def _follows_all(user: User) -> tuple[Rule, ...]:
     return (
         *rules("follow events", *_facts_about("*"), f"{subjects.OBJECTS}*.*.*.*"),
         *rules("see changes of objects", *namespaced_keys(user), *cluster_keys()),
+        *CHANGES,
     )
 
 

@@ -138,6 +138,7 @@ OUTWARDS: Final[tuple[Crossing, ...]] = _crossings(
     "admit.provisioning.*.*.*.*",
     f"{subjects.USER_FACTS}*.*.*.*",
     f"{subjects.OBJECTS}*.*.*.*",
+    f"{subjects.CHANGED}*",
     *_KEYS,
 )
 """The messages that cross from CORE to OUT, as stream imports; the permissions of a user of OUT

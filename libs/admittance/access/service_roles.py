@@ -176,6 +176,7 @@ def scheduler(user: User) -> Permissions:
         *rules("store usage", f"$KV.{subjects.BUCKET}.{subjects.USAGE}.*.*"),
         *rules("log its decisions", *each("admit.workload.{}.*.*", decisions)),
         *rules("decide logged decisions again", *read_stream(LOG, subjects.CHECKPOINTS)),
+        *rules("say that quota or queues of a domain changed", f"{subjects.CHANGED}*"),
     )
     about = ("pending", "queues", "replay", "simulate")
     subscribe = (

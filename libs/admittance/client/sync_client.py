@@ -502,6 +502,13 @@ class SyncClient:
             lambda: self._inner.queues(cluster_queue, cohort=cohort, namespace=namespace)
         )
 
+    def quota_changes(self) -> Iterator[frozenset[str]]:
+        """The names of domains (cohort trees, and ClusterQueues without a cohort) in which quota or
+        queues just changed, also by workloads of other namespaces: at most four times a second for
+        each domain. What changed while the connection was lost does not come later, so ask for the
+        numbers first, and again after each item."""
+        return self._thread.iterate(self._inner.quota_changes)
+
     def history(
         self,
         *,

@@ -130,6 +130,9 @@ name answers.
 """
 ALIVE_CHECK: Final = "admit.alive.check."
 """``admit.alive.check.<controller>``: heartbeats of check controllers, not kept on the log."""
+CHANGED: Final = "admit.changed."
+"""``admit.changed.<domain>``: an empty message, not kept on the log: the quota or the queues of the
+domain changed. The scheduler that leads the domain publishes at most four a second."""
 CHECK_DURABLE: Final = "check-"
 PROVIDER_DURABLE: Final = "provider-"
 RUNNER_DURABLE: Final = "runner-"

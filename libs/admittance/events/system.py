@@ -176,6 +176,11 @@ class ProviderAlive(SystemMessage, frozen=True, kw_only=True):
     parameters: tuple[str, ...] = ()
 
 
+class Changed(SystemMessage, frozen=True, kw_only=True):
+    """``admit.changed.<domain>``, at most four a second: quota or queues of the domain changed. The
+    message is empty and not kept on the log: ask for the numbers."""
+
+
 class DeadLetterReason(StrEnum):
     """Why the workload-controller cannot apply a message of the log.
 

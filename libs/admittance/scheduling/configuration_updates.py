@@ -38,9 +38,9 @@ def apply_object(
     revision: int,
     *,
     now: datetime,
-) -> None:
+) -> list[str]:
     """Applies an object of the configuration to the scheduler's state; None: the object was
-    deleted."""
+    deleted. Returns the names of the domains that the object touches."""
     if kind == "Runner":
         state.machines.set_runner(name, obj)
     old = state.catalog.cluster_queues.get(name) if kind == "ClusterQueue" else None
@@ -89,6 +89,7 @@ def apply_object(
         case "Cohort" if obj is not None:
             for domain_name in touched:
                 state.flush(state.domains.get(domain_name))
+    return touched
 
 
 def _min_runs_changed(state: SchedulerState, kind: str) -> None:

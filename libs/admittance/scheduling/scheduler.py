@@ -27,6 +27,7 @@ from admittance.events.shapes import ConsumedUsage, Refusal
 from admittance.object_errors import ObjectError
 from admittance.quota.catalog import Catalog
 from admittance.scheduling import configuration_updates, workload_updates
+from admittance.scheduling.changed_domains import ChangedDomains, numbers_of
 from admittance.scheduling.cycle import recheck
 from admittance.scheduling.cycle.cycle import Cycle, flush
 from admittance.scheduling.cycle.decisions import Decided
@@ -65,6 +66,7 @@ class Scheduler:
         self._state = SchedulerState(self._config, errors, suspects)
         self._cycle = Cycle(self._state)
         self._counted = 0
+        self._changed_domains = ChangedDomains()
 
     @property
     def catalog(self) -> Catalog:
@@ -80,9 +82,10 @@ class Scheduler:
         workload-controller refuses decisions from an older configuration by the same rule."""
         self.seen(revision)
         state = self._state
-        configuration_updates.apply_object(
+        touched = configuration_updates.apply_object(
             state, kind, namespace, name, obj, revision, now=state.now
         )
+        self._changed_domains.note_all(touched)
 
     def apply_workload(
         self,
@@ -97,7 +100,10 @@ class Scheduler:
         self.seen(revision)
         self._state.now = max(self._state.now, now)
         key = intern(namespace), name
+        workloads = self._state.workloads
+        before = numbers_of(workloads.get(key))
         workload_updates.apply_workload(self._state, key, stored, revision, now=now)
+        self._changed_domains.note(before, numbers_of(workloads.get(key)))
 
     def apply_usage(self, namespace: str, name: str, record: ConsumedUsage | None) -> None:
         """Applies the stored record of what a LocalQueue has consumed; None: the record was
@@ -114,6 +120,16 @@ class Scheduler:
         queue = self._state.queues.get(cluster_queue)
         if queue is not None:
             self._state.flush(queue.domain)
+
+    @property
+    def has_changed_domains(self) -> bool:
+        """Whether `changed_domains` may return a domain."""
+        return bool(self._changed_domains)
+
+    def changed_domains(self) -> list[str]:
+        """Returns the owned domains in which quota or queues changed since the last call, as far as
+        the changes are stored."""
+        return self._changed_domains.take(self._state.owned)
 
     # Leadership. ----------------------------------------------------------------------------
 

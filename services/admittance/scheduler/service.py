@@ -43,6 +43,7 @@ from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.metrics import Counter, Gauges, Histogram, Metric, gauge
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
+from admittance.scheduler.change_notices import ChangeNotices
 from admittance.scheduler.errands import Errands
 from admittance.scheduler.replays import Replays
 from admittance.scheduler.simulations import Simulations
@@ -149,6 +150,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         asyncio.create_task(scheduler.watch(), name="watch"),
         asyncio.create_task(scheduler.lead(), name="lead"),
         asyncio.create_task(scheduler.decide(), name="decide"),
+        asyncio.create_task(scheduler.notices.run(), name="notices"),
     ]
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
@@ -192,6 +194,7 @@ class SchedulerService:
         self._unwilling = False
         self._failed: BaseException | None = None
         self._usages = UsageKeys(bus)
+        self.notices = ChangeNotices(bus, self._core)
         self.attempts = AttemptMetrics()
 
     # State. -------------------------------------------------------------------------
@@ -221,6 +224,7 @@ class SchedulerService:
                 log_set_aside(SetAside(f"KV_{BUCKET}", entry.key, entry.revision, reason_of(error)))
         if entries:
             self._core.seen(entries[-1].revision)
+        self.notices.look()
         self._changed.set()
 
     def _take(self, entry: Entry, now: datetime) -> None:

@@ -2,13 +2,17 @@
 
 A message of the bus says only that there are facts; they are read from the log, with their
 sequences. All pages of a person share one follower, which asks at most ten times a second.
+
+Workloads of other namespaces change the numbers that a person sees, and their facts are hidden from
+that person. So the follower listens to changed domains, too.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import structlog
@@ -33,6 +37,7 @@ class Follower:
 
     def __init__(self, client: Client, ended: asyncio.Event) -> None:
         self.sequence = 0
+        self._changes = 0  # how often the quota or the queues of a domain changed
         self.listeners = 0
         self._client = client
         self._ended = ended
@@ -46,12 +51,12 @@ class Follower:
         if not self._tasks:
             self._start()
         try:
-            seen = max(last, self.sequence)
+            seen, changes = max(last, self.sequence), self._changes
             yield {"event": "changed", "id": str(seen), "data": str(seen)}
             while not self._ended.is_set():
-                await self._until_after(seen)
-                if self.sequence > seen:
-                    seen = self.sequence
+                await self._until_after(seen, changes)
+                if self.sequence > seen or self._changes > changes:
+                    seen, changes = max(seen, self.sequence), self._changes
                     yield {"event": "changed", "id": str(seen), "data": str(seen)}
                     await asyncio.sleep(PAUSE_SECONDS)
             yield {"event": "ended", "data": "signed out"}
@@ -67,28 +72,42 @@ class Follower:
         self._tasks = []
         self._changed.set()
 
-    async def _until_after(self, seen: int) -> None:
-        while self.sequence <= seen and not self._ended.is_set():
+    async def _until_after(self, seen: int, changes: int) -> None:
+        while self.sequence <= seen and self._changes <= changes and not self._ended.is_set():
             self._changed.clear()
             await self._changed.wait()
 
     def _start(self) -> None:
         since, seen = clock.now(), self.sequence
         for namespace in self._client.login.namespaces or (None,):
-            task = asyncio.create_task(self._follow(namespace, since, seen), name="follow-log")
-            self._tasks.append(task)
+            self._again_and_again(partial(self._follow, namespace, since, seen), "follow-log")
+        self._again_and_again(self._count_changes, "follow-domains")
+
+    def _again_and_again(self, read: Callable[[], Awaitable[None]], name: str) -> None:
+        """Begins a task that reads until the session ends."""
+
+        async def follow() -> None:
+            while not self._ended.is_set():
+                try:
+                    await read()
+                except Closed:
+                    return
+                except ClientError as error:
+                    log.info("page_not_followed", reason=str(error))
+                    await asyncio.sleep(AGAIN_SECONDS)
+
+        self._tasks.append(asyncio.create_task(follow(), name=name))
+
+    async def _count_changes(self) -> None:
+        async with self._client.quota_changes() as changes:
+            async for _ in changes:
+                self._changes += 1
+                self._changed.set()
 
     async def _follow(self, namespace: str | None, since: datetime, seen: int) -> None:
         """Notes the sequence of each fact of a namespace; None: of all namespaces. ``since``: when
         the reading began; ``seen``: the sequence at that time."""
-        while not self._ended.is_set():
-            try:
-                await self._read(namespace, since if self.sequence == seen else None)
-            except Closed:
-                return
-            except ClientError as error:
-                log.info("log_not_followed", reason=str(error))
-                await asyncio.sleep(AGAIN_SECONDS)
+        await self._read(namespace, since if self.sequence == seen else None)
 
     async def _read(self, namespace: str | None, since: datetime | None) -> None:
         facts = self._client.events(

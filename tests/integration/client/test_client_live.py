@@ -100,6 +100,14 @@ async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> Non
     assert [entry async for entry in job.events(after=last)] == []
 
 
+async def test_changes_of_quota_are_followed(client: Client) -> None:
+    async with client.quota_changes() as changes:
+        news = asyncio.ensure_future(anext(changes))
+        job = await client.submit(["true"], queue="research")
+        assert await within(news) == {"cohort-lab"}
+        await job.result(timeout=LIMIT)
+
+
 async def test_a_workload_is_held_released_reprioritized_and_stopped(client: Client) -> None:
     first = await client.submit(manifest=JOB, queue="research")
     second = await client.submit(manifest=JOB, queue="research")

@@ -82,6 +82,7 @@ def _facts() -> Iterator[str]:
     for domain in domains:
         yield f"{subjects.EPOCH}{domain}"
         yield f"{subjects.BARRIER}{domain}"
+        yield f"{subjects.CHANGED}{domain}"
     yield from (f"{subjects.DEADLETTER}{role}" for role in ROLES)
     yield from (subjects.COMMITS, f"{subjects.CHECKPOINT_MADE}1", f"{subjects.CHECKPOINT_PART}1.2")
     yield from (f"{subjects.ALIVE_CHECK}{controller}" for controller in controllers)

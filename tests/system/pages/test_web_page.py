@@ -368,17 +368,43 @@ async def test_the_inbox_gives_verdicts(page: Page, up: Up) -> None:
 
 
 @needs_chromium
+async def test_workloads_of_other_namespaces_move_the_numbers_of_a_user(
+    up: Up, browser: Browser
+) -> None:
+    auth, creds = str(up.root / "data" / "auth"), str(up.root / "bea.creds")
+    await up.out("auth", "add", "user", "bea", "-n", "elsewhere", "--dir", auth, "-o", creds)
+    context = await browser.new_context()
+    page = await signed_in_by_token(up, context, "bea")
+    await page.goto(f"{base(up)}/queues")
+    await expect(page.locator("#live")).to_have_text("Live")
+    count = page.locator("#queue-vision .count").first
+    before = int((await count.inner_text()).split()[0])
+    await up.out("submit", "--name", "hidden", "-q", "vision", "--cpu", "2", "--", "true")
+    await expect(count).to_contain_text(str(before + 1))
+    await up.out("delete", "workload", "hidden")
+    await expect(count).to_contain_text(str(before))
+    await context.close()
+
+
+async def signed_in_by_token(up: Up, context: BrowserContext, user: str) -> Page:
+    """A page on which the user has signed in with a token."""
+    token = await up.out("auth", "token", user, "--dir", str(up.root / "data" / "auth"))
+    page = await context.new_page()
+    page.set_default_timeout(LIMIT * 1000)
+    await page.goto(f"{base(up)}/signin")
+    await page.fill("#token", token)
+    await page.click("#sign-in button")
+    await expect(page.locator(".signed-in span")).to_have_text(user)
+    return page
+
+
+@needs_chromium
 async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) -> None:
     auth = str(up.root / "data" / "auth")
     creds = str(up.root / "ada.creds")
     await up.out("auth", "add", "user", "ada", "-n", "default", "--dir", auth, "-o", creds)
-    token = await up.out("auth", "token", "ada", "--dir", auth)
     context = await browser.new_context()
-    page = await context.new_page()
-    await page.goto(f"{base(up)}/signin")
-    await page.fill("#token", token)
-    await page.click("#sign-in button")
-    await expect(page.locator(".signed-in span")).to_have_text("ada")
+    page = await signed_in_by_token(up, context, "ada")
     await page.goto(f"{base(up)}/workloads/elsewhere/x")
     await expect(page.locator("h1")).to_have_text("Not found")
     await page.goto(f"{base(up)}/checks")

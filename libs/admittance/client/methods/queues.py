@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods
-from admittance.client.calls import Calls
+from admittance.client.calls import Calls, Stream
 from admittance.client.requests import forecasts
 from admittance.client.requests.queues import overview, questions
+from admittance.client.requests.queues.notices import changed_domains
 from admittance.client.requests.queues.overview import QueueOverview
 from admittance.events.requests.forecast import ForecastReply
 from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
@@ -85,3 +86,11 @@ class QueueMethods:
         async with self._calls.call() as link:
             query = Queues(cluster_queue=cluster_queue, cohort=cohort)
             return await questions.queues_that_exist(link, query, namespace)
+
+    def quota_changes(self) -> Stream[frozenset[str]]:
+        """The names of domains (cohort trees, and ClusterQueues without a cohort) in which quota or
+        queues just changed, also by workloads of other namespaces: at most four times a second for
+        each domain. What changed while the connection was lost does not come later, so ask for the
+        numbers first, and again after each item."""
+
+        return self._calls.stream(changed_domains)
