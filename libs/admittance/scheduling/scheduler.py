@@ -32,7 +32,7 @@ from admittance.scheduling.cycle import recheck
 from admittance.scheduling.cycle.cycle import Cycle, flush
 from admittance.scheduling.cycle.decisions import Decided
 from admittance.scheduling.cycle.refusals import due_refusals, next_refusal_at
-from admittance.scheduling.explain import pending, queue_status
+from admittance.scheduling.explain import cohort_tree, pending, queue_status
 from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
 from admittance.scheduling.preemption import quota_reduction
@@ -378,4 +378,6 @@ class Scheduler:
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
         """Returns counters, usage and activity of the queues and cohorts that the query selects."""
+        if query.cohort:
+            return cohort_tree.of_cohort(self._state, query.cohort)
         return queue_status.queues(self._state, query, namespace)

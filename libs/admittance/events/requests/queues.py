@@ -18,7 +18,10 @@ class PendingQuery(Request, frozen=True, kw_only=True):
     this user submitted; "": of all. ``holding``: the reply also has the first so many of the
     selected workloads that hold quota, those that hold it longest first. ``first_elements``: of the
     elements of an array the reply has only the first that is pending, and the first that holds
-    quota; goes with ``skip`` 0 only."""
+    quota; goes with ``skip`` 0 only. ``states``: the reply has rows of workloads in these states:
+    ``Pending``, ``QuotaReserved`` and ``Held``; empty: Pending. ``reasons``: only rows with one of
+    these reasons; empty: all. With ``states`` or ``reasons`` the reply has no rows of other
+    namespaces. ``counts``: the reply also has `PendingCount`s."""
 
     local_queue: str = ""
     cluster_queue: str = ""
@@ -28,15 +31,31 @@ class PendingQuery(Request, frozen=True, kw_only=True):
     user: str = ""
     holding: int = 0
     first_elements: bool = False
+    states: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    counts: bool = False
+
+
+class RowShortfall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How much of a resource a pending workload requested in a flavor, and how much of it was
+    available, in accounting units."""
+
+    flavor: str
+    resource: str
+    requested: int
+    available: int
 
 
 class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A pending workload.
 
-    ``position``: place in the ClusterQueue, from 1; 0: the LocalQueue has no ClusterQueue.
-    ``waiting_since``: the time that orders the workload in the queue. ``flavors``: the flavors
-    tried for the workload. ``requests``: what all pods request, in accounting units by resource.
-    ``user``: the user that submitted the workload; ``array``: the array of which it is an element.
+    ``position``: place in the ClusterQueue, from 1; 0: the workload has no place, because its
+    LocalQueue has no ClusterQueue, or because of its ``state``: QuotaReserved or Held; "" is
+    Pending. ``waiting_since``: the time that orders the workload in the queue, and the time of the
+    reservation for QuotaReserved. ``requeue_at``: the end of its backoff. ``flavors``: the flavors
+    tried for the workload; ``shortfalls``: what it lacked there. ``requests``: what all pods
+    request, in accounting units by resource. ``user``: the user that submitted the workload;
+    ``array``: the array of which it is an element.
     """
 
     namespace: str
@@ -54,6 +73,18 @@ class PendingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     user: str = ""
     array: str = ""
+    state: str = ""
+    shortfalls: tuple[RowShortfall, ...] = ()
+    requeue_at: datetime | None = None
+
+
+class PendingCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many workloads are in a state for a reason, of those that the query selects without its
+    ``states`` and ``reasons``."""
+
+    state: str
+    reason: str
+    count: int
 
 
 class HoldingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -75,13 +106,14 @@ class HoldingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class PendingReply(Reply, frozen=True, kw_only=True):
-    """``total``: how many selected workloads are pending; ``holding_total``: how many hold quota,
-    if the query asks for them."""
+    """``total``: how many workloads the query selects; ``holding_total``: how many hold quota, if
+    the query asks for them; ``counts``: if the query asks for them, the largest first."""
 
     rows: tuple[PendingRow, ...] = ()
     total: int = 0
     holding: tuple[HoldingRow, ...] = ()
     holding_total: int = 0
+    counts: tuple[PendingCount, ...] = ()
 
 
 class Queues(Request, frozen=True, kw_only=True):
@@ -169,7 +201,11 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     """Quota and usage of one flavor and resource at one node of a cohort tree. ``nominal``: the
     node's own quota; ``subtree``: that quota plus what all nodes below lend; ``usage``: for a
     cohort, usage that its children do not cover with the quota that they do not lend; ``borrowed``:
-    usage beyond ``subtree``; ``lendable``: the part of ``subtree`` that the parent may use."""
+    usage beyond ``subtree``; ``lendable``: the part of ``subtree`` that the parent may use.
+
+    Sums over the node and all nodes below: ``total``: the nominal quota; ``used``: what workloads
+    hold; ``admitted``: the part of admitted workloads; ``reserved``: the other part; ``lent``: the
+    part of the nominal quota of queues that others use."""
 
     flavor: str
     resource: str
@@ -181,13 +217,19 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     lendable: int = 0
     borrowing_limit: int | None = None
     lending_limit: int | None = None
+    total: int = 0
+    used: int = 0
+    reserved: int = 0
+    admitted: int = 0
+    lent: int = 0
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A cohort or ClusterQueue in its tree, the root first and children after their parent.
 
     ``depth``: the node's depth in the tree, with 0 for the root. ``share``: the node's weighted
-    share of borrowed quota, in thousandths."""
+    share of borrowed quota, in thousandths. ``pending``, ``reserving``, ``running``: how many
+    workloads wait, hold quota and are admitted, in the node and all nodes below."""
 
     name: str
     kind: str
@@ -198,6 +240,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     in_cycle: bool = False
     pending: int = 0
     reserving: int = 0
+    running: int = 0
     usage: tuple[NodeUsage, ...] = ()
 
 

@@ -6,26 +6,32 @@ the cost grows with the workloads of that namespace or LocalQueue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from heapq import nsmallest
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
-from admittance.api.fields.units import INT64_MAX
 from admittance.events import reasons
 from admittance.events.codec import encode
-from admittance.events.requests.queues import HoldingRow, PendingQuery, PendingReply, PendingRow
+from admittance.events.requests.queues import (
+    HoldingRow,
+    PendingCount,
+    PendingQuery,
+    PendingReply,
+    PendingRow,
+)
 from admittance.events.shapes import Refusal
-from admittance.scheduling.cycle.cycle import refusal_for
-from admittance.scheduling.cycle.refusals import blocked_head_of, workload_reason
-from admittance.scheduling.explain import family_summary
-from admittance.scheduling.explain.queue_status import RUNS, is_parked, stands_for_itself
-from admittance.scheduling.state.equivalence import Key
+from admittance.scheduling.explain import pending_rows as rows
+from admittance.scheduling.explain.pending_counts import count_reasons, count_states, reason_of
+from admittance.scheduling.explain.pending_rows import PENDING, STATES
+from admittance.scheduling.explain.queue_status import RUNS, stands_for_itself
+from admittance.scheduling.state.equivalence import EquivalenceClass, Key
 from admittance.scheduling.state.queue import age_key, in_listed_order, position_in, sort_key
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
-from admittance.scheduling.state.workload_view import BACKOFF
 
 NO_CLUSTER_QUEUE: Final = frozenset(
     {reasons.NOT_FOUND, reasons.STOPPED, reasons.CLUSTER_QUEUE_DOES_NOT_EXIST}
@@ -35,7 +41,6 @@ LIMIT_MAX: Final = 1_000
 HOLDING_MAX: Final = 200
 """How many workloads with quota one reply lists at most: they fill less than a quarter of a
 message."""
-RESERVED: Final = "QuotaReserved"
 NEVER: Final = datetime.max.replace(tzinfo=UTC)
 """The time at which a workload got its quota that is not stored yet: after all others."""
 BYTES_MAX: Final = 700_000
@@ -45,12 +50,19 @@ FEW: Final = 2_000
 """If a query selects fewer pending workloads of a queue than this number, they are sorted; if it
 selects more, they are picked from the ordered queue."""
 
+Numbered: TypeAlias = Callable[[int], Iterator[tuple[int, WorkloadInfo]]]
+"""Returns the first so many workloads of a list, each with its position in its queue."""
+
 
 def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> PendingReply:
-    """Returns the pending workloads that the query selects, queue by queue, in order."""
+    """Returns the workloads that the query selects, queue by queue, in order: of each queue those
+    that are pending, then those with quota that wait for checks, then those that are held."""
     target = query.cluster_queue
     if query.first_elements and query.skip:
         return PendingReply(error="firstElements goes with skip 0 only")
+    states = frozenset(query.states) or frozenset({PENDING})
+    if unknown := sorted(states.difference(STATES)):
+        return PendingReply(error=f"no state {unknown[0]}: there are {', '.join(STATES)}")
     if query.local_queue and namespace:
         local = state.catalog.local_queues.get((namespace, query.local_queue))
         if local is None:
@@ -64,43 +76,186 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
         queues = [state.queues[target]]
     else:
         queues = _queues_by_name(state)
-    rows: list[PendingRow] = []
-    skip = max(0, query.skip)
-    limit = max(0, min(query.limit, LIMIT_MAX))
-    total = 0
+    wanted = frozenset(query.reasons)
     used_from = {space for space, _ in state.catalog.locals_of(target)}
     others = query.others and namespace in used_from and not query.user
+    others = others and not query.states and not wanted
+    counts: Counter[tuple[str, str]] = Counter()
+    page = _Page(query)
     for queue in queues:
-        selected = None if others else _selected(state, queue, namespace, query)
-        count = queue.pending if selected is None else len(selected)
-        total += count
-        if len(rows) < limit and skip < count:
+        selected = _selected(state, queue, namespace, query)
+        if PENDING in states:
+            waiting = _waiting(state, queue, None if others else selected, wanted)
+            numbered = waiting.numbered
             if query.first_elements:
-                listed = _without_later_elements(
-                    _listed(queue, selected, count), namespace if others else ""
-                )
-                numbered: Iterable[tuple[int, WorkloadInfo]] = islice(listed, limit - len(rows))
-            else:
-                numbered = _listed(queue, selected, skip + limit - len(rows))
-            rows += [
-                _row(state, queue, workload, at, _refusal(state, workload))
-                if not others or workload.key[0] == namespace
-                else _row_of_another_namespace(queue, workload, at)
-                for at, workload in islice(numbered, skip, None)
+                numbered = _first_elements(waiting, namespace if others else "")
+            page.add(
+                waiting.size,
+                partial(_numbered_rows, state, queue, numbered, namespace if others else ""),
+            )
+        if query.counts or len(states) > (PENDING in states):
+            further = _further(state, queue, namespace, query)
+            if query.counts:
+                counts.update(count_states(state, queue, selected, further))
+            of_page = [
+                row
+                for row in (rows.further_row(queue, workload) for workload in further)
+                if row.state in states and (not wanted or row.reason in wanted)
             ]
-        skip = max(0, skip - count)
+            page.add(len(of_page), partial(_first_rows, of_page))
     if not query.cluster_queue:
-        for workload in _without_queue(state, namespace, query):
-            total += 1
-            if skip:
-                skip -= 1
-            elif len(rows) < limit:
-                rows.append(_row_without_queue(state, workload))
-    fitting = tuple(_fitting(rows))
-    if query.holding <= 0:
-        return PendingReply(rows=fitting, total=total)
-    holding, count = _holding(queues, namespace, query)
-    return PendingReply(rows=fitting, total=total, holding=holding, holding_total=count)
+        apart = [
+            rows.row_without_queue(state, workload)
+            for workload in _without_queue(state, namespace, query)
+        ]
+        if query.counts:
+            counts.update((PENDING, row.reason) for row in apart)
+        if PENDING in states:
+            chosen = [row for row in apart if not wanted or row.reason in wanted]
+            page.add(len(chosen), partial(_first_rows, chosen))
+    fitting = tuple(_fitting(page.rows))
+    holding, holding_total = _holding(queues, namespace, query) if query.holding > 0 else ((), 0)
+    return PendingReply(
+        rows=fitting,
+        total=page.total,
+        holding=holding,
+        holding_total=holding_total,
+        counts=tuple(
+            PendingCount(state=which, reason=reason, count=count)
+            for (which, reason), count in counts.most_common()
+        ),
+    )
+
+
+class _Page:
+    """The rows of a reply, which begin after those that the query skips."""
+
+    def __init__(self, query: PendingQuery) -> None:
+        self.rows: list[PendingRow] = []
+        self.total = 0
+        self._skip = max(0, query.skip)
+        self._limit = max(0, min(query.limit, LIMIT_MAX))
+
+    def add(self, count: int, first: Callable[[int], Iterable[PendingRow]]) -> None:
+        """Adds the next ``count`` rows, as far as they belong to the page. ``first``: makes at most
+        so many of them."""
+        self.total += count
+        left = self._limit - len(self.rows)
+        if left > 0 and self._skip < count:
+            self.rows += islice(first(self._skip + left), self._skip, self._skip + left)
+        self._skip = max(0, self._skip - count)
+
+
+def _numbered_rows(
+    state: SchedulerState,
+    queue: Queue,
+    numbered: Numbered,
+    namespace: str,
+    limit: int,
+) -> Iterator[PendingRow]:
+    """Yields the rows of the first ``limit`` numbered workloads. ``namespace``: only the rows of
+    this namespace are whole; "": all are."""
+    for at, workload in numbered(limit):
+        if namespace in ("", workload.key[0]):
+            yield rows.row(state, queue, workload, at, rows.refusal(state, workload))
+        else:
+            yield rows.row_of_another_namespace(queue, workload, at)
+
+
+def _first_rows(listed: Sequence[PendingRow], limit: int) -> Sequence[PendingRow]:
+    return listed[:limit]
+
+
+class _Waiting(NamedTuple):
+    """The selected pending workloads of a queue, and how many there are."""
+
+    size: int
+    numbered: Numbered
+
+
+def _waiting(
+    state: SchedulerState,
+    queue: Queue,
+    selected: Mapping[WorkloadInfo, None] | None,
+    wanted: frozenset[str],
+) -> _Waiting:
+    """``wanted``: the reasons of the workloads; empty: all."""
+    if not wanted:
+        count = queue.pending if selected is None else len(selected)
+        return _Waiting(count, partial(_listed, queue, selected))
+    if selected is None:
+        reasons_here = count_reasons(state, queue)
+        count = sum(reasons_here[reason] for reason in wanted)
+        return _Waiting(count, partial(_listed_for_reasons, state, queue, wanted, count))
+    kept = dict.fromkeys(
+        workload for workload in selected if reason_of(state, queue, workload) in wanted
+    )
+    return _Waiting(len(kept), partial(_listed, queue, kept))
+
+
+def _listed_for_reasons(
+    state: SchedulerState, queue: Queue, wanted: frozenset[str], count: int, limit: int
+) -> Iterator[tuple[int, WorkloadInfo]]:
+    """Yields the first ``limit`` of the ``count`` workloads that wait for these reasons. The
+    classes of other reasons cost one step each."""
+
+    def may_have(cls: EquivalenceClass[WorkloadInfo]) -> bool:
+        return not queue.activity.active or cls.parked is None or cls.parked.reason in wanted
+
+    found = (
+        workload
+        for workload in in_listed_order(queue, may_have)
+        if reason_of(state, queue, workload) in wanted
+    )
+    for workload in islice(found, min(count, limit)):
+        yield position_in(queue, workload), workload
+
+
+def _first_elements(waiting: _Waiting, namespace: str) -> Numbered:
+    def numbered(limit: int) -> Iterator[tuple[int, WorkloadInfo]]:
+        listed = waiting.numbered(waiting.size)
+        return islice(_without_later_elements(listed, namespace), limit)
+
+    return numbered
+
+
+def _further(
+    state: SchedulerState, queue: Queue, namespace: str, query: PendingQuery
+) -> list[WorkloadInfo]:
+    """Returns the selected workloads that have quota and are not admitted, by the time of their
+    reservation, and those that are held, the oldest first."""
+    reserved = (
+        workload
+        for workload in queue.holding
+        if workload.charge is not None and workload.family is None and workload.state not in RUNS
+    )
+    held = (
+        workload
+        for key in state.catalog.locals_of(queue.name)
+        if namespace in ("", key[0]) and query.local_queue in ("", key[1])
+        for workload in state.by_local_queue.get(key, ())
+        if not workload.competes
+        and workload.charge is None
+        and workload.status_reason == reasons.ON_HOLD
+        and not workload.is_variant
+    )
+    return [
+        *sorted(_matching(reserved, namespace, query), key=_held_since),
+        *sorted(_matching(held, namespace, query), key=age_key),
+    ]
+
+
+def _matching(
+    workloads: Iterable[WorkloadInfo], namespace: str, query: PendingQuery
+) -> Iterator[WorkloadInfo]:
+    """Yields the workloads of the namespace, LocalQueue and user of the query."""
+    return (
+        workload
+        for workload in workloads
+        if namespace in ("", workload.key[0])
+        and query.local_queue in ("", workload.local_queue[1])
+        and query.user in ("", workload.user)
+    )
 
 
 def _holding(
@@ -108,48 +263,24 @@ def _holding(
 ) -> tuple[tuple[HoldingRow, ...], int]:
     """Returns the rows of the selected workloads that hold quota, and how many hold it. A family
     has one row, for its admitted variant."""
-    selected = [
+    holding = (
         workload
         for queue in queues
         for workload in queue.holding
-        if workload.charge is not None
-        and stands_for_itself(workload)
-        and (not namespace or workload.key[0] == namespace)
-        and query.local_queue in ("", workload.local_queue[1])
-        and query.user in ("", workload.user)
-    ]
+        if workload.charge is not None and stands_for_itself(workload)
+    )
+    selected = list(_matching(holding, namespace, query))
     limit, total = min(query.holding, HOLDING_MAX), len(selected)
     if query.first_elements:
         selected.sort(key=_held_since)
         first = [each for _, each in islice(_without_later_elements(enumerate(selected)), limit)]
     else:
         first = nsmallest(limit, selected, key=_held_since)
-    return tuple(map(_holding_row, first)), total
+    return tuple(map(rows.holding_row, first)), total
 
 
 def _held_since(workload: WorkloadInfo) -> tuple[datetime, Key]:
     return workload.reserved_at or NEVER, workload.key
-
-
-def _holding_row(workload: WorkloadInfo) -> HoldingRow:
-    charge = workload.charge
-    assert charge is not None
-    assigned = charge.admission.pod_set_assignments
-    return HoldingRow(
-        namespace=workload.key[0],
-        name=workload.key[1],
-        cluster_queue=charge.queue.name,
-        local_queue=workload.local_queue[1],
-        state=workload.state if workload.state in RUNS else RESERVED,
-        priority=workload.priority,
-        reserved_at=workload.reserved_at,
-        flavors=tuple(
-            dict.fromkeys(flavor for pod_set in assigned for flavor in pod_set.flavors.values())
-        ),
-        requests=_requests(workload),
-        user=workload.user,
-        array=workload.array,
-    )
 
 
 def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
@@ -168,10 +299,10 @@ def all_pending(state: SchedulerState) -> Iterator[tuple[PendingRow, Refusal | N
     workload was not refused, or its LocalQueue has no ClusterQueue."""
     for queue in _queues_by_name(state):
         for at, workload in enumerate(in_listed_order(queue), start=1):
-            refused = _refusal(state, workload)
-            yield _row(state, queue, workload, at, refused), refused
+            refused = rows.refusal(state, workload)
+            yield rows.row(state, queue, workload, at, refused), refused
     for workload in _without_queue(state, "", PendingQuery()):
-        yield _row_without_queue(state, workload), None
+        yield rows.row_without_queue(state, workload), None
 
 
 def _queues_by_name(state: SchedulerState) -> list[Queue]:
@@ -199,7 +330,7 @@ def _selected(
 
 
 def _listed(
-    queue: Queue, selected: dict[WorkloadInfo, None] | None, limit: int
+    queue: Queue, selected: Mapping[WorkloadInfo, None] | None, limit: int
 ) -> Iterator[tuple[int, WorkloadInfo]]:
     """Yields the first ``limit`` selected workloads of the queue, each with its position in the
     queue."""
@@ -230,80 +361,6 @@ def _without_later_elements(
         yield at, workload
 
 
-def _refusal(state: SchedulerState, workload: WorkloadInfo) -> Refusal | None:
-    if workload.is_parent:
-        return family_summary.family_refusal(state, workload)
-    return refusal_for(workload)
-
-
-def _row(
-    state: SchedulerState,
-    queue: Queue,
-    workload: WorkloadInfo,
-    position: int,
-    refused: Refusal | None,
-) -> PendingRow:
-    """Returns the row of one pending workload. A family has one row, for its parent."""
-    why = refused
-    if why is None and (standing := blocked_head_of(workload)) is not None:
-        why = standing.refusal
-    if why is not None:
-        reason, message = why.reason, why.message
-    else:
-        reason, message = reasons.PENDING_EVALUATION, f"At position {position} of its ClusterQueue"
-    if not queue.activity.active:
-        # The scheduler considers no workload of an inactive queue, so the inactivity of the queue
-        # replaces older waiting reasons.
-        reason, message = queue.activity.reason, queue.activity.message
-    elif workload.requeue_at is not None and (
-        workload.inadmissible is BACKOFF
-        or (workload.is_parent and reason != BACKOFF.reason and not workload.is_due(state.now))
-    ):
-        reason = BACKOFF.reason
-        message = f"Waits until {workload.requeue_at:%Y-%m-%dT%H:%M:%SZ} before it competes again"
-    tried = why.shortfalls if why is not None else ()
-    return PendingRow(
-        namespace=workload.key[0],
-        name=workload.key[1],
-        cluster_queue=queue.name,
-        local_queue=workload.local_queue[1],
-        position=position,
-        priority=workload.priority,
-        parked=is_parked(workload) if workload.is_parent else refused is not None,
-        reason=reason,
-        message=message,
-        created=workload.created_at,
-        waiting_since=workload.queued_at if workload.queued_at != workload.created_at else None,
-        flavors=tuple(dict.fromkeys(shortfall.flavor for shortfall in tried if shortfall.flavor)),
-        requests=_requests(workload),
-        user=workload.user,
-        array=workload.array,
-    )
-
-
-def _row_of_another_namespace(queue: Queue, workload: WorkloadInfo, position: int) -> PendingRow:
-    """The row for a user that may use the queue, but not read the workload's namespace."""
-    namespace, name = workload.key
-    return PendingRow(
-        namespace=namespace,
-        name=name,
-        cluster_queue=queue.name,
-        local_queue="",
-        position=position,
-        priority=workload.priority,
-        requests=_requests(workload),
-    )
-
-
-def _requests(workload: WorkloadInfo) -> dict[str, int]:
-    """What all pods of the workload request, by resource."""
-    amounts: dict[str, int] = {}
-    for totals in workload.shape.totals if workload.shape is not None else ():
-        for resource, much in totals:
-            amounts[resource] = min(amounts.get(resource, 0) + much, INT64_MAX)
-    return amounts
-
-
 def _without_queue(
     state: SchedulerState, namespace: str, query: PendingQuery
 ) -> Iterator[WorkloadInfo]:
@@ -325,23 +382,3 @@ def _without_queue(
                 ),
                 key=age_key,
             )
-
-
-def _row_without_queue(state: SchedulerState, workload: WorkloadInfo) -> PendingRow:
-    activity = state.catalog.local_queue_activity(*workload.local_queue)
-    local = state.catalog.local_queues.get(workload.local_queue)
-    return PendingRow(
-        namespace=workload.key[0],
-        name=workload.key[1],
-        cluster_queue=local.spec.cluster_queue if local is not None else "",
-        local_queue=workload.local_queue[1],
-        position=0,
-        priority=workload.priority,
-        parked=True,
-        reason=workload_reason(activity.reason),
-        message=activity.message,
-        created=workload.created_at,
-        requests=_requests(workload),
-        user=workload.user,
-        array=workload.array,
-    )

@@ -1,8 +1,8 @@
-"""Answers queries for counters, usage and activity of queues, and for the trees of cohorts."""
+"""Answers queries for counters, usage and activity of queues."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -10,8 +10,6 @@ from msgspec.structs import replace
 from admittance.events import reasons
 from admittance.events.requests.queues import (
     FlavorUsage,
-    NodeStatus,
-    NodeUsage,
     PersonUsage,
     Queues,
     QueuesReply,
@@ -19,8 +17,7 @@ from admittance.events.requests.queues import (
     UserUsage,
 )
 from admittance.events.shapes import Refusal
-from admittance.quota.cell import Cell, FlavorResource, available
-from admittance.quota.tree import Node
+from admittance.quota.cell import Cell, FlavorResource
 from admittance.scheduling.cycle.refusals import workload_reason
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.equivalence import Key
@@ -76,9 +73,7 @@ def parked_by_key(state: SchedulerState) -> dict[Key, bool]:
 
 def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
     """Returns counters and usage of one ClusterQueue or of all, and of the LocalQueues of the
-    namespace. For a query about a cohort, returns all queues and cohorts of the cohort's tree."""
-    if query.cohort:
-        return _of_cohort(state, query.cohort)
+    namespace."""
     names = [query.cluster_queue] if query.cluster_queue else list(state.catalog.cluster_queues)
     statuses = [
         _cluster_queue(state, state.queues[name], persons=not namespace)
@@ -130,13 +125,7 @@ def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
     function in another thread."""
     node = queue.node
     assert node is not None
-    admitted: dict[FlavorResource, int] = {}
-    running = 0
-    for workload in tuple(queue.holding):
-        if workload.charge is not None and workload.state in RUNS:
-            running += 1  # A family counts once, with its admitted variant.
-            for cell, amount in workload.charge.cells:
-                admitted[cell.fr] = admitted.get(cell.fr, 0) + amount
+    running, admitted = admitted_of(queue)
     return QueueStatus(
         name=queue.name,
         cohort=node.parent.name if node.parent is not None else "",
@@ -146,7 +135,7 @@ def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
         message=queue.activity.message,
         pending=queue.pending,
         parked=_parked(queue),
-        reserving=_reserving(queue),
+        reserving=reserving(queue),
         admitted=running,
         usage=tuple(
             FlavorUsage(
@@ -159,7 +148,7 @@ def status_of(state: SchedulerState, queue: Queue) -> QueueStatus:
                 borrowed=max(0, cell.usage - cell.nominal) if node.parent is not None else 0,
             )
             for fr, cell in tuple(node.cells.items())
-            if _is_listed(cell)
+            if is_listed(cell)
         ),
         by_usage=queue.lanes is not None,
         by_user=queue.lanes is not None and bool(queue.lanes.users_of),
@@ -176,7 +165,19 @@ def _parked(queue: Queue) -> int:
     return regular + apart + sum(is_parked(entry[4]) for entry in tuple(queue.parents))
 
 
-def _reserving(queue: Queue) -> int:
+def admitted_of(queue: Queue) -> tuple[int, dict[FlavorResource, int]]:
+    """Returns how many workloads of the queue are admitted, and the quota that they hold."""
+    amounts: dict[FlavorResource, int] = {}
+    running = 0
+    for workload in tuple(queue.holding):
+        if workload.charge is not None and workload.state in RUNS:
+            running += 1  # A family counts once, with its admitted variant.
+            for cell, amount in workload.charge.cells:
+                amounts[cell.fr] = amounts.get(cell.fr, 0) + amount
+    return running, amounts
+
+
+def reserving(queue: Queue) -> int:
     """Returns the number of workloads that hold quota of the queue. A family counts as one workload
     from its admission on, because its parent is pending before."""
     if queue.rules is None:
@@ -189,7 +190,7 @@ def stands_for_itself(workload: WorkloadInfo) -> bool:
     return workload.family is None or workload.state in RUNS
 
 
-def _is_listed(cell: Cell) -> bool:
+def is_listed(cell: Cell) -> bool:
     """Whether replies list the cell: a manifest names the cell's flavor and resource, or quota of
     the cell is still used. Quota that was removed from a manifest is listed until its usage ends.
     """
@@ -247,69 +248,6 @@ def local_status_of(state: SchedulerState, key: Key) -> QueueStatus:
         ),
         used=state.accounts.status(key) if state.accounts is not None else None,
         persons=tuple(_persons(limits, of)) if limits is not None and of else (),
-    )
-
-
-def _of_cohort(state: SchedulerState, name: str) -> QueuesReply:
-    node = state.catalog.tree.cohorts.get(name)
-    if node is None:
-        return QueuesReply(error=f"cohort {name} does not exist: no object names it")
-    root = node.root()
-    going = promised_workloads(
-        state.queues[member.name] for member in root.queues() if member.name in state.queues
-    )
-    free: dict[Cell, int] = {}
-    if going:
-        # Quota that is only held for a promised workload does not count as used, but it is not
-        # available either.
-        free = {cell: available(cell) for node in _nodes(root) for cell in node.cells.values()}
-    with WithoutUsage(going):
-        return QueuesReply(tree=tuple(_walk(state, root, 0, free)))
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    yield node
-    yield from node.members.values()
-    for below in node.cohorts.values():
-        yield from _nodes(below)
-
-
-def _walk(
-    state: SchedulerState, node: Node, depth: int, free: Mapping[Cell, int]
-) -> Iterator[NodeStatus]:
-    queue = None if node.is_cohort else state.queues.get(node.name)
-    yield NodeStatus(
-        name=node.name,
-        kind="Cohort" if node.is_cohort else "ClusterQueue",
-        depth=depth,
-        parent=node.parent.name if node.parent is not None else "",
-        weight=node.weight,
-        share=share_of(node).shown,
-        in_cycle=state.catalog.tree.in_cycle(node),
-        pending=queue.pending if queue is not None else 0,
-        reserving=_reserving(queue) if queue is not None else 0,
-        usage=tuple(
-            _usage(cell, free) for _, cell in sorted(node.cells.items()) if _is_listed(cell)
-        ),
-    )
-    for below in sorted(node.members):
-        yield from _walk(state, node.members[below], depth + 1, free)
-    for below in sorted(node.cohorts):
-        yield from _walk(state, node.cohorts[below], depth + 1, free)
-
-
-def _usage(cell: Cell, free: Mapping[Cell, int]) -> NodeUsage:
-    return NodeUsage(
-        flavor=cell.fr[0],
-        resource=cell.fr[1],
-        nominal=cell.nominal,
-        subtree=cell.subtree,
-        usage=cell.usage,
-        available=max(0, free[cell] if cell in free else available(cell)),
-        borrowed=max(0, cell.usage - cell.subtree) if cell.parent is not None else 0,
-        lendable=cell.lent() if cell.parent is not None else 0,
-        borrowing_limit=cell.borrow,
-        lending_limit=cell.lend,
     )
 
 

@@ -6,7 +6,7 @@ A flush makes parked classes compete again, without a step for each workload. So
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
@@ -313,9 +313,12 @@ def in_order(queue: Queue) -> Iterator[WorkloadInfo]:
     return _in_order(queue, queue.classes.values(), queue.parked_workloads, (), preemptor)
 
 
-def in_listed_order(queue: Queue) -> Iterator[WorkloadInfo]:
-    """Yields the workloads that wait in the queue, in order: of a family only the parent."""
-    if not queue.variants and not queue.parents:
+def in_listed_order(
+    queue: Queue, keep: Callable[[EquivalenceClass[WorkloadInfo]], bool] | None = None
+) -> Iterator[WorkloadInfo]:
+    """Yields the workloads that wait in the queue, in order: of a family only the parent. ``keep``:
+    whether the workloads of a class are wanted; None: all are."""
+    if keep is None and not queue.variants and not queue.parents:
         return in_order(queue)
     first = queue.preemptor
     preemptor = first if first is not None and queue.is_first(first) else None
@@ -324,7 +327,11 @@ def in_listed_order(queue: Queue) -> Iterator[WorkloadInfo]:
         preemptor = parent if parent is not None and parent.queue is queue else None
     return _in_order(
         queue,
-        [cls for cls in queue.classes.values() if not cls.is_of_variants],
+        [
+            cls
+            for cls in queue.classes.values()
+            if not cls.is_of_variants and (keep is None or keep(cls))
+        ],
         [workload for workload in queue.parked_workloads if workload.family is None],
         [entry[4] for entry in queue.parents],
         preemptor,

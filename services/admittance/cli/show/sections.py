@@ -188,13 +188,13 @@ def facts_of(tree: Sequence[NodeStatus], cohort: str) -> list[tuple[str, str]]:
     here = next((node for node in tree if node.kind == "Cohort" and node.name == cohort), None)
     if here is None:
         return []
-    below = _below(tree, here)
+    below = [node for node in _below(tree, here) if node.kind != "Cohort"]
     facts = [
         ("Root", tree[0].name),
         ("Parent", here.parent),
         ("Weight", f"{here.weight:g}"),
         ("Weighted share", share(here.share)),
-        ("ClusterQueues below", ", ".join(node.name for node in below if node.kind != "Cohort")),
+        ("ClusterQueues below", ", ".join(node.name for node in below)),
         ("Pending below", str(sum(node.pending for node in below))),
         ("Reserving below", str(sum(node.reserving for node in below))),
     ]

@@ -274,6 +274,16 @@ def test_the_tree_of_a_cohort_counts_every_level() -> None:
     assert by_name["left"].weight == 2.0
     assert by_name["left"].share > 0
     assert (by_name["a"].pending, by_name["a"].reserving) == (1, 1)
+    (of_root,) = by_name["root"].usage
+    assert (of_root.total, of_root.used, of_root.admitted, of_root.reserved) == (
+        5000,
+        4000,
+        4000,
+        0,
+    )
+    assert (of_root.lent, by_name["b"].usage[0].lent, of_a.lent) == (2000, 2000, 0)
+    root = by_name["root"]
+    assert (root.pending, root.reserving, root.running) == (1, 1, 1)
     assert "no object names it" in scheduler.core.queues(Queues(cohort="nowhere")).error
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from admittance.quota.cell import Quota
 from admittance.quota.tree import Tree
-from admittance.scheduling.explain.queue_status import _usage
+from admittance.scheduling.explain.cohort_tree import _Amounts, _usage
 
 CPU = ("default", "cpu")
 
@@ -33,7 +33,7 @@ def test_usage_of_a_queue_in_a_cohort(
     tree.set_queue("b", "co", {CPU: Quota(5)})
     cell = tree.queues["a"].cell(CPU)
     cell.charge(used)
-    shown = _usage(cell, {} if free is None else {cell: free})
+    shown = _usage(cell, {} if free is None else {cell: free}, _Amounts())
     assert (shown.flavor, shown.resource, shown.nominal, shown.subtree) == ("default", "cpu", 4, 4)
     assert (shown.usage, shown.available, shown.borrowed) == (used, available, borrowed)
     assert (shown.lendable, shown.borrowing_limit, shown.lending_limit) == (3, 6, 3)
@@ -44,6 +44,6 @@ def test_usage_of_a_queue_without_a_cohort() -> None:
     tree.set_queue("a", "", {CPU: Quota(4)})
     cell = tree.queues["a"].cell(CPU)
     cell.charge(6)
-    shown = _usage(cell, {})
+    shown = _usage(cell, {}, _Amounts())
     assert (shown.usage, shown.available, shown.borrowed, shown.lendable) == (6, 0, 0, 0)
     assert (shown.borrowing_limit, shown.lending_limit) == (None, None)
