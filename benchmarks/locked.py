@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from benchmarks.harness.pairs import COMPARED, in_turns, of_up, steady_and_full
+from benchmarks.harness.pairs import COMPARED, medians_in_turns, of_up, steady_and_full
 from benchmarks.harness.program import run_program
 
 
@@ -21,7 +21,7 @@ async def measured(
     """The figures of each round, and the comparison of their medians."""
     loads = steady_and_full(generator, scale, rate, seconds)
     systems = {"open": partial(of_up, loads, ["--insecure"]), "locked": partial(of_up, loads)}
-    (opened, closed), lines = await in_turns(systems, rounds)
+    (opened, closed), lines = await medians_in_turns(systems, rounds)
     return [
         *lines,
         f"medians of {rounds} rounds, locked to open: "

@@ -25,8 +25,8 @@ from benchmarks.harness.pairs import (
     SECONDS,
     Figures,
     Loads,
-    in_turns,
     measured_figures,
+    medians_in_turns,
     steady_plan,
 )
 from benchmarks.harness.program import Option, run_program
@@ -58,7 +58,7 @@ async def measured(*, burst: int, rounds: int, rate: float, seconds: float) -> l
     """The figures of each round, and the comparison of their medians."""
     loads = Loads(steady_plan(rate, seconds), steady_plan(burst, 1.0, queue_name="burst"))
     systems = {f"{n} server(s)": partial(_figures, n, loads) for n in (1, 3)}
-    (single, three), lines = await in_turns(systems, rounds)
+    (single, three), lines = await medians_in_turns(systems, rounds)
     return [
         *lines,
         f"medians of {rounds} rounds, three replicas to one: "

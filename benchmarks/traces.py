@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.pairs import COMPARED, in_turns, of_up, steady_and_full
+from benchmarks.harness.pairs import COMPARED, medians_in_turns, of_up, steady_and_full
 from benchmarks.harness.program import Option, run_program
 
 
@@ -65,7 +65,7 @@ async def measured(
             "OTEL_TRACES_SAMPLER_ARG": str(sample),
         }
         systems = {"none": partial(of_up, loads), "traces": partial(of_up, loads, env=env)}
-        (off, on), lines = await in_turns(systems, rounds)
+        (off, on), lines = await medians_in_turns(systems, rounds)
     return [
         *lines,
         f"received: {receiver.requests} requests, {receiver.received / 1000:.0f} kB",

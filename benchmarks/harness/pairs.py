@@ -18,6 +18,7 @@ from admittance.bench.generator import (
 )
 from admittance.bench.run import Find, play
 from admittance.bench.system import embedded, family
+from admittance.bench.turns import in_turns
 from admittance.client.requests.link import Link
 from admittance.runtime.errors import SetupError
 from benchmarks.harness.program import BASELINE, Option
@@ -69,19 +70,17 @@ async def of_up(
         return await measured_figures(link, child.ready_seconds, loads, lambda: family(child.pid))
 
 
-async def in_turns(
+async def medians_in_turns(
     systems: Mapping[str, Callable[[], Awaitable[Figures]]], rounds: int
 ) -> tuple[list[Figures], list[str]]:
     """The medians of each system, and a line for each run."""
-    measured: dict[str, list[Figures]] = {name: [] for name in systems}
     width = max(map(len, systems))
-    lines = []
-    for number in range(rounds):
-        # The order changes, so that a warmer machine favors both.
-        for name in systems if number % 2 == 0 else reversed([*systems]):
-            figures = await systems[name]()
-            measured[name].append(figures)
-            lines.append(f"{name:{width}}  {figures}, load average {os.getloadavg()[0]:.1f}")
+    lines: list[str] = []
+
+    def add_line(name: str, figures: Figures) -> None:
+        lines.append(f"{name:{width}}  {figures}, load average {os.getloadavg()[0]:.1f}")
+
+    measured = await in_turns(systems, rounds, add_line)
     return [Figures(*map(median, zip(*each, strict=True))) for each in measured.values()], lines
 
 

@@ -121,10 +121,11 @@ class PlannedWorkload(NamedTuple):
 
 class BenchPlan(NamedTuple):
     """The queues and workloads that a generator file describes; ``workloads`` in the order of their
-    creation."""
+    creation. ``distinct``: no two workloads have the same spec."""
 
     queues: tuple[PlannedQueue, ...]
     workloads: tuple[PlannedWorkload, ...]
+    distinct: bool = False
 
 
 def read(path: Path) -> Generator:
@@ -139,11 +140,12 @@ def read(path: Path) -> Generator:
         raise SetupError(f"{path}: not a generator file: {' '.join(str(error).split())}") from None
 
 
-def bench_plan(generator: Generator, *, scale: float = 1.0) -> BenchPlan:
+def bench_plan(generator: Generator, *, scale: float = 1.0, distinct: bool = False) -> BenchPlan:
     """All queues and workloads of a generator file.
 
-    ``scale`` multiplies the number of workloads; a set keeps at least one. Raises SetupError for a
-    bad quantity.
+    ``scale`` multiplies the number of workloads; a set keeps at least one. ``distinct``: each
+    workload gets a spec of its own, and asks for up to 1 % less. Raises SetupError for a bad
+    quantity.
     """
     queues: list[PlannedQueue] = []
     workloads: list[PlannedWorkload] = []
@@ -155,7 +157,13 @@ def bench_plan(generator: Generator, *, scale: float = 1.0) -> BenchPlan:
             for position, workloads_set in enumerate(queues_set.workloads_sets):
                 workloads.extend(_workloads(workloads_set, queue, index, position, scale))
     workloads.sort()
-    return BenchPlan(tuple(queues), tuple(workloads))
+    if distinct:
+        workloads = [_with_less(workload, n % 11) for n, workload in enumerate(workloads)]
+    return BenchPlan(tuple(queues), tuple(workloads), distinct)
+
+
+def _with_less(workload: PlannedWorkload, thousandths: int) -> PlannedWorkload:
+    return workload._replace(request=workload.request - workload.request * thousandths // 1000)
 
 
 def _cohorts(generator: Generator) -> list[tuple[str, QueuesSet]]:

@@ -113,7 +113,8 @@ async def _submit(
         created[index] = clock.monotonic()
         queue = plan.queues[workload.queue]
         subject = f"admit.workload.submitted.{token(queue.namespace)}.{token(workload.name)}"
-        publisher.publish(subject, submission(workload, queue.namespace, queue.name))
+        payload = submission(workload, queue.namespace, queue.name, distinct=plan.distinct)
+        publisher.publish(subject, payload)
 
 
 async def _watch(
@@ -156,20 +157,29 @@ async def _sample(link: Link, plan: BenchPlan, usage: list[dict[str, float]]) ->
             )
 
 
-def submission(workload: PlannedWorkload, namespace: str, queue: str) -> bytes:
-    """The payload of ``admit.workload.submitted`` for one workload of the plan."""
+def submission(
+    workload: PlannedWorkload, namespace: str, queue: str, *, distinct: bool = False
+) -> bytes:
+    """The payload of ``admit.workload.submitted`` for one workload of the plan. ``distinct``: with
+    a command and a variable that no other workload has."""
     # The payload is formatted without a JSON encoder, since the load must cost little CPU; names of
     # a plan need no escape.
     only = ",".join(f'"{name}"' for name in workload.flavors)
     only = f'"admissionConstraints":{{"allowedResourceFlavors":[{only}]}},' if only else ""
+    resources = f'{{"requests":{{"{RESOURCE}":"{render(RESOURCE, workload.request)}"}}}}'
+    own = (
+        f'"command":["python","train.py","--run","{workload.name}"],'
+        f'"env":[{{"name":"RUN","value":"{workload.name}"}}],'
+        if distinct
+        else ""
+    )
     return (
         f'{{"namespace":"{namespace}","name":"{workload.name}","workload":'
         '{"apiVersion":"kueue.x-k8s.io/v1beta2","kind":"Workload","metadata":'
         f'{{"name":"{workload.name}","namespace":"{namespace}"}},"spec":{{"queueName":"{queue}",'
         f'"priority":{workload.priority},{only}"podSets":[{{"name":"main","count":1,"template":'
         '{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"simulated",'
-        f'"resources":{{"requests":{{"{RESOURCE}":"{render(RESOURCE, workload.request)}"}}}}}}]}}}}'
-        "}]}}}"
+        f'{own}"resources":{resources}}}]}}}}}}]}}}}}}'
     ).encode()
 
 

@@ -52,6 +52,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     cluster_queue_usage_percent: dict[str, float]
     useful_usage_percent: float
     time_to_admission_ms: dict[str, Delay]
+    first_admission_seconds: float = 0.0
+    """From the first submission to the first admission."""
     evictions: int
     cpu_ms_per_workload: float
     cpu_seconds: float
@@ -61,6 +63,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     processes: tuple[ProcessUse, ...]
     load_generator: ProcessUse
     trouble: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all workloads finished."""
+        return self.finished == self.workloads and not self.trouble
 
     @property
     def cpu_of_processes(self) -> str:
@@ -93,6 +100,7 @@ def report(
         cluster_queue_usage_percent=usage_by_class(plan, outcome.usage),
         useful_usage_percent=round(useful_usage_percent(plan, outcome.finished, wall), 1),
         time_to_admission_ms=delays_by_class(plan, outcome),
+        first_admission_seconds=first_admission(outcome),
         evictions=outcome.evictions,
         cpu_ms_per_workload=round(1000 * cpu / max(1, finished), 3),
         cpu_seconds=round(cpu, 2),
@@ -124,6 +132,12 @@ def delays_by_class(plan: BenchPlan, outcome: Outcome) -> dict[str, Delay]:
     return {name: delay(each) for name, each in sorted(delays.items())}
 
 
+def first_admission(outcome: Outcome) -> float:
+    """Seconds from the first submission to the first admission; 0.0 without any admission."""
+    admitted = min((moment for moment in outcome.admitted_at if moment >= 0), default=None)
+    return 0.0 if admitted is None else round(admitted - min(outcome.created_at), 3)
+
+
 def delay(milliseconds: list[float]) -> Delay:
     """Mean and percentiles (nearest rank) of at least one value."""
     ranked = sorted(milliseconds)
@@ -132,11 +146,6 @@ def delay(milliseconds: list[float]) -> Delay:
         return round(ranked[min(len(ranked) - 1, int(share * len(ranked)))], 2)
 
     return Delay(mean=round(fmean(ranked), 2), p50=rank(0.50), p99=rank(0.99))
-
-
-def write(report: Report, path: Path) -> None:
-    """Writes the report as JSON. Raises OSError."""
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
 
 
 def lines_of(report: Report) -> list[str]:
@@ -158,6 +167,8 @@ def lines_of(report: Report) -> list[str]:
         for name, d in report.time_to_admission_ms.items()
     ]
     lines += [
+        f"first admission                {report.first_admission_seconds:.1f} s after the first "
+        "submission",
         f"evictions                      {report.evictions}",
         f"CPU                            {report.cpu_ms_per_workload:.2f} ms a workload",
         f"peak memory                    {report.peak_memory_bytes / mib:.0f} MiB",
@@ -230,6 +241,7 @@ def run(
     *,
     json_path: Path | None = None,
     scale: float = 1.0,
+    distinct: bool = False,
     nats_url: str | None = None,
     access: ConnectionOptions = NO_OPTIONS,
     as_json: bool = False,
@@ -241,17 +253,20 @@ def run(
     With nats_url, the measured processes are those of this machine that are connected to that
     server. Raises SetupError if the file is wrong or the system or the server does not work.
     """
-    what = bench_plan(read(generator), scale=scale)
+    what = bench_plan(read(generator), scale=scale, distinct=distinct)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         report, _ = runner.run(outcome_of(what, nats_url, access))
+    show(report, lines_of(report), json_path=json_path, as_json=as_json)
+    return 0 if report.complete else 1
+
+
+def show(figures: object, lines: Sequence[str], *, json_path: Path | None, as_json: bool) -> None:
+    """Prints figures, as JSON or as ``lines``, and writes their JSON to json_path. Raises
+    OSError."""
+    text = msgspec.json.format(msgspec.json.encode(figures), indent=2).decode()
     if json_path is not None:
-        write(report, json_path)
-    if as_json:
-        lines = [msgspec.json.format(msgspec.json.encode(report), indent=2).decode()]
-    else:
-        lines = lines_of(report)
-    sys.stdout.write("\n".join([*lines, ""]))
-    return 0 if report.finished == report.workloads and not report.trouble else 1
+        json_path.write_text(f"{text}\n")
+    sys.stdout.write("\n".join([*([text] if as_json else lines), ""]))
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -315,7 +330,7 @@ async def measured_system(
             yield link, lambda: processes
         return
     async with (
-        embedded("--no-runner") as child,
+        embedded("--no-runner", "--no-web") as child,
         connected(child.url, child.access) as link,
     ):
         yield link, lambda: measure.family(child.pid)

@@ -127,13 +127,18 @@ class Child:
         return "nothing logged"
 
 
-async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Child:
+async def start(
+    arguments: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    admit: Path | None = None,
+) -> Child:
     """Starts `admit` with arguments; does not wait until it is ready. It ends with this process.
-    The contexts of the child
-    process go into the folder of the log, so that the current context of the person that measures
-    stays.
+    The contexts of the child process go into the folder of the log, so that the current context of
+    the person that measures stays. ``admit``: the program; None: that of this Python.
     """
-    command = Path(sys.executable).parent / "admit"
+    command = admit or Path(sys.executable).parent / "admit"
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *ends_with_parent([str(command), *arguments]),
@@ -146,15 +151,16 @@ async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | No
 
 
 @asynccontextmanager
-async def embedded(*arguments: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Child]:
+async def embedded(
+    *arguments: str, env: Mapping[str, str] | None = None, admit: Path | None = None
+) -> AsyncIterator[Child]:
     """Runs `admit up` with these arguments and further variables on a temporary data folder: yields
-    when the system is ready, and ends the system afterwards.
+    when the system is ready, and ends the system afterwards. ``admit``: as for `start`.
     """
     with tempfile.TemporaryDirectory(prefix="admit-bench-") as folder:
         data = Path(folder) / "data"
-        child = await start(
-            ["up", "--port", "0", "--data-dir", str(data), *arguments], Path(folder) / "log", env
-        )
+        up = ["up", "--port", "0", "--data-dir", str(data), *arguments]
+        child = await start(up, Path(folder) / "log", env, admit=admit)
         try:
             url = await child.ready()
             child.access = await with_load_user(data / "auth", url)
