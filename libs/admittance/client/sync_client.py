@@ -405,18 +405,21 @@ class SyncClient:
         manifests: Manifests = (),
         *,
         deletes: Iterable[str] = (),
+        changes: Iterable[Mapping[str, Any]] = (),
         limit: int = 0,
         namespace: str | None = None,
     ) -> SimulateReply:
-        """What would start, wait or be evicted if the manifests were applied now, and then the
-        objects deleted. Nothing is changed.
+        """What would start, wait or be evicted if the manifests were applied now, the workloads
+        changed, and then the objects deleted. Nothing is changed.
 
-        ``deletes``: objects as ``kind/name``. ``limit``: the most rows of each list; 0: all. Raises
-        BadInput with the problems of the manifests.
+        ``deletes``: objects as ``kind/name``. ``changes``: of existing workloads, such as
+        ``{"workload": "train", "priority": 100}`` or ``{"workload": "train", "queue": "other"}``;
+        with a queue the workload is submitted again there. ``limit``: the most rows of each list;
+        0: all. Raises BadInput with the problems of the manifests.
         """
         return self._thread.run(
             lambda: self._inner.simulate(
-                manifests, deletes=deletes, limit=limit, namespace=namespace
+                manifests, deletes=deletes, changes=changes, limit=limit, namespace=namespace
             )
         )
 

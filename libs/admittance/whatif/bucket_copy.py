@@ -235,11 +235,28 @@ class BucketCopy(LocalSystem):
                 return
             self.apply_facts(*decided)
 
+    def stop(self, key: Key) -> None:
+        """Publishes the fact ``stopped`` for the workload, if its job is being stopped."""
+        if key in self._stopping:
+            del self._stopping[key]
+            self._publish_stopped([key])
+
+    def describe_loss(self, key: Key, message: str) -> None:
+        """Gives the workload's loss of quota another message, if it has lost quota."""
+        eviction = self.evictions.get(key)
+        if eviction is not None:
+            self.evictions[key] = eviction._replace(message=message)
+
     def _stop(self) -> None:
-        """Publishes the fact ``stopped`` on the simulated log for every evicted workload, as
-        runners do."""
+        """Publishes the fact ``stopped`` for every evicted workload."""
+        keys = list(self._stopping)
+        self._stopping.clear()
+        self._publish_stopped(keys)
+
+    def _publish_stopped(self, keys: Sequence[Key]) -> None:
+        """Publishes the fact ``stopped`` on the simulated log for each workload, as runners do."""
         stopped = []
-        for key in list(self._stopping):
+        for key in keys:
             workload = self.workload(key)
             assert workload is not None, "it is stopping"
             stopped.append(
@@ -251,7 +268,6 @@ class BucketCopy(LocalSystem):
                     revision=workload.status.evicted_revision,
                 )
             )
-        self._stopping.clear()
         self.apply_facts(*stopped)
 
     def clear_records(self) -> None:

@@ -37,10 +37,17 @@ from admittance.control.manifests.proposals import (
 from admittance.events import facts
 from admittance.events.reader import BucketEntry
 from admittance.events.requests.manifests import Applied, Delete
-from admittance.events.requests.whatif import REPLY_LISTS, Fit, Simulate, SimulateReply
+from admittance.events.requests.whatif import (
+    REPLY_LISTS,
+    Fit,
+    Simulate,
+    SimulateReply,
+    WorkloadChange,
+)
 from admittance.events.subjects import object_key
 from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
+from admittance.whatif.changed_workloads import change_workload, mistakes_in
 from admittance.whatif.difference import Difference, baseline, new_problems, queue_problems
 from admittance.workload.limits import Limits
 
@@ -146,11 +153,13 @@ class InvalidChange(Exception):
 
 class SimulatedChange(NamedTuple):
     """A change to simulate. ``objects``: the manifests to apply, except workloads; ``submissions``:
-    the workloads to submit; ``deletes``: the objects to delete."""
+    the workloads to submit; ``deletes``: the objects to delete; ``changes``: other priorities and
+    queues of workloads."""
 
     objects: Proposal
     submissions: list[Workload]
     deletes: tuple[Delete, ...]
+    changes: tuple[WorkloadChange, ...]
 
 
 class _Head(msgspec.Struct, rename="camel"):
@@ -197,9 +206,10 @@ def change_of(request: Simulate, namespace: str = "") -> SimulatedChange:
             problems.append(f"{obj.kind} {obj.name}: a deletion needs kind, name, and namespace")
         elif namespace and obj.namespace != namespace:
             problems.append(f"{obj.kind} {obj.name}: is not in the namespace {namespace}")
+    problems += mistakes_in(request.changes, namespace)
     if problems:
         raise InvalidChange(*problems)
-    return SimulatedChange(proposed, submissions, request.deletes)
+    return SimulatedChange(proposed, submissions, request.deletes, request.changes)
 
 
 def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
@@ -214,10 +224,23 @@ def _submission(raw: msgspec.Raw, namespace: str, document: str) -> Workload:
 
 def perform(copy: BucketCopy, change: SimulatedChange) -> list[Applied]:
     """Applies a simulated change to a copy of the bucket. Returns the outcome of each manifest,
-    then of each submission, then of each deletion. Raises InvalidChange if the simulated change is
-    not possible; the bucket copy is then half changed and must not be used."""
+    then of each submission, of each changed workload, and of each deletion. Raises InvalidChange if
+    the simulated change is not possible; the bucket copy is then half changed and must not be used.
+    """
     results = list(_apply(copy, change.objects))
     results += _submit(copy, change.submissions)
+    for changed in change.changes:
+        problem = change_workload(copy, changed)
+        if problem:
+            raise InvalidChange(because=problem)
+        results.append(
+            Applied(
+                kind="Workload",
+                namespace=changed.namespace,
+                name=changed.workload,
+                outcome="changed",
+            )
+        )
     results += [_delete(copy, deletion) for deletion in change.deletes]
     return results
 

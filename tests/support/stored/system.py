@@ -12,7 +12,7 @@ import msgspec
 from admittance.events.facts import CheckReported
 from admittance.events.reader import BucketEntry
 from admittance.events.requests.manifests import Delete
-from admittance.events.requests.whatif import Simulate, SimulateReply
+from admittance.events.requests.whatif import Simulate, SimulateReply, WorkloadChange
 from admittance.scheduling.state.config import Config
 from admittance.whatif.bucket_copy import BucketCopy
 from admittance.whatif.simulate import change_of, perform, simulate
@@ -81,11 +81,12 @@ class StoredSystem:
         self,
         *objects: Mapping[str, Any],
         deletes: tuple[Delete, ...] = (),
+        changes: tuple[WorkloadChange, ...] = (),
         limit: int = 0,
         namespace: str = "",
     ) -> SimulateReply:
         """The simulated results of the change."""
-        request = Simulate(objects=raws(*objects), deletes=deletes, limit=limit)
+        request = Simulate(objects=raws(*objects), deletes=deletes, changes=changes, limit=limit)
         return simulate(
             self.entries(), request, self.config, now=self.copy.now, namespace=namespace
         )

@@ -42,4 +42,4 @@ async def test_every_call_answers_as_the_page_says(tmp_path: Path) -> None:
                         await answer(
                             system.url, tmp_path, "wait", "workload", name, "--for", "Running"
                         )
-    assert calls == 8
+    assert calls == 9

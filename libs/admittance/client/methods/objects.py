@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods, words
@@ -130,19 +131,23 @@ class ObjectMethods:
         manifests: Manifests = (),
         *,
         deletes: Iterable[str] = (),
+        changes: Iterable[Mapping[str, Any]] = (),
         limit: int = 0,
         namespace: str | None = None,
     ) -> SimulateReply:
-        """What would start, wait or be evicted if the manifests were applied now, and then the
-        objects deleted. Nothing is changed.
+        """What would start, wait or be evicted if the manifests were applied now, the workloads
+        changed, and then the objects deleted. Nothing is changed.
 
-        ``deletes``: objects as ``kind/name``. ``limit``: the most rows of each list; 0: all. Raises
-        BadInput with the problems of the manifests.
+        ``deletes``: objects as ``kind/name``. ``changes``: of existing workloads, such as
+        ``{"workload": "train", "priority": 100}`` or ``{"workload": "train", "queue": "other"}``;
+        with a queue the workload is submitted again there. ``limit``: the most rows of each list;
+        0: all. Raises BadInput with the problems of the manifests.
         """
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
             at_least(0, limit=limit)
-            return await applying.what_if(link, manifests, deletes, limit, space)
+            changed = applying.workload_changes(changes, space)
+            return await applying.what_if(link, manifests, deletes, limit, space, changed)
 
 
 async def _with_live(

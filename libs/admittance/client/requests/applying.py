@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -21,7 +21,12 @@ from admittance.client.requests.workloads import changes
 from admittance.client.requests.workloads.families import refuse_variant
 from admittance.events import facts
 from admittance.events.requests.manifests import Applied, Apply, ApplyReply, Delete, DeleteReply
-from admittance.events.requests.whatif import Simulate, SimulateReply, joined_reply
+from admittance.events.requests.whatif import (
+    Simulate,
+    SimulateReply,
+    WorkloadChange,
+    joined_reply,
+)
 
 T = TypeVar("T")
 
@@ -136,16 +141,39 @@ async def simulate(link: Link, request: Simulate, namespace: str = "") -> Simula
     return joined_reply(await errand(link, "simulate", request, SimulateReply, namespace))
 
 
+def workload_changes(
+    given: Iterable[Mapping[str, Any]], namespace: str
+) -> tuple[WorkloadChange, ...]:
+    """Reads changes of workloads; those without a namespace are in ``namespace``. Raises
+    BadInput."""
+    read = []
+    for number, change in enumerate(given, 1):
+        known = {"namespace": namespace, **change}
+        if unknown := sorted(set(known) - set(WorkloadChange.__struct_fields__)):
+            raise BadInput(f"changes: number {number} has no field {unknown[0]}")
+        try:
+            read.append(msgspec.convert(known, WorkloadChange))
+        except msgspec.ValidationError as error:
+            raise BadInput(f"changes: number {number}: {error}") from None
+    return tuple(read)
+
+
 async def what_if(
-    link: Link, given: Manifests, deletes: Iterable[str], limit: int, namespace: str
+    link: Link,
+    given: Manifests,
+    deletes: Iterable[str],
+    limit: int,
+    namespace: str,
+    changes: Iterable[WorkloadChange] = (),
 ) -> SimulateReply:
-    """What would happen if the manifests were applied, and then the objects ``kind/name`` deleted.
-    Raises BadInput with the problems of the manifests, and Refused if nothing was simulated."""
+    """What would happen if the manifests were applied, the workloads changed, and then the objects
+    ``kind/name`` deleted. Raises BadInput with the problems of the manifests, and Refused if
+    nothing was simulated."""
     targets = [kinds.object_named(word, "deletes:") for word in deletes]
     others, runs = parted(documents_of(given, namespace))
     gone = [await deletion(link, kind, name, namespace) for kind, name in targets]
     raws = tuple(msgspec.Raw(raw) for raw in (*others, *(encode(run.workload) for run in runs)))
-    request = Simulate(objects=raws, deletes=tuple(gone), limit=limit)
+    request = Simulate(objects=raws, deletes=tuple(gone), changes=tuple(changes), limit=limit)
     reply = await simulate(link, request, namespace)
     if reply.problems:
         raise BadInput(*reply.problems)

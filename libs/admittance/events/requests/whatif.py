@@ -18,9 +18,21 @@ from admittance.events.requests.manifests import Applied, Delete
 from admittance.events.shapes import Admission, Grounds, Shortfall
 
 
+class WorkloadChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Another priority or LocalQueue of an existing workload; None: as it is.
+
+    A workload cannot change its queue, so with ``queue`` it is deleted and submitted again there:
+    a job that runs is stopped, and the workload begins to wait now."""
+
+    namespace: str
+    workload: str
+    priority: int | None = None
+    queue: str | None = None
+
+
 class Simulate(Request, frozen=True, kw_only=True):
-    """``admit.api.simulate[.<ns>]``: what would happen if these manifests were applied, and then
-    these objects deleted.
+    """``admit.api.simulate[.<ns>]``: what would happen if these manifests were applied, these
+    workloads changed, and then these objects deleted.
 
     ``objects``: manifests as JSON, of any kind, Workloads and Jobs included. ``limit``: the most
     rows of each list; 0: no limit.
@@ -28,6 +40,7 @@ class Simulate(Request, frozen=True, kw_only=True):
 
     objects: tuple[msgspec.Raw, ...] = ()
     deletes: tuple[Delete, ...] = ()
+    changes: tuple[WorkloadChange, ...] = ()
     limit: int = 100
 
 

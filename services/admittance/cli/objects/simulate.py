@@ -4,7 +4,7 @@ now."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from admittance.cli.commands.arguments import file_option
 from admittance.cli.commands.declare import command, option
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from admittance.api.reading.manifest import Document
     from admittance.cli.workloads.submissions import Submission
     from admittance.client.requests.link import Link
+    from admittance.events.requests.whatif import WorkloadChange
 
 ROWS: Final = 20
 ALL: Final = 0
@@ -27,12 +28,25 @@ ALL: Final = 0
 @file_option
 @option("--delete KIND/NAME", "Simulate its deletion; repeatable.", name="deletes", many=True)
 @option(
+    "--set NAME:FIELD=VALUE",
+    "Another priority or queue of a workload; repeatable.",
+    name="changes",
+    many=True,
+)
+@option(
     "--limit N", "Rows of each list; 0: all. Default: 20; JSON and YAML: all", kind=int, least=0
 )
 async def simulate(
-    call: Call, file: Sequence[str], deletes: Sequence[str], limit: int | None
+    call: Call,
+    file: Sequence[str],
+    deletes: Sequence[str],
+    changes: Sequence[str],
+    limit: int | None,
 ) -> int:
     """Show what would start, wait, or be evicted if manifests were applied now; changes nothing.
+
+    With --set train:priority=100 the workload train has another priority; with --set
+    train:queue=other it is deleted and submitted again in that queue.
 
     Shows only the differences to what would happen without the change, now and after evicted jobs
     have stopped.
@@ -45,8 +59,12 @@ async def simulate(
     from admittance.events.requests.whatif import Simulate
 
     targets = [kinds.object_named(word, "--delete") for word in deletes]
-    if not file and not targets:
-        raise BadInput("nothing to simulate: name manifests with -f, or an object with --delete")
+    changed = _changes(changes, call.namespace)
+    if not file and not targets and not changed:
+        raise BadInput(
+            "nothing to simulate: name manifests with -f, an object with --delete, or a workload "
+            "with --set"
+        )
     documents = files.documents(file, call.namespace) if file else []
     files.warn_about(documents)
     objects, submissions = _parted(documents)
@@ -60,6 +78,7 @@ async def simulate(
             deletes=tuple(
                 [await requests.applying.deletion(bus, kind, name or "") for kind, name in targets]
             ),
+            changes=changed,
             limit=most,
         )
         reply = await requests.applying.simulate(bus, request)
@@ -80,6 +99,29 @@ async def simulate(
     if not output.show_value(simulations.shown(reply), call.output):
         simulations.show(reply, wide=call.output is Output.WIDE)
     return int(any(result.outcome == "refused" for result in reply.results))
+
+
+FIELDS: Final = ("priority", "queue")
+
+
+def _changes(words: Sequence[str], namespace: str) -> tuple[WorkloadChange, ...]:
+    """The changes of workloads in ``--set``. Raises BadInput."""
+    changes: dict[str, dict[str, Any]] = {}
+    for word in words:
+        name, _, rest = word.partition(":")
+        field, equals, value = rest.partition("=")
+        if not name or not equals or not value or field not in FIELDS:
+            raise BadInput(f"--set {word}: write NAME:priority=NUMBER or NAME:queue=QUEUE")
+        change = changes.setdefault(name, {"workload": name})
+        if field in change:
+            raise BadInput(f"--set {word}: its {field} is set twice")
+        change[field] = value
+        if field == "priority":
+            try:
+                change[field] = int(value)
+            except ValueError:
+                raise BadInput(f'--set {word}: "{value}" is not a whole number') from None
+    return requests.applying.workload_changes(changes.values(), namespace)
 
 
 async def _unstarted(bus: Link, submissions: Sequence[Submission]) -> list[str]:

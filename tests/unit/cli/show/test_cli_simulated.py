@@ -114,11 +114,17 @@ def test_the_json_has_every_list_and_number() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param([], "nothing to simulate", id="neither manifests nor a deletion"),
+        pytest.param([], "nothing to simulate", id="no manifest, deletion or change"),
         pytest.param(["--delete", "cq"], "is not an object; write kind/name", id="no name"),
         pytest.param(["--delete", "nonsense/x"], 'no kind "nonsense"', id="an unknown kind"),
         pytest.param(["-f", "BAD"], "nominalQuota: must not be negative", id="a bad manifest"),
         pytest.param(["-f", "no-such-file"], "no-such-file", id="no such file"),
+        pytest.param(["--set", "w"], "write NAME:priority=NUMBER", id="a change without a value"),
+        pytest.param(["--set", "w:cpu=3"], "write NAME:priority=NUMBER", id="an unknown field"),
+        pytest.param(["--set", "w:priority=x"], '"x" is not a whole number', id="no number"),
+        pytest.param(
+            ["--set", "w:queue=a", "--set", "w:queue=b"], "queue is set twice", id="two queues"
+        ),
     ],
 )
 def test_wrong_input_is_refused_before_any_request(

@@ -9,24 +9,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from admittance.api.arrays import ARRAY_LABEL, INDEX_LABEL, written_indexes
+from admittance.api.arrays import written_indexes
 from admittance.api.fields.units import parse, quantity_error
-from admittance.api.meta import APPLIED_BY, ObjectMeta
 from admittance.api.pods import ResourceRequirements
-from admittance.api.reading.canonical import spec_of
 from admittance.api.reading.priority import class_ref
 from admittance.api.validation.validate import validate
-from admittance.api.workload import (
-    GATED_BY,
-    OWN_GATES,
-    PARENT_VARIANT,
-    SUBMISSION_KEY,
-    ArraySpec,
-    PodSet,
-    Workload,
-    WorkloadSpec,
-    gate_names,
-)
+from admittance.api.workload import ArraySpec, PodSet, Workload, WorkloadSpec
 from admittance.client.errors import BadInput, Refused
 from admittance.client.kinds import WORKLOAD
 from admittance.client.requests.link import Link
@@ -35,8 +23,8 @@ from admittance.client.requests.submissions.names import suffix
 from admittance.client.requests.workloads.arrays import failed_indexes
 from admittance.client.requests.workloads.families import refuse_variant
 from admittance.workload.stored import StoredWorkload
+from admittance.workload.submitted_again import submitted_again
 
-_NOT_CARRIED: Final = frozenset({APPLIED_BY, PARENT_VARIANT, SUBMISSION_KEY})
 _STEM_MAX: Final = 44
 """The most characters of the old name in the new one, which an array can have, too."""
 
@@ -68,24 +56,14 @@ async def again(
     stored = await find(link, WORKLOAD, name, namespace)
     refuse_variant(stored, 'workload "{}"')
     workload = stored.workload()
-    spec = spec_of(workload.spec)
+    made = submitted_again(workload)
+    spec = made.spec
     if failed:
         spec = replace(spec, array=_failed(stored.name, workload, spec))
     if changes is not None:
         spec = changed(spec, changes)
-    meta = workload.metadata
-    # The spec of an element has the variables of its index, and the new workload keeps them.
-    own = (ARRAY_LABEL, INDEX_LABEL) if INDEX_LABEL in meta.labels else ()
-    made = Workload(
-        metadata=ObjectMeta(
-            name=new_name or f"{stored.name[:_STEM_MAX].rstrip('-.')}-{suffix()}",
-            namespace=meta.namespace,
-            labels={key: value for key, value in meta.labels.items() if key not in own},
-            annotations=_annotations(meta.annotations),
-        ),
-        # What the first one has waited for may be gone.
-        spec=replace(spec, active=True, role="regular", after=(), after_unmet=None),
-    )
+    name = new_name or f"{stored.name[:_STEM_MAX].rstrip('-.')}-{suffix()}"
+    made = replace(made, metadata=replace(made.metadata, name=name), spec=spec)
     # A priority that comes from a WorkloadPriorityClass is not known yet.
     if problems := [problem for problem in validate(made) if problem.field != "spec.priority"]:
         raise BadInput(*map(str, problems))
@@ -142,9 +120,3 @@ def _failed(name: str, workload: StoredWorkload, spec: WorkloadSpec) -> ArraySpe
     if not indexes:
         raise Refused(f'no element of the array "{name}" has failed')
     return replace(spec.array, indexes=written_indexes(indexes))
-
-
-def _annotations(annotations: dict[str, str]) -> dict[str, str]:
-    kept = {key: value for key, value in annotations.items() if key not in _NOT_CARRIED}
-    gates = [gate for gate in gate_names(kept.pop(GATED_BY, "")) if gate not in OWN_GATES]
-    return {**kept, GATED_BY: ",".join(gates)} if gates else kept
