@@ -18,6 +18,7 @@ from admittance.client.calls import Calls, Login, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
 from admittance.client.methods.accounting import AccountingMethods
+from admittance.client.methods.health import HealthMethods
 from admittance.client.methods.holds import HoldMethods
 from admittance.client.methods.machines import MachineMethods
 from admittance.client.methods.objects import ObjectMethods
@@ -46,7 +47,13 @@ BESIDE_A_MANIFEST: Final = ("self", "manifest", "namespace", "queue", "key")
 
 @checked_methods
 class Client(
-    ObjectMethods, MachineMethods, QueueMethods, AccountingMethods, HoldMethods, WorkloadChanges
+    ObjectMethods,
+    MachineMethods,
+    QueueMethods,
+    AccountingMethods,
+    HoldMethods,
+    HealthMethods,
+    WorkloadChanges,
 ):
     """A connection to the system. `connect` makes one; it is closed at the end of ``async with``.
 

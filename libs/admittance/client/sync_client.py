@@ -12,6 +12,7 @@ from typing import Any, Unpack, overload
 
 from admittance.client.calls import Login, LoopThread
 from admittance.client.client import Client
+from admittance.client.health_report import HealthReport
 from admittance.client.holding import (
     HoldOptions,
     Kept,
@@ -677,6 +678,13 @@ class SyncClient:
                 namespace=namespace,
             ),
         )
+
+    def health(self, *, thorough: bool = False) -> HealthReport:
+        """What `admit doctor` finds, as rows, with the instances of services, consumers, leaders,
+        streams and dead letters. It takes a second. ``thorough``: every stored value is read, too,
+        and a message is written to each stream, which a full disk refuses. Raises NotAllowed for a
+        role other than viewer and admin."""
+        return self._thread.run(lambda: self._inner.health(thorough=thorough))
 
     def stop(self, name: str, *, namespace: str | None = None) -> SettledReply:
         """Stops a workload: it is evicted, and not admitted again until `activate`. The outcome is

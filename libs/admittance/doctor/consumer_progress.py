@@ -29,8 +29,14 @@ def unread_since(consumer: Mapping[str, Any]) -> float:
 def idle_seconds(info: Mapping[str, Any], field: str) -> float:
     """The seconds since a consumer was last active; if it was never active, since its creation."""
     now = _time(info.get("ts"))
-    since = _time((info.get(field) or {}).get("last_active")) or _time(info.get("created"))
+    since = active_at(info, field) or _time(info.get("created"))
     return (now - since).total_seconds() if now and since else 0.0
+
+
+def active_at(info: Mapping[str, Any], field: str) -> datetime | None:
+    """When a consumer was last active, by the clock of nats-server; None: never. ``field``:
+    delivered or ack_floor."""
+    return _time((info.get(field) or {}).get("last_active"))
 
 
 def _time(stamp: str | None) -> datetime | None:

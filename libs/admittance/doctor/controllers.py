@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec import structs
+
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.api.meta import Condition
 from admittance.client import kinds
@@ -117,7 +119,10 @@ def controller_finding(
             passes = False
     what = f"check controller {controller}"
     otherwise = NOTE if passes else WRONG
-    return finding(fine and passes, what, "; ".join(parts), todo=CHECK_TODO, otherwise=otherwise)
+    made = finding(fine and passes, what, "; ".join(parts), todo=CHECK_TODO, otherwise=otherwise)
+    inactive = [active for _, active in states if active is not None and active.status != "True"]
+    since = [active.last_transition_time for active in inactive if active.last_transition_time]
+    return structs.replace(made, since=min(since, default=None))
 
 
 CAPACITY_REQUESTS_UNREAD_MAX: Final = 100

@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from admittance.client.errors import BadInput
-from admittance.doctor.clocks import Offset, offset
 from admittance.doctor.finding import Finding, note, ok, wrong
+from admittance.doctor.processes.clocks import Offset, offset
 from admittance.events import subjects
 from admittance.runtime import clock
 from admittance.runtime.bus.bus import Bus

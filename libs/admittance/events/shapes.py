@@ -298,13 +298,14 @@ def updates_of(given: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSe
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One line of `admit doctor`. ``state``: the result of the check: ok, note or wrong. ``what``:
     the thing that was checked; ``found``: what was seen; ``todo``: what to do about it, empty if
-    nothing.
+    nothing. ``since``: since when, where that is known.
     """
 
     state: str
     what: str
     found: str
     todo: str = ""
+    since: datetime | None = None
 
 
 class PodRetry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -24,6 +24,7 @@ from admittance.web.guard import Guard
 from admittance.web.live import LISTENERS_MAX
 from admittance.web.origins import SIGN_IN_PATHS, Origins
 from admittance.web.pages import checks, find, machines, queues, workload
+from admittance.web.pages.health import HealthPage
 from admittance.web.rendering import page, wants_json
 from admittance.web.sessions import Session, Sessions
 from admittance.web.sign_in import SignIn, form_of
@@ -101,6 +102,7 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
         Route("/checks/{namespace}/{name}/{act}", changed(checks.act), methods=["POST"]),
         Route("/workloads/{namespace}/{name}", shown(workload.show)),
         Route("/workloads/{namespace}/{name}/{act}", changed(workload.act), methods=["POST"]),
+        Route("/health", shown(HealthPage().show)),
         Route("/machines", shown(machines.show)),
         Route("/machines/{name}/{act}", changed(machines.act), methods=["POST"]),
         *(Route(path, door.show) for path in SIGN_IN_PATHS),

@@ -18,11 +18,11 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from admittance.cli.doctor import consumers
-from admittance.cli.doctor.examination import Options, examine
 from admittance.client.requests.link import Link
 from admittance.doctor import consumer_progress
+from admittance.doctor.examination import Options, examine
 from admittance.doctor.finding import NOTE, OK, WRONG
+from admittance.doctor.processes import consumers
 from admittance.events import subjects
 from admittance.events.requests.services import HealthReply, TimersReply
 from admittance.events.shapes import Finding
@@ -31,6 +31,7 @@ from admittance.runtime.bus import streams
 from admittance.runtime.bus.bus import Bus, Outgoing
 from admittance.runtime.nats import micro
 from admittance.runtime.telemetry import findings
+from admittance.services import SERVICES
 from admittance.telemetry.exporter import RECEIVER, OtlpExport
 from admittance.telemetry.span_metrics import SpanMetrics
 from admittance.traces.spans import Span
@@ -186,8 +187,8 @@ async def planted(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pla
                     admin_ports=[f"127.0.0.1:{taken}", "127.0.0.1:1"],
                 )
                 link = Link(bus, shown_url=away, namespace="default", has_login=False)
-                broken = await examine(link, options, every=False)
-        mended = await examine(link, Options(server.url(), tls_first=False), every=False)
+                broken = (await examine(link, options, SERVICES)).findings
+        mended = (await examine(link, Options(server.url()), SERVICES)).findings
         yield Planted(broken, mended)
     finally:
         await bus.close()

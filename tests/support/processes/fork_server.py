@@ -41,7 +41,7 @@ PRELOADED: Final = (
     "admittance.cli.auth.auth",
     "admittance.cli.objects.describe",
     "admittance.cli.up.commands",
-    "admittance.cli.doctor.examination",
+    "admittance.doctor.examination",
     "admittance.cli.show.descriptions",
     "admittance.cli.show.explanations",
     "admittance.cli.show.simulations",

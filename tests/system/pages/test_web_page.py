@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from admittance.bench.system import Child
+from admittance.events.system import DeadLetter
+from admittance.runtime.bus.bus import Bus, Outgoing
+from admittance.runtime.nats.connection_options import ConnectionOptions
 from admittance.runtime.nats.login_tokens import token_of_credentials
 from admittance.runtime.nats_server.jwt_issuer import new_key
 from support.processes.fork_server import Answer, run_admit
@@ -334,6 +338,7 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
         ("/pending", "dark"),
         ("/checks", "light"),
         ("/machines", "light"),
+        ("/health", "light"),
         ("/workloads/default/waits", "light"),
         ("/workloads/default/waits", "dark"),
         ("/workloads/default/nope", "dark"),
@@ -349,6 +354,22 @@ async def test_pages_are_accessible_and_fit_a_narrow_screen(
     assert found.violations_count == 0, found.generate_report()
     wide = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
     assert not await page.evaluate(wide)
+
+
+@needs_chromium
+async def test_health_shows_findings_and_the_bytes_of_dead_letters(page: Page, up: Up) -> None:
+    service = ConnectionOptions(creds=str(up.root / "data/auth/workload-controller.creds"))
+    bus = await Bus.connect(up.child.url, name="test", access=service)
+    broken = HOSTILE.encode() + b"\xff"
+    letter = DeadLetter(service="w", subject="x", reason=HOSTILE, data64=broken)
+    subject = "admit.deadletter.workload-controller"
+    await bus.publish(Outgoing(subject, msgspec.json.encode(letter)))
+    await bus.close()
+    await page.goto(f"{base(up)}/health")
+    await expect(page.locator("#services")).to_contain_text("workload-controller")
+    await expect(page.locator("#rows-consumers th").first).to_be_visible()
+    await page.click("#letters summary")
+    await expect(page.locator("#letters pre")).to_have_text(broken.hex(" "))
 
 
 @needs_chromium
@@ -406,6 +427,8 @@ async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) ->
     context = await browser.new_context()
     page = await signed_in_by_token(up, context, "ada")
     await page.goto(f"{base(up)}/workloads/elsewhere/x")
+    await expect(page.locator("h1")).to_have_text("Not found")
+    await page.goto(f"{base(up)}/health")
     await expect(page.locator("h1")).to_have_text("Not found")
     await page.goto(f"{base(up)}/checks")
     await expect(page.locator("#check-money")).to_be_visible()

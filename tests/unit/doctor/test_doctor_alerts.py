@@ -12,10 +12,10 @@ import yaml
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
-from admittance.cli.doctor.runners import is_overdue, not_started, runner_finding
-from admittance.cli.doctor.services import instance_finding, service_findings
 from admittance.doctor.controllers import class_finding, controller_finding
 from admittance.doctor.finding import NOTE, WRONG
+from admittance.doctor.processes.instances import instance_finding, service_findings
+from admittance.doctor.processes.runners import is_overdue, not_started, runner_finding
 from admittance.doctor.queues import inactive_queues
 from admittance.events import facts
 from admittance.events.codec import encode
@@ -26,6 +26,7 @@ from admittance.events.subjects import subject_of
 from admittance.events.system import EVERY_CALL_FAILS
 from admittance.provisioning.records import Record, RecordSpec, RecordStatus, State
 from admittance.runtime.bus.history import StoredMessage
+from admittance.services import RUNNER, SERVICES
 from admittance.workload import stored
 from support.builders import NOON
 from support.stored.values import stages
@@ -65,14 +66,14 @@ def _without_leader(service: str) -> Finding:
 
 
 FINDINGS: dict[str, Callable[[], Finding]] = {
-    "AdmittanceServiceDown": lambda: _of("scheduler", service_findings([])),
-    "AdmittanceServiceMissing": lambda: _of("workload-controller", service_findings([])),
+    "AdmittanceServiceDown": lambda: _of("scheduler", service_findings([], SERVICES)),
+    "AdmittanceServiceMissing": lambda: _of("workload-controller", service_findings([], SERVICES)),
     "AdmittanceNoLeader": lambda: _without_leader("retry-timer"),
     "AdmittanceNoScheduler": lambda: instance_finding(
         HealthReply(service="scheduler", instance="a", ready=False)
     ),
     "AdmittanceNothingIsWritten": lambda: _without_leader("workload-controller"),
-    "AdmittanceRunnerMissing": lambda: runner_finding(["ns/a"]),
+    "AdmittanceRunnerMissing": lambda: runner_finding(["ns/a"], RUNNER),
     "AdmittanceQueueBlocked": lambda: inactive_queues(a_queue(reason="FlavorNotFound", pending=1))[
         0
     ],
@@ -174,8 +175,8 @@ def test_capacity_that_cannot_come_is_red(
 
 
 def test_a_missing_runner_is_a_note_while_no_workload_waits_for_it() -> None:
-    assert runner_finding([]).state == NOTE
-    many = runner_finding([f"ns/w-{at}" for at in range(5)])
+    assert runner_finding([], RUNNER).state == NOTE
+    many = runner_finding([f"ns/w-{at}" for at in range(5)], RUNNER)
     assert "5 admitted workloads wait for one: ns/w-0, ns/w-1, ns/w-2, …" in many.found
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from admittance.client.health import HealthAnswer
-from admittance.doctor.clocks import Offset, clock_findings, offset
 from admittance.doctor.finding import NOTE, OK, WRONG, without_repeats
+from admittance.doctor.processes.clocks import Offset, clock_findings, offset
 from admittance.doctor.servers import account_findings, server_state
 from admittance.doctor.streams import fewer_replicas, offline_findings
 from admittance.events.requests.services import HealthReply

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from admittance.cli.doctor.consumers import consumer_finding
 from admittance.doctor.controllers import controller_finding
 from admittance.doctor.finding import NOTE, OK, WRONG
+from admittance.doctor.processes.consumers import consumer_finding
 from admittance.doctor.queues import SHOWN_MAX, inactive_queues
 from admittance.events.requests.queues import QueuesReply, QueueStatus
+from admittance.services import SERVICES
 
 
 def test_inactive_queues_are_named_with_their_reason() -> None:
@@ -99,7 +100,7 @@ def a_consumer(name: str = "workload-controller-1-1", **more: Any) -> dict[str, 
 def test_consumers_without_progress_are_reported(
     consumer: dict[str, Any], state: str, text: str
 ) -> None:
-    finding = consumer_finding(consumer)
+    finding = consumer_finding(consumer, SERVICES.values())
     assert (finding.state, text in finding.found, bool(finding.todo)) == (state, True, state != OK)
 
 
@@ -115,7 +116,7 @@ def test_consumers_without_progress_are_reported(
 def test_a_runner_that_is_away_is_a_note_while_no_job_waits(
     consumer: dict[str, Any], jobs_wait: bool, state: str
 ) -> None:
-    assert consumer_finding(consumer, jobs_wait=jobs_wait).state == state
+    assert consumer_finding(consumer, SERVICES.values(), jobs_wait=jobs_wait).state == state
 
 
 def test_requests_that_no_controller_reads_are_a_note() -> None:

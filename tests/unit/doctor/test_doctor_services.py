@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from admittance.cli.doctor.consumers import consumer_finding
-from admittance.cli.doctor.runners import away_findings
-from admittance.cli.doctor.services import instance_finding
 from admittance.doctor.finding import OK, WRONG
+from admittance.doctor.processes.consumers import consumer_finding
+from admittance.doctor.processes.instances import instance_finding
+from admittance.doctor.processes.runners import away_findings
 from admittance.events.requests.reading import AnnouncedRunner
 from admittance.events.requests.services import HealthReply
+from admittance.services import RUNNER, SERVICES
 
 
 def test_a_standby_names_the_leader_that_it_sees() -> None:
@@ -45,12 +46,12 @@ def test_an_announced_runner_that_does_not_answer_is_listed_once_with_its_comman
         AnnouncedRunner(runner="0ld"),
         AnnouncedRunner(runner="e1e1", consumer="here"),
     ]
-    findings = away_findings(announced, [answering], [unread])
+    findings = away_findings(announced, [answering], [unread], RUNNER)
     assert [finding.what for finding in findings] == ["runner cpu", "runner 0ld", "runner here"]
     # A program reads the consumer of the name, so a deletion would be refused.
     assert "another data folder has now" in findings[2].found
     assert "delete" not in findings[2].todo
     assert "`admit delete runner cpu` removes this line" in findings[0].todo
     assert "`admit delete runner gpu` removes this line" in (
-        consumer_finding(unread, jobs_wait=False).todo
+        consumer_finding(unread, SERVICES.values(), jobs_wait=False).todo
     )

@@ -12,7 +12,7 @@ from admittance.api.workload import CheckState
 from admittance.client.calls import Login
 from admittance.events.shapes import Admission
 from admittance.events.subjects import APPROVAL_CONTROLLER
-from admittance.web.views.checks import APPROVALS_MAX, ChecksView, build
+from admittance.web.views.system.checks import APPROVALS_MAX, ChecksView, build
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

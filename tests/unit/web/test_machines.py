@@ -13,7 +13,7 @@ from admittance.client.calls import Login
 from admittance.events.requests.machines import LackingRow, MachinesReply, MachineState
 from admittance.events.stored.machines import OpenRun
 from admittance.web.views.frame import menu_of
-from admittance.web.views.machines import MachineRow, MachinesView, actions, build
+from admittance.web.views.system.machines import MachineRow, MachinesView, actions, build
 from support.printed_actions import arguments_of_call, parameters_of_command
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

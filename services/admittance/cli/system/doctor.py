@@ -11,7 +11,6 @@ from admittance.cli.support import output
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.cli.support.output import Table, columns_of
-from admittance.client.errors import NotAllowed
 
 if TYPE_CHECKING:
     from admittance.doctor.finding import Finding
@@ -30,27 +29,21 @@ if TYPE_CHECKING:
 )
 async def doctor(call: Call, monitor: Sequence[str], admin: Sequence[str]) -> int:
     """Check the server, streams, consumers and services; status 1 if something is wrong."""
-    from admittance.cli.doctor import examination
-    from admittance.doctor import admin_ports, servers
+    from admittance.doctor import examination, servers
     from admittance.doctor.finding import WRONG
-    from admittance.events import subjects
-    from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
+    from admittance.doctor.processes import admin_ports
+    from admittance.services import SERVICES
 
     admins = admin or [url for url in [os.environ.get("ADMIT_ADMIN")] if url]
     servers.refuse_bad_urls(monitor)
     admin_ports.refuse_bad_addresses(admins)
     async with link(call) as bus:
-        try:
-            await bus.bus.api(f"STREAM.INFO.{subjects.TIMERS}")
-        except AccessDenied as error:
-            raise NotAllowed(
-                f"{error}; `admit doctor` needs a login with the role viewer or admin"
-            ) from None
-        except (BusRefused, BusUnavailable):
-            pass  # `streams.stream_findings` reports it.
+        await examination.refuse_without_rights(bus)
         every = call.output in (Output.JSON, Output.YAML)
-        options = examination.Options(call.url, bool(call.connection.tls_first), monitor, admins)
-        lines = await examination.examine(bus, options, every=every)
+        options = examination.Options(
+            call.url, bool(call.connection.tls_first), monitor, admins, every=every
+        )
+        lines = (await examination.examine(bus, options, SERVICES)).findings
     wrong = [line for line in lines if line.state == WRONG]
     shown = {"healthy": not wrong, "checks": [_shown(line) for line in lines]}
     if not output.show_value(shown, call.output):

@@ -19,8 +19,8 @@ from admittance.web.pages.acting import acted
 from admittance.web.pages.workload import done
 from admittance.web.rendering import page
 from admittance.web.sessions import Session
-from admittance.web.views.checks import build
 from admittance.web.views.frame import Frame
+from admittance.web.views.system.checks import build
 from admittance.workload.stored import StoredWorkload
 
 VERDICTS: Final = frozenset({"approve", "deny"})

@@ -19,7 +19,7 @@ from admittance.web.paths import machines_path
 from admittance.web.rendering import page, skipped
 from admittance.web.sessions import Session
 from admittance.web.views.frame import Frame
-from admittance.web.views.machines import build
+from admittance.web.views.system.machines import build
 
 AGAIN_SECONDS: Final = 15
 """A machine changes without a fact of the log: its runner is lost, or a person drains it."""

@@ -24,6 +24,7 @@ MENU: Final = (
     Place("Pending", "/pending", "p"),
     Place("Checks", "/checks", "c"),
     Place("Machines", "/machines", "m", frozenset({"", "viewer", "admin"})),
+    Place("Health", "/health", "h", frozenset({"", "viewer", "admin"})),
 )
 
 

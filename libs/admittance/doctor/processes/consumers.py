@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -15,17 +15,10 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.durables import list_consumers
 from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.process.service import LogConsumers, Service
-from admittance.services import SERVICES
 
 LAG_MAX: Final = 10_000
 """A service with more unread facts than this does not keep up; this number is about a second of
 work.
-"""
-READERS: Final = tuple(
-    service for service in SERVICES.values() if service.consumers is not LogConsumers.NONE
-)
-"""The services that have consumers of the log. The name of such a consumer begins with the name of
-its service.
 """
 LAG: Final = "docs/operations.md#the-log-is-not-applied"
 
@@ -65,7 +58,9 @@ def delete_command(runner: str) -> str:
     return f"`admit delete runner {shlex.quote(runner)}`"
 
 
-def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Finding:
+def consumer_finding(
+    info: Mapping[str, Any], services: Iterable[Service], *, jobs_wait: bool = True
+) -> Finding:
     """The finding about one consumer of the log, from its info. Times are those of nats-server's
     clock. ``jobs_wait``: whether admitted workloads have no runner; else a runner that is away,
     perhaps for good, is only a note."""
@@ -76,7 +71,7 @@ def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Find
         remove = delete_command(runner_of(info))
         todo = f"start it on its data folder; if it never comes back, {remove} removes this line"
         return note(what, f"{text}; {away}", f"{todo}: {LAG}")
-    service = next((reader for reader in READERS if info["name"].startswith(reader.name)), None)
+    service = _reader_of(info, services)
     why, todo = _stuck(info, service) or ("", "")
     if not why and unread > LAG_MAX:
         why, todo = "its reader does not keep up", f"look at its log and at the load: {LAG}"
@@ -84,6 +79,12 @@ def consumer_finding(info: Mapping[str, Any], *, jobs_wait: bool = True) -> Find
     # its trouble is only a note.
     state = WRONG if service is not None and not service.only_observes else NOTE
     return finding(not why, what, f"{text}; {why}" if why else text, todo=todo, otherwise=state)
+
+
+def _reader_of(info: Mapping[str, Any], services: Iterable[Service]) -> Service | None:
+    """The service that reads a consumer: the consumer's name begins with its name."""
+    readers = (each for each in services if each.consumers is not LogConsumers.NONE)
+    return next((each for each in readers if info["name"].startswith(each.name)), None)
 
 
 def _stuck(info: Mapping[str, Any], service: Service | None) -> tuple[str, str] | None:

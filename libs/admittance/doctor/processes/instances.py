@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from admittance.cli.doctor.consumers import LAG_MAX
 from admittance.client.health import health
 from admittance.doctor.finding import Finding, finding, note, wrong
+from admittance.doctor.processes.consumers import LAG_MAX
 from admittance.events.requests.services import HealthReply
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.leader.leader_elector import LEADER, LEADER_SEEN, NO_LEADER
-from admittance.runtime.process.service import WithUp
-from admittance.services import SERVICES
+from admittance.runtime.process.service import Service, WithUp
 
 DOWN = "docs/operations.md#a-service-is-down"
 AGAIN_SECONDS = 1.0
@@ -21,17 +20,19 @@ AGAIN_SECONDS = 1.0
 the earlier leader learns a moment later that it does not lead any more."""
 
 
-def service_findings(replies: Sequence[HealthReply]) -> list[Finding]:
+def service_findings(
+    replies: Sequence[HealthReply], services: Mapping[str, Service]
+) -> list[Finding]:
     """A finding for each instance that answers, and for each missing service but those that run
     jobs, about which `runners.runner_findings` reports."""
     lines = []
-    for name, service in SERVICES.items():
+    for name, service in services.items():
         mine = [reply for reply in replies if reply.service == name]
         if not mine and service.with_up is WithUp.ALWAYS and not service.runs_jobs:
             absent = service.if_missing
             lines.append(note(name, absent) if absent else _missing(name))
         lines += map(instance_finding, mine)
-    lines += [instance_finding(reply) for reply in replies if reply.service not in SERVICES]
+    lines += [instance_finding(reply) for reply in replies if reply.service not in services]
     return lines
 
 

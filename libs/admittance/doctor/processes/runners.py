@@ -8,16 +8,18 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
-from admittance.cli.doctor.consumers import (
-    delete_command,
-    is_of_absent_runner,
-    runner_of,
-)
+from msgspec import structs
+
 from admittance.client import kinds
 from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import lookup_all
 from admittance.doctor.finding import Finding, note, wrong
+from admittance.doctor.processes.consumers import (
+    delete_command,
+    is_of_absent_runner,
+    runner_of,
+)
 from admittance.events import facts
 from admittance.events.codec import Undecodable, decode
 from admittance.events.requests.queues import Queues, QueuesReply
@@ -27,7 +29,7 @@ from admittance.events.subjects import subject_of
 from admittance.runtime import clock
 from admittance.runtime.bus.history import StoredMessage, last_of_each
 from admittance.runtime.errors import BusRefused, BusUnavailable
-from admittance.services import RUNNER
+from admittance.runtime.process.service import Service
 from admittance.workload.conditions import Type, find
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import PARENT, StoredWorkload, head
@@ -44,20 +46,25 @@ TODO: Final = (
 
 
 async def waiting_jobs(
-    bus: Link, replies: Iterable[HealthReply], consumers: Iterable[Mapping[str, Any]]
+    bus: Link,
+    replies: Iterable[HealthReply],
+    consumers: Iterable[Mapping[str, Any]],
+    runner: Service,
 ) -> list[str]:
     """The admitted workloads that have not started, each as namespace and name, if a runner is
     away: none answers, or none reads one of the consumers of the log."""
-    if _answers(replies) and not any(map(is_of_absent_runner, consumers)):
+    if _answers(replies, runner) and not any(map(is_of_absent_runner, consumers)):
         return []
     with suppress(RequestFailed, BusRefused, BusUnavailable):
         return await _waiting(bus)
     return []  # Another finding reports the service or server that does not answer.
 
 
-def runner_findings(replies: Iterable[HealthReply], waiting: Sequence[str]) -> list[Finding]:
+def runner_findings(
+    replies: Iterable[HealthReply], waiting: Sequence[str], runner: Service
+) -> list[Finding]:
     """The finding about missing runners; empty if a runner answers, which has a line of its own."""
-    return [] if _answers(replies) else [runner_finding(waiting)]
+    return [] if _answers(replies, runner) else [runner_finding(waiting, runner)]
 
 
 async def announced_runners(bus: Link) -> tuple[AnnouncedRunner, ...]:
@@ -72,11 +79,12 @@ def away_findings(
     announced: Iterable[AnnouncedRunner],
     replies: Iterable[HealthReply],
     consumers: Iterable[Mapping[str, Any]],
+    service: Service,
 ) -> list[Finding]:
     """A finding for each announced runner that does not answer, unless the finding about its
     consumer says so."""
     answering = {
-        reply.details.get("runner", "") for reply in replies if reply.service == RUNNER.name
+        reply.details.get("runner", "") for reply in replies if reply.service == service.name
     }
     reported = {runner_of(info) for info in consumers if is_of_absent_runner(info)}
     announced = tuple(announced)
@@ -89,12 +97,13 @@ def away_findings(
 
 
 def _away(runner: AnnouncedRunner) -> Finding:
-    return note(
+    found = note(
         f"runner {runner.consumer or runner.runner}",
         f"it announced itself{_when(runner)}, and does not answer",
         "start the runner on its data folder; if the runner is gone for good, "
         f"{delete_command(runner.consumer or runner.runner)} removes this line",
     )
+    return structs.replace(found, since=runner.since)
 
 
 def _taken_over(runner: AnnouncedRunner) -> Finding:
@@ -114,19 +123,19 @@ def _when(runner: AnnouncedRunner) -> str:
     return f" at {runner.since:%Y-%m-%d %H:%M}" if runner.since else ""
 
 
-def _answers(replies: Iterable[HealthReply]) -> bool:
-    return any(reply.service == RUNNER.name for reply in replies)
+def _answers(replies: Iterable[HealthReply], runner: Service) -> bool:
+    return any(reply.service == runner.name for reply in replies)
 
 
-def runner_finding(waiting: Sequence[str]) -> Finding:
+def runner_finding(waiting: Sequence[str], runner: Service) -> Finding:
     """The finding if no runner answers. ``waiting``: the admitted workloads that have not
     started."""
     if not waiting:
-        return note(RUNNER.name, RUNNER.if_missing)
+        return note(runner.name, runner.if_missing)
     named = ", ".join(waiting[:NAMED_MAX]) + (", …" if len(waiting) > NAMED_MAX else "")
     what = "workload waits" if len(waiting) == 1 else "workloads wait"
     return wrong(
-        RUNNER.name,
+        runner.name,
         f"no instance answers, and {len(waiting):,} admitted {what} for one: {named}",
         TODO,
     )

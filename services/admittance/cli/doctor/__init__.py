@@ -1,1 +1,0 @@
-"""``admit doctor``: checks an installation from outside."""

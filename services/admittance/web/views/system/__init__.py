@@ -1,0 +1,1 @@
+"""View models of the pages about the system: machines, checks, health."""
