@@ -47,9 +47,9 @@ CLIENT = """
 
 MEMBERS = {
     admittance.client.Client: (
-        "connect close namespace submit job explain wait logs fetch events stop activate hold "
-        "release set_priority finish approve deny get list watch apply delete simulate pending "
-        "queues"
+        "connect close namespace submit job explain wait logs fetch events newest_events stop "
+        "activate hold release set_priority finish approve deny get list watch apply delete "
+        "simulate pending queues"
     ),
     admittance.client.Job: (
         "namespace name created warnings get phase wait result logs fetch events cancel explain"

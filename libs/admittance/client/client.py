@@ -7,8 +7,7 @@ those of `methods`.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from admittance.api.workload import Workload
@@ -18,6 +17,7 @@ from admittance.client.calls import Calls, Login, Stream
 from admittance.client.errors import BadInput
 from admittance.client.job import Job
 from admittance.client.methods.accounting import AccountingMethods
+from admittance.client.methods.events import EventMethods
 from admittance.client.methods.health import HealthMethods
 from admittance.client.methods.holds import HoldMethods
 from admittance.client.methods.machines import MachineMethods
@@ -32,9 +32,7 @@ from admittance.client.requests.submissions.commands import CommandOptions
 from admittance.client.requests.submissions.fit import refuse_misfit
 from admittance.client.requests.submissions.manifests import Manifests, only_run
 from admittance.client.requests.submissions.working_folder import Place, named_place
-from admittance.client.requests.workloads import history
 from admittance.events.requests.explanation import ExplainReply
-from admittance.events.requests.history import LogEntry
 from admittance.events.requests.whatif import FitReply
 from admittance.events.shapes import PodLog
 from admittance.runtime.nats.connection_options import ConnectionOptions
@@ -51,6 +49,7 @@ class Client(
     MachineMethods,
     QueueMethods,
     AccountingMethods,
+    EventMethods,
     HoldMethods,
     HealthMethods,
     WorkloadChanges,
@@ -307,33 +306,6 @@ class Client(
     ) -> tuple[FetchedFile, ...]:
         """Writes the files that the workload's job left below the folder, as `Job.fetch` does."""
         return await self.job(name, namespace=namespace).fetch(folder)
-
-    def events(
-        self,
-        name: str | None = None,
-        *,
-        follow: bool = False,
-        since: datetime | None = None,
-        after: int = 0,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-    ) -> Stream[LogEntry]:
-        """The facts of the log about a workload and its variants, or about all workloads, oldest
-        first; with ``follow`` also new ones, as they come.
-
-        ``since``: only facts from this time on; ``after``: only facts after this sequence of the
-        log. Each fact comes once, also after a lost connection; a later call with ``after`` misses
-        none.
-        """
-
-        def entries(link: Link) -> AsyncGenerator[LogEntry]:
-            at_least(0, after=after)
-            space = opening.scope_of(
-                namespace, link.namespace, all_namespaces=all_namespaces, name=name
-            )
-            return history.facts_of(link, space, name, since=since, after=after, follow=follow)
-
-        return self._calls.stream(entries)
 
     async def _submitted(
         self,

@@ -28,7 +28,7 @@ from admittance.client.requests.submissions.manifests import Manifests
 from admittance.client.sync_job import SyncJob
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.requests.forecast import ForecastReply
-from admittance.events.requests.history import LogEntry, SettledReply
+from admittance.events.requests.history import EventsReply, LogEntry, SettledReply
 from admittance.events.requests.machines import MachinesReply
 from admittance.events.requests.manifests import Applied, DeleteReply
 from admittance.events.requests.queues import PendingReply, QueuesReply
@@ -299,34 +299,6 @@ class SyncClient:
         """Writes the files that the workload's job left below the folder, as `Job.fetch` does."""
         return self._thread.run(lambda: self._inner.fetch(name, folder, namespace=namespace))
 
-    def events(
-        self,
-        name: str | None = None,
-        *,
-        follow: bool = False,
-        since: datetime | None = None,
-        after: int = 0,
-        namespace: str | None = None,
-        all_namespaces: bool = False,
-    ) -> Iterator[LogEntry]:
-        """The facts of the log about a workload and its variants, or about all workloads, oldest
-        first; with ``follow`` also new ones, as they come.
-
-        ``since``: only facts from this time on; ``after``: only facts after this sequence of the
-        log. Each fact comes once, also after a lost connection; a later call with ``after`` misses
-        none.
-        """
-        return self._thread.iterate(
-            lambda: self._inner.events(
-                name,
-                follow=follow,
-                since=since,
-                after=after,
-                namespace=namespace,
-                all_namespaces=all_namespaces,
-            )
-        )
-
     def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
         """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
         condition Ready; a budget has in ``status`` what is used. Raises NotFound."""
@@ -594,6 +566,76 @@ class SyncClient:
         reaches, and corrects those that differ. Only logins that may read all namespaces may ask.
         """
         return self._thread.run(self._inner.check_usage)
+
+    def events(
+        self,
+        name: str | None = None,
+        *,
+        follow: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        after: int = 0,
+        types: str | Sequence[str] = (),
+        queue: str | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> Iterator[LogEntry]:
+        """The facts of the log about a workload and its variants, or about all workloads, oldest
+        first; with ``follow`` also new ones, as they come.
+
+        ``since``, ``until``: only facts from this time on, and before this time; ``after``: only
+        facts after this sequence of the log; ``types``: only facts of these types, such as
+        ``admitted`` or ``check_reported``; ``queue``: only facts about workloads of this LocalQueue
+        or ClusterQueue, of deleted workloads only those that name it. Each fact comes once, also
+        after a lost connection; a later call with ``after`` misses none.
+        """
+        return self._thread.iterate(
+            lambda: self._inner.events(
+                name,
+                follow=follow,
+                since=since,
+                until=until,
+                after=after,
+                types=types,
+                queue=queue,
+                namespace=namespace,
+                all_namespaces=all_namespaces,
+            )
+        )
+
+    def newest_events(
+        self,
+        name: str | None = None,
+        *,
+        limit: int = 100,
+        before: int = 0,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        types: str | Sequence[str] = (),
+        queue: str | None = None,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+    ) -> EventsReply:
+        """The newest facts of the log in ``entries``, the newest first, however long the log is.
+
+        ``limit``: at most this many, up to 500. ``before``: only facts before this sequence of the
+        log; with the ``before`` of an answer the next call goes on where it ends, until an answer
+        is ``complete``. An answer that is not may have fewer facts than ``limit``, or none, where
+        few facts match. The other arguments are as those of `events`.
+        """
+        return self._thread.run(
+            lambda: self._inner.newest_events(
+                name,
+                limit=limit,
+                before=before,
+                since=since,
+                until=until,
+                types=types,
+                queue=queue,
+                namespace=namespace,
+                all_namespaces=all_namespaces,
+            )
+        )
 
     @overload
     def hold(

@@ -27,6 +27,7 @@ from admittance.runtime.bus.outside_reads import (
 )
 from admittance.runtime.errors import StaleRevision
 from admittance.runtime.nats import micro
+from admittance.workload_controller.endpoints import events_endpoint
 from admittance.workload_controller.endpoints import reading_endpoints as endpoints
 from admittance.workload_controller.endpoints.reading_endpoints import reading_endpoints
 from support.servers import within
@@ -217,7 +218,7 @@ async def test_a_history_is_read_in_order_and_in_bounded_pages(
 async def test_a_reply_of_events_covers_a_bounded_number_of_dead_letters_of_others(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoints, "PAGES_MAX", 2)
+    monkeypatch.setattr(events_endpoint, "PAGES_MAX", 2)
     for number in range(5):
         await bus.publish(Outgoing(f"admit.deadletter.x{number}", b"{}"))
     said = await bus.publish(Outgoing("admit.workload.submitted.ns.mine", b"{}"))

@@ -9,13 +9,13 @@ import pytest
 
 from admittance.events.system import DeadLetter
 from admittance.runtime.bus.history import StoredMessage
-from admittance.workload_controller.endpoints.reading_endpoints import filters_of, is_under
+from admittance.workload_controller.endpoints.events_endpoint import filters_of, is_under
 
 
 def matches(subject: str, filters: list[str]) -> bool:
     words = subject.split(".")
     return any(
-        tokens == ["admit", ">"]
+        tokens == [">"]
         or (
             len(tokens) == len(words)
             and all(a in ("*", b) for a, b in zip(tokens, words, strict=True))
@@ -61,6 +61,15 @@ def test_facts_of_one_kind_have_one_filter_for_each_name(
     namespace: str, names: list[str], filters: list[str]
 ) -> None:
     assert filters_of(namespace, names, ["pending", "pending"]) == filters
+
+
+def test_facts_of_a_type_have_one_filter_for_each_publisher() -> None:
+    filters = filters_of("ns", ["x", "y"], types=["submitted", "timer_due", "dead_letter"])
+    assert filters == [
+        f"{start}.ns.{name}"
+        for name in "xy"
+        for start in ("admit.workload.submitted", "admit.user.*.submitted", "admit.timer.due.*")
+    ]
 
 
 @pytest.mark.parametrize(

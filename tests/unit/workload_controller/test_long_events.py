@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from admittance.events.requests.history import LogEntry
-from admittance.workload_controller.endpoints.reading_endpoints import ANSWER_MAX, first_fitting
+from admittance.workload_controller.endpoints.events_endpoint import ANSWER_MAX, first_fitting
 from support.builders import NOON
 
 

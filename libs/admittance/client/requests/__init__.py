@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from admittance.client.requests.workloads import arrays as arrays
     from admittance.client.requests.workloads import changes as changes
     from admittance.client.requests.workloads import explanation as explanation
+    from admittance.client.requests.workloads import facts as facts
     from admittance.client.requests.workloads import families as families
     from admittance.client.requests.workloads import history as history
     from admittance.client.requests.workloads import traces as traces
@@ -54,7 +55,7 @@ SUBJECTS: Final[Mapping[str, str]] = {
         "submissions.",
     ),
     **dict.fromkeys(
-        ("arrays", "changes", "explanation", "families", "history", "traces", "waits"),
+        ("arrays", "changes", "explanation", "facts", "families", "history", "traces", "waits"),
         "workloads.",
     ),
 }

@@ -11,21 +11,31 @@ from admittance.events.shapes import PodLog, PodRetries
 
 
 class Events(Request, frozen=True, kw_only=True):
-    """``admit.api.events[.<ns>]``: history from the log, oldest first.
+    """``admit.api.events[.<ns>]``: history from the log, oldest first, or with ``newest_first`` the
+    newest first.
 
     ``workload`` selects one name in the namespace of the subject, ``also`` further names, such as a
     parent's variants; ``family``: also the parent and the variants of the workload that exist now.
     ``only``: only facts about workloads with these tokens, such as ``quota_released``, without dead
     letters; empty: all facts. Versions before this field return all facts.
-    ``after``: the reply has only log entries after this sequence; ``since``: only log entries from
-    this time on. The reply has at most ``limit`` log entries."""
+    ``types``: only messages of these `FACT_TYPES`; empty: all. ``queue``: only facts about the
+    workloads of this LocalQueue or ClusterQueue, of deleted ones only those that name it; "": all.
+    ``after``, ``before``: the reply has only log entries after, and before, this sequence; 0: no
+    bound. ``since``, ``until``: only log entries from this time on, and before this time. The reply
+    has at most ``limit`` log entries. A service that does not know a field ignores it:
+    `EventsReply.applied` shows that."""
 
     workload: str = ""
     also: tuple[str, ...] = ()
     family: bool = False
     only: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    queue: str = ""
     after: int = 0
+    before: int = 0
     since: datetime | None = None
+    until: datetime | None = None
+    newest_first: bool = False
     limit: int = 500
 
 
@@ -46,12 +56,18 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 class EventsReply(Reply, frozen=True, kw_only=True):
     """``complete``: false if the log may have more entries after the sequence ``after``, up to
-    which this reply covers the log; the reply may have no entries. ``compacted_until``: facts about
-    workloads from before this time were removed from the log to keep it small; None: none were."""
+    which this reply covers the log; the reply may have no entries. With the newest first: more
+    entries before the sequence ``before``; the reply covers the log from it up to ``after``.
+    ``applied``:
+    the fields ``newest_first``, ``before``, ``until``, ``types`` and ``queue`` that the request had
+    and the service used. ``compacted_until``: facts about workloads from before this time were
+    removed from the log to keep it small; None: none were."""
 
     entries: tuple[LogEntry, ...] = ()
     complete: bool = True
     after: int = 0
+    before: int = 0
+    applied: tuple[str, ...] = ()
     compacted_until: datetime | None = None
 
     def covered(self) -> int:

@@ -4,30 +4,54 @@ come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from admittance.cli.commands.arguments import all_namespaces, follow
+import click
+
+from admittance.cli.commands.arguments import all_namespaces, follow, queues
 from admittance.cli.commands.declare import command, option
 from admittance.cli.support import output, times
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.client import kinds, requests
 from admittance.client.arguments.times import stamp
-from admittance.client.errors import RequestFailed, sentence
+from admittance.client.errors import BadInput, RequestFailed, sentence
 
 if TYPE_CHECKING:
+    from admittance.client.requests.workloads.history import RemovedEvents
     from admittance.client.wording.facts import EventLine, FactEffects
-    from admittance.events.requests.history import LogEntry
+    from admittance.events.requests.history import EventsReply, LogEntry
+
+
+def _types(_ctx: click.Context, _start: str) -> Sequence[str]:
+    from admittance.events.fact_types import FACT_TYPES
+
+    return [*FACT_TYPES]
 
 
 @command()
 @option("--workload NAME", "Only events of this workload.")
+@option(
+    "--queue -q QUEUE", "Only of workloads of this LocalQueue or ClusterQueue.", complete=queues
+)
+@option("--types TYPE,...", "Only of these types, such as admitted,finished.", complete=_types)
+@option("--tail N", "Only the newest N events.", kind=int, least=1)
 @follow
 @option("--since TIME", "Only events since: 10m, 2h, or 2026-02-07T00:10:00Z.")
+@option("--until TIME", "Only events before: the same forms.")
 @all_namespaces
 async def events(
-    call: Call, workload: str | None, follow: bool, since: str | None, all_namespaces: bool
+    call: Call,
+    workload: str | None,
+    queue: str | None,
+    types: str | None,
+    tail: int | None,
+    follow: bool,
+    since: str | None,
+    until: str | None,
+    all_namespaces: bool,
 ) -> None:
     """Show events from the log, oldest first.
 
@@ -36,8 +60,14 @@ async def events(
     from admittance.client.wording.facts import FactEffects
     from admittance.runtime import clock
 
-    moment = None if since is None else times.moment_of(since, "--since", clock.now())
+    if follow and until is not None:
+        raise BadInput("--until does not go with --follow")
+    now = clock.now()
+    moment = None if since is None else times.moment_of(since, "--since", now)
+    end = None if until is None else times.moment_of(until, "--until", now)
+    narrowed = requests.facts.narrowing(types or (), queue, end, spelled="--types")
     namespace = None if all_namespaces else call.namespace
+    after = 0
     async with link(call) as bus:
         shown = 0
         effects = FactEffects()
@@ -45,22 +75,39 @@ async def events(
         variants = None
         if workload and not all_namespaces:
             variants = requests.history.VariantNames(bus, call.namespace, workload)
-        entries = requests.history.facts_about(
-            bus,
-            namespace,
-            workload,
-            since=moment,
-            follow=follow,
-            also=variants.names if variants is not None else requests.history.no_names,
-            on_away=lambda error: output.warn(str(error)),
-            on_removed=removed.note,
-        )
-        async for entry in entries:
-            if not shown and workload and removed.are_before(entry):
-                output.note(f"events {removed.text()}")
-            _show(call, entry, variants.tags if variants is not None else {}, effects)
-            shown += 1
-        if not shown and workload and moment is None and not all_namespaces:
+        also = variants.names if variants is not None else requests.history.no_names
+        if tail is not None:
+            pages = requests.facts.newest_pages(
+                *(bus, namespace, workload),
+                since=moment,
+                narrowed=narrowed,
+                also=await also(),
+            )
+            async with aclosing(pages):
+                newest = await _newest(call, pages, tail, removed)
+            for entry in newest.entries:
+                _show(call, entry, variants.tags if variants is not None else {}, effects)
+            shown, after = len(newest.entries), newest.after
+        if tail is None or follow:
+            entries = requests.history.facts_about(
+                bus,
+                namespace,
+                workload,
+                since=moment,
+                after=after,
+                narrowed=narrowed,
+                follow=follow,
+                also=also,
+                on_away=lambda error: output.warn(str(error)),
+                on_removed=removed.note,
+            )
+            async for entry in entries:
+                if not shown and workload and removed.are_before(entry):
+                    output.note(f"events {removed.text()}")
+                _show(call, entry, variants.tags if variants is not None else {}, effects)
+                shown += 1
+        whole = moment is None and narrowed == requests.facts.ALL_FACTS
+        if not shown and workload and whole and not all_namespaces:
             key = kinds.WORKLOAD.object_key(call.namespace, workload)
             exists = await requests.objects.lookup(bus, key) is not None
             if exists and removed.until is not None:
@@ -73,18 +120,43 @@ async def events(
     if shown:
         return
     where = f" in namespace {namespace}" if namespace else ""
-    if workload and moment is None and removed.until is not None:
+    if workload and whole and removed.until is not None:
         raise RequestFailed(
             f"no events of workload {workload}{where} are left; those {removed.text()}"
         )
-    if workload and moment is None:
+    if workload and whole:
         raise RequestFailed(f"no events of workload {workload}{where}")
     if call.output not in (Output.JSON, Output.YAML):
         output.note(f"no events{f' of workload {workload}' if workload else ''}{where}")
 
 
+async def _newest(
+    call: Call, pages: AsyncIterator[EventsReply], many: int, removed: RemovedEvents
+) -> EventsReply:
+    """The newest events that the output shows, the oldest first; ``after``: the sequence up to
+    which the log was read."""
+    from admittance.events.requests.history import EventsReply
+
+    entries: list[LogEntry] = []
+    end = None
+    async for page in pages:
+        if page.compacted_until is not None:
+            removed.note(page.compacted_until)
+        end = page.after if end is None else end
+        entries += [entry for entry in page.entries if _is_shown(call, entry)]
+        if len(entries) >= many:
+            break
+    return EventsReply(entries=tuple(reversed(entries[:many])), after=end or 0)
+
+
+def _is_shown(call: Call, entry: LogEntry) -> bool:
+    from admittance.client.wording.facts import is_bookkeeping
+
+    return call.output is not Output.TABLE or not is_bookkeeping(entry)
+
+
 def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], effects: FactEffects) -> None:
-    from admittance.client.wording.facts import is_bookkeeping, line_of
+    from admittance.client.wording.facts import line_of
 
     match call.output:
         case Output.JSON:
@@ -95,7 +167,7 @@ def _show(call: Call, entry: LogEntry, tags: Mapping[str, str], effects: FactEff
         case Output.NAME:
             output.say(entry.subject)
         case Output.TABLE | Output.WIDE:
-            if call.output is Output.TABLE and is_bookkeeping(entry):
+            if not _is_shown(call, entry):
                 return
             line = line_of(entry, tags, effects)
             if output.is_terminal():

@@ -1,71 +1,41 @@
 """The endpoints of the workload-controller that write no object: stored objects, histories of
-workloads, and the consumers of runners and of the telemetry service.
+workloads (`events_endpoint`), and the consumers of runners and of the telemetry service.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from admittance.events.names import plain, token
 from admittance.events.reader import BROKEN
-from admittance.events.requests.history import Events, EventsReply, LogEntry, SettledReply
 from admittance.events.requests.reading import ObjectEntry, Objects, ObjectsReply
 from admittance.events.subjects import (
     ALL_NAMESPACES,
     BUCKET,
-    DEADLETTER,
-    USER_FACTS,
-    WORKLOAD_FACTS,
-    namespace_of_request,
 )
-from admittance.events.system import DeadLetter
 from admittance.runtime import clock
 from admittance.runtime.bus import bucket
 from admittance.runtime.bus.bus import Bus
-from admittance.runtime.bus.history import StoredMessage, last, read_in_order
-from admittance.runtime.errors import BusRefused, BusUnavailable
+from admittance.runtime.bus.history import last
+from admittance.runtime.errors import BusUnavailable
 from admittance.runtime.nats import micro
-from admittance.runtime.telemetry.tracing import extract
+from admittance.workload_controller.endpoints.events_endpoint import (
+    ANSWER_MAX,
+    CompactedUntil,
+    EventsEndpoint,
+    FamilyOf,
+    OutcomeOf,
+)
 from admittance.workload_controller.endpoints.outside_consumers import OutsideConsumers
 
 LAG_SECONDS: Final = 2.0
 """Seconds that a request for a list of objects waits for a replica that lags."""
-
-WORKLOADS_MAX: Final = 200
-"""The most workload names in one request for events; every family has fewer workloads."""
-
-
-EVENTS_BYTES: Final = 4 * 1024 * 1024
-"""The most bytes of facts that a reply with events is made from."""
-PAGES_MAX: Final = 20
-"""The most pages that one request for events reads; a page may have only dead letters of others."""
-HISTORIES_MAX: Final = 16
-"""The most requests for events that read the log at the same time: each takes at most the memory of
-nine pages."""
-HISTORIES_EACH: Final = 4
-"""The most of them that ask for one namespace."""
-
-
-OutcomeOf: TypeAlias = Callable[[int], SettledReply | None]
-"""A function that returns the outcome of the fact at a sequence of the log; None if the fact was
-applied, or if the leader does not remember the outcome."""
-
-
-FamilyOf: TypeAlias = Callable[[str, str], Iterable[str]]
-"""A function that returns the names of all workloads in a workload's family, from the workload's
-namespace and name; empty for a workload without family."""
-
-
-CompactedUntil: TypeAlias = Callable[[], datetime | None]
-"""A function that returns the time until which facts about workloads were removed from the log to
-keep it small; None if none were."""
 
 
 def reading_endpoints(
@@ -76,8 +46,7 @@ def reading_endpoints(
 ) -> Mapping[str, micro.Handler]:
     """The handler of each subject, for all endpoints of this module."""
     objects = partial(_objects, bus)
-    turns = micro.Turns(HISTORIES_MAX, HISTORIES_EACH)
-    events = partial(_events, bus, outcome, family, compacted_until, turns)
+    events = EventsEndpoint(bus, outcome, family, compacted_until).answer
     return {
         **OutsideConsumers(bus).endpoints(),
         "admit.api.objects": objects,
@@ -135,75 +104,6 @@ async def _current_page(
         await asyncio.sleep(bucket.LAG_PAUSE_SECONDS)
 
 
-async def _events(
-    bus: Bus,
-    outcome: OutcomeOf,
-    family: FamilyOf,
-    compacted_until: CompactedUntil,
-    turns: micro.Turns,
-    data: bytes,
-    subject: str,
-) -> EventsReply:
-    request = msgspec.json.decode(data, type=Events)
-    namespace = namespace_of_request(subject)
-    every = dict.fromkeys((request.workload, *request.also)) if request.workload else {}
-    if request.workload and request.family:
-        every |= dict.fromkeys(family(namespace, request.workload))
-    names = [token(name) for name in every]
-    if len(names) > WORKLOADS_MAX:
-        return EventsReply(error=f"{len(names)} workloads; at most {WORKLOADS_MAX} at once")
-    if unknown := [key for key in request.only if key not in WORKLOAD_FACTS]:
-        return EventsReply(error=f'no fact about workloads is named "{unknown[0]}"')
-    filters = filters_of(token(namespace) if namespace else "", names, request.only)
-    read = filters if filters == EVERYTHING or request.only else [*filters, f"{DEADLETTER}>"]
-    limit = max(1, min(request.limit, 500))
-    messages: list[StoredMessage] = []
-    after, whole = request.after, False
-    async with turns.of(namespace):
-        for _ in range(PAGES_MAX):
-            try:
-                page, whole = await read_in_order(
-                    bus,
-                    read,
-                    after=after,
-                    since=request.since,
-                    limit=limit,
-                    bytes_max=max(EVENTS_BYTES, 4 * bus.nc.max_payload),
-                )
-            except BusRefused as error:
-                return EventsReply(error=str(error))
-            after = page[-1].sequence if page else after
-            messages = [message for message in page if is_under(filters, message)]
-            if messages or whole:
-                break
-    entries = first_fitting([_entry(message, outcome(message.sequence)) for message in messages])
-    if len(entries) < len(messages):
-        after, whole = entries[-1].sequence, False
-    return EventsReply(
-        entries=tuple(entries), complete=whole, after=after, compacted_until=compacted_until()
-    )
-
-
-ABOUT_WORKLOADS: Final = (
-    "admit.workload.*",
-    "admit.check.*.*",
-    "admit.provisioning.*.*",
-    "admit.timer.due.*",
-    f"{USER_FACTS}*.*",
-)
-"""The parts before namespace and name of the subjects of facts about workloads. Subjects of other
-facts also end in a namespace and a name, so one wildcard for all prefixes would match these facts,
-too.
-"""
-
-
-EVERYTHING: Final = ["admit.>"]
-ANSWER_MAX: Final = 900_000
-"""The most bytes of all entries in one reply message."""
-SAID_MAX: Final = 1000
-"""The most characters of a fact's outcome message in a reply."""
-
-
 OBJECTS_MAX: Final = 500
 """The most objects in a reply of one message."""
 OBJECTS_IN_PARTS_MAX: Final = 2_500
@@ -243,76 +143,3 @@ def _object_entry(entry: bucket.Entry) -> ObjectEntry:
     except BROKEN:
         return ObjectEntry(key=entry.key, revision=entry.revision)
     return ObjectEntry(key=entry.key, revision=entry.revision, value=value)
-
-
-def _entry(message: StoredMessage, outcome: SettledReply | None) -> LogEntry:
-    data = _as_json(message.data)
-    if len(data) + len(message.subject) > ANSWER_MAX:
-        data = msgspec.Raw(
-            msgspec.json.encode(f"{len(message.data):,} bytes, too long to be shown")
-        )
-    entry = LogEntry(
-        sequence=message.sequence,
-        time=message.time,
-        subject=message.subject,
-        data=data,
-        trace=extract(message.headers),
-    )
-    if outcome is None:
-        return entry
-    return replace(
-        entry, outcome=outcome.outcome, reason=outcome.reason, message=outcome.message[:SAID_MAX]
-    )
-
-
-def first_fitting(entries: Sequence[LogEntry]) -> list[LogEntry]:
-    """Returns the first of the entries, as many as fit into one reply message; at least one if
-    ``entries`` is not empty."""
-    size = 0
-    for count, entry in enumerate(entries):
-        size += len(entry.data) + len(entry.subject) + len(entry.message.encode()) + 200
-        if count and size > ANSWER_MAX:
-            return list(entries[:count])
-    return list(entries)
-
-
-def filters_of(namespace: str, names: Sequence[str], only: Sequence[str] = ()) -> list[str]:
-    """The subject filters of a history. ``names``: the history has only facts about these
-    workloads; empty: all facts of the namespace, or all facts of the log if ``namespace`` is "".
-    Namespace and names are given as tokens. ``only``: only facts about workloads with these tokens.
-    """
-    if only:
-        where = namespace or "*"
-        kinds = dict.fromkeys(only)
-        return [f"admit.workload.{key}.{where}.{name}" for name in names or "*" for key in kinds]
-    if names:
-        where = namespace or "*"
-        return [f"{about}.{where}.{name}" for name in names for about in ABOUT_WORKLOADS]
-    if namespace:
-        return [f"admit.*.*.{namespace}.*", f"admit.*.*.*.{namespace}.*"]
-    return EVERYTHING
-
-
-def is_under(filters: Sequence[str], message: StoredMessage) -> bool:
-    """Whether a message of the log matches the filters. A dead letter matches if the message inside
-    it does."""
-    if filters == EVERYTHING or not message.subject.startswith(DEADLETTER):
-        return True
-    try:
-        parts = msgspec.json.decode(message.data, type=DeadLetter).subject.split(".")
-    except BROKEN:
-        return False
-    patterns = (pattern.split(".") for pattern in filters)
-    return any(
-        len(pattern) == len(parts)
-        and all(p in ("*", part) for p, part in zip(pattern, parts, strict=True))
-        for pattern in patterns
-    )
-
-
-def _as_json(data: bytes) -> msgspec.Raw:
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return msgspec.Raw(msgspec.json.encode(data.decode("utf-8", "replace")))
-    return msgspec.Raw(data)

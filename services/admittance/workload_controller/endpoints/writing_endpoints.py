@@ -49,12 +49,9 @@ from admittance.runtime.errors import StaleRevision
 from admittance.runtime.nats import micro
 from admittance.workload.bucket_reader import names_of
 from admittance.workload_controller.check_heartbeats import HeartbeatListener
+from admittance.workload_controller.endpoints.events_endpoint import CompactedUntil, OutcomeOf
 from admittance.workload_controller.endpoints.outside_consumers import OutsideConsumers
-from admittance.workload_controller.endpoints.reading_endpoints import (
-    CompactedUntil,
-    OutcomeOf,
-    reading_endpoints,
-)
+from admittance.workload_controller.endpoints.reading_endpoints import reading_endpoints
 from admittance.workload_controller.manifest_writer import ManifestWriter
 
 SERVICE: Final = "workload-controller"

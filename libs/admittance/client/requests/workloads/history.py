@@ -23,6 +23,7 @@ from admittance.client.errors import (
 )
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, find, is_array, lookup, not_found
+from admittance.client.requests.workloads.facts import ALL_FACTS, Narrowing, check_applied
 from admittance.client.requests.workloads.families import (
     is_parent,
     refuse_variant,
@@ -66,6 +67,7 @@ async def facts_about(
     *,
     since: datetime | None = None,
     after: int = 0,
+    narrowed: Narrowing = ALL_FACTS,
     follow: bool,
     also: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
     on_away: Callable[[ClientError], None] = _ignore,
@@ -74,7 +76,8 @@ async def facts_about(
     """Yields facts of the log, the oldest first, each once; with ``follow`` also new ones.
 
     ``namespace``: None is all namespaces. ``workload``: None is all workloads. ``since``,
-    ``after``: only facts from this time on, and after this sequence. ``also``: returns further
+    ``after``: only facts from this time on, and after this sequence. ``narrowed``: which facts.
+    ``also``: returns further
     names of workloads whenever the log is read; None: the names of the workload's family.
     ``on_away``: called when the log cannot be read for a while, after which no fact is missed.
     ``on_removed``: called with the time before which facts were removed to keep the log small.
@@ -99,6 +102,7 @@ async def facts_about(
                 after=after,
                 since=since,
                 limit=PAGE,
+                **narrowed.fields(),
             )
             try:
                 reply = await link.ask("events", query, EventsReply, namespace=namespace)
@@ -108,8 +112,7 @@ async def facts_about(
                 on_away(error)
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
-            if reply.error:
-                raise RequestFailed(reply.error)
+            check_applied(query, reply)
             begun = True
             if reply.compacted_until is not None:
                 on_removed(reply.compacted_until)
@@ -139,19 +142,22 @@ async def facts_of(
     *,
     since: datetime | None = None,
     after: int = 0,
+    narrowed: Narrowing = ALL_FACTS,
     follow: bool,
 ) -> AsyncGenerator[LogEntry]:
     """Yields facts as `facts_about` does. Raises NotFound for a workload that does not exist and
     of which the log has no fact, unless with ``follow``, which waits for its facts."""
     told = False
-    entries = facts_about(link, namespace, workload, since=since, after=after, follow=follow)
+    entries = facts_about(
+        link, namespace, workload, since=since, after=after, narrowed=narrowed, follow=follow
+    )
     async with aclosing(entries):
         async for entry in entries:
             told = True
             yield entry
     if told or workload is None or namespace is None:
         return
-    if since is not None or after:
+    if since is not None or after or narrowed != ALL_FACTS:
         async with aclosing(facts_about(link, namespace, workload, follow=False)) as earlier:
             async for _ in earlier:
                 return

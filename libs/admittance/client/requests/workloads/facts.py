@@ -1,0 +1,107 @@
+"""Which facts of the log a question asks for, and its newest facts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from admittance.client.errors import BadInput, RequestFailed
+from admittance.client.requests.link import Link
+from admittance.events.fact_types import FACT_TYPES
+from admittance.events.requests.history import Events, EventsReply
+
+NEWEST_MAX: Final = 500
+"""The most facts of one answer."""
+
+
+class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
+    """Which facts are asked for: of these types, about workloads of this queue, before this time;
+    "", () and None: all."""
+
+    types: tuple[str, ...] = ()
+    queue: str = ""
+    until: datetime | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the request."""
+        return msgspec.structs.asdict(self)
+
+
+ALL_FACTS: Final = Narrowing()
+
+
+def narrowing(
+    types: str | Sequence[str] = (),
+    queue: str | None = None,
+    until: datetime | None = None,
+    *,
+    spelled: str = "types",
+) -> Narrowing:
+    """Raises BadInput for a type that no fact has. ``types``: with "-" or a space for "_", too; a
+    text may have several, with commas. ``spelled``: how the program names this argument."""
+    given = types.split(",") if isinstance(types, str) else types
+    chosen = [each.strip().lower().replace("-", "_").replace(" ", "_") for each in given]
+    for each, written in zip(chosen, given, strict=True):
+        if each and each not in FACT_TYPES:
+            known = ", ".join(FACT_TYPES)
+            raise BadInput(f'{spelled} "{written.strip()[:60]}" is not one of {known}')
+    return Narrowing(
+        types=tuple(dict.fromkeys(filter(None, chosen))), queue=queue or "", until=until
+    )
+
+
+def check_applied(query: Events, reply: EventsReply) -> None:
+    """Raises RequestFailed for a reply with an error, and for one of a service that ignored a part
+    of the question, since it is of an earlier version."""
+    if reply.error:
+        raise RequestFailed(reply.error)
+    for name in ("newest_first", "before", "until", "types", "queue"):
+        if getattr(query, name) and name not in reply.applied:
+            raise RequestFailed(
+                "the workload-controller is of a version that cannot narrow events by "
+                f"{name.replace('_', ' ')}: update it"
+            )
+
+
+async def newest_facts(
+    link: Link,
+    namespace: str | None,
+    workload: str | None,
+    *,
+    before: int = 0,
+    since: datetime | None = None,
+    narrowed: Narrowing = ALL_FACTS,
+    also: tuple[str, ...] = (),
+    limit: int = NEWEST_MAX,
+) -> EventsReply:
+    """The newest facts, the newest first, in one answer: at most ``limit``, before the sequence
+    ``before``; 0: the newest of all. `EventsReply.before` is where the next question goes on."""
+    query = Events(
+        workload=workload or "",
+        also=also,
+        family=workload is not None and not also,
+        newest_first=True,
+        before=before,
+        since=since,
+        limit=limit,
+        **narrowed.fields(),
+    )
+    reply = await link.ask("events", query, EventsReply, namespace=namespace)
+    check_applied(query, reply)
+    return reply
+
+
+async def newest_pages(
+    link: Link, namespace: str | None, workload: str | None, **asked: Any
+) -> AsyncGenerator[EventsReply]:
+    """Answers of `newest_facts`, one before the other, up to the first fact of the log."""
+    before = 0
+    while True:
+        reply = await newest_facts(link, namespace, workload, before=before, **asked)
+        yield reply
+        if reply.complete:
+            return
+        before = reply.before
