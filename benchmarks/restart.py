@@ -90,8 +90,10 @@ async def _silence(bus: Bus) -> None:
 
 async def _known(link: Link, count: int) -> None:
     ask = partial(questions.pending_rows, link, PendingQuery(), None, 1)
-    answer = await until_right(ask, lambda answer: answer[1] == count, seconds=PATIENCE, every=0.05)
-    total = -1 if answer is None else answer[1]
+    answer = await until_right(
+        ask, lambda answer: answer.total == count, seconds=PATIENCE, every=0.05
+    )
+    total = -1 if answer is None else answer.total
     if total != count:
         raise SetupError(f"{total} of {count} workloads are pending, after {PATIENCE:.0f} s")
 

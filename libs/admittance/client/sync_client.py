@@ -427,17 +427,34 @@ class SyncClient:
         self,
         queue: str | None = None,
         *,
+        cluster_queue: str = "",
         limit: int | None = None,
         skip: int = 0,
+        states: Sequence[str] = (),
+        reasons: Sequence[str] = (),
+        counts: bool = False,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> PendingReply:
         """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
-        namespace, or a ClusterQueue. ``limit``: the most rows; None: all. ``skip``: leaves out the
-        first so many."""
+        namespace, or a ClusterQueue; ``cluster_queue``: only a ClusterQueue. ``limit``: the most
+        rows; None: all. ``skip``: leaves out the first so many.
+
+        ``states``: of ``Pending``, ``QuotaReserved`` (waits for checks) and ``Held``; empty:
+        Pending. ``reasons``: only workloads with one of these reasons; empty: all. ``counts``: the
+        reply also says how many there are of each state and reason, whatever was chosen.
+        """
         return self._thread.run(
             lambda: self._inner.pending(
-                queue, limit=limit, skip=skip, namespace=namespace, all_namespaces=all_namespaces
+                queue,
+                cluster_queue=cluster_queue,
+                limit=limit,
+                skip=skip,
+                states=states,
+                reasons=reasons,
+                counts=counts,
+                namespace=namespace,
+                all_namespaces=all_namespaces,
             )
         )
 

@@ -23,7 +23,7 @@ from admittance.web.codes import OneTimeCodes
 from admittance.web.guard import Guard
 from admittance.web.live import LISTENERS_MAX
 from admittance.web.origins import SIGN_IN_PATHS, Origins
-from admittance.web.pages import checks, find, machines, queues, workload
+from admittance.web.pages import checks, find, machines, pending, queues, workload
 from admittance.web.pages.health import HealthPage
 from admittance.web.rendering import page, wants_json
 from admittance.web.sessions import Session, Sessions
@@ -96,8 +96,9 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
     routes = [
         Route("/", shown(find.home)),
         Route("/find", shown(find.find)),
-        Route("/pending", shown(queues.pending)),
+        Route("/pending", shown(pending.show)),
         Route("/queues", shown(queues.queues)),
+        Route("/queues/{name}", shown(pending.of_queue)),
         Route("/checks", shown(checks.show)),
         Route("/checks/{namespace}/{name}/{act}", changed(checks.act), methods=["POST"]),
         Route("/workloads/{namespace}/{name}", shown(workload.show)),

@@ -10,11 +10,27 @@ def workload_path(namespace: str, name: str) -> str:
     return f"/workloads/{quote(namespace, safe='')}/{quote(name, safe='')}"
 
 
-def pending_path(queue: str = "", namespace: str = "", skip: int = 0) -> str:
-    """The page of pending workloads, of a queue and a namespace, after the first ``skip``."""
-    given = {"queue": queue, "namespace": namespace, "skip": str(skip) if skip else ""}
+def pending_path(
+    queue: str = "",
+    namespace: str = "",
+    *,
+    state: str = "",
+    reason: str = "",
+    skip: int = 0,
+    of_queue: bool = False,
+) -> str:
+    """The page of pending workloads: of a queue, a namespace, a state and a reason, after the first
+    ``skip``. ``of_queue``: the page of the ClusterQueue ``queue``."""
+    given = {
+        "queue": "" if of_queue else queue,
+        "namespace": namespace,
+        "state": state,
+        "reason": reason,
+        "skip": str(skip) if skip else "",
+    }
     chosen = {name: value for name, value in given.items() if value}
-    return "/pending" + (f"?{urlencode(chosen)}" if chosen else "")
+    path = queue_path(queue) if of_queue else "/pending"
+    return path + (f"?{urlencode(chosen)}" if chosen else "")
 
 
 def verdict_path(namespace: str, name: str, verb: str) -> str:
@@ -33,5 +49,5 @@ def machines_path(skip: int = 0) -> str:
 
 
 def queue_path(queue: str) -> str:
-    """The row of a ClusterQueue on the page of queues."""
-    return f"/queues#queue-{quote(queue, safe='')}"
+    """The page of a ClusterQueue."""
+    return f"/queues/{quote(queue, safe='')}"

@@ -242,9 +242,27 @@ async def test_queues_lead_to_their_pending_workloads(page: Page, up: Up) -> Non
     await page.goto(f"{base(up)}/queues")
     await expect(page.locator("#queue-vision .v")).to_have_text("2 / 2")
     await page.click("#queue-vision a.name")
+    await expect(page).to_have_title("1 pending in queue vision · Admittance")
+    await expect(page.locator("#quota dd")).to_have_text("2 of 2 cpu used")
     await expect(page.locator("#rows [data-row] a.name")).to_have_text(["waits"])
-    answer = await page.goto(f"{base(up)}/pending?skip=many")
-    assert answer is not None and answer.status == 400
+    await expect(page.locator("#rows .sh")).to_have_text("2 of 2 cpu")
+    answer = await page.goto(f"{base(up)}/queues/nowhere")
+    assert answer is not None and answer.status == 404
+
+
+@needs_chromium
+async def test_a_chip_chooses_what_waits_for_one_reason(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/pending")
+    names = page.locator("#rows [data-row] a.name")
+    await expect(names).to_have_text(["costs", "wastes", "waits"])
+    await page.get_by_role("link", name="QuotaReserved 2").click()
+    await expect(names).to_have_text(["costs", "wastes"])
+    await page.get_by_role("link", name="WaitingForQuota 1").click()
+    await expect(names).to_have_text(["waits"])
+    await expect(page.locator("#chips [aria-current]")).to_have_text("WaitingForQuota 1")
+    for query in ("skip=many", "state=Running"):
+        answer = await page.goto(f"{base(up)}/pending?{query}")
+        assert answer is not None and answer.status == 400
 
 
 @needs_chromium
@@ -336,6 +354,7 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
         ("/", "light"),
         ("/queues", "light"),
         ("/pending", "dark"),
+        ("/queues/vision", "light"),
         ("/checks", "light"),
         ("/machines", "light"),
         ("/health", "light"),
@@ -423,9 +442,13 @@ async def signed_in_by_token(up: Up, context: BrowserContext, user: str) -> Page
 async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) -> None:
     auth = str(up.root / "data" / "auth")
     creds = str(up.root / "ada.creds")
-    await up.out("auth", "add", "user", "ada", "-n", "default", "--dir", auth, "-o", creds)
+    spaces = ("-n", "another", "-n", "default")
+    await up.out("auth", "add", "user", "ada", *spaces, "--dir", auth, "-o", creds)
     context = await browser.new_context()
     page = await signed_in_by_token(up, context, "ada")
+    await expect(page.locator("#rows-running [data-row] a.name").first).to_have_text("runs")
+    await page.goto(f"{base(up)}/pending?state=Pending")
+    await expect(page.locator("#rows [data-row] a.name")).to_have_text(["waits"])
     await page.goto(f"{base(up)}/workloads/elsewhere/x")
     await expect(page.locator("h1")).to_have_text("Not found")
     await page.goto(f"{base(up)}/health")

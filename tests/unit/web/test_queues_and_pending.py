@@ -6,16 +6,21 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from admittance.client.requests.queues.overview import QueueOverview, RunningRow, WaitingRow
 from admittance.events.requests.forecast import StartForecast
 from admittance.events.requests.queues import (
     FlavorUsage,
     NodeStatus,
     NodeUsage,
+    PendingCount,
     PendingReply,
     PendingRow,
     QueueStatus,
+    RowShortfall,
 )
 from admittance.web.views import pending, queues
+from admittance.web.views.merging import merged_overviews, merged_pending
+from admittance.web.views.pending import Chosen
 from admittance.web.views.queues import Cell, QueuesView
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -132,13 +137,14 @@ def row(name: str, position: int, **given: object) -> PendingRow:
 
 def test_pending_workloads_stand_by_queue_in_their_order() -> None:
     rows = (row("a", 1), row("b", 2), row("c", 1, cluster_queue="r"), row("d", 0, cluster_queue=""))
-    view = pending.build(PendingReply(rows=rows, total=4), {}, NOW)
+    counts = (count("Pending", "R", 4), count("QuotaReserved", "C", 2), count("Held", "OnHold", 1))
+    view = pending.build(PendingReply(rows=rows, total=4, counts=counts), {}, NOW)
     assert [(group.queue, [each.name for each in group.rows]) for group in view.groups] == [
         ("q", ["a", "b"]),
         ("r", ["c"]),
         ("", ["d"]),
     ]
-    assert view.say == "4 workloads wait."
+    assert view.say == "4 workloads wait, 2 have quota and wait for a check, 1 is held."
     assert (view.earlier, view.later) == (None, None)
 
 
@@ -172,7 +178,7 @@ def test_a_time_is_shown_only_where_one_is_known(start: StartForecast | None, te
 
 
 def test_a_workload_of_another_namespace_is_no_link() -> None:
-    other = row("hidden", 1, namespace="", message="")
+    other = row("hidden", 1, local_queue="", message="")
     view = pending.build(PendingReply(rows=(other,), total=1), {}, NOW)
     [shown] = view.groups[0].rows
     assert (shown.link, shown.why) == (None, "")
@@ -180,11 +186,127 @@ def test_a_workload_of_another_namespace_is_no_link() -> None:
 
 def test_many_pending_workloads_are_on_several_pages() -> None:
     reply = PendingReply(rows=tuple(row(f"w{n}", n) for n in range(200)), total=100_000)
-    view = pending.build(reply, {}, NOW, skip=200, queue="q")
-    assert view.say == "100,000 workloads wait in queue q; these are 201 to 400."
+    view = pending.build(reply, {}, NOW, Chosen(queue="q"), skip=200, with_others=True)
+    assert view.say == "100,000 workloads wait in queue q. These are 201 to 400 of 100,000."
     assert view.earlier is not None and view.later is not None
     assert (view.earlier.href, view.later.href) == ("/pending?queue=q", "/pending?queue=q&skip=400")
+    merged = pending.build(reply, {}, NOW, skip=1_800, rows_max=2_000)
+    assert merged.later is None
+    assert merged.bound == (
+        "The pages of several namespaces end after 2,000 rows: choose a namespace."
+    )
 
 
 def test_an_empty_queue_says_so() -> None:
-    assert pending.build(PendingReply(), {}, NOW, queue="q").say == "No workload waits in queue q."
+    view = pending.build(PendingReply(), {}, NOW, Chosen(queue="q"))
+    assert view.say == "No workload waits in queue q."
+
+
+def test_chips_choose_a_reason_or_a_state_in_the_address() -> None:
+    counts = (count("Pending", "WaitingForQuota", 9_000), count("Held", "OnHold", 1))
+    chosen = Chosen(queue="a b", reason="WaitingForQuota", of_queue=True)
+    view = pending.build(PendingReply(counts=counts), {}, NOW, chosen)
+    assert [(chip.text, chip.count, chip.href, chip.on) for chip in view.chips] == [
+        ("All", "9,001", "/queues/a%20b", False),
+        (
+            "WaitingForQuota",
+            "9,000",
+            "/queues/a%20b?state=Pending&reason=WaitingForQuota",
+            True,
+        ),
+        ("Pending", "9,000", "/queues/a%20b?state=Pending", False),
+        ("Held", "1", "/queues/a%20b?state=Held", False),
+    ]
+
+
+def lacks(flavor: str, requested: int, available: int, resource: str = GPU) -> RowShortfall:
+    return RowShortfall(flavor=flavor, resource=resource, requested=requested, available=available)
+
+
+@pytest.mark.parametrize(
+    ("shortfalls", "shown"),
+    [
+        pytest.param([], None, id="nothing is short"),
+        pytest.param([lacks("f", 16, 0), lacks("g", 16, 12)], ("4", "16 GPUs", "g"), id="least"),
+        pytest.param(
+            [lacks("f", 16, 12), lacks("f", 4000, 1, "cpu")], ("3.999", "4 cpu", "f"), id="worst"
+        ),
+        pytest.param([lacks("f", 16, -3)], ("16", "16 GPUs", "f"), id="more is used than there is"),
+    ],
+)
+def test_the_least_shortfall_is_shown(
+    shortfalls: list[RowShortfall], shown: tuple[str, str, str] | None
+) -> None:
+    found = pending.short(shortfalls)
+    assert (found and (found.amount, found.of, found.flavor)) == shown
+
+
+def test_a_row_in_backoff_has_the_end_and_a_held_one_no_time() -> None:
+    waits = row("a", 1, requeue_at=NOW + timedelta(minutes=5))
+    held = row("b", 0, state="Held", created=NOW - timedelta(hours=1))
+    view = pending.build(PendingReply(rows=(waits, held), total=2), {}, NOW)
+    first, second = view.groups[0].rows
+    assert (first.chance, first.word.text) == ("12:05:00, in 5 min", "Pending")
+    assert (second.chance, second.waiting, second.word.text) == ("", "", "Held")
+
+
+def test_the_page_of_a_queue_has_its_quota_and_its_trouble() -> None:
+    stopped = queue("q", 3, 2, active=False, message="it is stopped")
+    view = pending.build(PendingReply(), {}, NOW, Chosen(queue="q", of_queue=True), status=stopped)
+    assert (view.heading, view.trouble) == ("q", "it is stopped")
+    assert [(it.flavor, it.text) for it in view.quota] == [("f", "3 of 2 GPUs used, 1 borrowed")]
+
+
+def count(state: str, reason: str, many: int) -> PendingCount:
+    return PendingCount(state=state, reason=reason, count=many)
+
+
+def test_rows_of_several_namespaces_are_one_list_in_order() -> None:
+    mine = PendingReply(
+        rows=(row("a", 2), row("h", 0, state="Held")), total=2, counts=(count("Pending", "R", 1),)
+    )
+    ours = PendingReply(
+        rows=(row("b", 1, namespace="us"), row("c", 1, cluster_queue="p", namespace="us")),
+        total=2,
+        counts=(count("Pending", "R", 2),),
+    )
+    merged = merged_pending([mine, ours], skip=0, limit=9, of_queue=False)
+    assert [each.name for each in merged.rows] == ["c", "b", "a", "h"]
+    assert (merged.total, merged.counts) == (4, (count("Pending", "R", 3),))
+    page = merged_pending([mine, ours], skip=1, limit=2, of_queue=False)
+    assert [each.name for each in page.rows] == ["b", "a"]
+
+
+def test_the_rows_of_one_queue_are_merged_with_what_each_namespace_may_read() -> None:
+    mine = PendingReply(rows=(row("a", 1), row("b", 2, namespace="us", local_queue="")), total=2)
+    ours = PendingReply(rows=(row("a", 1, local_queue=""), row("b", 2, namespace="us")), total=2)
+    merged = merged_pending([mine, ours], skip=0, limit=9, of_queue=True)
+    assert [(each.name, each.local_queue) for each in merged.rows] == [("a", "l"), ("b", "l")]
+    assert merged.total == 2
+
+
+def test_overviews_of_several_namespaces_are_one() -> None:
+    def overview(space: str, position: int, hour: int) -> QueueOverview:
+        runs = RunningRow(
+            namespace=space,
+            name=f"r{hour}",
+            queue="l",
+            cluster_queue="q",
+            phase="Running",
+            started=NOW - timedelta(hours=hour),
+        )
+        waits = WaitingRow(
+            namespace=space, name=f"w{position}", queue="l", cluster_queue="q", position=position
+        )
+        return QueueOverview(
+            queues=(queue("q", 1, 2),),
+            running=(runs,),
+            running_total=5,
+            waiting=(waits,),
+            waiting_total=7,
+        )
+
+    merged = merged_overviews([overview("a", 2, 1), overview("b", 1, 3)], 9)
+    assert [each.name for each in merged.running] == ["r3", "r1"]
+    assert [each.name for each in merged.waiting] == ["w1", "w2"]
+    assert (merged.running_total, merged.waiting_total, len(merged.queues)) == (10, 14, 1)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls, Stream
@@ -28,21 +30,33 @@ class QueueMethods:
         self,
         queue: str | None = None,
         *,
+        cluster_queue: str = "",
         limit: int | None = None,
         skip: int = 0,
+        states: Sequence[str] = (),
+        reasons: Sequence[str] = (),
+        counts: bool = False,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> PendingReply:
         """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
-        namespace, or a ClusterQueue. ``limit``: the most rows; None: all. ``skip``: leaves out the
-        first so many."""
+        namespace, or a ClusterQueue; ``cluster_queue``: only a ClusterQueue. ``limit``: the most
+        rows; None: all. ``skip``: leaves out the first so many.
+
+        ``states``: of ``Pending``, ``QuotaReserved`` (waits for checks) and ``Held``; empty:
+        Pending. ``reasons``: only workloads with one of these reasons; empty: all. ``counts``: the
+        reply also says how many there are of each state and reason, whatever was chosen.
+        """
         async with self._calls.call() as link:
             at_least(1, limit=limit)
             at_least(0, skip=skip)
             space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
-            query, where = await questions.pending_query(link, queue, space)
-            rows, total = await questions.pending_rows(link, query, where, limit, skip=skip)
-            return PendingReply(rows=tuple(rows), total=total)
+            if cluster_queue:
+                query, where = questions.cluster_queue_query(link, cluster_queue, namespace)
+            else:
+                query, where = await questions.pending_query(link, queue, space)
+            query = replace(query, states=tuple(states), reasons=tuple(reasons), counts=counts)
+            return await questions.pending_rows(link, query, where, limit, skip=skip)
 
     async def queue(
         self,

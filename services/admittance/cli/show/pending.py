@@ -42,7 +42,9 @@ async def pending(
     all_rows = chosen == EVERYTHING
     if not all_rows or call.output is Output.NAME:
         query = replace(query, others=False)
-    rows, total = await questions.pending_rows(bus, query, namespace, limit if all_rows else None)
+    reply = await questions.pending_rows(bus, query, namespace, limit if all_rows else None)
+    rows: Sequence[PendingRow] = reply.rows
+    total = reply.total
     if not all_rows:
         stored = await find_all(bus, kinds.WORKLOAD, namespace)
         rows = narrowed(rows, stored, chosen, clock.now())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from starlette.requests import Request
@@ -13,6 +14,7 @@ from admittance.web.rendering import page
 from admittance.web.sessions import Session
 from admittance.web.views.frame import Frame
 from admittance.web.views.home import build
+from admittance.web.views.merging import merged_overviews
 from admittance.web.views.missing import Missing, near_names
 from admittance.web.views.words import Link
 
@@ -22,12 +24,13 @@ ROWS_MAX: Final = 100
 async def home(request: Request, session: Session) -> Response:
     """What runs, and what waits."""
     login = session.login
-    everywhere = not login.namespaces
-    overview = await session.client.queue(
-        limit=ROWS_MAX,
-        namespace=None if everywhere else login.namespaces[0],
-        all_namespaces=everywhere,
+    overviews = await asyncio.gather(
+        *(
+            session.client.queue(limit=ROWS_MAX, namespace=space, all_namespaces=space is None)
+            for space in login.namespaces or (None,)
+        )
     )
+    overview = merged_overviews(overviews, ROWS_MAX)
     now = clock.now()
     view = build(overview, now)
     return page(

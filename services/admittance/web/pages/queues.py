@@ -1,8 +1,7 @@
-"""The pages of pending workloads and of queues."""
+"""The page of queues."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,39 +9,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from admittance.client import Client
-from admittance.client.errors import NotAllowed, NotFound, RequestFailed
-from admittance.events.requests.forecast import StartForecast
-from admittance.events.requests.queues import NodeStatus, PendingReply, QueueStatus
+from admittance.client.errors import NotAllowed, NotFound
+from admittance.events.requests.queues import NodeStatus, QueueStatus
 from admittance.runtime import clock
-from admittance.web.rendering import page, skipped
+from admittance.web.rendering import page
 from admittance.web.sessions import Session
-from admittance.web.views import pending as pending_view
 from admittance.web.views import queues as queues_view
 from admittance.web.views.frame import Frame
 
 TREES_MAX: Final = 50
 """The most cohort trees of one page."""
-
-
-async def pending(request: Request, session: Session) -> Response:
-    """The pending workloads, a page of them."""
-    queue = request.query_params.get("queue", "").strip()
-    namespace = request.query_params.get("namespace", "").strip()
-    skip = skipped(request)
-    client = session.client
-    everywhere = not session.login.namespaces and not namespace
-    reply = await client.pending(
-        queue or None,
-        skip=skip,
-        limit=pending_view.ROWS_MAX,
-        namespace=None if everywhere and not queue else namespace or _first(session),
-        all_namespaces=everywhere and not queue,
-    )
-    starts = await _starts(client, reply)
-    now = clock.now()
-    view = pending_view.build(reply, starts, now, skip=skip, queue=queue, namespace=namespace)
-    frame = Frame(title=view.title, as_of=now, at="/pending")
-    return page(request, "pending.html", frame, view, session=session)
 
 
 async def queues(request: Request, session: Session) -> Response:
@@ -77,26 +53,6 @@ async def _tree(client: Client, cohort: str, namespace: str | None) -> Sequence[
         return (await client.queues(cohort=cohort, namespace=namespace)).tree
     except (NotAllowed, NotFound):
         return ()
-
-
-async def _starts(client: Client, reply: PendingReply) -> dict[str, StartForecast]:
-    """The expected starts by ``namespace/name``; {} if the forecast service does not run, starts
-    just now, or may not be asked."""
-    names: dict[str, list[str]] = {}
-    for row in reply.rows:
-        if row.namespace:
-            names.setdefault(row.namespace, []).append(row.name)
-    try:
-        replies = await asyncio.gather(
-            *(client.forecast(of, namespace=namespace) for namespace, of in names.items())
-        )
-    except RequestFailed:
-        return {}
-    return {
-        f"{namespace}/{name}": start
-        for namespace, answer in zip(names, replies, strict=True)
-        for name, start in answer.starts.items()
-    }
 
 
 def _first(session: Session) -> str | None:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from admittance.events.requests.queues import NodeStatus, QueueStatus
-from admittance.web.paths import pending_path, queues_path
+from admittance.web.paths import queue_path, queues_path
 from admittance.web.views.words import GPU, Link, number, unit
 
 NOMINAL: Final = 56.0
@@ -207,7 +207,7 @@ def _row_of_queue(
         depth=depth,
         is_cohort=False,
         name=queue.name,
-        link=Link(queue.name, pending_path(queue.name)),
+        link=Link(queue.name, queue_path(queue.name)),
         cells=_cells(queue.name, sums, flavors, resource),
         waiting=queue.pending,
         running=queue.admitted,

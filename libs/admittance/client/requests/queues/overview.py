@@ -28,6 +28,7 @@ from admittance.events.requests.queues import (
     Queues,
     QueuesReply,
     QueueStatus,
+    RowShortfall,
 )
 from admittance.runtime import clock
 from admittance.workload.due_times import lease_end
@@ -74,7 +75,9 @@ class RunningRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 class WaitingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A workload that waits, or an array with such elements, which has the position and the reason
     of the first. A workload of a namespace that the user may not read has no queue. ``start``: when
-    it is expected to start, or why that is not known; None: the forecast does not say."""
+    it is expected to start, or why that is not known; None: the forecast does not say.
+    ``shortfalls``: what the workload lacked in each flavor that was tried; ``requeue_at``: the end
+    of its backoff."""
 
     namespace: str
     name: str
@@ -89,6 +92,8 @@ class WaitingRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     requests: dict[str, int] = msgspec.field(default_factory=dict)
     elements: tuple[str, ...] = ()
     start: StartForecast | None = None
+    shortfalls: tuple[RowShortfall, ...] = ()
+    requeue_at: datetime | None = None
 
 
 class QueueOverview(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -173,6 +178,8 @@ def waiting_rows(
             requests=row.requests,
             elements=elements,
             start=starts.get((row.namespace, row.name)),
+            shortfalls=row.shortfalls,
+            requeue_at=row.requeue_at,
         )
         rows.append(waiting)
     return rows

@@ -64,10 +64,19 @@ async def pending_query(
     if await link.get(kinds.LOCAL_QUEUE.object_key(where, queue)) is not None:
         return PendingQuery(local_queue=queue, others=True), where
     if await link.get(kinds.CLUSTER_QUEUE.object_key("", queue)) is not None:
-        if link.bus.nc.role in OF_NAMESPACES:
-            return PendingQuery(cluster_queue=queue, others=True), where
-        return PendingQuery(cluster_queue=queue), None
+        query, own = cluster_queue_query(link, queue, None)
+        return query, None if own is None else where
     raise no_queue(link, queue, where)
+
+
+def cluster_queue_query(
+    link: Link, queue: str, namespace: str | None
+) -> tuple[PendingQuery, str | None]:
+    """The query for what is pending in a ClusterQueue, and its namespace. ``namespace`` None: all
+    namespaces for a user that may ask about all of them, else that of the link."""
+    if link.bus.nc.role in OF_NAMESPACES:
+        return PendingQuery(cluster_queue=queue, others=True), namespace or link.namespace
+    return PendingQuery(cluster_queue=queue), namespace
 
 
 async def pending_rows(
@@ -77,19 +86,22 @@ async def pending_rows(
     limit: int | None,
     *,
     skip: int = 0,
-) -> tuple[list[PendingRow], int]:
+) -> PendingReply:
     """The first ``limit`` pending workloads (None: all) after the first ``skip``, read page by
     page, and the total."""
     rows: list[PendingRow] = []
+    first: PendingReply | None = None
     while True:
         left = PENDING_ROWS if limit is None else limit - len(rows)
         page = replace(query, skip=skip + len(rows), limit=min(left, PENDING_ROWS))
         reply = await pending_page(link, page, namespace)
+        if first is None:
+            first, query = reply, replace(query, counts=False)
         rows += reply.rows
         there = max(0, reply.total - skip)
         wanted = there if limit is None else min(limit, there)
         if not reply.rows or len(rows) >= wanted:
-            return rows, reply.total
+            return replace(first, rows=tuple(rows), total=reply.total)
 
 
 async def pending_page(link: Link, query: PendingQuery, namespace: str | None) -> PendingReply:
