@@ -14,6 +14,7 @@ from typing import Final
 from admittance.acts import Act, ParentActs, SentActs
 from admittance.arrays.known_arrays import (
     ArrayMembers,
+    KnownArray,
     array_from,
     element_from,
 )
@@ -75,7 +76,10 @@ class ArrayActs(ParentActs):
             self._sent.through(stored.status.log.fact, now)
             if element is not None:
                 self._put_element(name, element, stored, revision)
-        self._put_array(name, stored, revision)
+        array = None
+        if stored is not None and head(stored).role == ARRAY:
+            array = array_from(stored, revision)
+        self._put_array(name, array)
 
     def ordinary(self, key: str) -> None:
         """Records that the workload with the key ``key`` is neither an array nor an element. The
@@ -89,7 +93,7 @@ class ArrayActs(ParentActs):
         if before is not None:
             self._drop_element(name, before)
         self._ordinary.add(key)
-        self._put_array(name, None, 0)
+        self._put_array(name, None)
 
     def set_aside(self, key: str) -> None:
         """Records that the workload with the key ``key`` cannot be read. No acts are computed for
@@ -118,12 +122,12 @@ class ArrayActs(ParentActs):
         self._changed[owner] = None
         self._forget_empty(members)
 
-    def _put_array(self, name: WorkloadName, stored: StoredWorkload | None, revision: int) -> None:
+    def _put_array(self, name: WorkloadName, array: KnownArray | None) -> None:
         members = self._arrays.get(name)
-        if stored is not None and head(stored).role == ARRAY:
+        if array is not None:
             if members is None:
                 members = self._arrays[name] = ArrayMembers(name)
-            members.array = array_from(stored, revision)
+            members.array = array
         elif members is None:
             return
         elif members.array is not None:

@@ -4,9 +4,9 @@ dependencies are met. The module is pure. docs/spec/arrays.md#5."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from admittance.acts import Act, ParentActs, SentActs
 from admittance.api.dependencies import DEPENDENCIES_GATE
@@ -19,8 +19,6 @@ from admittance.phases import Phase
 from admittance.workload.arrays.elements import indexes_of
 from admittance.workload.conditions import Type, find_true, gated_by, is_true, unmet
 from admittance.workload.stored import StoredWorkload, head
-
-NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class Target(NamedTuple):
@@ -136,7 +134,10 @@ class DependentActs(ParentActs):
     def apply(self, key: str, stored: StoredWorkload | None, revision: int, now: datetime) -> None:
         """Records the stored workload with the key ``key``; None: the workload was deleted."""
         name = workload_name(key)
-        self._put_dependent(name, stored, revision, now)
+        after = None if stored is None else dependent_of(stored, revision)
+        self._put_dependent(name, after)
+        if stored is not None and after is not None:
+            self._sent.through(stored.status.log.fact, now)
         if name in self._by_target:
             self.apply_target(name, stored, revision)
 
@@ -144,7 +145,7 @@ class DependentActs(ParentActs):
         """Records that the workload with the key ``key`` waits for no other, and no workload waits
         for it."""
         if self._dependents:
-            self._put_dependent(workload_name(key), None, 0, NEVER)
+            self._put_dependent(workload_name(key), None)
 
     def apply_target(
         self, name: WorkloadName, stored: StoredWorkload | None, revision: int
@@ -159,11 +160,8 @@ class DependentActs(ParentActs):
         self._targets[name] = target_of(stored, revision) if stored is not None else None
         self._changed.update(dict.fromkeys(self._by_target[name]))
 
-    def _put_dependent(
-        self, name: WorkloadName, stored: StoredWorkload | None, revision: int, now: datetime
-    ) -> None:
+    def _put_dependent(self, name: WorkloadName, after: Dependent | None) -> None:
         before = self._dependents.pop(name, None)
-        after = None if stored is None else dependent_of(stored, revision)
         if before is None and after is None:
             return
         old = set() if before is None else set(_targets(name, before))
@@ -179,12 +177,11 @@ class DependentActs(ParentActs):
                 self._by_target[target] = set()
                 self.unknown[target] = None
             self._by_target[target].add(name)
-        if stored is None or after is None:
+        if after is None:
             self._forget_acts(name)
             return
         self._dependents[name] = after
         self._changed[name] = None
-        self._sent.through(stored.status.log.fact, now)
 
     # Acts. --------------------------------------------------------------------------
 

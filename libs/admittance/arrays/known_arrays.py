@@ -189,8 +189,8 @@ class Elements:
     def first_open(self, array: KnownArray) -> int:
         """The place of the first element without a result in the stored array."""
         results = array.status.results
-        while self._first < len(results) and results[self._first] != NO_RESULT:
-            self._first += 1
+        place = results.find(NO_RESULT, self._first)
+        self._first = len(results) if place < 0 else place
         return self._first
 
     def is_over(self, index: int) -> bool:

@@ -34,7 +34,8 @@ SUBMITTED_MAX: Final = 250
 
 def window_of(array: KnownArray) -> int:
     """The most elements without a result that the array may have at a time."""
-    return max(2 * (array.parallelism or 0), WINDOW_MIN)
+    at_once = array.parallelism
+    return WINDOW_MIN if at_once is None else max(2 * at_once, WINDOW_MIN)
 
 
 def required_acts(members: ArrayMembers, taken: Callable[[str], bool | None]) -> list[Act]:

@@ -242,10 +242,9 @@ class ObservedState(CheckConfigurations):
         slot = self.slot_at.get(name)
         deleted_at = self._own_deletions.get(name)
         if deleted_at is not None:
-            if revision >= deleted_at:
-                del self._own_deletions[name]
-            if revision <= deleted_at:
+            if revision < deleted_at:
                 return
+            del self._own_deletions[name]
         if record is None:
             if slot is not None and self.records[slot].revision < revision:
                 self._add_lost(self.records[slot].record, slot)

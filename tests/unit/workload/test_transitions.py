@@ -366,6 +366,21 @@ def test_a_workload_with_quota_cannot_be_held() -> None:
     assert TrackedWorkload().admitted().happens(facts.Held(**ME)).outcome is FactOutcome.REFUSED
 
 
+@pytest.mark.parametrize(
+    ("priority", "outcome"),
+    [
+        (-(2**31) - 1, FactOutcome.REFUSED),
+        (-(2**31), FactOutcome.APPLIED),
+        (0, FactOutcome.IGNORED),
+        (2**31 - 1, FactOutcome.APPLIED),
+        (2**31, FactOutcome.REFUSED),
+    ],
+)
+def test_a_priority_has_32_bits_t29(priority: int, outcome: FactOutcome) -> None:
+    fact = facts.Reprioritized(**ME, priority=priority)
+    assert TrackedWorkload().happens(fact).outcome is outcome
+
+
 def test_a_running_workload_disappears_only_when_its_job_has_stopped_t27() -> None:
     tracked = TrackedWorkload().admitted().happens(facts.Deleted(**ME))
     assert tracked.phase is Phase.EVICTING

@@ -20,6 +20,7 @@ from admittance.text_cache import pair_cache
 
 INT32_MAX: Final = 2**31 - 1
 INT32_MIN: Final = -(2**31)
+INT32: Final = range(INT32_MIN, INT32_MAX + 1)
 CONTROLLER_MAX: Final = 253
 DESCRIPTION_MAX: Final = 2048
 GATE_NAME_MAX: Final = 63

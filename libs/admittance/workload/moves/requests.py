@@ -5,12 +5,13 @@ T25 to T27, T29, T30, T32.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from admittance.api.array_status import new_status
+from admittance.api.fields.limits import INT32
 from admittance.api.meta import ObjectMeta
 from admittance.api.workload import GATED_BY, OWN_GATES, DependencyRow, gate_names
 from admittance.events import facts, reasons
@@ -53,9 +54,6 @@ from admittance.workload.stored import (
     head,
 )
 from admittance.workload.transition_context import TransitionContext
-
-INT32: Final = range(-(2**31), 2**31)
-
 
 # Submission. -----------------------------------------------------------------------------------
 

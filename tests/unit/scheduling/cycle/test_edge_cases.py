@@ -49,6 +49,20 @@ def test_case_07_an_unlisted_resource_fits_only_with_amount_zero() -> None:
     assert scheduler.why("asks").reason == "NoMatchingFlavor"
 
 
+def test_case_07_pods_are_counted_whatever_a_pod_set_requests() -> None:
+    scheduler = SteppedScheduler()
+    offered = [{"name": "cpu", "nominalQuota": "9"}, {"name": "pods", "nominalQuota": "2"}]
+    flavors = [{"name": "default", "resources": offered}]
+    scheduler.queue(
+        "cq", resourceGroups=[{"coveredResources": ["cpu", "pods"], "flavors": flavors}]
+    )
+    scheduler.submit("w", "cq", pods=[{"count": 2, "requests": {"cpu": "1", "pods": "7"}}])
+    assert scheduler.settle() == ["w"]
+    admission = scheduler.admission("w")
+    assert admission is not None
+    assert admission.pod_set_assignments[0].resource_usage == {"cpu": "2", "pods": "2"}
+
+
 def test_case_08_requests_beyond_64_bits_saturate() -> None:
     scheduler = SteppedScheduler()
     scheduler.queue("cq", resourceGroups=groups(default=HUGE))

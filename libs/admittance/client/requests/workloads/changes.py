@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from admittance.api.checks import AdmissionCheck
+from admittance.api.fields.limits import INT32
 from admittance.api.workload import CheckState
 from admittance.client import kinds
 from admittance.client.arguments.spelling import IN_PYTHON
@@ -81,9 +82,6 @@ HOLD: Final = ChangeKind(facts.Held)
 RELEASE: Final = ChangeKind(facts.Released)
 SET_PRIORITY: Final = ChangeKind(facts.Reprioritized)
 FINISH: Final = ChangeKind(facts.Finished)
-
-
-INT32: Final = range(-(2**31), 2**31)
 
 
 def check_priority(priority: int) -> None:
