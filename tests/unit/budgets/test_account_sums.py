@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admittance.budgets.decisions import LEFT_KEPT, BudgetVerdict
@@ -15,6 +15,7 @@ from admittance.budgets.verdicts import Account
 from admittance.usage.runs import Run
 from admittance.workload.stored import StoredWorkload
 from support.builders import NOON
+from support.examples import examples
 from unit.budgets.budgeted import a_budget, a_holder, rules
 from unit.budgets.leader import Leader, ended
 
@@ -212,6 +213,7 @@ STEPS = st.one_of(
 )
 
 
+@settings(max_examples=examples(100))
 @given(st.sampled_from(["Day", "Month"]), st.lists(STEPS, min_size=30, max_size=50))
 def test_kept_sums_are_those_of_a_plain_fold(window: str, steps: list[tuple[Any, ...]]) -> None:
     story = Story(window)

@@ -8,13 +8,14 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admittance.budgets.decisions import LEFT_KEPT, REPEAT_AFTER, BudgetVerdict
 from admittance.usage.runs import Run
 from admittance.workload.stored import StoredWorkload
 from support.builders import NOON
+from support.examples import examples
 from unit.budgets.budgeted import HOUR, a_budget, a_check, a_holder
 from unit.budgets.leader import Leader, ended
 
@@ -326,6 +327,7 @@ STEPS = st.one_of(
 )
 
 
+@settings(max_examples=examples(100))
 @given(st.integers(1, 6), st.lists(STEPS, min_size=10, max_size=40))
 def test_no_budget_is_passed_whatever_is_read_first(
     minutes: int, steps: list[tuple[Any, ...]]

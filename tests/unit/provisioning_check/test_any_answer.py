@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admittance.api.checks import NodeSelectorUpdate, ProvisioningPodSetUpdates
@@ -21,6 +21,7 @@ from admittance.provisioning_check.messages import (
     reference_of,
     verdict_of,
 )
+from support.examples import examples
 from unit.provisioning.test_requests_follow import Story
 
 WORDS = ["accepted", "provisioned", "failed", "booking_expired", "capacity_revoked"]
@@ -114,6 +115,7 @@ def said(fields: dict[str, Any]) -> bytes:
     return json.dumps({"namespace": "ns", "name": "train", **fields}).encode()
 
 
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.sampled_from(WORDS), CLASSES, STATUSES), max_size=4))
 def test_no_answer_of_a_provider_ends_the_check(
     answers: list[tuple[str, str, dict[str, Any]]],

@@ -181,12 +181,12 @@ def test_recorded_families_are_admitted_migrate_and_are_evicted() -> None:
 
 @pytest.mark.parametrize("seed", range(examples(3)))
 def test_families_are_rebuilt_at_any_revision(seed: int) -> None:
-    assert_rebuilt_at_revisions(a_life(seed), step=11)
+    assert_rebuilt_at_revisions(a_life(seed), step=41)
 
 
 @pytest.mark.parametrize("seed", range(examples(3)))
 def test_families_are_rebuilt_from_any_checkpoint(seed: int) -> None:
-    assert_rebuilt_from_checkpoints(a_life(seed), step=61)
+    assert_rebuilt_from_checkpoints(a_life(seed), step=149)
 
 
 @pytest.mark.parametrize("seed", range(examples(6)))

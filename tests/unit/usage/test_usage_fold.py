@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admittance.events.shapes import Admission, PodSetAssignment
@@ -26,6 +26,7 @@ from admittance.usage.summary import (
     encode_summary,
     key_of,
 )
+from support.examples import examples
 
 MONTH_END = int(datetime(2026, 10, 31, 23, 0, tzinfo=UTC).timestamp())
 
@@ -127,6 +128,7 @@ def logs(draw: st.DrawFn) -> list[Run]:
     return log
 
 
+@settings(max_examples=examples(100))
 @given(log=logs(), data=st.data())
 def test_sums_equal_a_plain_sum_in_any_batches_and_after_any_crash(
     log: list[Run], data: st.DataObject

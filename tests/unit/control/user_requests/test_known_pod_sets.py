@@ -15,6 +15,7 @@ from admittance.control.user_requests.submissions import InvalidSubmission, vali
 from admittance.events import facts
 from admittance.workload.limits import Limits
 from support.builders import a_manifest
+from support.examples import examples
 from unit.runner.plans.hostile_templates import hostile_template
 
 CONTROLLER = Controller(b"secret", Limits())
@@ -55,14 +56,14 @@ def test_a_submission_has_the_same_answer_when_its_pod_sets_are_known() -> None:
     pods += [part["spec"].get("podSets") for part in rests]
     reader = WorkloadReader()
     known = valid = 0
-    for number in range(1200):
+    for number in range(examples(1200)):
         manifest = with_pod_sets(rng.choice(rests[: 1 + number % 61]), rng.choice(pods))
         before = len(reader)
         expected = answer(WorkloadReader(), manifest)
         assert answer(reader, manifest) == expected, manifest
         valid += not isinstance(expected, str)
         known += not isinstance(expected, str) and len(reader) == before
-    assert known > 100
+    assert known > 30
     assert valid > known
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from admittance.events.requests.whatif import Fit, FitReply
 from admittance.scheduling.state.config import Config
 from support.cores.stepped_scheduler import SteppedScheduler
+from support.examples import examples
 
 BOTH = {"cpu": "1", "gpu": "1"}
 CLASH = (
@@ -100,6 +101,7 @@ def test_as_kueue_one_of_the_values_is_lost() -> None:
 zones = st.text("abc-", min_size=1, max_size=4).filter(lambda text: len(set(text)) == len(text))
 
 
+@settings(max_examples=examples(100))
 @given(cpu=zones, gpu=zones)
 def test_a_pod_set_is_admitted_wherever_some_of_its_flavors_agree(cpu: str, gpu: str) -> None:
     scheduler = a_scheduler(cpu, gpu)

@@ -13,6 +13,7 @@ from admittance.scheduling.state.assignment import Cursor
 from admittance.scheduling.state.config import CohortFairSharing, Config
 from admittance.scheduling.state.workload_info import Nomination, Queue, WorkloadInfo
 from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
+from support.examples import examples
 
 WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 RECLAIM = ("Never", "LowerPriority", "Any")
@@ -119,7 +120,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 @pytest.mark.parametrize("fair", [None, CohortFairSharing()], ids=["by priority", "by shares"])
 def test_a_saved_search_equals_a_new_search(
     remembered: Counter[str], seed: int, fair: CohortFairSharing | None
@@ -249,7 +250,7 @@ def test_victims_do_not_depend_on_resources_that_suffice(
         return removed
 
     monkeypatch.setattr(Search, "victims", checked)
-    for seed in range(40):
+    for seed in range(examples(40)):
         random = Random(seed)
         scheduler = SteppedScheduler(Config(preemption=True, fair_sharing=fair))
         _team(scheduler, random)
