@@ -75,7 +75,12 @@ class SentActs:
     such an act, in which further changes join it; ``coalesce``: the shortest time between two acts
     of one parent."""
 
-    def __init__(self, gathered: type[Fact], coalesce: timedelta, gather: timedelta) -> None:
+    def __init__(
+        self,
+        gathered: type[Fact],
+        coalesce: timedelta = timedelta(0),
+        gather: timedelta = timedelta(0),
+    ) -> None:
         self._gathered = gathered
         self._coalesce = coalesce
         self._gather = gather

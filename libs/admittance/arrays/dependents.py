@@ -4,7 +4,7 @@ dependencies are met. The module is pure. docs/spec/arrays.md#5."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
 
@@ -119,7 +119,7 @@ class DependentActs(ParentActs):
     was read is in `unknown`, until `apply_target` gives it."""
 
     def __init__(self) -> None:
-        super().__init__(SentActs(facts.ElementsCounted, timedelta(0), timedelta(0)))
+        super().__init__(SentActs(facts.ElementsCounted))
         self._dependents: dict[WorkloadName, Dependent] = {}
         self._by_target: dict[WorkloadName, set[WorkloadName]] = {}
         self._targets: dict[WorkloadName, Target | None] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from fractions import Fraction
+from math import inf
 from typing import Final
 
 from admittance.budgets.decisions import BudgetDecisions
@@ -51,13 +51,15 @@ def state_of(decisions: BudgetDecisions, name: str, now: datetime) -> BudgetStat
 def accounts_of(rules: BudgetRules, accounts: Mapping[str, Account]) -> Sequence[BudgetAccount]:
     """The accounts that have used something, and those with a limit of their own."""
 
-    def part(name: str) -> Fraction:
+    def part(name: str) -> float:
         """The part of its limit that the account has used and may use."""
         account, limit = accounts.get(name, Account(name)), rules.limit_of(name)
         booked = account.used + account.ahead
         if limit is None:
-            return Fraction(-1)
-        return booked / limit if limit else Fraction(bool(booked) * 10**9)
+            return -inf
+        if not limit:
+            return inf if booked else 0.0
+        return float(booked / limit)
 
     names = sorted(accounts.keys() | rules.named_limits(), key=lambda name: (-part(name), name))
     found = []

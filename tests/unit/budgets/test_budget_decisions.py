@@ -123,6 +123,18 @@ def test_a_verdict_without_effect_is_repeated_and_charged_once() -> None:
     assert leader.says(NOON + REPEAT_AFTER) == [("b", "Retry")]
 
 
+def test_a_check_that_is_pending_again_in_the_same_cycle_is_judged_at_once() -> None:
+    leader = Leader(limit=1)
+    for row, answers in (
+        ("Pending", True),
+        ("Pending", False),
+        ("Ready", False),
+        ("Pending", True),
+    ):
+        leader.sees(a_holder("w", row=row))
+        assert bool(leader.says()) is answers
+
+
 def test_a_changed_budget_is_asked_anew_and_what_was_approved_stays_charged() -> None:
     leader = Leader(limit=1)
     leader.sees(a_holder("a"), a_holder("b"), a_holder("c"))

@@ -22,18 +22,22 @@ def state(leader: Leader) -> BudgetState:
 
 
 def test_accounts_nearest_to_their_limits_come_first() -> None:
-    leader = Leader(limit=10, limits={"small": 2, "idle": 1, "none": 0})
+    leader = Leader(limit=10, limits={"small": 2, "idle": 1, "none": 0, "off": 0, "spent": 3})
     for name in ("big", "small", "none"):
         leader.sees(a_holder(name, namespace=name, reserved=NOON - HOUR, admitted=NOON - HOUR / 2))
+    hours = {"reserved": NOON - 2 * HOUR, "admitted": NOON - 2 * HOUR, "limit": 7200}
+    leader.sees(a_holder("spent", namespace="spent", **hours))  # type: ignore[arg-type]
     found = state(leader)
     assert (found.window_begin, found.window_end) == (NOON - 12 * HOUR, NOON + 12 * HOUR)
     assert [(a.name, a.used, a.ahead, a.limit) for a in found.accounts] == [
         ("none", 1, 0.5, 0),
         ("small", 1, 0.5, 2),
+        ("spent", 2, 0, 3),
         ("big", 1, 0.5, 10),
         ("idle", 0, 0, 1),
+        ("off", 0, 0, 0),
     ]
-    assert (found.checks, found.accounts_total) == (("budget",), 4)
+    assert (found.checks, found.accounts_total) == (("budget",), 6)
 
 
 def test_an_account_without_a_limit_comes_last() -> None:
@@ -53,6 +57,7 @@ def test_what_waits_for_a_verdict_comes_before_what_asks_again_later() -> None:
     back = RequeueState(requeue_at=NOON + HOUR)
     leader.sees(a_holder("other", row="Retry", reserved=None, check="else", requeue_state=back))
     leader.sees(a_holder("asks"), a_holder("runs", admitted=NOON))
+    leader.sees(a_holder("holds", row="Retry", requeue_state=back))
     assert state(leader).waiting == (
         BudgetWait(namespace="ns", name="asks"),
         BudgetWait(namespace="ns", name="soon", until=NOON + 2 * HOUR),

@@ -99,9 +99,7 @@ def _attempt(
     stops: list[dict[int, int]] = []
     pending = False
     for index, ps in enumerate(shape.pod_sets):
-        amounts = shape.totals[index]
-        if plan.covers_pods:
-            amounts = [*(row for row in amounts if row[0] != "pods"), ("pods", ps.count)]
+        amounts = _amounts(plan, shape, index)
         flavors: dict[str, str] = {}
         result.chosen = flavors
         charges: list[tuple[Cell, int]] = []
@@ -163,8 +161,7 @@ def _attempt(
                         if room[0] != _FIT:
                             mode = min(mode, room[0])
                             result.contested[option.cells[one].fr] = None
-                if level > result.level:
-                    result.level = level
+                result.level = max(result.level, level)
         if mode == _NO_FIT:
             result.mode = _NO_FIT
             break
@@ -199,6 +196,16 @@ class FlavorOffer(NamedTuple):
     before: Mapping[Cell, int]
 
 
+def _amounts(plan: FlavorPlan, shape: RequestShape, index: int) -> Sequence[tuple[str, int]]:
+    """What a pod set needs of each resource. If the queue has quota of pods, pods are counted, and
+    a request of the resource ``pods`` does not matter."""
+    totals = shape.totals[index]
+    if not plan.covers_pods:
+        return totals
+    requested = (row for row in totals if row[0] != "pods")
+    return [*requested, ("pods", shape.pod_sets[index].count)]
+
+
 def examine(
     plan: FlavorPlan,
     shape: RequestShape,
@@ -213,9 +220,7 @@ def examine(
     the variant's family holds, which is not requested again."""
     verdicts: list[FlavorOffer] = []
     for index, ps in enumerate(shape.pod_sets):
-        totals = shape.totals[index]
-        if plan.covers_pods:
-            totals = [*(row for row in totals if row[0] != "pods"), ("pods", ps.count)]
+        totals = _amounts(plan, shape, index)
         groups = {
             group.at: group
             for resource, _ in totals
