@@ -89,7 +89,7 @@ def application(
         Route("/", shown(find.home)),
         Route("/find", shown(find.find)),
         Route("/pending", shown(pending.show)),
-        Route("/queues", shown(queues.queues)),
+        Route("/queues", shown(queues.show)),
         Route("/queues/{name}", shown(pending.of_queue)),
         Route("/checks", shown(checks.show)),
         Route("/checks/{namespace}/{name}/{act}", changed(checks.act), methods=["POST"]),
