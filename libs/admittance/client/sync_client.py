@@ -487,20 +487,12 @@ class SyncClient:
         return self._thread.run(lambda: self._inner.forecast(workloads, namespace=namespace))
 
     def queues(
-        self,
-        cluster_queue: str = "",
-        *,
-        cohort: str = "",
-        local_queues: bool = True,
-        namespace: str | None = None,
+        self, cluster_queue: str = "", *, cohort: str = "", namespace: str | None = None
     ) -> QueuesReply:
-        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree,
-        and the sums of its cohorts; with ``namespace``, of its LocalQueues. ``local_queues`` False:
-        only of ClusterQueues, which costs less where many workloads wait."""
+        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
+        with ``namespace``, of its LocalQueues."""
         return self._thread.run(
-            lambda: self._inner.queues(
-                cluster_queue, cohort=cohort, local_queues=local_queues, namespace=namespace
-            )
+            lambda: self._inner.queues(cluster_queue, cohort=cohort, namespace=namespace)
         )
 
     def quota_changes(self) -> Iterator[frozenset[str]]:

@@ -16,19 +16,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
 
 from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, Unavailable
 from admittance.runtime import clock
 from admittance.web.codes import OneTimeCodes
 from admittance.web.guard import Guard
-from admittance.web.limits import StreamLimit
+from admittance.web.live import LISTENERS_MAX
 from admittance.web.origins import SIGN_IN_PATHS, Origins
-from admittance.web.pages import checks, find, machines, pending, queues, workload
+from admittance.web.pages import checks, find, logs, machines, pending, queues, replays, workload
 from admittance.web.pages.health import HealthPage
-from admittance.web.people import People
 from admittance.web.rendering import page, wants_json
-from admittance.web.sessions import NotSignedIn, Session, Sessions
+from admittance.web.sessions import Session, Sessions
 from admittance.web.sign_in import SignIn, form_of
 from admittance.web.views.frame import Frame
 from admittance.web.views.missing import Missing
@@ -36,6 +34,8 @@ from admittance.web.views.missing import Missing
 GZIP_BYTES: Final = 1024
 PING_SECONDS: Final = 15
 """Time between two empty lines of a stream, by which a lost browser is noticed."""
+STREAMS_MAX: Final = 400
+"""The most open streams of this process."""
 NOTHING: Final = "There is nothing here, or you may not see it."
 
 Shown = Callable[[Request, Session], Awaitable[Response]]
@@ -46,15 +46,13 @@ Changed = Callable[[Request, Session, dict[str, str]], Awaitable[Response]]
 log = structlog.get_logger()
 
 
-def application(
-    sessions: Sessions, codes: OneTimeCodes, origins: Origins, people: People | None = None
-) -> Starlette:
+def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> Starlette:
     """The page as an ASGI application."""
-    door = SignIn(sessions, codes, origins, people)
+    door = SignIn(sessions, codes, origins)
 
     def shown(show: Shown) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            session = await door.session(request)
+            session = door.session(request)
             if session is None:
                 return _to_sign_in(request)
             return await _answered(request, session, lambda: show(request, session))
@@ -63,7 +61,7 @@ def application(
 
     def changed(change: Changed) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            session = await door.session(request)
+            session = door.session(request)
             if session is None:
                 return _to_sign_in(request)
             form = await form_of(request)
@@ -73,27 +71,42 @@ def application(
 
         return answer
 
-    streams = StreamLimit()
+    open_streams = 0
 
     async def live(request: Request) -> Response:
-        session = await door.session(request)
+        nonlocal open_streams
+        session = door.session(request)
         if session is None:
             return PlainTextResponse("sign in first\n", 401)
-        if not streams.take(session):
+        if session.follower.listeners >= LISTENERS_MAX or open_streams >= STREAMS_MAX:
             return PlainTextResponse("too many open streams\n", 503)
         last = request.headers.get("last-event-id", "")
-        sequence = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else 0
-        return _Stream(session.follower.events(sequence), lambda: streams.give_back(session))
+
+        async def events() -> AsyncIterator[dict[str, str]]:
+            nonlocal open_streams
+            open_streams += 1
+            try:
+                async for event in session.follower.events(int(last) if last.isdigit() else 0):
+                    yield event
+            finally:
+                open_streams -= 1
+
+        return EventSourceResponse(events(), ping=PING_SECONDS)
 
     routes = [
         Route("/", shown(find.home)),
         Route("/find", shown(find.find)),
         Route("/pending", shown(pending.show)),
-        Route("/queues", shown(queues.show)),
+        Route("/queues", shown(queues.queues)),
         Route("/queues/{name}", shown(pending.of_queue)),
         Route("/checks", shown(checks.show)),
         Route("/checks/{namespace}/{name}/{act}", changed(checks.act), methods=["POST"]),
         Route("/workloads/{namespace}/{name}", shown(workload.show)),
+        Route("/workloads/{namespace}/{name}/logs", shown(logs.show)),
+        Route("/workloads/{namespace}/{name}/manifest", shown(workload.manifest)),
+        Route(
+            "/workloads/{namespace}/{name}/replay", changed(replays.decide_again), methods=["POST"]
+        ),
         Route("/workloads/{namespace}/{name}/{act}", changed(workload.act), methods=["POST"]),
         Route("/health", shown(HealthPage().show)),
         Route("/machines", shown(machines.show)),
@@ -112,23 +125,8 @@ def application(
             Middleware(Guard, origins=origins),
             Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
         ],
-        exception_handlers={404: _no_page, NotSignedIn: _no_person, Unavailable: _away},
+        exception_handlers={404: _no_page},
     )
-
-
-class _Stream(EventSourceResponse):
-    """A stream of events. ``at_end``: called once, also if the browser was gone before the first
-    event."""
-
-    def __init__(self, events: AsyncIterator[dict[str, str]], at_end: Callable[[], None]) -> None:
-        super().__init__(events, ping=PING_SECONDS)
-        self._at_end = at_end
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self._at_end()
 
 
 def _to_sign_in(request: Request) -> Response:
@@ -166,15 +164,6 @@ async def _answered(
         return instead(503, "No connection", str(error))
     except ClientError as error:
         return instead(502, "No answer", str(error))
-
-
-async def _no_person(_request: Request, error: Exception) -> Response:
-    """The answer to a name in a header that signs in no user."""
-    return PlainTextResponse(f"{error}\n", 403)
-
-
-async def _away(_request: Request, error: Exception) -> Response:
-    return PlainTextResponse(f"{error}\n", 503)
 
 
 async def _no_page(_request: Request, _error: Exception) -> Response:

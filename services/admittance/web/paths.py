@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from urllib.parse import quote, urlencode
 
 
@@ -39,12 +38,9 @@ def verdict_path(namespace: str, name: str, verb: str) -> str:
     return f"/checks/{quote(namespace, safe='')}/{quote(name, safe='')}/{quote(verb, safe=':')}"
 
 
-def queues_path(resource: str = "", folded: Iterable[str] = ()) -> str:
-    """The page of queues, with the quota of a resource, and without the rows below the ``folded``
-    cohorts."""
-    given = {"resource": resource, "fold": ",".join(sorted(folded))}
-    chosen = {name: value for name, value in given.items() if value}
-    return "/queues" + (f"?{urlencode(chosen)}" if chosen else "")
+def queues_path(resource: str = "") -> str:
+    """The page of queues, with the quota of a resource."""
+    return "/queues" + (f"?{urlencode({'resource': resource})}" if resource else "")
 
 
 def machines_path(skip: int = 0) -> str:
@@ -55,3 +51,34 @@ def machines_path(skip: int = 0) -> str:
 def queue_path(queue: str) -> str:
     """The page of a ClusterQueue."""
     return f"/queues/{quote(queue, safe='')}"
+
+
+def fact_path(namespace: str, name: str, sequence: int) -> str:
+    """A fact in the log of the page of a workload, opened."""
+    return f"{workload_path(namespace, name)}?fact={sequence}#fact-{sequence}"
+
+
+def logs_path(namespace: str, name: str, **given: int) -> str:
+    """The page with the output of a workload. ``given``: lines, and how many runs back; 0 is left
+    out."""
+    chosen = {word: value for word, value in given.items() if value}
+    query = f"?{urlencode(chosen)}" if chosen else ""
+    return f"{workload_path(namespace, name)}/logs{query}"
+
+
+def manifest_path(namespace: str, name: str) -> str:
+    """The page with the manifest of a workload."""
+    return f"{workload_path(namespace, name)}/manifest"
+
+
+def elements_path(namespace: str, name: str, kind: str = "", skip: int = 0) -> str:
+    """The page of an array with some of its elements: of a kind, after the first ``skip``."""
+    given = {"elements": kind, "skip": str(skip) if skip else ""}
+    chosen = {word: value for word, value in given.items() if value}
+    query = f"?{urlencode(chosen)}" if chosen else ""
+    return f"{workload_path(namespace, name)}{query}#elements"
+
+
+def machine_path(name: str) -> str:
+    """The row of a machine on the page of machines."""
+    return f"/machines#machine-{quote(name, safe='')}"

@@ -30,9 +30,13 @@ def wants_json(request: Request) -> bool:
 
 def skipped(request: Request) -> int:
     """How many rows the request leaves out at the top. Raises BadInput."""
-    text = request.query_params.get("skip", "0")
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadInput(f'skip "{text[:40]}" is not a whole number')
+    return whole_number(request.query_params.get("skip", "0"), "skip")
+
+
+def whole_number(text: str, what: str) -> int:
+    """The number that a request has as ``what``. Raises BadInput."""
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise BadInput(f'{what} "{text[:40]}" is not a whole number')
     return int(text)
 
 

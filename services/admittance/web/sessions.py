@@ -19,6 +19,7 @@ from admittance.client.errors import ClientError, Closed
 from admittance.runtime import chance, clock
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.web.live import Follower
+from admittance.web.views.log import Replayed
 
 SESSIONS_MAX: Final = 500
 IDLE_SECONDS: Final = 12 * 3600.0
@@ -26,6 +27,8 @@ IDLE_SECONDS: Final = 12 * 3600.0
 OPENING_MAX: Final = 4
 """How many sessions connect at the same time."""
 SECRET_BYTES: Final = 24
+REPLAYED_MAX: Final = 32
+"""The most answers about decisions that a session keeps."""
 
 log = structlog.get_logger()
 
@@ -40,7 +43,7 @@ class Target(NamedTuple):
 
 class Session:
     """A signed-in person. ``csrf``: the secret that each form of the session has. ``ended``: set
-    when the session is over."""
+    when the session is over. ``replayed``: decisions that were decided again, by sequence."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -49,6 +52,14 @@ class Session:
         self.ended = asyncio.Event()
         self.follower = Follower(client, self.ended)
         self.used = clock.monotonic()
+        self.replayed: dict[int, Replayed] = {}
+
+    def keep(self, sequence: int, replayed: Replayed) -> None:
+        """Keeps the answer about a decision, for the pages of the session."""
+        self.replayed.pop(sequence, None)
+        self.replayed[sequence] = replayed
+        if len(self.replayed) > REPLAYED_MAX:
+            del self.replayed[next(iter(self.replayed))]
 
     @property
     def is_idle(self) -> bool:
@@ -72,13 +83,8 @@ class Sessions:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._sessions: dict[str, Session] = {}
-        self._people: dict[str, str] = {}
-        """The secret of each person's session whom a proxy has signed in."""
-        self._joining: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._opening = asyncio.Semaphore(OPENING_MAX)
-        self._waiting = 0
-        """How many sign-ins have begun and have no session yet."""
 
     def of(self, secret: str | None) -> Session | None:
         """The session of a cookie; None: there is none."""
@@ -96,15 +102,11 @@ class Sessions:
         """
         for secret in [secret for secret, other in self._sessions.items() if other.is_idle]:
             await self.end(secret)
-        if len(self._sessions) + self._waiting >= SESSIONS_MAX:
+        if len(self._sessions) >= SESSIONS_MAX:
             raise NotSignedIn("Too many people are signed in: try again later.")
         access = replace(self._target.access, creds_text=credentials or None)
-        self._waiting += 1
-        try:
-            async with self._opening:
-                client = await Client.connect(self._target.url, options=access, environ={})
-        finally:
-            self._waiting -= 1
+        async with self._opening:
+            client = await Client.connect(self._target.url, options=access, environ={})
         if not (client.login.demanded or by_code):
             await client.close()
             raise NotSignedIn(
@@ -116,20 +118,6 @@ class Sessions:
         watch = asyncio.create_task(self._until_refused(secret, session), name="session")
         self._watches[secret] = watch
         return secret
-
-    def of_person(self, name: str) -> Session | None:
-        """The session of a person whom a proxy has signed in; None: there is none."""
-        return self.of(self._people.get(name))
-
-    async def open_person(self, name: str, credentials: str) -> Session:
-        """The session of a person whom a proxy has signed in, opened once for all requests. Raises
-        what `open` raises."""
-        async with self._joining.setdefault(name, asyncio.Lock()):
-            if (session := self.of_person(name)) is None:
-                secret = await self.open(credentials)
-                self._people[name] = secret
-                session = self._sessions[secret]
-        return session
 
     async def end(self, secret: str | None) -> None:
         """Ends the session of a cookie, if there is one."""

@@ -6,7 +6,6 @@ import asyncio
 import http.client
 import json
 import os
-import re
 import shutil
 import signal
 from collections.abc import AsyncIterator
@@ -64,15 +63,6 @@ spec: {{clusterQueue: {name}}}
 CHECK_OF = {"vision": "", "asked": "money"}
 """The check of each queue; "": none."""
 HOSTILE = "<script>document.title='broken'</script>"
-
-KEEP_WHAT_WAS_SAID = """addEventListener("DOMContentLoaded", () => {
-  const place = document.querySelector("#live span");
-  const keep = () => {
-    if (place.textContent !== "Live") sessionStorage.setItem("said", place.textContent);
-  };
-  if (place) new MutationObserver(keep).observe(place, { childList: true });
-})"""
-"""A script that keeps what the page says while it is not live, also for the next page."""
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
@@ -169,20 +159,9 @@ def base(up: Up) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def web_processes(up: Up) -> list[int]:
-    """The process ids of the page since the start of `admit up`."""
-    lines = (up.root / "log").read_text().splitlines()
-    found = (json.loads(line) for line in lines if '"service_process_started"' in line)
-    return [line["pid"] for line in found if line["service"] == "web"]
-
-
 def asked(up: Up, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
     """The status and the text of an answer to a program."""
-    return asked_at(urlsplit(up.url).netloc, method, path, body, **headers)
-
-
-def asked_at(at: str, method: str, path: str, body: str, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(at, timeout=LIMIT)
+    connection = http.client.HTTPConnection(urlsplit(up.url).netloc, timeout=LIMIT)
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body, given)
     answer = connection.getresponse()
@@ -331,6 +310,28 @@ async def test_a_change_comes_to_an_open_page_and_keeps_what_was_typed(page: Pag
 
 
 @needs_chromium
+async def test_a_decision_is_decided_again_in_the_log(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/workloads/default/runs")
+    row = page.locator("#log > li", has=page.locator(".what", has_text="assigned"))
+    await row.locator("summary").click()
+    await expect(row.locator("dd", has_text="2 cpu on reserved, where 2 were free")).to_be_visible()
+    await row.locator("button").click()
+    await expect(row.locator("[role=status] b")).to_have_text("The same comes out.")
+
+
+@needs_chromium
+async def test_a_workload_that_is_deleted_while_looked_at_says_so(page: Page, up: Up) -> None:
+    await up.out("submit", "--name", "brief", "-q", "vision", "--cpu", "2", "--", "true")
+    await page.goto(f"{base(up)}/workloads/default/brief")
+    await page.click("text=Manifest")
+    await expect(page.locator("pre").first).to_contain_text("name: brief")
+    await page.go_back()
+    await up.out("delete", "workload", "brief")
+    await expect(page.locator("h1")).to_have_text("Deleted")
+    await expect(page.locator("#log .what").first).to_have_text("deleted")
+
+
+@needs_chromium
 async def test_buttons_change_the_workload(page: Page, up: Up) -> None:
     await page.goto(f"{base(up)}/workloads/default/waits")
     await page.click("#act-hold button")
@@ -381,6 +382,8 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
         ("/health", "light"),
         ("/workloads/default/waits", "light"),
         ("/workloads/default/waits", "dark"),
+        ("/workloads/default/waits/logs", "light"),
+        ("/workloads/default/waits/manifest", "dark"),
         ("/workloads/default/nope", "dark"),
     ],
 )
@@ -483,66 +486,14 @@ async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) ->
     await context.close()
 
 
-@needs_chromium
-async def test_tabs_without_a_shared_worker_have_one_stream(
-    signed_in: BrowserContext, up: Up
-) -> None:
-    pages = [await signed_in.new_page() for _ in range(2)]
-    for page in pages:
-        await page.add_init_script("delete window.SharedWorker")
-        await page.goto(f"{base(up)}/workloads/default/waits")
-    await up.out("priority", "workload", "waits", "5")
-    for page in pages:
-        facts = page.locator("#fact-list")
-        await expect(facts).to_contain_text("Priority 5", use_inner_text=True)
-    held = await pages[0].evaluate("navigator.locks.query()")
-    assert (len(held["held"]), len(held["pending"])) == (1, 1)
-    for page in pages:
-        await page.close()
+async def test_the_process_of_the_page_is_started_again_after_a_crash(up: Up) -> None:
+    def pids() -> list[int]:
+        lines = (up.root / "log").read_text().splitlines()
+        found = (json.loads(line) for line in lines if '"service_process_started"' in line)
+        return [line["pid"] for line in found if line["service"] == "web"]
 
-
-async def test_a_proxy_names_the_person_that_it_has_signed_in(up: Up) -> None:
-    auth, people = str(up.root / "data" / "auth"), up.root / "people"
-    people.mkdir(mode=0o700)
-    creds = str(people / "eve.creds")
-    await up.out("auth", "add", "viewer", "eve", "--dir", auth, "-o", creds)
-    trust = ("--trust-header", "X-User", "--people", str(people))
-    arguments = ["serve", "web", "--nats", up.child.url, "--web", "127.0.0.1:0", *trust]
-    served = await start(arguments, up.root / "served", {})
-    printed = up.root / "served.out"
-    try:
-        await until(lambda: printed.read_text().endswith("\n"), LIMIT)
-        [_, url] = printed.read_text().split()
-        at = urlsplit(url).netloc
-
-        def status(**headers: str) -> tuple[int, str]:
-            return asked_at(at, "GET", "/?format=json", "", **headers)
-
-        assert (await asyncio.to_thread(status, x_user="eve"))[0] == 200
-        refused = (403, "This name signs in no user.\n")
-        for name in ("ada", "../people/eve", ""):
-            assert await asyncio.to_thread(status, x_user=name) == refused
-        assert (await asyncio.to_thread(status))[0] == 401
-    finally:
-        await served.stop()
-
-
-@needs_chromium
-async def test_a_page_says_since_when_it_is_not_live_and_heals(
-    signed_in: BrowserContext, up: Up
-) -> None:
-    page = await signed_in.new_page()
-    await page.add_init_script(KEEP_WHAT_WAS_SAID)
-    await page.goto(f"{base(up)}/workloads/default/waits")
-    await expect(page.locator("#live")).to_have_text("Live")
-    started = web_processes(up)
-    os.kill(started[-1], signal.SIGKILL)
-    # The sessions were in the memory of the process, which `admit up` has started again.
-    await page.wait_for_url("**/signin?next=*")
-    assert len(web_processes(up)) > len(started)
-    said = await page.evaluate("sessionStorage.getItem('said')")
-    assert re.fullmatch(r"Not live, as of \d\d:\d\d:\d\d", said)
-    await page.goto(await up.link())
-    await expect(page.locator("h1")).to_have_text("Workloads")
-    await expect(page.locator("#live")).to_have_text("Live")
-    await page.close()
+    before = pids()
+    os.kill(before[-1], signal.SIGKILL)
+    await until(lambda: len(pids()) > len(before), LIMIT)
+    # The socket listens all the time, so the request waits for the new process.
+    assert (await asyncio.to_thread(asked, up, "GET", "/session"))[0] == 200

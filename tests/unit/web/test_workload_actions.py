@@ -67,3 +67,32 @@ def test_the_printed_command_is_one_of_admit(ask: Ask) -> None:
 @pytest.mark.parametrize("ask", every().values(), ids=list(every()))
 def test_the_printed_line_of_python_calls_the_client(ask: Ask) -> None:
     assert arguments_of_call(ask)["namespace"] == "team a"
+
+
+@pytest.mark.parametrize(
+    ("login", "expected"),
+    [
+        (Login("ada", "owner"), "priority hold stop resubmit delete"),
+        (Login("bob", "owner"), "resubmit"),
+        (Login("bob", "user"), "priority hold stop resubmit delete"),
+        (ADMIN, "priority hold stop finish resubmit delete"),
+    ],
+    ids=[
+        "the owner of the workload",
+        "another owner",
+        "a user, of any workload",
+        "an admin",
+    ],
+)
+def test_actions_are_those_of_the_role_and_the_submitter(login: Login, expected: str) -> None:
+    asks = actions("ns", "w", Phase.PENDING, login, priority=5, held=False, submitted_by="ada")
+    assert verbs(asks) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [(Phase.RUNNING, ["stop"]), (Phase.DEACTIVATED, ["activate"]), (Phase.FINISHED, [])],
+)
+def test_a_variant_is_only_stopped_and_activated(phase: Phase, expected: list[str]) -> None:
+    asks = actions("ns", "w", phase, ADMIN, priority=5, held=False, is_variant=True)
+    assert verbs(asks) == expected

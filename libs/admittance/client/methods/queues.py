@@ -93,14 +93,12 @@ class QueueMethods:
         cluster_queue: str = "",
         *,
         cohort: str = "",
-        local_queues: bool = True,
         namespace: str | None = None,
     ) -> QueuesReply:
-        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree,
-        and the sums of its cohorts; with ``namespace``, of its LocalQueues. ``local_queues`` False:
-        only of ClusterQueues, which costs less where many workloads wait."""
+        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
+        with ``namespace``, of its LocalQueues."""
         async with self._calls.call() as link:
-            query = Queues(cluster_queue=cluster_queue, cohort=cohort, local_queues=local_queues)
+            query = Queues(cluster_queue=cluster_queue, cohort=cohort)
             return await questions.queues_that_exist(link, query, namespace)
 
     def quota_changes(self) -> Stream[frozenset[str]]:

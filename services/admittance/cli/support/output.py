@@ -8,7 +8,6 @@ cut. Help and completion import this module, so its imports are few.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -290,25 +289,11 @@ def show_json_line(value: Any) -> None:
     say(msgspec.json.encode(value).decode())
 
 
-NUMBER_OF_YAML_1_2: Final = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|0o[0-7]+")
-
-
 def show_yaml(value: Any) -> None:
     """Prints ``value`` as YAML; keys keep their order."""
-    import yaml
+    from admittance.client.wording.yaml_text import yaml_text
 
-    class Dumper(yaml.SafeDumper):
-        """Writes YAML; a text of several lines becomes a block. A text that YAML 1.2 alone reads as
-        a number, such as 1e3, is quoted."""
-
-        def represent_text(self, text: str) -> yaml.ScalarNode:
-            style = "|" if "\n" in text else "'" if NUMBER_OF_YAML_1_2.fullmatch(text) else None
-            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Dumper.add_representer(str, Dumper.represent_text)
-    sys.stdout.write(
-        yaml.dump(plain_of(value), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=10_000)
-    )
+    sys.stdout.write(yaml_text(plain_of(value)))
 
 
 NAMES: Final = frozenset({"NAME", "NAMESPACE", "WORKLOAD"})

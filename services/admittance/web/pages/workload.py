@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -10,38 +9,40 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from admittance.api.checks import AdmissionCheck
 from admittance.client import Client
 from admittance.client.errors import BadInput, NotAllowed, NotFound, RequestFailed
-from admittance.events.requests.explanation import ExplainReply
-from admittance.events.requests.history import LogEntry
-from admittance.events.subjects import APPROVAL_CONTROLLER
 from admittance.runtime import clock
 from admittance.web.pages.acting import acted
+from admittance.web.pages.reading import Chosen, facts_of, read
 from admittance.web.paths import workload_path
-from admittance.web.rendering import page
+from admittance.web.rendering import page, skipped, whole_number
 from admittance.web.sessions import Session
+from admittance.web.views.details.elements import KINDS, Wanted
+from admittance.web.views.details.manifest import manifest_of
 from admittance.web.views.frame import Frame
-from admittance.web.views.missing import Missing, near_names
+from admittance.web.views.log import log_rows
+from admittance.web.views.missing import missing_workload, near_names
 from admittance.web.views.words import Link
-from admittance.web.views.workload import WorkloadView, build
 
 NAMES_MAX: Final = 20_000
 """How many names are compared with one that does not exist."""
+OUTPUT_AGAIN_SECONDS: Final = 3
+"""Output is no fact of the log, so the page of a job that prints asks again, while it is
+visible."""
 TROUBLE: Final = frozenset({"evicting", "rejected", "off"})
 
 
 async def show(request: Request, session: Session) -> Response:
     """The page."""
-    return await _shown(request, session)
+    return await shown(request, session)
 
 
 async def act(request: Request, session: Session, form: dict[str, str]) -> Response:
     """Does what a button asks for, and goes back to the page; a refusal is shown on the page."""
-    namespace, name = _named(request)
+    namespace, name = named(request)
     verb = request.path_params["act"]
     action = done(session.client, namespace, name, verb, form)
-    return await acted(action, partial(_shown, request, session))
+    return await acted(action, partial(shown, request, session))
 
 
 async def done(client: Client, namespace: str, name: str, verb: str, form: dict[str, str]) -> str:
@@ -85,15 +86,20 @@ CHANGES: Final[dict[str, Callable[[Client, str, str], Awaitable[object]]]] = {
 """The actions without further values."""
 
 
-async def _shown(
+async def shown(
     request: Request, session: Session, refused: str = "", status: int = 200
 ) -> Response:
-    namespace, name = _named(request)
+    """The page. ``refused``: a refusal that it shows, with its HTTP ``status``."""
+    namespace, name = named(request)
     try:
-        view = await read(session, namespace, name)
+        view = await read(session, namespace, name, chosen_of(request))
     except (NotFound, NotAllowed):
         return await _missing(request, session, namespace, name)
-    frame = Frame(title=view.title, as_of=clock.now(), trouble=view.word.state in TROUBLE)
+    every = OUTPUT_AGAIN_SECONDS if view.output is not None and view.output.follows else 0
+    trouble = view.word.state in TROUBLE
+    # To look for dependents takes too long to be done at each change.
+    is_live = view.relations.waited_for is None
+    frame = Frame(title=view.title, as_of=clock.now(), trouble=trouble, every=every, live=is_live)
     return page(
         request,
         "workload.html",
@@ -106,62 +112,61 @@ async def _shown(
     )
 
 
-async def read(session: Session, namespace: str, name: str) -> WorkloadView:
-    """The view of a workload. Raises NotFound, NotAllowed, and ClientError."""
-    client = session.client
-    explained: ExplainReply | None
-    entries: list[LogEntry]
-    stored = await client.get("workload", name, namespace=namespace)
-    explained, entries = await asyncio.gather(
-        _explained(client, namespace, name), _facts(client, namespace, name)
+def chosen_of(request: Request) -> Chosen:
+    """What the request wants to see of the workload. Raises BadInput."""
+    kind = request.query_params.get("elements", "")
+    if kind and kind not in KINDS:
+        raise BadInput(f'elements "{kind[:40]}" is not one of {", ".join(KINDS)}')
+    return Chosen(
+        fact=whole_number(request.query_params.get("fact", "0"), "fact"),
+        elements=Wanted(kind, skipped(request)),
+        dependents="dependents" in request.query_params,
     )
-    workload = stored.workload()
-    waits = [row.name for row in workload.status.admission_checks if row.state == "Pending"]
-    approvals = [check for check in waits if await _is_approval(client, check)]
-    return build(workload, explained, entries, session.login, clock.now(), tuple(approvals))
-
-
-async def _is_approval(client: Client, check: str) -> bool:
-    """Whether people give the verdict of the check; False if the user may not read the check."""
-    try:
-        stored = await client.get("admissioncheck", check)
-    except RequestFailed:
-        return False
-    manifest = stored.decoded(AdmissionCheck)
-    return manifest is not None and manifest.spec.controller_name == APPROVAL_CONTROLLER
-
-
-async def _explained(client: Client, namespace: str, name: str) -> ExplainReply | None:
-    """The scheduler's explanation; None if it does not answer."""
-    try:
-        return await client.explain(name, namespace=namespace)
-    except RequestFailed:
-        return None
-
-
-async def _facts(client: Client, namespace: str, name: str) -> list[LogEntry]:
-    """The facts of the workload; [] if the user may not read them."""
-    try:
-        return [entry async for entry in client.events(name, namespace=namespace)]
-    except (NotAllowed, NotFound):
-        return []
 
 
 async def _missing(request: Request, session: Session, namespace: str, name: str) -> Response:
-    """A name that does not exist and one that the user may not see look alike."""
-    try:
-        known = await session.client.list("workloads", namespace=namespace, limit=NAMES_MAX)
-    except (NotAllowed, NotFound):
-        known = []
-    near = near_names(name, [stored.name for stored in known])
-    view = Missing(
-        title="Not found",
-        text=f"There is no workload {name} in namespace {namespace}, or you may not see it.",
+    """The page of a workload that was deleted, or of a name that does not exist; one that the user
+    may not see looks like the latter."""
+    now = clock.now()
+    rows = log_rows(await facts_of(session.client, namespace, name), f"{namespace}/{name}", now)
+    near = [] if rows else await _near(session.client, namespace, name)
+    view = missing_workload(
+        namespace,
+        name,
+        rows,
         near=tuple(Link(other, workload_path(namespace, other)) for other in near),
     )
-    frame = Frame(title=f"{name} not found", as_of=clock.now())
-    return page(request, "missing.html", frame, view, session=session, status=404)
+    frame = Frame(title=f"{name} {view.title.lower()}", as_of=now)
+    return page(
+        request,
+        "missing.html",
+        frame,
+        view,
+        session=session,
+        status=404,
+        request_path=workload_path(namespace, name),
+    )
 
 
-def _named(request: Request) -> tuple[str, str]:
+async def _near(client: Client, namespace: str, name: str) -> list[str]:
+    """Names of the namespace that are like the name, as far as the user may see them."""
+    try:
+        known = await client.list("workloads", namespace=namespace, limit=NAMES_MAX)
+    except RequestFailed:
+        return []
+    return near_names(name, [stored.name for stored in known])
+
+
+async def manifest(request: Request, session: Session) -> Response:
+    """The page with the manifest, as it is stored."""
+    namespace, name = named(request)
+    stored = await session.client.get("workload", name, namespace=namespace)
+    view = manifest_of(namespace, name, stored.plain())
+    frame = Frame(title=view.title, as_of=clock.now())
+    back = workload_path(namespace, name)
+    return page(request, "manifest.html", frame, view, session=session, request_path=back)
+
+
+def named(request: Request) -> tuple[str, str]:
+    """Namespace and name of the workload that the request is about."""
     return request.path_params["namespace"], request.path_params["name"]

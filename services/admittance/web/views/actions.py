@@ -30,6 +30,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 WAITS: Final = frozenset({Phase.PENDING, Phase.BACKOFF})
 OVER: Final = frozenset({Phase.FINISHED})
+FINISHES: Final = frozenset({"", "admin"})
+"""The roles that declare a workload finished."""
 OFF: Final = frozenset({Phase.DEACTIVATED, Phase.REJECTED})
 CHANGES: Final = frozenset({"", "admin", "user", "owner"})
 """The roles that change workloads; "": the server has no users."""
@@ -76,9 +78,12 @@ def actions(
     priority: int,
     held: bool,
     approvals: tuple[str, ...] = (),
+    submitted_by: str = "",
+    is_variant: bool = False,
 ) -> tuple[Ask, ...]:
     """The actions that the phase allows and the role may ask for. nats-server decides about each of
-    them again. ``approvals``: checks that wait for the verdict of a person."""
+    them again. ``approvals``: checks that wait for the verdict of a person. ``submitted_by``: an
+    owner changes only own workloads. ``is_variant``: only stopped and activated by people."""
 
     def ask(label: str, verb: str, call: str, words: str = "", **given: Any) -> Ask:
         return _ask(namespace, name, label, verb, call, words, **given)
@@ -87,29 +92,26 @@ def actions(
     if login.role not in CHANGES:
         return tuple(asks)
     again = ask("Submit again", "resubmit", f"resubmit({name!r}")
+    if login.role == "owner" and login.user != submitted_by:
+        return (*asks, *(() if is_variant else (again,)))
+    confirm = f"Stop {name}? Its job ends, and it is not admitted again until it is activated."
+    stop = ask("Stop…", "stop", f"stop({name!r}", confirm=confirm, danger=True)
+    off = ask("Activate", "activate", f"activate({name!r}") if phase in OFF else stop
+    if is_variant:
+        return tuple(asks) if phase in OVER else (*asks, off)
     delete = ask("Delete…", "delete", f"delete('workload', {name!r}", danger=True)
     delete = replace(delete, confirm=f"Delete {name}? Its job ends.")
     if phase in OVER:
         return (*asks, again, delete)
-    asks.append(
-        ask(
-            "Set priority",
-            "priority",
-            f"set_priority({name!r}, {{}}",
-            " {}",
-            field="priority",
-            value=str(priority),
-        )
-    )
+    call = f"set_priority({name!r}, {{}}"
+    given = {"field": "priority", "value": str(priority)}
+    asks.append(ask("Set priority", "priority", call, " {}", **given))
     if held:
         asks.append(ask("Release", "release", f"release({name!r}"))
     elif phase in WAITS:
         asks.append(ask("Hold", "hold", f"hold({name!r}"))
-    if phase in OFF:
-        asks.append(ask("Activate", "activate", f"activate({name!r}"))
-    else:
-        confirm = f"Stop {name}? Its job ends, and it is not admitted again until it is activated."
-        asks.append(ask("Stop…", "stop", f"stop({name!r}", confirm=confirm, danger=True))
-    confirm = f"Declare {name} finished? Its quota is free at once."
-    asks.append(ask("Finish…", "finish", f"finish({name!r}", confirm=confirm, danger=True))
+    asks.append(off)
+    if login.role in FINISHES:
+        confirm = f"Declare {name} finished? Its quota is free at once."
+        asks.append(ask("Finish…", "finish", f"finish({name!r}", confirm=confirm, danger=True))
     return (*asks, again, delete)

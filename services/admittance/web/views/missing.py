@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final
 
 import msgspec
 
+from admittance.web.views.log import LogRow
 from admittance.web.views.words import Link
 
 NEAR_MAX: Final = 5
+LOG_ROWS: Final = 60
 SIMILAR: Final = 0.5
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """``near``: pages that may be meant."""
+    """``near``: pages that may be meant; ``log``: facts about what was there."""
 
     title: str
     text: str
     near: tuple[Link, ...] = ()
+    log: tuple[LogRow, ...] = ()
+
+
+def missing_workload(
+    namespace: str, name: str, log: Sequence[LogRow], near: tuple[Link, ...]
+) -> Missing:
+    """A workload that is not there. ``log``: the rows of its facts, the newest first; with some it
+    was there, and was deleted."""
+    if not log:
+        text = f"There is no workload {name} in namespace {namespace}, or you may not see it."
+        return Missing(title="Not found", text=text, near=near)
+    gone = next((row for row in log if row.what == "deleted"), None)
+    how = f" at {gone.time}{', ' + gone.text if gone.text else ''}" if gone is not None else ""
+    text = f"The workload {name} of namespace {namespace} was deleted{how}."
+    return Missing(title="Deleted", text=text, near=near, log=tuple(log[:LOG_ROWS]))
 
 
 def near_names(name: str, names: Iterable[str]) -> list[str]:

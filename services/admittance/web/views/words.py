@@ -42,6 +42,15 @@ class Link(msgspec.Struct, frozen=True):
     href: str
 
 
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a list of facts: a name and a text, or a link; ``code``: a setting, behind it."""
+
+    name: str
+    text: str = ""
+    link: Link | None = None
+    code: str = ""
+
+
 def state(phase: str) -> Word:
     """The word of a phase."""
     try:

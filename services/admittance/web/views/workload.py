@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,18 +12,32 @@ from admittance.client.calls import Login
 from admittance.client.requests.workloads.traces import newest_trace
 from admittance.events.requests.explanation import ExplainReply, FlavorVerdict, Holder
 from admittance.events.requests.history import LogEntry
-from admittance.web.paths import workload_path
+from admittance.web.paths import manifest_path, workload_path
 from admittance.web.views import timeline
 from admittance.web.views.actions import Ask, actions
 from admittance.web.views.bars import Rooms, rooms_of
 from admittance.web.views.chances import chance
+from admittance.web.views.details import relations
+from admittance.web.views.details.elements import Elements
+from admittance.web.views.details.output import Output
+from admittance.web.views.details.relations import Relations
 from admittance.web.views.holders import CheckRow, Held, check_rows, held_by
-from admittance.web.views.log import LogRow, log_rows
+from admittance.web.views.log import NONE_REPLAYED, LogRow, Replayed, log_rows
 from admittance.web.views.timeline import Timeline
-from admittance.web.views.words import Link, Word, amount, between, clock_time, number, state
+from admittance.web.views.words import (
+    Detail,
+    Link,
+    Word,
+    amount,
+    between,
+    clock_time,
+    number,
+    state,
+)
+from admittance.workload.arrays.elements import element_of
 from admittance.workload.conditions import is_held
 from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import StoredWorkload, head
+from admittance.workload.stored import VARIANT, StoredWorkload, head
 from admittance.workload.waiting_reason import reason_of
 
 
@@ -33,14 +47,6 @@ class Part(msgspec.Struct, frozen=True):
 
     text: str
     mark: str = ""
-
-
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the facts beside a page."""
-
-    name: str
-    text: str
-    link: Link | None = None
 
 
 class WorkloadView(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +61,7 @@ class WorkloadView(msgspec.Struct, frozen=True, kw_only=True):
     say: tuple[Part, ...]
     then: str
     crumbs: tuple[str, ...]
-    facts: tuple[Fact, ...]
+    facts: tuple[Detail, ...]
     rooms: Rooms | None
     ways: tuple[str, ...]
     timeline: Timeline | None
@@ -63,6 +69,10 @@ class WorkloadView(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[CheckRow, ...]
     log: tuple[LogRow, ...]
     log_more: int
+    output: Output | None
+    elements: Elements | None
+    relations: Relations
+    manifest: Link
     acts: tuple[Ask, ...]
 
 
@@ -76,15 +86,30 @@ def build(
     login: Login,
     now: datetime,
     approvals: tuple[str, ...] = (),
+    *,
+    open_fact: int = 0,
+    replayed: Mapping[int, Replayed] = NONE_REPLAYED,
+    output: Output | None = None,
+    elements: Elements | None = None,
+    dependents: Sequence[StoredWorkload] | None = None,
 ) -> WorkloadView:
     """The view of a stored workload. ``explained`` None: the scheduler does not answer.
-    ``approvals``: its checks that wait for the verdict of a person."""
+    ``approvals``: its checks that wait for the verdict of a person. ``open_fact``, ``replayed``: as
+    for `log_rows`. ``output``: of its job; None: it has none. ``elements``: of an array.
+    ``dependents``: what waits for it, None: not looked for."""
     meta, where = stored.metadata, phase(stored, now)
     reply = explained if explained is not None else ExplainReply()
     reason, message = (
         (reply.reason, reply.message) if reply.message or reply.reason else reason_of(stored, now)
     )
-    rows = log_rows(entries, f"{meta.namespace}/{meta.name}", now)
+    rows = log_rows(
+        entries,
+        f"{meta.namespace}/{meta.name}",
+        now,
+        role=login.role,
+        open_fact=open_fact,
+        replayed=replayed,
+    )
     verdicts, words = flavors_of(reply, where)
     due = reply.requeue_at
     return WorkloadView(
@@ -92,7 +117,9 @@ def build(
         namespace=meta.namespace,
         name=meta.name,
         word=state(where),
-        say=say(where, reason, message, verdicts),
+        say=(Part(elements.say),)
+        if elements is not None
+        else say(where, reason, message, verdicts),
         then=_next(reply, now),
         crumbs=tuple(part for part in (reply.cohort, reply.cluster_queue, meta.namespace) if part),
         facts=tuple(_facts(stored, reply, where, now)),
@@ -101,7 +128,11 @@ def build(
         timeline=timeline.build(newest_trace(entries, meta.namespace, meta.name), now, due),
         held=held_by(_holders(reply), reply.priority),
         checks=check_rows(stored.status.admission_checks, now),
-        log=rows[:LOG_ROWS],
+        log=tuple(row for place, row in enumerate(rows) if place < LOG_ROWS or row.is_open),
+        output=output,
+        elements=elements,
+        relations=relations.build(stored, login.role, now, dependents),
+        manifest=Link("Manifest", manifest_path(meta.namespace, meta.name)),
         log_more=max(0, len(rows) - LOG_ROWS),
         acts=actions(
             meta.namespace,
@@ -111,6 +142,8 @@ def build(
             priority=head(stored).priority or 0,
             held=is_held(stored),
             approvals=approvals,
+            submitted_by=stored.status.submitted_by,
+            is_variant=head(stored).role == VARIANT,
         ),
     )
 
@@ -187,25 +220,31 @@ def _next(reply: ExplainReply, now: datetime) -> str:
     return ""
 
 
-def _facts(stored: StoredWorkload, reply: ExplainReply, where: Phase, now: datetime) -> list[Fact]:
+def _facts(
+    stored: StoredWorkload, reply: ExplainReply, where: Phase, now: datetime
+) -> list[Detail]:
     meta, spec = stored.metadata, head(stored)
-    facts = [Fact(name="Queue", text=reply.local_queue or spec.queue_name)]
+    facts = [Detail(name="Queue", text=reply.local_queue or spec.queue_name)]
     if reply.position:
         of = f" of {reply.pending:,}" if reply.pending else ""
-        facts.append(Fact(name="Position", text=f"{reply.position:,}{of}"))
-    facts.append(Fact(name="Priority", text=str(spec.priority or 0)))
+        facts.append(Detail(name="Position", text=f"{reply.position:,}{of}"))
+    facts.append(Detail(name="Priority", text=str(spec.priority or 0)))
     if reply.waiting_since is not None:
-        facts.append(Fact(name="Waiting", text=between(reply.waiting_since, now)))
+        facts.append(Detail(name="Waiting", text=between(reply.waiting_since, now)))
     if where is Phase.PENDING and reply.start is not None:
-        facts.append(Fact(name="Expected start", text=chance(reply.start, now)))
+        facts.append(Detail(name="Expected start", text=chance(reply.start, now)))
     if meta.creation_timestamp is not None:
         at = meta.creation_timestamp
         ago = f"{clock_time(at, now)}, {between(at, now)} ago"
-        facts.append(Fact(name="Submitted", text=ago))
+        facts.append(Detail(name="Submitted", text=ago))
     if stored.status.submitted_by:
-        facts.append(Fact(name="By", text=stored.status.submitted_by))
+        facts.append(Detail(name="By", text=stored.status.submitted_by))
     if reply.parent:
         link = Link(reply.parent, workload_path(meta.namespace, reply.parent))
-        facts.append(Fact(name="Variant of", text=reply.parent, link=link))
-    facts.append(Fact(name="Namespace", text=meta.namespace))
+        facts.append(Detail(name="Variant of", text=reply.parent, link=link))
+    if (element := element_of(stored)) is not None:
+        link = Link(element.array, workload_path(meta.namespace, element.array))
+        facts.append(Detail(name="Element", text=str(element.number)))
+        facts.append(Detail(name="Of array", link=link))
+    facts.append(Detail(name="Namespace", text=meta.namespace))
     return facts
