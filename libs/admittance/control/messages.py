@@ -24,8 +24,9 @@ from admittance.events.span_ids import check_span_id, run_span_id, span_id_of, w
 from admittance.events.subjects import subject_of
 from admittance.workload.change import with_status
 from admittance.workload.checks.pod_set_updates import merged_additions
-from admittance.workload.conditions import Type, is_true
+from admittance.workload.conditions import Type, find_true, is_true
 from admittance.workload.due_times import execution_end
+from admittance.workload.scripts import script_of
 from admittance.workload.stored import PARENT, OutboxEntry, StoredWorkload, head
 
 
@@ -80,6 +81,7 @@ def _released(
         return None
     ended = is_true(workload, Type.FINISHED)
     preemptor = None if ended else status.preempted_by
+    admitted = find_true(workload, Type.ADMITTED) if ended else None
     return facts.QuotaReleased(
         **common,
         **said,
@@ -97,6 +99,8 @@ def _released(
         machines=quota.machines,
         preempted_by=preemptor.by if preemptor is not None else "",
         preemptor_submitted_by=preemptor.submitted_by if preemptor is not None else "",
+        script=script_of(workload.spec),
+        admitted_at=admitted.last_transition_time if admitted is not None else None,
         fact=status.log.fact,
     )
 

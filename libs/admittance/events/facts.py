@@ -364,9 +364,11 @@ class QuotaReleased(CommitFact, frozen=True, kw_only=True):
     quota. ``submitted_at``: when it was submitted. ``machines``: the runners that its job was
     placed on; empty: it was not placed. ``preempted_by``: the workload (``namespace/name``) for
     which the quota was taken, ``preemptor_submitted_by`` the user that submitted that workload; "":
-    none, or not known. ``fact``: the sequence of the fact that released the quota. The quota of one
-    admission may be reported twice, with one ``uid`` and ``since``; then the later report
-    counts."""
+    none, or not known. ``script``: the name of the script, module or program that the workload ran;
+    "": it has no command. ``admitted_at``: when a workload that finished was admitted; None: it did
+    not finish, or was not admitted. ``fact``: the sequence of the fact that released the quota. The
+    quota of one admission may be reported twice, with one ``uid`` and ``since``; then the later
+    report counts."""
 
     since: datetime
     until: datetime
@@ -382,6 +384,8 @@ class QuotaReleased(CommitFact, frozen=True, kw_only=True):
     machines: tuple[str, ...] = ()
     preempted_by: str = ""
     preemptor_submitted_by: str = ""
+    script: str = ""
+    admitted_at: datetime | None = None
     fact: int = 0
 
 

@@ -18,7 +18,7 @@ from admittance.forecast.forecast import Memory, Rows
 from admittance.forecast.play import QueueRules
 from admittance.forecast.rows import Holding, Key, Need, Source, Waiting
 from admittance.forecast.run_times import RunTimes
-from admittance.forecast.scripts import script_of
+from admittance.workload.scripts import script_of
 from admittance.forecast.widening import Widening
 from admittance.quota.cell import potential
 from admittance.quota.tree import Node

@@ -119,6 +119,9 @@ def test_a_report_says_what_was_held_by_which_workload() -> None:
     bench = TimedBench()
     manifest = a_manifest()
     manifest["metadata"]["labels"] = {"team": "a"}
+    [pod_set] = manifest["spec"]["podSets"]
+    [container] = pod_set["template"]["spec"]["containers"]
+    container["command"] = ["python", "src/train.py", "--epochs", "3"]
     raw = msgspec.Raw(msgspec.json.encode(manifest))
     bench.perform(bench.logged(facts.Submitted(**ME, workload=raw)))
     bench.now += timedelta(seconds=5)
@@ -139,8 +142,18 @@ def test_a_report_says_what_was_held_by_which_workload() -> None:
         labels={"team": "a"},
         waited_seconds=15,
         submitted_at=NOON,
+        script="train.py",
+        admitted_at=NOON + timedelta(seconds=15),
         fact=bench.sequence,
     )
+
+
+@pytest.mark.parametrize("last", [LOST, DELETED])
+def test_a_report_of_a_workload_that_did_not_finish_has_no_time_of_admission(last: Any) -> None:
+    bench = TimedBench()
+    bench.perform(bench.submitted())
+    [report] = bench.play(ASSIGN, last, STOPPED)
+    assert report.admitted_at is None
 
 
 @pytest.mark.parametrize(
