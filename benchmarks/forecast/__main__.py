@@ -1,11 +1,12 @@
 """Scores the forecast of starts over generated days, which the scheduler's core plays.
 
-    .venv/bin/python -m benchmarks.forecast [--case N ...] [--pending 10000] [--json FILE]
+    .venv/bin/python -m benchmarks.forecast [--case N ...] [--floor] [--pending 10000] [--json FILE]
 
 For each day: the share of starts between p10 and p90, the width of the intervals over the time that
 came true, the median error of p50, and the same of two naive guesses: the mean wait of the last 20
 in the queue, and a play in which every workload runs until its declared limit. With --pending, the
-CPU time of one forecast of so many waiting workloads in one tree.
+CPU time of one forecast of so many waiting workloads in one tree. With --floor, the errors of plays
+that are given what no forecast has: see `benchmarks.forecast.floor`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from admittance.quota.tree import Tree
 from admittance.runtime.process.startup import collect_garbage_less_often
 
 from .days import CASES, Day
+from .floor import FLOOR_HEAD, floor_line, floor_of
 from .score import CPU, Score, score
 
 HEAD = (
@@ -75,6 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", type=int, action="append", choices=range(len(CASES)))
     parser.add_argument("--pending", type=int, help="CPU time with so many waiting workloads")
+    parser.add_argument("--floor", action="store_true", help="the errors that remain at best")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures as JSON, too")
     options = parser.parse_args()
     collect_garbage_less_often()
@@ -82,10 +85,18 @@ def main() -> None:
     if options.pending is not None:
         seconds = figures["cpuSeconds"] = round(cpu_seconds(options.pending), 2)
         print(f"one forecast of {options.pending:,} waiting workloads: {seconds} s of CPU")  # noqa: T201
-    if options.pending is None or options.case:
+    cases = options.case or range(len(CASES))
+    if options.floor:
+        print(FLOOR_HEAD)  # noqa: T201
+        figures["floors"] = floors = []
+        for case in cases:
+            floor = floor_of(CASES[case], QUESTIONS)
+            floors.append({"day": CASES[case]._asdict(), **floor})
+            print(floor_line(CASES[case], floor), flush=True)  # noqa: T201
+    elif options.pending is None or options.case:
         print(HEAD)  # noqa: T201
         scores = []
-        for case in options.case or range(len(CASES)):
+        for case in cases:
             found = score(CASES[case], QUESTIONS)
             scores.append({**found._asdict(), "day": found.day._asdict(), "ratio": found.ratio})
             print(line(found), flush=True)  # noqa: T201

@@ -77,10 +77,29 @@ class _Script(NamedTuple):
     limit: float | None
     arrays: float
 
+    def run_time(self, shift: float, chance: random.Random) -> float:
+        """Draws a run time; one in ten runs fails early. ``shift``: what the runs of an array have
+        in common; 0: it is a single run."""
+        drawn = shift / 2 + chance.gauss(0, self.spread)
+        seconds = min(self.median * math.exp(drawn), 2 * DAY)
+        if chance.random() < 0.1:
+            seconds *= 0.1 * chance.random()
+        return max(5.0, min(seconds, self.limit or seconds))
+
+
+def scripts_of(day: Day) -> dict[tuple[str, str], _Script]:
+    """The scripts of a day, by user and name."""
+    scripts = _scripts(_chance_of(day))
+    return {(script.user, script.name): script for script in scripts}
+
+
+def _chance_of(day: Day) -> random.Random:
+    return random.Random(day.seed * 1000 + int(day.load * 100))
+
 
 def jobs_of(day: Day, nominal: tuple[int, ...]) -> list[Job]:
     """The workloads of six days, in the order of their arrivals."""
-    chance = random.Random(day.seed * 1000 + int(day.load * 100))
+    chance = _chance_of(day)
     scripts = list(_scripts(chance))
     weights = [chance.paretovariate(1.2) for _ in scripts]
     quota = sum(nominal) * DAY * DAYS
@@ -94,11 +113,7 @@ def jobs_of(day: Day, nominal: tuple[int, ...]) -> list[Job]:
         shift = chance.gauss(0, script.spread) if count > 1 else 0.0
         priority = 100 if chance.random() < day.urgent else 0
         for _ in range(count):
-            drawn = shift / 2 + chance.gauss(0, script.spread)
-            seconds = min(script.median * math.exp(drawn), 2 * DAY)
-            if chance.random() < 0.1:
-                seconds *= 0.1 * chance.random()
-            seconds = max(5.0, min(seconds, script.limit or seconds))
+            seconds = script.run_time(shift, chance)
             asked += seconds * script.request
             jobs.append(_job(script, at, seconds, array, priority))
     jobs.sort(key=lambda job: job.planned.at)

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from heapq import heapify, heappop
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from admittance.bench.generator import BenchPlan
 from admittance.forecast.arrivals import Arrivals
 from admittance.forecast.forecast import Memory, Rows, forecast
 from admittance.forecast.play import QueueRules, play
-from admittance.forecast.rows import Holding, Need, Waiting
+from admittance.forecast.rows import Holding, Key, Need, Waiting
 from admittance.forecast.run_times import RunTimes
 from admittance.forecast.widening import Interval
 from admittance.quota.cell import Quota
@@ -150,7 +150,29 @@ def _by_limits(rows: Rows, now: float) -> Mapping[tuple[str, str], float]:
     return play(rows.queues, rows.waiting, ends, lambda job: job.limit or UNLIMITED_RUN, now)
 
 
-def score(day: Day, questions: int = 1) -> Score:
+class Moment(NamedTuple):
+    """What a forecast may read. ``past``: all workloads of the day, also what becomes of them."""
+
+    day: Day
+    now: float
+    rows: Rows
+    memory: Memory
+    past: Sequence[Life]
+
+
+Forecaster: TypeAlias = Callable[[Moment, random.Random], Mapping[Key, Interval]]
+
+
+def by_forecast(moment: Moment, chance: random.Random) -> Mapping[Key, Interval]:
+    """The forecast of the product."""
+    return forecast(moment.rows, moment.memory, moment.now, chance.random)
+
+
+def score(
+    day: Day,
+    questions: int = 1,
+    forecaster: Forecaster = by_forecast,
+) -> Score:
     """Plays the day and scores forecasts. ``questions``: how many workloads are asked about at each
     hour."""
     past, plan = lives(day)
@@ -165,7 +187,7 @@ def score(day: Day, questions: int = 1) -> Score:
         rows = rows_at(now, past, plan)
         if rows.waiting:
             before = time.process_time()
-            found = forecast(rows, seen.memory, now, chance.random)
+            found = forecaster(Moment(day, now, rows, seen.memory, past), chance)
             spent.append(time.process_time() - before)
             asked = [life for life in past if life.waits(now)]
             if now >= FIRST + DAY:
