@@ -121,6 +121,33 @@ BOARD: Final = Dashboard(
             "Families in which a variant may preempt now.",
             each(f"admittance_preemption_gate_open{QUEUES}", "cluster_queue"),
         ),
+        Panel(
+            "Starts inside their forecast",
+            "Share of the starts that came between p10 and p90 of their forecast. It should be at "
+            "least 75 %.",
+            [Query("min(admittance_forecast_inside_share)", "inside")],
+            width=8,
+            unit="percentunit",
+        ),
+        Panel(
+            "Age of the oldest forecast",
+            "How old the oldest expected start is that commands and pages show. A forecast of more "
+            "than ten minutes is not shown.",
+            [Query("max(admittance_forecast_age_seconds)", "age")],
+            width=8,
+            unit="s",
+        ),
+        Panel(
+            "CPU of forecasts, per minute",
+            "CPU seconds of the plays in a minute: at most 5 while starts are asked for, else 0.",
+            [
+                Query(
+                    "60 * sum(rate(admittance_forecast_cpu_seconds_total[$__rate_interval]))", "CPU"
+                )
+            ],
+            width=8,
+            unit="s",
+        ),
     ],
     {"cluster_queue": "admittance_cluster_queue_info"},
 )
