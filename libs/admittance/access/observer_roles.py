@@ -3,6 +3,8 @@ server, and backups."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from admittance.access.parts import (
     ANSWERS,
     ASK_HEALTH,
@@ -13,6 +15,7 @@ from admittance.access.parts import (
     KV_CLAIMS,
     KV_PROVIDERS,
     STREAMS,
+    direct_get,
     each,
     follow,
     inbox,
@@ -25,15 +28,21 @@ from admittance.access.permissions import Permissions
 from admittance.access.users import User
 from admittance.events import subjects
 
+FORECAST_ERRORS: Final = f"$KV.{subjects.CLAIMS}.{subjects.FORECAST_ERRORS}"
+
 
 def forecast(user: User) -> Permissions:
-    """The permissions of the forecast, which reads workloads and the configuration of queues."""
+    """The permissions of the forecast, which reads workloads, the configuration of queues and the
+    log, and stores its own errors."""
     service = "forecast"
     publish = (
         *CONNECT,
         *stream_info(STREAMS),
         *rules("read the stored objects", *follow(KV)),
         *rules("read a stored object", f"{JS}.STREAM.MSG.GET.{KV}"),
+        *rules("read the runs of the last weeks", *read_stream(subjects.STREAM)),
+        *rules("read its earlier errors", *direct_get(KV_CLAIMS, FORECAST_ERRORS)),
+        *rules("keep its errors", FORECAST_ERRORS),
         *rules("repeat the first question", "admit.api.forecast", "admit.api.forecast.*"),
         *ASK_HEALTH,
         *ANSWERS,

@@ -425,7 +425,7 @@ SERVICE_ROLES: Final = (
     Role(
         "budget-controller", Account.CORE, "sum used quota, report its own check", budget_controller
     ),
-    Role("forecast", Account.CORE, "read workloads and queues, for forecasts", forecast),
+    Role("forecast", Account.CORE, "read workloads, queues and the log, for forecasts", forecast),
     Role(
         "built-in-provider",
         Account.CORE,

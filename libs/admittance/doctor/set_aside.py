@@ -22,6 +22,7 @@ from admittance.events.stored.formats import (
 )
 from admittance.events.stored.machines import OF_RUNNERS
 from admittance.events.system import Epoch, ObjectApplied
+from admittance.forecast.kept_errors import decode_errors
 from admittance.placement.machines.known_runners import KnownRunners
 from admittance.providers.builtin import installation_key
 from admittance.providers.status_store import read_status
@@ -188,6 +189,9 @@ def _judge_value(end: int) -> Callable[[Entry], None]:
 def judge_claim(entry: Entry) -> None:
     """Raises one of `BROKEN` if runners cannot read this entry of the claims bucket."""
     if entry.key == SECRET_KEY:
+        return
+    if entry.key == subjects.FORECAST_ERRORS:
+        decode_errors(entry.value or b"")
         return
     if entry.key.startswith("_alive."):
         lease_store.instance_of(entry)

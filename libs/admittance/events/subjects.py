@@ -116,6 +116,8 @@ CHECKPOINT_MADE: Final = "admit.checkpoint.made."
 CHECKPOINT_PART: Final = "admit.checkpoint.part."
 RELEASES: Final = "admit.workload.quota_released.>"
 """The facts from which the sums of used quota are made."""
+FORECAST_ERRORS: Final = "_forecast.errors"
+"""The key of the bucket of claims with the errors of earlier forecasts. It may be deleted."""
 USAGE_POSITION: Final = "admit.usage.position"
 SUMMARY: Final = "admit.usage.sum."
 """``admit.usage.sum.<day or month>.<period>.<cluster queue>.<ns>``: the sums of one period, such as

@@ -5,7 +5,7 @@ a small part of one processor whatever waits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
@@ -29,14 +29,17 @@ AGE_MAX: Final = 600.0
 @dataclass(slots=True)
 class Forecasts:
     """The forecast of one tree, made at ``made_at``: the interval of each start from then on.
-    ``after``: the workload that ends last before the start, where that is known. ``holding``: what
-    held quota then. ``words``: the basis, by ClusterQueue and namespace, filled when it is asked
-    for."""
+    ``after``: the workloads that free the quota for the start, where these are known. ``holding``:
+    what held quota then. ``broken``: workloads that are left out, because their data raise an
+    exception; ``failed``: the whole tree has no forecast for such a reason. ``words``: the basis,
+    by ClusterQueue and namespace, filled when it is asked for."""
 
     made_at: float
     starts: Mapping[Key, Interval]
     holding: Sequence[Holding]
-    after: Mapping[Key, Key] = field(default_factory=dict)
+    after: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
+    broken: Collection[Key] = ()
+    failed: bool = False
     words: dict[tuple[str, str], str] = field(default_factory=dict)
     _why_not_found: str | None = None
 

@@ -6,9 +6,11 @@ of the plays are widened by the errors of earlier forecasts."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from admittance.forecast.arrivals import Arrivals
@@ -16,6 +18,7 @@ from admittance.forecast.play import QueueRules, play
 from admittance.forecast.rows import Holding, Key, Waiting
 from admittance.forecast.run_times import Chance, Running, RunTimes, Sample
 from admittance.forecast.widening import Interval, Widening, quantiles
+from admittance.scheduling.state.held.person_limits import Person
 
 SAMPLES: Final = 20
 SAMPLES_LEAST: Final = 8
@@ -32,11 +35,14 @@ HORIZON: Final = 4 * 86_400.0
 
 
 class Rows(NamedTuple):
-    """A tree now. ``queues``: by name; their cells have the usage of all in ``holding``."""
+    """A tree now. ``queues``: by name; their cells have the usage of all in ``holding``.
+    ``persons``: those that arrivals of a user in a queue count for, of the users with a workload
+    now."""
 
     queues: Mapping[str, QueueRules]
     waiting: Sequence[Waiting]
     holding: Sequence[Holding]
+    persons: Mapping[tuple[str, str], tuple[Person, ...]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -76,16 +82,16 @@ def forecast(
     memory: Memory,
     now: float,
     chance: Chance,
-    after: dict[Key, Key] | None = None,
+    after: dict[Key, tuple[Key, ...]] | None = None,
 ) -> dict[Key, Interval]:
     """Returns for each waiting workload the interval of its start, in seconds from now. A workload
     that did not start within `HORIZON` in most plays has none. ``after``: gets for each of them the
-    workload that ends last before its start, if that is the same one in most plays."""
-    running = Running((held.source, max(0.0, now - held.since)) for held in rows.holding)
+    workloads that free the quota for its start in most plays, in the order in which they end."""
+    running = running_of(rows.holding, now)
     plays: list[dict[Key, float]] = []
-    causes: list[dict[Key, Key]] = []
+    causes: list[dict[Key, tuple[Key, ...]]] = []
     for _ in range(samples_of(len(rows.waiting))):
-        caused: dict[Key, Key] = {}
+        caused: dict[Key, tuple[Key, ...]] = {}
         plays.append(_play(rows, memory, running, now, chance, caused))
         causes.append(caused)
     if after is not None:
@@ -105,11 +111,24 @@ def forecast(
     return {key: memory.widening.widened(interval) for key, interval in raw.items()}
 
 
-def _same_in_most(causes: Sequence[Mapping[Key, Key]]) -> dict[Key, Key]:
-    counted: Counter[tuple[Key, Key]] = Counter()
+def _same_in_most(causes: Sequence[Mapping[Key, tuple[Key, ...]]]) -> dict[Key, tuple[Key, ...]]:
+    """Of each workload the ends that freed its quota in more than half of the plays. Their order is
+    that of most plays: each end has the sum of its places from the last."""
+    plays: dict[Key, Counter[Key]] = {}
+    places: Counter[tuple[Key, Key]] = Counter()
     for caused in causes:
-        counted.update(caused.items())
-    return {key: cause for (key, cause), times in counted.items() if 2 * times > len(causes)}
+        for key, ends in caused.items():
+            counted = plays.setdefault(key, Counter())
+            for place, end in enumerate(reversed(ends)):
+                counted[end] += 1
+                places[key, end] += place
+    found: dict[Key, tuple[Key, ...]] = {}
+    for key, counted in plays.items():
+        often = [end for end, times in counted.items() if 2 * times > len(causes)]
+        if often:
+            mean = {end: places[key, end] / counted[end] for end in often}
+            found[key] = tuple(sorted(often, key=lambda end: (-mean[end], end)))
+    return found
 
 
 def _play(
@@ -118,28 +137,51 @@ def _play(
     running: Running,
     now: float,
     chance: Chance,
-    causes: dict[Key, Key],
+    causes: dict[Key, tuple[Key, ...]],
 ) -> dict[Key, float]:
     sample = Sample(memory.run_times, running, chance)
-
-    def run_time(job: Waiting) -> float:
-        seconds = sample.draw(job.source, job.limit)
-        return inf if seconds is None else seconds
-
-    ends = []
-    for held in rows.holding:
-        whole = sample.draw(held.source, held.limit, max(0.0, now - held.since))
-        if whole is not None:
-            ends.append((max(now, held.since + whole), held))
+    ends = [(at, held) for held in rows.holding if (at := end_of(held, sample, now)) < inf]
     until = now + HORIZON
-    arrivals = memory.arrivals.drawn(now, until, rows.queues, chance)
     return play(
         rows.queues,
         rows.waiting,
         ends,
-        run_time,
+        partial(run_time_of, sample=sample),
         now,
-        arrivals=arrivals,
+        arrivals=_arrivals(rows, memory, now, until, chance),
         until=until,
         causes=causes,
+    )
+
+
+def _arrivals(
+    rows: Rows, memory: Memory, now: float, until: float, chance: Chance
+) -> Iterator[Waiting]:
+    for job in memory.arrivals.drawn(now, until, rows.queues, chance):
+        persons = rows.persons.get((job.queue, job.source.user)) if rows.persons else None
+        yield job if persons is None else job._replace(persons=persons)
+
+
+def run_time_of(job: Waiting, sample: Sample) -> float:
+    """Draws for how many seconds a workload holds quota that starts: for its checks, and for its
+    run. Infinite: nothing is known."""
+    seconds = sample.draw(job.source, job.limit)
+    return inf if seconds is None else sample.checks(job.queue) + seconds
+
+
+def end_of(held: Holding, sample: Sample, now: float) -> float:
+    """Draws when a workload ends that holds quota; infinite: nothing is known."""
+    elapsed = max(0.0, now - held.since)
+    if held.is_checked:
+        seconds = sample.draw(held.source, held.limit)
+        whole = None if seconds is None else sample.checks(held.queue, elapsed) + seconds
+    else:
+        whole = sample.draw(held.source, held.limit, elapsed)
+    return inf if whole is None else max(now, held.since + whole)
+
+
+def running_of(holding: Iterable[Holding], now: float) -> Running:
+    """How long the workloads have run that hold quota."""
+    return Running(
+        (held.source, max(0.0, now - held.since)) for held in holding if not held.is_checked
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from admittance.quota.cell import FlavorResource
+from admittance.scheduling.state.held.person_limits import Person
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name of a workload."""
@@ -28,7 +29,8 @@ class Waiting(NamedTuple):
     """A workload that waits for quota.
 
     ``choices``: for each resource group the needs of the flavors that may be used, in order.
-    ``limit``: the greatest run time that its manifest declares; None: there is none.
+    ``limit``: the greatest run time that its manifest declares; None: there is none. ``persons``:
+    those that its quota counts for, where a queue limits what one person may hold.
     """
 
     key: Key
@@ -38,10 +40,12 @@ class Waiting(NamedTuple):
     source: Source
     priority: int = 0
     limit: float | None = None
+    persons: tuple[Person, ...] = ()
 
 
 class Holding(NamedTuple):
-    """A workload that holds quota. ``since``: when its run began, or when it reserved quota."""
+    """A workload that holds quota. ``since``: when its run began, or when it reserved quota.
+    ``is_checked``: its checks are not over, so its run has not begun."""
 
     key: Key
     queue: str
@@ -49,3 +53,5 @@ class Holding(NamedTuple):
     since: float
     source: Source
     limit: float | None = None
+    persons: tuple[Person, ...] = ()
+    is_checked: bool = False

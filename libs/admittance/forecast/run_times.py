@@ -1,14 +1,16 @@
 """Draws of run times from those of earlier workloads.
 
 The levels of a source are its array, its script and user, its user and queue, its queue, and all.
-Each draw takes the first level with probability n / (n + 2), where n is the number of its run
-times, else the next one."""
+Each draw takes the first level with probability n / (n + doubt), where n is the number of its run
+times, else the next one. The drawn run time is varied a little, since the next run is near earlier
+ones and not equal to one of them."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from math import exp, log
+from statistics import NormalDist
 from typing import Final, NamedTuple, TypeAlias
 
 from admittance.forecast.rows import Source
@@ -21,8 +23,25 @@ KEPT: Final = 50
 """How many run times of a level count: the last ones."""
 AGE: Final = 14 * 86_400.0
 """For how many seconds after its end a run time counts."""
-DOUBT: Final = 2
-ARRAYS_KEPT: Final = 20
+DOUBT: Final = 1.0
+ARRAY_DOUBT: Final = 8.0
+"""The elements of an array are hardly more alike than other runs of their script, and the first of
+them that end are the short ones."""
+KNOWN: Final = 2
+"""From how many runs on a level is named as that on which a forecast rests."""
+DRAWS: Final = 12
+"""How often a run time is drawn again that is shorter than the workload has run already."""
+FEW: Final = 4
+"""With fewer run times their logarithms count as `SPREAD` wide."""
+SPREAD: Final = 0.6
+SPREADS: Final = (0.05, 1.0)
+"""The least and the greatest spread by which run times are varied."""
+BANDWIDTH: Final = 0.5
+QUARTILES: Final = 1.35
+"""How many standard deviations lie between the quartiles of a normal distribution."""
+_STEPS: Final = 256
+_NORMAL: Final = tuple(NormalDist().inv_cdf((step + 0.5) / _STEPS) for step in range(_STEPS))
+"""A standard normal number for each of as many equal parts of chance."""
 
 
 class Basis(NamedTuple):
@@ -45,43 +64,40 @@ def levels(source: Source) -> tuple[Level, ...]:
 
 
 class RunTimes:
-    """The run times of workloads that finished."""
+    """The run times of workloads that finished, in seconds, and how long the checks of each queue
+    took."""
 
     def __init__(self) -> None:
-        self._kept: dict[Level, deque[tuple[float, float]]] = {}
-        self._arrays: dict[Level, deque[str]] = {}
+        self._kept: dict[Level, list[tuple[float, float]]] = {}
         self._sorted: dict[Level, list[float]] = {}
+        self._widths: dict[Level, float] = {}
 
-    def add(self, source: Source, seconds: float, ended: float) -> None:
-        """Adds a run that ended at ``ended``. Runs are added in the order of their ends."""
+    def add(self, source: Source, seconds: float, ended: float, checked: float = 0.0) -> None:
+        """Adds a run that ended at ``ended``. ``checked``: how long its quota was held before its
+        admission."""
         for level in levels(source):
-            kept = self._kept.get(level)
-            if kept is None:
-                kept = self._kept[level] = deque(maxlen=KEPT)
-            kept.append((ended, seconds))
-            self._sorted.pop(level, None)
-        if source.array:
-            for level in _array_levels(source):
-                uids = self._arrays.setdefault(level, deque(maxlen=ARRAYS_KEPT))
-                if source.array not in uids:
-                    uids.append(source.array)
+            self._add(level, seconds, ended)
+        self._add(_checks_of(source.queue), checked, ended)
+
+    def _add(self, level: Level, seconds: float, ended: float) -> None:
+        kept = self._kept.setdefault(level, [])
+        insort(kept, (ended, seconds))
+        del kept[:-KEPT]
+        self._changed(level)
+
+    def _changed(self, level: Level) -> None:
+        self._sorted.pop(level, None)
+        self._widths.pop(level, None)
 
     def forget(self, now: float) -> None:
         """Forgets runs that are too old to count."""
         for level, kept in list(self._kept.items()):
-            before = len(kept)
-            while kept and kept[0][0] < now - AGE:
-                kept.popleft()
-            if len(kept) != before:
-                self._sorted.pop(level, None)
+            old = bisect_left(kept, (now - AGE,))
+            if old:
+                del kept[:old]
+                self._changed(level)
             if not kept:
                 del self._kept[level]
-        for near, uids in list(self._arrays.items()):
-            known = [uid for uid in uids if ("array", uid) in self._kept]
-            if known:
-                self._arrays[near] = deque(known, maxlen=ARRAYS_KEPT)
-            else:
-                del self._arrays[near]
 
     def values(self, level: Level) -> Sequence[float]:
         """The run times of a level in seconds, the shortest first."""
@@ -91,20 +107,38 @@ class RunTimes:
             self._sorted[level] = found
         return found
 
+    def checks(self, queue: str) -> Sequence[float]:
+        """How long workloads of the queue held quota before their admission, the shortest first."""
+        return self.values(_checks_of(queue))
+
+    def width(self, level: Level) -> float:
+        """The standard deviation by which the logarithm of a run time of the level is varied."""
+        found = self._widths.get(level)
+        if found is None:
+            found = self._widths[level] = _width(self.values(level))
+        return found
+
     def basis(self, source: Source) -> Basis | None:
-        """The nearest level with at least as many runs as `DOUBT`; None: there is none."""
+        """The nearest level with at least `KNOWN` runs; None: there is none."""
         for level in levels(source):
             count = len(self.values(level))
-            if count >= DOUBT:
+            if count >= KNOWN:
                 return Basis(count, level)
         return None
 
-    def past_arrays(self, source: Source) -> Sequence[str]:
-        """The uids of arrays of the same user and queue that have run times; else of the queue."""
-        for level in _array_levels(source):
-            if found := self._arrays.get(level):
-                return found
-        return ()
+
+def _checks_of(queue: str) -> Level:
+    return ("checks", queue)
+
+
+def _width(values: Sequence[float]) -> float:
+    count = len(values)
+    spread = SPREAD
+    if count >= FEW:
+        low, high = (max(1.0, values[(count - 1) * part // 4]) for part in (1, 3))
+        spread = log(high / low) / QUARTILES
+    least, most = SPREADS
+    return float(BANDWIDTH * max(least, min(spread, most)) * count**-0.2)
 
 
 class Running:
@@ -124,69 +158,88 @@ class Running:
         return self._sorted.get(level, ())
 
 
+class _Known(NamedTuple):
+    """A level with run times. ``taken``: the probability with which it is taken."""
+
+    ended: Sequence[float]
+    going: Sequence[float]
+    width: float
+    taken: float
+
+
 class Sample:
-    """The draws of one play. The elements of an array are drawn from one past array, so that they
-    are long or short together."""
+    """The draws of one forecast."""
 
     def __init__(self, run_times: RunTimes, running: Running, chance: Chance) -> None:
         self._run_times = run_times
         self._running = running
         self._chance = chance
-        self._chosen: dict[str, Level | None] = {}
+        self._known: dict[Source, tuple[_Known, ...]] = {}
 
     def draw(self, source: Source, limit: float | None, elapsed: float = 0.0) -> float | None:
         """A whole run time in seconds: more than ``elapsed``, and at most ``limit``. None: nothing
         is known about run times, and there is no limit."""
-        drawn = self._drawn(source, elapsed)
-        if drawn is None:
+        known = self._levels(source)
+        if not known:
             return limit
+        drawn = self._drawn(known)
+        for _ in range(DRAWS):
+            if drawn > elapsed or not elapsed:
+                break
+            drawn = self._drawn(known)
+        else:
+            drawn = self._beyond(known, elapsed)
         return drawn if limit is None else min(drawn, max(limit, elapsed))
 
-    def _drawn(self, source: Source, elapsed: float) -> float | None:
-        """A run time of the first level that is taken; a workload that still runs stands for a run
-        that is longer, which a farther level may give."""
-        least, taken = elapsed, None
-        for level in self._levels(source):
-            ended, going = self._run_times.values(level), self._running.values(level)
-            if not ended:
-                continue
-            taken = level
-            first, first_going = bisect_right(ended, least), bisect_right(going, least)
-            count = len(ended) - first
-            all_of = count + len(going) - first_going
-            if not count or self._chance() >= all_of / (all_of + DOUBT):
-                continue
-            place = int(self._chance() * all_of)
-            if place < count:
-                return ended[first + place]
-            least = going[first_going + place - count]
-            first = bisect_right(ended, least)
-            if first < len(ended):
-                return ended[first + int(self._chance() * (len(ended) - first))]
-        if taken is None:
-            return None
-        values = self._run_times.values(taken)
-        first = bisect_right(values, least)
+    def checks(self, queue: str, elapsed: float = 0.0) -> float:
+        """How long checks of the queue take, more than ``elapsed``: 0 without earlier runs."""
+        values = self._run_times.checks(queue)
+        first = bisect_right(values, elapsed) if elapsed else 0
         if first < len(values):
             return values[first + int(self._chance() * (len(values) - first))]
-        return max(least, values[-1]) * (1 + self._chance()) if least else values[-1]
+        return elapsed * (1 + self._chance())
 
-    def _levels(self, source: Source) -> Iterator[Level]:
-        for level in levels(source):
-            if level[0] == "array" and not self._run_times.values(level):
-                past = self._of_past_array(source)
-                if past is not None:
-                    yield past
-            else:
-                yield level
+    def _levels(self, source: Source) -> tuple[_Known, ...]:
+        found = self._known.get(source)
+        if found is None:
+            found = self._known[source] = tuple(self._each_level(source))
+        return found
 
-    def _of_past_array(self, source: Source) -> Level | None:
-        if source.array not in self._chosen:
-            past = self._run_times.past_arrays(source)
-            place = int(self._chance() * len(past))
-            self._chosen[source.array] = ("array", past[place]) if past else None
-        return self._chosen[source.array]
+    def _each_level(self, source: Source) -> Iterable[_Known]:
+        known = [level for level in levels(source) if self._run_times.values(level)]
+        for level in known:
+            ended, going = self._run_times.values(level), self._running.values(level)
+            doubt = ARRAY_DOUBT if level[0] == "array" else DOUBT
+            count = len(ended) + len(going)
+            taken = 1.0 if level is known[-1] else count / (count + doubt)
+            yield _Known(ended, going, self._run_times.width(level), taken)
 
+    def _drawn(self, known: Sequence[_Known]) -> float:
+        """A run time of the first level that is taken. A workload that still runs stands for a run
+        that is longer, which a farther level may give."""
+        least = 0.0
+        for level in known:
+            if self._chance() >= level.taken:
+                continue
+            ended = level.ended
+            place = int(self._chance() * (len(ended) + len(level.going)))
+            if place < len(ended) and not least:
+                return self._varied(ended[place], level)
+            if place >= len(ended):
+                least = max(least, level.going[place - len(ended)])
+            for _ in range(DRAWS // 2):
+                drawn = self._varied(ended[int(self._chance() * len(ended))], level)
+                if drawn > least:
+                    return drawn
+        return self._beyond(known, least)
 
-def _array_levels(source: Source) -> tuple[Level, ...]:
-    return (("user", source.user, source.queue), ("queue", source.queue))
+    def _beyond(self, known: Sequence[_Known], least: float) -> float:
+        """A run time above ``least`` of a level that has one; else up to twice as long."""
+        for level in known:
+            first = bisect_right(level.ended, least)
+            if first < len(level.ended):
+                return level.ended[first + int(self._chance() * (len(level.ended) - first))]
+        return least * (1 + self._chance())
+
+    def _varied(self, seconds: float, level: _Known) -> float:
+        return seconds * exp(level.width * _NORMAL[int(self._chance() * _STEPS)])

@@ -6,19 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from sys import intern
 from typing import Any, Final
 
 import msgspec
 
-from admittance.api.arrays import ARRAY_LABEL, INDEX_LABEL
 from admittance.api.fields.units import BadQuantity
 from admittance.forecast.arrivals import DAY, DAYS, Arrivals
 from admittance.forecast.forecast import Memory, Rows
+from admittance.forecast.past_runs import PastRun, source_of
 from admittance.forecast.play import QueueRules
 from admittance.forecast.rows import Holding, Key, Need, Source, Waiting
 from admittance.forecast.run_times import RunTimes
-from admittance.workload.scripts import script_of
 from admittance.forecast.widening import Widening
 from admittance.quota.cell import potential
 from admittance.quota.tree import Node
@@ -26,11 +24,14 @@ from admittance.scheduling.configuration_updates import apply_object
 from admittance.scheduling.cycle.flavor_assigner import examine
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.flavor_plan import FlavorPlan
+from admittance.scheduling.state.held.person_limits import Person
 from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo
 from admittance.scheduling.workload_updates import apply_workload
 from admittance.workload.conditions import Type, find, is_true
+from admittance.workload.quota_release import reserved_at
+from admittance.workload.scripts import script_of
 from admittance.workload.stored import StoredWorkload, head
 
 Choices = tuple[tuple[Need, ...], ...]
@@ -41,7 +42,6 @@ NOT_WAITING: Final = "it does not compete for quota now"
 INACTIVE: Final = "its queue does not admit workloads now"
 FAMILY: Final = "it has variants, which the forecast does not play"
 FAIR_SHARING: Final = "fair sharing orders its queue, which the forecast does not play"
-USER_LIMIT: Final = "a queue beside it limits what a user holds, which the forecast does not play"
 TOO_LARGE: Final = "no flavor of its queue has so much quota"
 
 
@@ -99,17 +99,16 @@ class Tracked:
             self._note_end(stored, known.source)
 
     def _source(self, stored: StoredWorkload) -> Source:
-        labels = stored.metadata.labels
         local = self._state.catalog.local_queues.get(
             (stored.metadata.namespace, head(stored).queue_name)
         )
         admission = stored.status.admission
         queue = admission.cluster_queue if admission is not None else ""
-        return Source(
-            queue=intern(queue or (local.spec.cluster_queue if local is not None else "")),
-            user=intern(stored.status.submitted_by),
-            script=intern(script_of(stored.spec)),
-            array=intern(labels.get(ARRAY_LABEL, "")) if INDEX_LABEL in labels else "",
+        return source_of(
+            queue or (local.spec.cluster_queue if local is not None else ""),
+            stored.status.submitted_by,
+            script_of(stored.spec),
+            stored.metadata.labels,
         )
 
     def _note_arrival(
@@ -145,7 +144,15 @@ class Tracked:
             return
         begin, end = admitted.last_transition_time, finished.last_transition_time
         if begin is not None and end is not None:
-            self.run_times.add(source, max(0.0, (end - begin).total_seconds()), end.timestamp())
+            seconds = max(0.0, (end - begin).total_seconds())
+            checked = max(0.0, (begin - (reserved_at(stored) or begin)).total_seconds())
+            self.run_times.add(source, seconds, end.timestamp(), checked)
+
+    def add_past_run(self, run: PastRun) -> None:
+        """Adds a run from the log, unless the bucket has its workload: then it counts already."""
+        seen = self._seen.get(run.key)
+        if seen is None or seen.uid != run.uid:
+            self.run_times.add(run.source, run.seconds, run.ended, run.checked)
 
     def _note_start(self, key: Key) -> None:
         """Compares the forecasts of a workload with its start, or drops them if it does not wait
@@ -214,8 +221,6 @@ class Tracked:
             return INACTIVE
         if queue.domain is not None and self._is_shared(queue.domain):
             return FAIR_SHARING
-        if queue.domain is not None and _is_limited(queue.domain):
-            return USER_LIMIT
         if not self._can_fit(queue, workload):
             return TOO_LARGE
         return ""
@@ -224,11 +229,14 @@ class Tracked:
         fair = self._config.fair_sharing is not None
         return fair or any(queue.lanes is not None for queue in domain.queues)
 
-    def rows(self, name: str) -> Rows | None:
-        """The tree with this name now; None: it does not exist, or its order cannot be played."""
+    def rows(self, name: str, errors: dict[Key, Exception] | None = None) -> Rows | None:
+        """The tree with this name now; None: it does not exist, or its order cannot be played.
+        ``errors``: gets the exceptions of workloads that have no row, because their data raise
+        one."""
         domain = self._state.domains.get(name)
-        if domain is None or self._is_shared(domain) or _is_limited(domain):
+        if domain is None or self._is_shared(domain):
             return None
+        failed = {} if errors is None else errors
         rules: dict[str, QueueRules] = {}
         waiting: list[Waiting] = []
         holding: list[Holding] = []
@@ -236,46 +244,65 @@ class Tracked:
             if queue.node is None or queue.plan is None:
                 continue
             rules[queue.name] = QueueRules(queue.node, queue.strict, queue.plan.borrow_next)
-            holding += self._holding(queue)
+            holding += self._holding(queue, failed)
             if queue.activity.active and not queue.in_cycle:
-                waiting += self._waiting(queue, queue.node)
-        return Rows(rules, waiting, holding)
+                waiting += self._waiting(queue, queue.node, failed)
+        persons = {(row.queue, row.source.user): row.persons for row in holding if row.persons}
+        persons |= {(row.queue, row.source.user): row.persons for row in waiting if row.persons}
+        return Rows(rules, waiting, holding, persons)
 
-    def _holding(self, queue: Queue) -> Iterator[Holding]:
+    def _holding(self, queue: Queue, errors: dict[Key, Exception]) -> Iterator[Holding]:
         for workload in queue.holding:
-            charge = workload.charge
-            since = workload.admitted_at or workload.reserved_at
-            if charge is None or since is None:
-                continue
-            need = tuple((cell.fr, amount) for cell, amount in charge.cells)
-            yield Holding(
-                workload.key,
-                queue.name,
-                need,
-                since.timestamp(),
-                self.source_of(workload.key),
-                workload.seconds_left,
-            )
+            try:
+                row = self._holding_row(queue, workload)
+            except Exception as error:
+                errors[workload.key] = error
+            else:
+                if row is not None:
+                    yield row
 
-    def _waiting(self, queue: Queue, node: Node) -> Iterator[Waiting]:
-        for cls in queue.classes.values():
-            choices: Choices | None = None
-            for workload in cls.waiting():
-                if workload.family is not None or workload.shape is None:
-                    break
-                choices = choices or self._choices_of(queue, workload.shape)
-                if choices is None or not (queue.strict or _fits_ever(node, choices)):
-                    break
-                if workload.queued_at is not None:
-                    yield Waiting(
-                        workload.key,
-                        queue.name,
-                        workload.queued_at.timestamp(),
-                        choices,
-                        self.source_of(workload.key),
-                        workload.priority,
-                        workload.seconds_left,
-                    )
+    def _holding_row(self, queue: Queue, workload: WorkloadInfo) -> Holding | None:
+        charge = workload.charge
+        since = workload.admitted_at or workload.reserved_at
+        if charge is None or since is None:
+            return None
+        return Holding(
+            workload.key,
+            queue.name,
+            tuple((cell.fr, amount) for cell, amount in charge.cells),
+            since.timestamp(),
+            self.source_of(workload.key),
+            workload.seconds_left,
+            _persons_of(queue, workload),
+            is_checked=workload.admitted_at is None,
+        )
+
+    def _waiting(self, queue: Queue, node: Node, errors: dict[Key, Exception]) -> Iterator[Waiting]:
+        for workload in (each for cls in queue.classes.values() for each in cls.waiting()):
+            try:
+                row = self._waiting_row(queue, node, workload)
+            except Exception as error:
+                errors[workload.key] = error
+            else:
+                if row is not None:
+                    yield row
+
+    def _waiting_row(self, queue: Queue, node: Node, workload: WorkloadInfo) -> Waiting | None:
+        if workload.family is not None or workload.shape is None or workload.queued_at is None:
+            return None
+        choices = self._choices_of(queue, workload.shape)
+        if choices is None or not (queue.strict or _fits_ever(node, choices)):
+            return None
+        return Waiting(
+            workload.key,
+            queue.name,
+            workload.queued_at.timestamp(),
+            choices,
+            self.source_of(workload.key),
+            workload.priority,
+            workload.seconds_left,
+            _persons_of(queue, workload),
+        )
 
     def source_of(self, key: Key) -> Source:
         """Where a workload comes from."""
@@ -302,8 +329,8 @@ class Tracked:
         return known[1][shape]
 
 
-def _is_limited(domain: Domain) -> bool:
-    return any(queue.limits is not None for queue in domain.queues)
+def _persons_of(queue: Queue, workload: WorkloadInfo) -> tuple[Person, ...]:
+    return () if queue.limits is None else queue.limits.persons_of(workload)
 
 
 def _choices(plan: FlavorPlan, shape: RequestShape, config: Config) -> Choices | None:

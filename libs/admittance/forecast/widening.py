@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 ERRORS: Final = 1000
@@ -47,16 +48,25 @@ def _halves(forecast: Interval) -> tuple[float, float]:
 
 
 class Widening:
-    """The errors of the last forecasts of a tree, each compared with the start of its workload."""
+    """The errors of the last forecasts of a tree, each compared with the start of its workload.
+    ``added``: how many were added since this process began."""
 
-    def __init__(self) -> None:
-        self._errors: deque[float] = deque(maxlen=ERRORS)
+    def __init__(self, errors: Iterable[float] = ()) -> None:
+        """``errors``: those of an earlier process, as `errors` returns them."""
+        self._errors: deque[float] = deque(errors, maxlen=ERRORS)
+        self.added = 0
         self._sides: tuple[float, float] | None = None
 
     def add(self, forecast: Interval, actual: float) -> None:
         """Adds a forecast, as it was before it was widened, with the time that came true."""
         self._errors.append(error_of(forecast, actual))
+        self.added += 1
         self._sides = None
+
+    @property
+    def errors(self) -> list[float]:
+        """The errors in half widths, the last one at the end."""
+        return list(self._errors)
 
     @property
     def sides(self) -> tuple[float, float]:

@@ -1,8 +1,10 @@
 """Forecasts when waiting workloads will start.
 
 Decides: nothing. Consumes: on request, workloads and the configuration of queues, from the
-bucket. Publishes: nothing; answers ``admit.api.forecast``. Owns: nothing. Leadership: none; every
-instance has forecasts of its own, and one of them answers each question.
+bucket, and the facts about released quota, from the log. Publishes: nothing; answers
+``admit.api.forecast``. Owns: the errors of its forecasts, one key of the bucket of claims, which
+may be deleted. Leadership: none; every instance has forecasts of its own, and one of them answers
+each question; the errors of the last one that stored them are kept.
 """
 
 from __future__ import annotations

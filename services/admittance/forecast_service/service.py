@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -30,19 +30,25 @@ from admittance.events.requests.services import HealthReply
 from admittance.events.subjects import namespace_of_request
 from admittance.forecast.answers import Answers, Forecasts
 from admittance.forecast.arrivals import DAY, DAYS
-from admittance.forecast.forecast import Memory, Rows, forecast
+from admittance.forecast.forecast import Memory
+from admittance.forecast.guarded import FAILED, TREE_FAILED, Found, guarded_forecast
+from admittance.forecast.past_runs import PastRun
 from admittance.forecast.rows import Key
 from admittance.forecast.tracked import NOT_WAITING, Tracked
-from admittance.forecast.widening import Interval, Widening
+from admittance.forecast.widening import Widening
 from admittance.forecast.words import basis_of
 from admittance.forecast_service.forecast_metrics import ForecastMetrics
+from admittance.forecast_service.kept_errors import KeptErrorsStore
+from admittance.forecast_service.past_runs import read_past_runs
 from admittance.runtime import chance, clock
 from admittance.runtime.bus.bucket import BucketReader, Entry, apply_each, follow_bucket
 from admittance.runtime.bus.bus import Bus
+from admittance.runtime.errors import BusRefused, BusUnavailable
 from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait, end_tasks, set_within
+from admittance.runtime.telemetry.object_faults import faults
 from admittance.scheduling.state.config import config_of
 from admittance.workload.bucket_reader import names_of, read, read_manifest
 
@@ -63,6 +69,8 @@ FIRST_SECONDS: Final = 0.25
 """How long a question waits for the first forecast of its tree."""
 APPLIED_AT_ONCE: Final = 200
 """After so many changes of the bucket other tasks run."""
+TREE_FAILED_SECONDS: Final = 5.0
+"""The CPU time that a failed play counts for, so that the next one comes after a minute."""
 NICE: Final = 10
 
 log = structlog.get_logger()
@@ -75,7 +83,8 @@ class ForecastService:
         self._bus = bus
         self._settings = settings
         self._config = config_of(settings.configuration)
-        self._widenings: dict[str, Widening] = {}
+        self._widenings: dict[str, Widening] | None = None
+        self._kept = KeptErrorsStore(bus)
         self._tracked: Tracked | None = None
         self._answers = Answers()
         self._asked_at = 0.0
@@ -92,6 +101,8 @@ class ForecastService:
         """Follows the bucket and plays while there are questions, until cancelled."""
         while True:
             await self._wanted.wait()
+            if self._widenings is None:
+                self._widenings = await self._kept.load()
             self._answers = Answers()
             since = clock.now().timestamp() - min(DAYS * DAY, self._settings.finished_seconds)
             tracked = self._tracked = Tracked(self._config, since, self._widenings)
@@ -99,6 +110,7 @@ class ForecastService:
                 asyncio.create_task(self._follow(tracked), name="bucket"),
                 asyncio.create_task(self._play_on(tracked), name="plays"),
             ]
+            past = asyncio.create_task(self._read_past(tracked), name="past runs")
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in tasks:
@@ -108,9 +120,10 @@ class ForecastService:
                 self._loaded.clear()
                 self._wanted.clear()
                 self._tracked = None
-                for task in tasks:
+                for task in (*tasks, past):
                     with suppress(Exception):
                         await cancel_and_wait(task)
+                await self._kept.store(self._widenings, at_once=True)
             log.info("forecasts_end", reason="no question")
 
     def close(self) -> None:
@@ -155,6 +168,30 @@ class ForecastService:
                 apply_each(entries[first : first + APPLIED_AT_ONCE], apply_entry, service=SERVICE)
             await asyncio.sleep(0)
 
+    # The log. -----------------------------------------------------------------------------
+
+    async def _read_past(self, tracked: Tracked) -> None:
+        """Adds the runs of workloads that have left the bucket. Until they are read, forecasts rest
+        on those in the bucket."""
+        await self._loaded.wait()
+
+        async def take(runs: Sequence[PastRun]) -> None:
+            # Not during a play, which reads run times.
+            async with self._lock:
+                for run in runs:
+                    tracked.add_past_run(run)
+            await asyncio.sleep(0)
+
+        begin = clock.monotonic()
+        try:
+            count = await read_past_runs(self._bus, clock.now(), take)
+        except (BusRefused, BusUnavailable) as error:
+            log.warning("past_runs_not_read", reason=str(error))
+        except Exception as error:
+            faults.record(SERVICE, "read past runs", "the log", error)
+        else:
+            log.info("past_runs", facts=count, seconds=round(clock.monotonic() - begin, 1))
+
     # Plays. -------------------------------------------------------------------------------
 
     async def _play_on(self, tracked: Tracked) -> None:
@@ -173,28 +210,42 @@ class ForecastService:
         async with self._lock:
             now = clock.now()
             tracked.forget(now)
-            rows = tracked.rows(tree)
-            found: Mapping[Key, Interval] = {}
-            after: dict[Key, Key] = {}
-            seconds = 0.0
-            if rows is not None:
-                loop = asyncio.get_running_loop()
-                playing = loop.run_in_executor(
-                    self._thread,
-                    partial(_timed, rows, tracked.memory(tree), now.timestamp(), after),
-                )
-                try:
-                    found, seconds = await asyncio.shield(playing)
-                except asyncio.CancelledError:
-                    playing.cancel()
-                    raise
-                self.metrics.plays.add(())
-                self.metrics.cpu.add((), seconds)
-        holding = rows.holding if rows is not None else ()
-        made = Forecasts(now.timestamp(), found, holding, after)
+            made, seconds = await self._made_of(tracked, tree, now.timestamp())
         self._answers.made(tree, made, seconds, clock.now().timestamp())
         self._made.set()
         self._made = asyncio.Event()
+        await self._kept.store(self._widenings or {})
+
+    async def _made_of(self, tracked: Tracked, tree: str, now: float) -> tuple[Forecasts, float]:
+        """The forecasts of a tree, and the CPU seconds of its plays. An exception of a play ends no
+        process: what it concerns has no expected start."""
+        errors: dict[Key, Exception] = {}
+        try:
+            rows = tracked.rows(tree, errors)
+            if rows is None:
+                return Forecasts(now, {}, ()), 0.0
+            found, seconds = await self._in_thread(
+                partial(guarded_forecast, rows, tracked.memory(tree), now, chance.fraction)
+            )
+        except Exception as error:
+            faults.record(SERVICE, "play a tree", f"cohort tree {tree}", error)
+            return Forecasts(now, {}, (), failed=True), TREE_FAILED_SECONDS
+        errors |= found.errors
+        for (namespace, name), why in errors.items():
+            faults.record(SERVICE, "forecast a start", f"workload {namespace}/{name}", why)
+        self.metrics.plays.add(())
+        self.metrics.cpu.add((), seconds)
+        broken = frozenset(errors)
+        return Forecasts(now, found.starts, rows.holding, found.after, broken), seconds
+
+    async def _in_thread(self, play: Callable[[], Found]) -> tuple[Found, float]:
+        loop = asyncio.get_running_loop()
+        playing = loop.run_in_executor(self._thread, partial(_timed, play))
+        try:
+            return await asyncio.shield(playing)
+        except asyncio.CancelledError:
+            playing.cancel()
+            raise
 
     # Questions. ---------------------------------------------------------------------------
 
@@ -269,6 +320,8 @@ class ForecastService:
 def _start(tracked: Tracked, made: Forecasts, key: Key) -> StartForecast | None:
     """The expected start of a workload that can start; None: it came after the forecast."""
     as_of = datetime.fromtimestamp(made.made_at, UTC)
+    if made.failed or key in made.broken:
+        return StartForecast(unknown=TREE_FAILED if made.failed else FAILED, as_of=as_of)
     interval = made.starts.get(key)
     if interval is None:
         if tracked.queued_at(key) > made.made_at:
@@ -284,8 +337,7 @@ def _start(tracked: Tracked, made: Forecasts, key: Key) -> StartForecast | None:
         datetime.fromtimestamp(made.made_at + seconds, UTC).replace(microsecond=0)
         for seconds in interval
     )
-    last = made.after.get(key)
-    after = ("/".join(last),) if last is not None and last[0] == namespace else ()
+    after = tuple("/".join(each) for each in made.after.get(key, ()) if each[0] == namespace)
     return StartForecast(p10=p10, p50=p50, p90=p90, basis=words, after=after, as_of=as_of)
 
 
@@ -298,12 +350,9 @@ def _key(name: str, namespace: str) -> Key:
     return own, rest
 
 
-def _timed(
-    rows: Rows, memory: Memory, now: float, after: dict[Key, Key]
-) -> tuple[Mapping[Key, Interval], float]:
+def _timed(play: Callable[[], Found]) -> tuple[Found, float]:
     begin = clock.thread_seconds()
-    found = forecast(rows, memory, now, chance.fraction, after)
-    return found, clock.thread_seconds() - begin
+    return play(), clock.thread_seconds() - begin
 
 
 def _lower_priority() -> None:

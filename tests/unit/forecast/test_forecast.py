@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import islice
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from admittance.forecast.rows import Holding, Key, Source, Waiting
 from admittance.forecast.run_times import RunTimes
 from admittance.quota.cell import Quota
 from admittance.quota.tree import Tree
+from admittance.scheduling.state.held.person_limits import Limit, Person
 
 CPU = ("f", "cpu")
 DAY = 86_400.0
@@ -36,10 +38,16 @@ def rows(*waiting: Waiting, since: float | None = None) -> Rows:
 
 
 def memory(*seconds: float) -> Memory:
+    """Each run time is known often, so that draws vary by a hundredth only."""
     found = Memory(RunTimes(), Arrivals(NOW))
-    for each in seconds:
+    for each in seconds * (50 // max(1, len(seconds))):
         found.run_times.add(A, each, NOW)
     return found
+
+
+def close(*seconds: float) -> Any:
+    """An interval that is nearly this one."""
+    return pytest.approx(seconds, rel=0.03, abs=3)
 
 
 def chance() -> random.Random:
@@ -53,11 +61,45 @@ def test_a_workload_that_fits_starts_now() -> None:
 
 def test_a_workload_starts_after_what_holds_its_quota() -> None:
     """The workload h has run for 100 s of 600; the next one runs for 600 s."""
-    after: dict[Key, Key] = {}
+    after: dict[Key, tuple[Key, ...]] = {}
     tree = rows(job("x"), job("y", 1), since=NOW - 100)
     found = forecast(tree, memory(600), NOW, chance().random, after)
-    assert after == {("ns", "x"): ("ns", "h"), ("ns", "y"): ("ns", "x")}
-    assert found == {("ns", "x"): (440, 500, 560), ("ns", "y"): (990, 1100, 1210)}
+    assert after == {("ns", "x"): (("ns", "h"),), ("ns", "y"): (("ns", "x"),)}
+    assert found == {("ns", "x"): close(440, 500, 560), ("ns", "y"): close(990, 1100, 1210)}
+
+
+@pytest.mark.parametrize(
+    ("is_checked", "start"),
+    [
+        pytest.param(False, 500, id="it runs for 100 s of 600"),
+        pytest.param(True, 900, id="its checks take 400 s, and 100 s are over"),
+    ],
+)
+def test_a_workload_holds_quota_for_its_checks_and_for_its_run(
+    is_checked: bool, start: float
+) -> None:
+    known = memory()
+    for _ in range(100):
+        known.run_times.add(A, 600.0, NOW, 400.0)
+    tree = rows(job("x"), job("y", 1), since=NOW - 100)
+    [holds] = tree.holding
+    tree = tree._replace(holding=[holds._replace(is_checked=is_checked)])
+    found = forecast(tree, known, NOW, chance().random)
+    assert found["ns", "x"].p50 == pytest.approx(start, rel=0.02)
+    assert found["ns", "y"].p50 == pytest.approx(start + 1000, rel=0.02)
+
+
+def test_arrivals_of_a_user_count_for_the_same_persons() -> None:
+    person = Person(Limit("ClusterQueue a", "", (("cpu", 4),)), "ada")
+    known = memory(600)
+    known.arrivals = arrivals(NOW - DAY)
+    for minute in range(1, 30):
+        urgent = job(f"u{minute}", NOW - DAY + 60 * minute)._replace(priority=1)
+        known.arrivals.add(urgent)
+    tree = rows(job("x"), since=NOW)._replace(persons={("a", ""): (person,)})
+    person.held["cpu"] = 4
+    found = forecast(tree, known, NOW, chance().random)["ns", "x"]
+    assert found.p50 < 700, "the arrivals are over their limit"
 
 
 @pytest.mark.parametrize("seconds", [(), (HORIZON + 1.0,)])
@@ -74,12 +116,13 @@ def test_forecasts_are_compared_with_the_start_of_their_workload() -> None:
     held = rows(job("x"), since=NOW)
     for after in range(0, 100, 10):
         forecast(held, known, NOW + after, chance().random)
-    assert known.made["ns", "x"][:2] == [(NOW, (600, 600, 600)), (NOW + 10, (590, 590, 590))]
+    first, second = known.made["ns", "x"][:2]
+    assert first == (NOW, close(600, 600, 600)) and second == (NOW + 10, close(590, 590, 590))
     known.started(("ns", "x"), NOW + 750)
     assert known.made == {}
     # Half a width is 30 s, and the start was 150 s later than the median.
-    assert known.widening.sides == (1, 5)
-    assert forecast(held, known, NOW, chance().random) == {("ns", "x"): (570, 600, 750)}
+    assert known.widening.sides == pytest.approx((1, 5), rel=0.1)
+    assert forecast(held, known, NOW, chance().random) == {("ns", "x"): close(570, 600, 750)}
 
 
 def test_a_workload_that_waits_for_long_keeps_some_of_its_forecasts() -> None:
@@ -101,10 +144,9 @@ def test_a_workload_that_left_its_queue_is_no_error() -> None:
 
 
 def test_a_long_tail_is_cut_at_the_horizon() -> None:
-    known = memory(*[600] * 30, *[2 * HORIZON] * 10)
+    known = memory(*[600] * 30, *[9 * HORIZON] * 10)
     found = forecast(rows(job("x"), since=NOW), known, NOW, chance().random)["ns", "x"]
-    assert found.p50 == 600
-    assert found.p90 == 600 + 2 * (HORIZON - 600)
+    assert found.p90 == pytest.approx(found.p50 + 2 * (HORIZON - found.p50))
 
 
 def arrivals(begin: float, *times: float, queue: str = "a") -> Arrivals:
@@ -159,8 +201,7 @@ def test_arrivals_delay_a_workload_of_low_priority() -> None:
         urgent = job(f"u{minute}", NOW - DAY + 60 * minute)._replace(priority=1)
         known.arrivals.add(urgent)
     found = forecast(rows(job("x"), since=NOW), known, NOW, chance().random)["ns", "x"]
-    assert found.p50 == 600 * 30
-    assert found.p50 < inf
+    assert found.p50 == pytest.approx(600 * 30, rel=0.02)
 
 
 @pytest.mark.parametrize(

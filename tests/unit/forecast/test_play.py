@@ -12,6 +12,7 @@ from admittance.forecast.play import QueueRules, play
 from admittance.forecast.rows import Holding, Need, Source, Waiting
 from admittance.quota.cell import Quota
 from admittance.quota.tree import Tree
+from admittance.scheduling.state.held.person_limits import Limit, Person
 
 CPU = ("f", "cpu")
 SPOT = ("spot", "cpu")
@@ -149,3 +150,65 @@ def test_a_play_ends_at_its_limit(until: float, found: dict[str, float]) -> None
 def test_what_never_ends_frees_nothing() -> None:
     waiting = [job("x", 4), job("y", 4, 1)]
     assert starts(queues({"a": 4}), waiting, run=inf) == {"x": 100}
+
+
+@pytest.mark.parametrize(
+    ("free", "amount", "ends", "found"),
+    [
+        pytest.param(0, 4, [("h", 2), ("i", 2)], ["h", "i"], id="all that free its quota"),
+        pytest.param(0, 2, [("h", 2), ("i", 2)], ["h"], id="no end after the start"),
+        pytest.param(2, 4, [("h", 1), ("i", 1)], ["h", "i"], id="some was free before"),
+        pytest.param(0, 4, [("h", 2), ("spot", 2), ("i", 2)], ["h", "i"], id="its flavor only"),
+        pytest.param(0, 7, [(name, 1) for name in "hijklmn"], list("jklmn"), id="the last five"),
+        pytest.param(4, 4, [("h", 2)], [], id="a start at once"),
+    ],
+)
+def test_a_start_follows_the_ends_that_free_its_quota(
+    free: int, amount: int, ends: list[tuple[str, int]], found: list[str]
+) -> None:
+    known = queues({"a": free + sum(held for name, held in ends if name != "spot")})
+    flavors = {"spot": SPOT}
+    holding = [
+        (110.0 + place, held(name, much, flavor=flavors.get(name, CPU)))
+        for place, (name, much) in enumerate(ends)
+    ]
+    causes: dict[Any, Any] = {}
+    starts(known, [job("x", amount)], holding, causes=causes)
+    assert [name for _, name in causes.get(("ns", "x"), ())] == found
+
+
+def test_an_end_that_others_use_up_first_is_not_named() -> None:
+    """The workload y takes what h frees, so x starts after i and y."""
+    causes: dict[Any, Any] = {}
+    waiting = [job("y", 2, priority=1), job("x", 4)]
+    ends = [(120.0, held("h", 2)), (125.0, held("i", 2))]
+    assert starts(queues({"a": 4}), waiting, ends, causes=causes) == {"y": 120, "x": 130}
+    assert causes == {("ns", "y"): (("ns", "h"),), ("ns", "x"): (("ns", "i"), ("ns", "y"))}
+
+
+ADA, BOB = (Person(Limit("ClusterQueue a", "", (("cpu", 2),)), name) for name in ("ada", "bob"))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_person_at_its_limit_waits_for_its_own_workloads_and_blocks_no_other(
+    strict: bool,
+) -> None:
+    waiting = [
+        job("x", 2, persons=(ADA,)),
+        job("y", 2, 1, persons=(ADA,)),
+        job("z", 2, 2, persons=(BOB,)),
+        job("wide", 3, 3, persons=(BOB,)),
+    ]
+    known = queues({"a": 8}, strict=strict)
+    assert starts(known, waiting) == {"x": 100, "z": 100, "y": 110}
+    assert ADA.held == BOB.held == {"cpu": 0}, "a play changes no person"
+
+
+def test_a_person_gets_room_when_what_holds_its_quota_ends() -> None:
+    ada = Person(ADA.limit, "ada")
+    ada.held["cpu"] = 2
+    ends = [(130.0, held("h", 2)._replace(persons=(ada,)))]
+    later = job("later", 2, 105, persons=(BOB,))
+    waiting = [job("x", 1, persons=(ada,)), job("y", 1, 1, persons=(ada,))]
+    found = starts(queues({"a": 8}), waiting, ends, arrivals=iter([later]))
+    assert found == {"x": 130, "y": 130}

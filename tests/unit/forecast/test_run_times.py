@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from statistics import fmean, median
 
 import pytest
 
@@ -13,9 +15,9 @@ DAY = 86_400.0
 ADA = Source("q", "ada", "train.py")
 
 
-def chances(*values: float) -> Callable[[], float]:
-    """Returns the values one after another."""
-    return iter(values).__next__
+def fixed(value: float) -> Callable[[], float]:
+    """Returns the same value each time. With 0.5 the middle run time is drawn, hardly varied."""
+    return lambda: value
 
 
 def known(*runs: tuple[Source, float]) -> RunTimes:
@@ -39,87 +41,89 @@ def test_the_levels_of_a_source_go_from_near_to_far(source: Source, kinds: list[
 
 
 @pytest.mark.parametrize(
-    ("values", "limit", "elapsed", "drawn_by", "drawn"),
+    ("values", "limit", "elapsed", "drawn"),
     [
-        ([], None, 0, [], None),
-        ([], 60.0, 0, [], 60.0),
-        # One value: the script is taken with probability 1/3, else farther levels.
-        ([7.0], None, 0, [0.3, 0.0], 7.0),
-        ([5.0, 1.0, 3.0], None, 0, [0.5, 0.0], 1.0),
-        ([5.0, 1.0, 3.0], None, 0, [0.5, 0.99], 5.0),
-        ([5.0, 1.0, 3.0], None, 1.0, [0.49, 0.0], 3.0),
-        ([5.0, 1.0, 3.0], None, 4.9, [0.33, 0.99], 5.0),
-        ([5.0, 1.0, 3.0], 2.0, 0, [0.5, 0.99], 2.0),
+        ([], None, 0, None),
+        ([], 60.0, 0, 60.0),
+        ([70.0], None, 0, 70.0),
+        ([50.0, 10.0, 30.0], None, 0, 30.0),
+        ([50.0, 10.0, 30.0], 20.0, 0, 20.0),
+        # The run is longer than what is drawn: one of the longer ones.
+        ([50.0, 10.0, 30.0], None, 40.0, 50.0),
         # The run is longer than all that are known.
-        ([5.0, 1.0, 3.0], None, 5.0, [0.5], 7.5),
-        ([5.0, 1.0, 3.0], 6.0, 5.0, [0.5], 6.0),
+        ([50.0, 10.0, 30.0], None, 60.0, 90.0),
+        ([50.0, 10.0, 30.0], 70.0, 60.0, 70.0),
         # The run is past its limit and has not ended yet.
-        ([5.0, 1.0, 3.0], 4.0, 5.0, [0.5], 5.0),
+        ([50.0, 10.0, 30.0], 40.0, 60.0, 60.0),
     ],
 )
 def test_a_draw_is_longer_than_the_run_so_far_and_within_the_limit(
-    values: Sequence[float],
-    limit: float | None,
-    elapsed: float,
-    drawn_by: Sequence[float],
-    drawn: float | None,
+    values: Sequence[float], limit: float | None, elapsed: float, drawn: float | None
 ) -> None:
-    sample = Sample(known(*((ADA, value) for value in values)), Running(), chances(*drawn_by))
-    assert sample.draw(ADA, limit, elapsed) == drawn
+    sample = Sample(known(*((ADA, value) for value in values)), Running(), fixed(0.5))
+    found = sample.draw(ADA, limit, elapsed)
+    assert found == (drawn if drawn is None else pytest.approx(drawn, rel=0.01))
+
+
+def drawn_often(
+    run_times: RunTimes, source: Source, running: Running | None = None, elapsed: float = 0.0
+) -> list[float]:
+    sample = Sample(run_times, running or Running(), random.Random(1).random)
+    found = [sample.draw(source, None, elapsed) for _ in range(3000)]
+    return sorted(seconds for seconds in found if seconds is not None)
 
 
 @pytest.mark.parametrize(
-    ("drawn_by", "drawn"),
+    ("source", "share"),
     [
-        ([0.66, 0.0], 10.0),  # 4 runs of the script: 4/6
-        ([0.67, 0.7, 0.0], 10.0),  # 5 runs by ada: 5/7
-        ([0.67, 0.72, 0.74, 0.0], 10.0),  # 6 runs of the queue: 6/8
-        ([0.67, 0.72, 0.76, 0.79, 0.0], 1.0),  # all 8 runs: 8/10
-        ([0.67, 0.72, 0.76, 0.81, 0.99], 60.0),  # None of the levels: the last one.
+        # Of one run of the script half the draws; of the other half one in three: 1 run in 2.
+        pytest.param(Source("q", "ada", "train.py"), 0.5, id="one run of the script"),
+        pytest.param(Source("q", "ada", "new.py"), 0.5, id="a new script of the user"),
+        pytest.param(Source("q", "bob", "train.py"), 0.5, id="a new user of the queue"),
+        pytest.param(Source("q", "ada", "new.py", "array"), 0.5, id="a new array"),
     ],
 )
-def test_each_level_is_taken_with_the_weight_of_its_runs(
-    drawn_by: Sequence[float], drawn: float
+def test_few_runs_of_the_nearest_level_count_as_much_as_all_others(
+    source: Source, share: float
 ) -> None:
-    runs = [(ADA, 10.0)] * 4
-    runs += [(Source("q", "ada", "eval.py"), 20.0), (Source("q", "bob", "train.py"), 30.0)]
-    runs += [(Source("p", "bob"), 60.0), (Source("p", "bob"), 1.0)]
-    assert Sample(known(*runs), Running(), chances(*drawn_by)).draw(ADA, None) == drawn
+    run_times = known((ADA, 10.0), (Source("p", "eve"), 10_000.0))
+    drawn = drawn_often(run_times, source)
+    near = sum(seconds < 1000 for seconds in drawn) / len(drawn)
+    assert near > share
 
 
-def test_all_elements_of_an_array_are_drawn_from_one_past_array() -> None:
-    runs = [(Source("q", "ada", "", f"a{number}"), float(number)) for number in (1, 2, 2)]
-    run_times = known(*runs)
-    assert list(run_times.past_arrays(Source("q", "ada"))) == ["a1", "a2"]
-    assert list(run_times.past_arrays(Source("q", "bob"))) == ["a1", "a2"]
-    assert list(run_times.past_arrays(Source("p", "ada"))) == []
-    new = Source("q", "ada", "", "new")
-    # The first draw chooses the past array a2; then its level, then the value, for each element.
-    sample = Sample(run_times, Running(), chances(0.9, 0.4, 0.0, 0.4, 0.0))
-    assert [sample.draw(new, None), sample.draw(new, None)] == [2.0, 2.0]
-    run_times.add(new, 9.0, 5.0)
-    assert Sample(run_times, Running(), chances(0.3, 0.0)).draw(new, None) == 9.0
+def test_an_array_counts_little_against_many_runs_of_its_script() -> None:
+    array = Source("q", "ada", "train.py", "uid")
+    run_times = known(*[(ADA, 1000.0)] * 20, (array, 1.0))
+    drawn = drawn_often(run_times, array)
+    assert sum(seconds < 100 for seconds in drawn) / len(drawn) < 0.25
 
 
-@pytest.mark.parametrize(
-    ("far", "drawn_by", "drawn"),
-    [
-        ([], [0.4, 0.4], 10.0),
-        # The run of 50 s is taken, and all known run times are shorter.
-        ([], [0.4, 0.5, 0.5], 75.0),
-        # A farther level has a longer one: 1 of 3 in weight.
-        ([100.0], [0.4, 0.5, 0.3, 0.0], 100.0),
-        ([100.0], [0.4, 0.5, 0.34, 0.0], 100.0),
-        ([100.0, 40.0], [0.51, 0.51, 0.51, 0.7, 0.49], 40.0),
-    ],
-)
-def test_a_workload_that_runs_stands_for_longer_runs(
-    far: Sequence[float], drawn_by: Sequence[float], drawn: float
-) -> None:
-    """One run of train.py took 10 s, and one has run for 50 s."""
-    run_times = known((ADA, 10.0), *((Source("p"), seconds) for seconds in far))
-    sample = Sample(run_times, Running([(ADA, 50.0)]), chances(*drawn_by))
-    assert sample.draw(ADA, None) == drawn
+def test_draws_lie_around_the_run_times_that_are_known() -> None:
+    run_times = known(*((ADA, 1000.0 * factor) for factor in (0.7, 0.8, 0.9, 1.1, 1.25, 1.4)))
+    drawn = drawn_often(run_times, ADA)
+    assert median(drawn) == pytest.approx(1000, rel=0.1)
+    assert fmean(drawn) == pytest.approx(1030, rel=0.1)
+    assert drawn[0] < 690 and drawn[-1] > 1410
+    assert len(set(drawn)) > 100
+
+
+def test_a_long_run_is_drawn_from_the_long_run_times_alone() -> None:
+    """Of 20 runs of the script two are long; runs of other queues are longer still."""
+    runs = [(ADA, 10.0)] * 18 + [(ADA, 1000.0)] * 2 + [(Source("p"), 100_000.0)] * 20
+    drawn = drawn_often(known(*runs), ADA, elapsed=500.0)
+    assert drawn[0] > 500
+    # The other queues have a weight of 1/21, and half of these draws are of the script again.
+    assert sum(seconds > 50_000 for seconds in drawn) / len(drawn) < 0.4
+
+
+def test_a_workload_that_runs_stands_for_longer_runs() -> None:
+    """One run of train.py took 10 s; of two that still run one has run for 50 s."""
+    run_times = known((ADA, 10.0))
+    drawn = drawn_often(run_times, ADA, Running([(ADA, 50.0), (ADA, 5.0)]))
+    assert 0.2 < sum(seconds > 50 for seconds in drawn) / len(drawn) < 0.5
+    far = known((ADA, 10.0), (Source("p"), 100.0))
+    assert max(drawn_often(far, ADA, Running([(ADA, 50.0)]))) >= 100
 
 
 def test_only_the_last_runs_of_two_weeks_count() -> None:
@@ -132,11 +136,23 @@ def test_only_the_last_runs_of_two_weeks_count() -> None:
     assert list(run_times.values(level)) == []
 
 
-def test_arrays_without_run_times_are_forgotten() -> None:
+def test_runs_may_be_added_in_any_order() -> None:
     run_times = RunTimes()
-    run_times.add(Source("q", "ada", "", "old"), 1.0, 0.0)
-    run_times.add(Source("q", "ada", "", "new"), 1.0, 100.0)
-    run_times.forget(14 * DAY + 1)
-    assert list(run_times.past_arrays(Source("q", "ada"))) == ["new"]
-    run_times.forget(14 * DAY + 101)
-    assert list(run_times.past_arrays(Source("q", "ada"))) == []
+    for number in (*range(30, 60), *range(30)):
+        run_times.add(ADA, float(number), float(number))
+    assert list(run_times.values(levels(ADA)[0])) == [float(number) for number in range(10, 60)]
+
+
+@pytest.mark.parametrize(
+    ("checked", "elapsed", "seconds"),
+    [([], 0, 0), ([], 5, 7.5), ([9.0, 1.0, 4.0], 0, 4), ([9.0, 1.0, 4.0], 4, 9), ([4.0], 6, 9)],
+)
+def test_checks_take_as_long_as_those_of_earlier_workloads_of_the_queue(
+    checked: list[float], elapsed: float, seconds: float
+) -> None:
+    run_times = RunTimes()
+    for number, each in enumerate(checked):
+        run_times.add(ADA, 60.0, float(number), each)
+    sample = Sample(run_times, Running(), fixed(0.5))
+    assert sample.checks("q", elapsed) == seconds
+    assert sample.checks("p") == 0

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from admittance.forecast.forecast import HORIZON
-from admittance.forecast.rows import Source
+from admittance.forecast.past_runs import PastRun
+from admittance.forecast.rows import Key, Source
 from admittance.forecast.tracked import (
     FAIR_SHARING,
     INACTIVE,
     NOT_WAITING,
     TOO_LARGE,
-    USER_LIMIT,
     Tracked,
 )
 from admittance.forecast.widening import Interval
@@ -107,6 +107,31 @@ def test_a_finished_workload_gives_the_run_time_of_its_script_once() -> None:
     assert s.tracked.source_of(("ns", "w")) == Source("")
 
 
+def test_a_past_run_counts_unless_the_bucket_has_its_workload() -> None:
+    s = system()
+    s.run("w", 40, ("python", "train.py"))
+    source = s.tracked.source_of(("ns", "w"))
+    uid = s.stored["w"].metadata.uid
+    for key, of, seconds in (("w", uid, 40.0), ("w", "earlier", 30.0), ("other", "x", 20.0)):
+        run = PastRun(("ns", key), of, source, seconds, NOON.timestamp() - seconds, 1.0)
+        s.tracked.add_past_run(run)
+    assert list(s.tracked.run_times.values(("all",))) == [20, 30, 40]
+    assert list(s.tracked.run_times.checks("a")) == [0, 1, 1]
+
+
+def test_rows_have_the_persons_that_their_quota_counts_for() -> None:
+    s = system(perUser={"cpu": 1})
+    s.submit("holds", "a", "1")
+    assert s.settle() == ["holds"]
+    s.submit("waits", "a", "1")
+    found = s.tracked.rows("queue-a")
+    assert found is not None
+    [holds], [waits] = found.holding, found.waiting
+    assert holds.persons == waits.persons == found.persons["a", ""]
+    [person] = waits.persons
+    assert person.held == {"cpu": 1000}
+
+
 def test_a_workload_that_ended_without_a_run_gives_no_run_time() -> None:
     s = system()
     s.submit("w", "a")
@@ -144,6 +169,29 @@ def test_a_forecast_of_a_workload_that_is_deleted_is_not_compared() -> None:
     assert (memory.compared, memory.made) == (0, {})
 
 
+def test_a_workload_without_a_row_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = system()
+    for name in ("old", "held"):
+        s.submit(name, "a", "1", age=9)
+    assert s.settle() == ["held", "old"]
+    for name in ("broken", "next"):
+        s.submit(name, "a", "1")
+    source_of = s.tracked.source_of
+
+    def broken(key: Key) -> Source:
+        if key[1] in ("broken", "held"):
+            raise LookupError(key)
+        return source_of(key)
+
+    monkeypatch.setattr(s.tracked, "source_of", broken)
+    errors: dict[Key, Exception] = {}
+    found = s.tracked.rows("queue-a", errors)
+    assert found is not None
+    assert [row.key[1] for row in found.waiting] == ["next"]
+    assert [row.key[1] for row in found.holding] == ["old"]
+    assert set(errors) == {("ns", "broken"), ("ns", "held")}
+
+
 @pytest.mark.parametrize(
     ("config", "spec", "cpu", "why"),
     [
@@ -153,7 +201,7 @@ def test_a_forecast_of_a_workload_that_is_deleted_is_not_compared() -> None:
         pytest.param(
             {"fair_sharing": CohortFairSharing()}, {}, "1", FAIR_SHARING, id="fair sharing"
         ),
-        pytest.param({}, {"perUser": {"cpu": 1}}, "1", USER_LIMIT, id="a limit of users"),
+        pytest.param({}, {"perUser": {"cpu": 1}}, "1", "", id="a limit of users"),
     ],
 )
 def test_an_unknown_start_has_a_reason(

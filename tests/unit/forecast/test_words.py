@@ -8,8 +8,8 @@ import pytest
 
 from admittance.forecast.rows import Holding, Source
 from admittance.forecast.run_times import RunTimes
-from admittance.workload.scripts import script_of, script_of_command
 from admittance.forecast.words import FROM_LIMITS, basis_of, why_not_found
+from admittance.workload.scripts import script_of, script_of_command
 
 ADA = Source("q", "ada", "train.py")
 

@@ -16,11 +16,11 @@ NAMES_MAX: Final = 1000
 class StartForecast(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """When a workload is expected to start, that is, to get its quota. Of ten workloads one is
     expected to start before ``p10``, five before ``p50``, nine before ``p90``. ``basis``: on which
-    runs that rests, such as ``from 34 runs of train.py by ada``. ``after``: the workload
-    (``namespace/name``) that ends last before the start in most plays; only one of the namespace of
-    the workload is named. ``as_of``: when it was computed.
-    ``unknown``: why there is no time, and what would let it be known; then the other fields but
-    ``as_of`` are empty."""
+    runs that rests, such as ``from 34 runs of train.py by ada``. ``after``: the workloads
+    (``namespace/name``) that free the quota for the start in most plays, in the order in which they
+    end, at most five; only those of the namespace of the workload are named. ``as_of``: when it was
+    computed. ``unknown``: why there is no time, and what would let it be known; then the other
+    fields but ``as_of`` are empty."""
 
     p10: datetime | None = None
     p50: datetime | None = None

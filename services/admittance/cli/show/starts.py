@@ -14,7 +14,8 @@ from admittance.events.requests.forecast import StartForecast
 def expected(start: StartForecast, now: datetime) -> str:
     """Such as ``expected about 14:10 UTC (between 13:50 and 15:20), as of 12s ago, from 34 runs of
     train.py by ada``. Times of other days than today have the day."""
-    after = f"after {', '.join(map(output.clean, start.after))} ends, " if start.after else ""
+    names = ", ".join(map(output.clean, start.after))
+    after = f"after {names} end{'s' * (len(start.after) == 1)}, " if names else ""
     between = f"between {_clock(start.p10, now)} and {_clock(start.p90, now)}"
     return (
         f"expected about {_clock(start.p50, now)} UTC ({between}), "
