@@ -28,6 +28,8 @@ class SimulatedService:
         """The exit status; None while it runs and after a kill."""
         self._server = server
         self._variables = variables(server.url, folder, instance, **env)
+        # The simulated server has no streams without subjects.
+        self._variables.setdefault("ADMIT_HISTORY_DAYS", "0")
         self._process: Process | None = None
         self._stop = asyncio.Event()
         self._ended = asyncio.Event()

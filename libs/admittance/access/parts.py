@@ -19,6 +19,7 @@ STREAMS: Final = (
     subjects.STREAM,
     subjects.CHECKPOINTS,
     subjects.SUMMARIES,
+    subjects.HISTORY,
     KV,
     KV_PROVIDERS,
     KV_CLAIMS,

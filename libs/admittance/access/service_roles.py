@@ -111,6 +111,7 @@ def workload_controller(user: User) -> Permissions:
             "create the streams",
             *each(f"{JS}.STREAM.CREATE.{{}}", STREAMS),
             *each(f"{JS}.STREAM.UPDATE.{{}}", STREAMS),
+            f"{JS}.STREAM.DELETE.{subjects.HISTORY}",
         ),
         *rules("write workloads, objects and barriers", f"$KV.{subjects.BUCKET}.>"),
         *READ_SECRET,

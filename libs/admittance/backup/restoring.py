@@ -75,7 +75,8 @@ def _counted(parts: Iterable[bytes], steps: Steps) -> Iterator[bytes]:
 async def refuse_used_server(bus: Bus, shown_url: str) -> None:
     """Raises RequestFailed if the server has streams of Admittance, or services."""
     streams = (await bus.api("STREAM.NAMES", {})).get("streams") or []
-    existing = [name for name in ORDER if name in streams]
+    # A restored bucket gives other revisions than the one of which this stream has the history.
+    existing = [name for name in (*ORDER, subjects.HISTORY) if name in streams]
     if existing:
         raise RequestFailed(
             f"{shown_url} has the streams {', '.join(existing)}: restore into an empty "

@@ -121,6 +121,7 @@ async def examine(bus: Link, options: Options, services: Mapping[str, Service]) 
         ("services", await admin_ports.admin_findings(options.admin_ports)),
         ("leaders", await history.domain_findings(bus.bus)),
         ("history", await history.checkpoint_findings(bus.bus)),
+        ("history", await history.bucket_history_findings(bus.bus)),
         (
             "values",
             await set_aside_findings(bus.bus, _leader_readers(services), every=options.every)

@@ -1,4 +1,5 @@
-"""Checks of `admit doctor`: domains and their epochs, checkpoints, dead letters."""
+"""Checks of `admit doctor`: domains and their epochs, checkpoints, the history of the bucket, dead
+letters."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from admittance.events.names import BadToken, plain
 from admittance.events.reader import BROKEN
 from admittance.events.system import DeadLetter, Epoch
 from admittance.runtime import clock
+from admittance.runtime.bus.bucket_history import HistoryState, read_state
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.checkpoints import checkpoints
 from admittance.runtime.bus.history import (
@@ -33,6 +35,15 @@ from admittance.runtime.telemetry.findings import size_of
 RECENT: Final = timedelta(days=1)
 SHOWN_BYTES: Final = 4096
 """How much of a message a dead letter is shown with."""
+UNKEPT: Final = (
+    "nothing if ADMIT_HISTORY_DAYS is 0; else the log of the workload-controller says with "
+    "`history_not_kept` why the server refuses it"
+)
+BEHIND: Final = "wait; if it does not catch up, look at the load of the server"
+AGAIN: Final = (
+    f"After `nats stream rm {subjects.HISTORY}` the next workload-controller begins it anew"
+)
+LAG_MAX: Final = 1_000
 LETTERS: Final = (
     "look at the reason, correct the publisher, and publish the message again: "
     "docs/operations.md#too-many-dead-letters"
@@ -103,6 +114,32 @@ async def checkpoint_findings(bus: Bus) -> list[Finding]:
     newest = made[-1]
     text = f"{len(made)}, the newest of {newest.time:%Y-%m-%d %H:%M} UTC"
     return [ok("checkpoints", f"{text}, {size_of(newest.size)}, {newest.rows:,} rows")]
+
+
+async def bucket_history_findings(bus: Bus) -> list[Finding]:
+    """The finding about the revisions of the bucket that pictures of the past are read from."""
+    try:
+        state = await read_state(bus)
+    except (BusRefused, BusUnavailable):
+        return []
+    return [bucket_history_finding(state)]
+
+
+def bucket_history_finding(state: HistoryState | None) -> Finding:
+    """The finding about the history of the bucket; None: there is no such stream."""
+    what = "history"
+    if state is None:
+        return note(what, "none: the past is made from the log again, which takes longer", UNKEPT)
+    if state.begins is None:
+        return note(what, f"{state.lag:,} revisions behind, so it has not begun", BEHIND)
+    text = f"{state.reached - state.begins:,} revisions of the bucket since {state.begins:,}"
+    if state.missing:
+        lacks = f"of which it lacks {state.missing:,}: it was behind when they were replaced"
+        todo = f"nothing: what they say is made from the log. {AGAIN}"
+        return note(what, f"{text}, {lacks}", todo)
+    if state.lag > LAG_MAX:
+        return note(what, f"{text}, and {state.lag:,} behind", BEHIND)
+    return ok(what, text)
 
 
 async def dead_letter_findings(bus: Bus) -> list[Finding]:

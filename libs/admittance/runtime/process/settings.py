@@ -42,15 +42,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``instance`` over restarts (ADMIT_INSTANCE) to recognise its jobs. ``replicas``: the number of
     replicas of each stream; 1 without a cluster. ``log_days``: how many days a fact stays on the
     log; 0: as the log is set, 42 for a new log. ``log_bytes``: the size of the log above which its
-    oldest facts are removed; 0: none are. ``file_limit``: the most bytes of the inputs, and of the
-    outputs, of one workload; 0: workloads have no files. ``files_bytes``: the bytes of the files of
-    all workloads from which on no more are taken. ``finished_seconds``: how long a finished
-    workload stays in the bucket; its facts stay on the log. ``checkpoint_seconds``: time between
-    two checkpoints, if anything changed. ``drain_seconds``: how long an evicted job keeps its quota
-    if its runner does not answer. ``check_delay_seconds``: the longest delay that a check's Retry
-    can ask for. ``compare_seconds``: about how often the retry-timer compares all schedules on the
-    bus with the stored workloads. ``beat_seconds``: time between two heartbeats of a check
-    controller or provider. ``provisioning_seconds``: the default deadline of a request for
+    oldest facts are removed; 0: none are. ``history_days``: how many days each revision of the
+    bucket stays for pictures of the past; 0: none does. ``file_limit``: the most bytes of the
+    inputs, and of the outputs, of one workload; 0: workloads have no files. ``files_bytes``: the
+    bytes of the files of all workloads from which on no more are taken. ``finished_seconds``: how
+    long a finished workload stays in the bucket; its facts stay on the log. ``checkpoint_seconds``:
+    time between two checkpoints, if anything changed. ``drain_seconds``: how long an evicted job
+    keeps its quota if its runner does not answer. ``check_delay_seconds``: the longest delay that a
+    check's Retry can ask for. ``compare_seconds``: about how often the retry-timer compares all
+    schedules on the bus with the stored workloads. ``beat_seconds``: time between two heartbeats of
+    a check controller or provider. ``provisioning_seconds``: the default deadline of a request for
     capacity; 0: none. ``admin``: HOST:PORT of the admin port of this process; None: not served.
     ``metrics_prefix``: what the name of every metric begins with.
     """
@@ -63,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     log_days: int = 0
     log_bytes: int = 0
+    history_days: int = 0
     file_limit: int = FILE_LIMIT
     files_bytes: int = FILES_BYTES
     lease_seconds: float = 5.0
@@ -113,6 +115,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             replicas=_replicas(env),
             log_days=whole_number(env, "ADMIT_LOG_DAYS", 0, least=1),
             log_bytes=size_of_log(env),
+            history_days=whole_number(env, "ADMIT_HISTORY_DAYS", 42, least=0),
             file_limit=size(env, "ADMIT_FILE_LIMIT", FILE_LIMIT),
             files_bytes=size(env, "ADMIT_FILES_BYTES", FILES_BYTES),
             lease_seconds=number(env, "ADMIT_LEASE_SECONDS", 5.0, least=1.0),

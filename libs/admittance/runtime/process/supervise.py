@@ -18,6 +18,7 @@ from admittance.api.reading.configuration_file import configuration_warnings
 from admittance.backoff import Backoff
 from admittance.runtime import clock, tasks
 from admittance.runtime.bus import streams
+from admittance.runtime.bus.bucket_history import ensure_history
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import AdmittanceError, BusUnavailable, SetupError, is_temporary
 from admittance.runtime.nats.opening import is_open
@@ -256,25 +257,20 @@ async def _work(
     more: dict[str, Any],
 ) -> None:
     if service.streams is not Streams.AWAITS:
-        may_write = service.streams is Streams.KEEPS or is_open(bus.nc)
-        await _make_streams(bus, settings, stop, may_write=may_write)
+        keeps = service.streams is Streams.KEEPS
+        may_write = keeps or is_open(bus.nc)
+        await _make_streams(bus, settings, stop, may_write=may_write, keeps=keeps)
     if not stop.is_set():
         await run(bus, settings, stop=stop, **more)
 
 
 async def _make_streams(
-    bus: Bus, settings: Settings, stop: asyncio.Event, *, may_write: bool
+    bus: Bus, settings: Settings, stop: asyncio.Event, *, may_write: bool, keeps: bool
 ) -> None:
     """Creates missing streams, unless ``stop`` is set first. Without ``may_write`` raises
-    BusUnavailable until the service that keeps the streams has created and updated them."""
-    making = asyncio.create_task(
-        streams.ensure(
-            bus,
-            replicas=settings.replicas,
-            log_days=settings.log_days,
-            may_write=may_write,
-        )
-    )
+    BusUnavailable until the service that keeps the streams has created and updated them; ``keeps``:
+    this is that service, which also makes the history of the bucket."""
+    making = asyncio.create_task(_made_streams(bus, settings, may_write=may_write, keeps=keeps))
     stopping = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([making, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -283,6 +279,19 @@ async def _make_streams(
     finally:
         making.cancel()
         stopping.cancel()
+
+
+async def _made_streams(bus: Bus, settings: Settings, *, may_write: bool, keeps: bool) -> None:
+    await streams.ensure(
+        bus, replicas=settings.replicas, log_days=settings.log_days, may_write=may_write
+    )
+    if keeps:
+        await ensure_history(
+            bus,
+            days=settings.history_days,
+            replicas=settings.replicas,
+            bytes_max=settings.log_bytes,
+        )
 
 
 async def _until_serving(
