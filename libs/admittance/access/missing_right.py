@@ -11,6 +11,7 @@ from admittance.access.permissions import Rule, first_match
 from admittance.access.roles import ROLES, permissions_of
 from admittance.access.users import User
 from admittance.events.names import BadToken, plain
+from admittance.events.requests.past import ABOUT, THEN
 
 ASKING: Final = {
     "objects": "list objects",
@@ -25,6 +26,7 @@ ASKING: Final = {
     "runners": "ask which jobs runners start",
     "settled": "ask about the effect of facts",
     "simulate": "simulate changes",
+    **dict.fromkeys((f"{THEN}{what}" for what in ABOUT), "look at the past"),
 }
 """For each request ``admit.api.<what>`` the words that follow "may not"."""
 FACTS: Final = ("user", "owner")

@@ -39,6 +39,7 @@ from admittance.api.kinds import KINDS
 from admittance.events import subjects
 from admittance.events.files import FILE, FILES, PARTS
 from admittance.events.names import service_name, token
+from admittance.events.requests.past import ABOUT, THEN
 from admittance.events.stored.machines import ALIVE_RUNNERS, OF_RUNNERS
 
 LOG: Final = subjects.STREAM
@@ -59,13 +60,13 @@ RUNNER_FACTS: Final = tuple(
 )
 NAMESPACE_QUESTIONS: Final = (
     "events", "explain", "files", "fit", "forecast", "logs", "objects", "pending", "queues",
-    "replay", "runners", "settled", "simulate", "usage",
+    "replay", "runners", "settled", "simulate", "usage", *(f"{THEN}{what}" for what in ABOUT),
 )  # fmt: skip
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
     "arrays", "budgets", "events", "families", "forecast", "health", "machines", "objects",
     "pending", "provider.*", "queues", "replay", "runners", "settled", "simulate", "timers",
-    "usage",
+    "usage", *(f"{THEN}{what}" for what in ABOUT),
 )  # fmt: skip
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
 
@@ -260,7 +261,8 @@ def approver(user: User) -> Permissions:
     """The permissions of the role approver: a person that gives the verdicts of approval checks in
     some namespaces."""
     workloads = namespaced_keys(user, "workload")
-    asked = ("events", "explain", "forecast", "objects", "runners", "settled")
+    of_past = (f"{THEN}explain", f"{THEN}moment", f"{THEN}objects")
+    asked = ("events", "explain", "forecast", "objects", "runners", "settled", *of_past)
     spaces = user.namespace_tokens
     publish = (
         *CONNECT,

@@ -35,6 +35,7 @@ from admittance.api.kinds import KINDS
 from admittance.events import subjects
 from admittance.events.files import FILES
 from admittance.events.names import service_name, token
+from admittance.events.requests.past import ABOUT, THEN
 from admittance.events.stored.machines import OF_RUNNERS
 from admittance.lease import service_domain
 
@@ -178,8 +179,9 @@ def scheduler(user: User) -> Permissions:
         *rules("log its decisions", *each("admit.workload.{}.*.*", decisions)),
         *rules("decide logged decisions again", *read_stream(LOG, subjects.CHECKPOINTS)),
         *rules("say that quota or queues of a domain changed", f"{subjects.CHANGED}*"),
+        *rules("show the past", *read_stream(subjects.HISTORY, KV)),
     )
-    about = ("pending", "queues", "replay", "simulate")
+    about = ("pending", "queues", "replay", "simulate", *(f"{THEN}{what}" for what in ABOUT))
     subscribe = (
         *_listens(user, service),
         *rules(

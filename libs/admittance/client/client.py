@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from admittance.api.workload import Workload
@@ -24,7 +25,7 @@ from admittance.client.methods.machines import MachineMethods
 from admittance.client.methods.objects import ObjectMethods
 from admittance.client.methods.queues import QueueMethods
 from admittance.client.methods.workload_changes import WorkloadChanges
-from admittance.client.requests import files
+from admittance.client.requests import files, then
 from admittance.client.requests.files import FetchedFile
 from admittance.client.requests.link import Link
 from admittance.client.requests.submissions import commands, resubmission, submitting, warnings
@@ -268,9 +269,21 @@ class Client(
         """A handle for the workload of that name, which need not exist yet."""
         return Job(self._calls, namespace or self._namespace, name)
 
-    async def explain(self, name: str, *, namespace: str | None = None) -> ExplainReply:
-        """Why a workload waits: for each flavor and check, and what would unblock it."""
-        return await self.job(name, namespace=namespace).explain()
+    async def explain(
+        self,
+        name: str,
+        *,
+        namespace: str | None = None,
+        at: int | datetime | None = None,
+        whole: bool = True,
+    ) -> ExplainReply:
+        """Why a workload waits: for each flavor and check, and what would unblock it. ``at``: why
+        it waited at that moment of the past, as `moment` takes it, which takes seconds; without
+        ``whole`` only the reason that was stored and the room that its flavors had."""
+        if at is None:
+            return await self.job(name, namespace=namespace).explain()
+        async with self._calls.call() as link:
+            return await then.explain_then(link, name, namespace or link.namespace, at, whole=whole)
 
     async def wait(
         self,

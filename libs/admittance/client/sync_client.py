@@ -31,6 +31,7 @@ from admittance.events.requests.forecast import ForecastReply
 from admittance.events.requests.history import EventsReply, LogEntry, SettledReply
 from admittance.events.requests.machines import MachinesReply
 from admittance.events.requests.manifests import Applied, DeleteReply
+from admittance.events.requests.past import Moment
 from admittance.events.requests.queues import PendingReply, QueuesReply
 from admittance.events.requests.reading import UsageCheck, UsageReply
 from admittance.events.requests.replays import ReplayReply
@@ -259,9 +260,20 @@ class SyncClient:
         """A handle for the workload of that name, which need not exist yet."""
         return SyncJob(self._thread, self._inner.job(name, namespace=namespace))
 
-    def explain(self, name: str, *, namespace: str | None = None) -> ExplainReply:
-        """Why a workload waits: for each flavor and check, and what would unblock it."""
-        return self._thread.run(lambda: self._inner.explain(name, namespace=namespace))
+    def explain(
+        self,
+        name: str,
+        *,
+        namespace: str | None = None,
+        at: int | datetime | None = None,
+        whole: bool = True,
+    ) -> ExplainReply:
+        """Why a workload waits: for each flavor and check, and what would unblock it. ``at``: why
+        it waited at that moment of the past, as `moment` takes it, which takes seconds; without
+        ``whole`` only the reason that was stored and the room that its flavors had."""
+        return self._thread.run(
+            lambda: self._inner.explain(name, namespace=namespace, at=at, whole=whole)
+        )
 
     def wait(
         self,
@@ -299,10 +311,18 @@ class SyncClient:
         """Writes the files that the workload's job left below the folder, as `Job.fetch` does."""
         return self._thread.run(lambda: self._inner.fetch(name, folder, namespace=namespace))
 
-    def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
+    def get(
+        self,
+        kind: str,
+        name: str,
+        *,
+        namespace: str | None = None,
+        at: int | datetime | None = None,
+    ) -> BucketObject:
         """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
-        condition Ready; a budget has in ``status`` what is used. Raises NotFound."""
-        return self._thread.run(lambda: self._inner.get(kind, name, namespace=namespace))
+        condition Ready; a budget has in ``status`` what is used. ``at``: as it was stored at that
+        moment of the past, as `moment` takes it. Raises NotFound."""
+        return self._thread.run(lambda: self._inner.get(kind, name, namespace=namespace, at=at))
 
     def list(
         self,
@@ -435,6 +455,7 @@ class SyncClient:
         counts: bool = False,
         namespace: str | None = None,
         all_namespaces: bool = False,
+        at: int | datetime | None = None,
     ) -> PendingReply:
         """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
         namespace, or a ClusterQueue; ``cluster_queue``: only a ClusterQueue. ``limit``: the most
@@ -442,7 +463,9 @@ class SyncClient:
 
         ``states``: of ``Pending``, ``QuotaReserved`` (waits for checks) and ``Held``; empty:
         Pending. ``reasons``: only workloads with one of these reasons; empty: all. ``counts``: the
-        reply also says how many there are of each state and reason, whatever was chosen.
+        reply also says how many there are of each state and reason, whatever was chosen. ``at``:
+        those of that moment of the past, as `moment` takes it, at most 1,000, with the reasons that
+        were stored then; goes without ``states``, ``reasons`` and ``counts``.
         """
         return self._thread.run(
             lambda: self._inner.pending(
@@ -455,6 +478,7 @@ class SyncClient:
                 counts=counts,
                 namespace=namespace,
                 all_namespaces=all_namespaces,
+                at=at,
             )
         )
 
@@ -486,13 +510,25 @@ class SyncClient:
         after some seconds. Raises NoResponder if the system has no forecast service."""
         return self._thread.run(lambda: self._inner.forecast(workloads, namespace=namespace))
 
+    def moment(self, at: int | datetime, *, namespace: str | None = None) -> Moment:
+        """A moment of the past: its sequence on the log, its time, and its revision of the bucket.
+        ``at``: the sequence of a fact, after which it is, or a time with a zone. Raises
+        RequestFailed with the first moment that is known for an earlier one."""
+        return self._thread.run(lambda: self._inner.moment(at, namespace=namespace))
+
     def queues(
-        self, cluster_queue: str = "", *, cohort: str = "", namespace: str | None = None
+        self,
+        cluster_queue: str = "",
+        *,
+        cohort: str = "",
+        namespace: str | None = None,
+        at: int | datetime | None = None,
     ) -> QueuesReply:
         """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
-        with ``namespace``, of its LocalQueues."""
+        with ``namespace``, of its LocalQueues. ``at``: as they were at that moment of the past, as
+        `moment` takes it."""
         return self._thread.run(
-            lambda: self._inner.queues(cluster_queue, cohort=cohort, namespace=namespace)
+            lambda: self._inner.queues(cluster_queue, cohort=cohort, namespace=namespace, at=at)
         )
 
     def quota_changes(self) -> Iterator[frozenset[str]]:

@@ -125,7 +125,7 @@ async def _rebuild(
             last_read = logged.sequence
             batch.append(logged)
             _note(decisions, logged, target)
-        batch = [logged for logged in batch if _is_read(logged.subject)]
+        batch = [logged for logged in batch if is_read(logged.subject)]
         past.add_facts(batch)
         folded += len(batch)
         if not past.perform(commit, record.floor, limits[record.epoch]):
@@ -226,7 +226,7 @@ def _after(
     ]
 
 
-def _is_read(subject: str) -> bool:
+def is_read(subject: str) -> bool:
     """Whether the workload-controller reads messages that have this subject."""
     parts = tuple(subject.split(".", 3)[:3])
     return parts in _READ or parts[:2] in (("admit", "object"), ("admit", "user"))

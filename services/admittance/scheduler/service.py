@@ -45,6 +45,7 @@ from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import extract, follow, trace_id
 from admittance.scheduler.change_notices import ChangeNotices
 from admittance.scheduler.errands import Errands
+from admittance.scheduler.pasts import Pasts
 from admittance.scheduler.replays import Replays
 from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
@@ -122,6 +123,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     errands = Errands(settings)
     simulations = Simulations(settings, config, errands)
     replays = Replays(errands)
+    pasts = Pasts(settings, config)
     service = await micro.serve(
         bus.nc,
         SERVICE,
@@ -142,6 +144,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             "admit.api.simulate.*": simulations.simulate,
             "admit.api.replay": replays.replay,
             "admit.api.replay.*": replays.replay,
+            **pasts.endpoints(),
         },
         every_instance={"admit.api.health": scheduler.health},
     )
@@ -162,6 +165,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             task.result()
     finally:
         await service.stop()
+        await pasts.close()
         await end_tasks(*work, stopping)
         await scheduler.leave()
         await leading.resign()

@@ -14,7 +14,7 @@ from admittance.client.arguments.checked import at_least, checked_methods, words
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.kinds import WORKLOAD, ObjectKind, kind_named
-from admittance.client.requests import applying, budgets, machines, objects, selection
+from admittance.client.requests import applying, budgets, machines, objects, selection, then
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, Change
 from admittance.client.requests.queues import questions
@@ -30,11 +30,21 @@ class ObjectMethods:
 
     _calls: Calls
 
-    async def get(self, kind: str, name: str, *, namespace: str | None = None) -> BucketObject:
+    async def get(
+        self,
+        kind: str,
+        name: str,
+        *,
+        namespace: str | None = None,
+        at: int | datetime | None = None,
+    ) -> BucketObject:
         """The object of a kind, such as ``clusterqueue``. A runner has ``status.inUse`` and the
-        condition Ready; a budget has in ``status`` what is used. Raises NotFound."""
+        condition Ready; a budget has in ``status`` what is used. ``at``: as it was stored at that
+        moment of the past, as `moment` takes it. Raises NotFound."""
         async with self._calls.call() as link:
             wanted = kind_named(kind)
+            if at is not None:
+                return await then.find_then(link, wanted, name, namespace or "", at)
             stored = await objects.find(link, wanted, name, namespace or "")
             return (await _with_live(link, wanted, [stored]))[0]
 

@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from admittance.client import opening
 from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls, Stream
-from admittance.client.requests import forecasts
+from admittance.client.errors import BadInput
+from admittance.client.requests import forecasts, then
 from admittance.client.requests.queues import overview, questions
 from admittance.client.requests.queues.notices import changed_domains
 from admittance.client.requests.queues.overview import QueueOverview
 from admittance.events.requests.forecast import ForecastReply
+from admittance.events.requests.past import Moment
 from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
 
 
@@ -38,6 +41,7 @@ class QueueMethods:
         counts: bool = False,
         namespace: str | None = None,
         all_namespaces: bool = False,
+        at: int | datetime | None = None,
     ) -> PendingReply:
         """The pending workloads in the order of their queues. ``queue``: a LocalQueue of the
         namespace, or a ClusterQueue; ``cluster_queue``: only a ClusterQueue. ``limit``: the most
@@ -45,12 +49,19 @@ class QueueMethods:
 
         ``states``: of ``Pending``, ``QuotaReserved`` (waits for checks) and ``Held``; empty:
         Pending. ``reasons``: only workloads with one of these reasons; empty: all. ``counts``: the
-        reply also says how many there are of each state and reason, whatever was chosen.
+        reply also says how many there are of each state and reason, whatever was chosen. ``at``:
+        those of that moment of the past, as `moment` takes it, at most 1,000, with the reasons that
+        were stored then; goes without ``states``, ``reasons`` and ``counts``.
         """
         async with self._calls.call() as link:
             at_least(1, limit=limit)
             at_least(0, skip=skip)
             space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
+            if at is not None:
+                if states or reasons or counts:
+                    raise BadInput("at goes without states, reasons and counts")
+                of = then.OfQueue(queue or "", cluster_queue)
+                return await then.pending_at(link, of, space, at, limit=limit, skip=skip)
             if cluster_queue:
                 query, where = questions.cluster_queue_query(link, cluster_queue, namespace)
             else:
@@ -88,17 +99,28 @@ class QueueMethods:
         async with self._calls.call() as link:
             return await forecasts.forecast(link, workloads, namespace or link.namespace)
 
+    async def moment(self, at: int | datetime, *, namespace: str | None = None) -> Moment:
+        """A moment of the past: its sequence on the log, its time, and its revision of the bucket.
+        ``at``: the sequence of a fact, after which it is, or a time with a zone. Raises
+        RequestFailed with the first moment that is known for an earlier one."""
+        async with self._calls.call() as link:
+            return await then.moment(link, at, namespace)
+
     async def queues(
         self,
         cluster_queue: str = "",
         *,
         cohort: str = "",
         namespace: str | None = None,
+        at: int | datetime | None = None,
     ) -> QueuesReply:
         """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
-        with ``namespace``, of its LocalQueues."""
+        with ``namespace``, of its LocalQueues. ``at``: as they were at that moment of the past, as
+        `moment` takes it."""
         async with self._calls.call() as link:
             query = Queues(cluster_queue=cluster_queue, cohort=cohort)
+            if at is not None:
+                return await then.queues_then(link, query, namespace, at)
             return await questions.queues_that_exist(link, query, namespace)
 
     def quota_changes(self) -> Stream[frozenset[str]]:

@@ -31,6 +31,7 @@ from admittance.events.codec import MAX_PAYLOAD, encode
 from admittance.events.names import plain, token
 from admittance.events.requests.base import Reply, Request
 from admittance.events.requests.history import Settled, SettledReply
+from admittance.events.requests.past import ABOUT, THEN
 from admittance.events.requests.reading import Objects, ObjectsReply
 from admittance.events.subjects import BUCKET, STREAM, USER_FACTS, subject_of, user_subject
 from admittance.runtime import chance, clock
@@ -85,6 +86,7 @@ ANSWERED_BY: Final = {
     "queues": "scheduler",
     "replay": "scheduler",
     "simulate": "scheduler",
+    **{f"{THEN}{what}": "scheduler" for what in ABOUT},
     "logs": "runner",
     "timers": "retry-timer",
     "families": "variant-controller",

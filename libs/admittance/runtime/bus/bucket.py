@@ -152,7 +152,7 @@ async def read_page(
 
 def _read(key: str, revision: int, data: bytes, headers: Mapping[str, str]) -> Entry:
     # A delete marker is empty. A message with data is a value, whatever its headers say.
-    gone = not data and _is_gone(headers)
+    gone = not data and is_gone(headers)
     return Entry(key, None if gone else data, revision, headers)
 
 
@@ -428,5 +428,6 @@ class BucketReplaced(AdmittanceError):
     everything again."""
 
 
-def _is_gone(headers: Mapping[str, str]) -> bool:
+def is_gone(headers: Mapping[str, str]) -> bool:
+    """Whether a message of a bucket says that its key has no value any more."""
     return headers.get(OPERATION) in ("DEL", "PURGE") or MARKER in headers

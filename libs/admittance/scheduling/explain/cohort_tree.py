@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from admittance.events.requests.queues import NodeStatus, NodeUsage, QueuesReply
 from admittance.quota.cell import Cell, FlavorResource, available
@@ -17,6 +18,7 @@ from admittance.scheduling.explain.queue_status import (
 from admittance.scheduling.fairsharing.shares import share_of
 from admittance.scheduling.state.held.shared_quota import WithoutUsage
 from admittance.scheduling.state.scheduler_state import SchedulerState
+from admittance.scheduling.state.workload_info import Queue
 
 
 @dataclass(slots=True)
@@ -52,8 +54,26 @@ class _Sums:
             self.amounts.setdefault(fr, _Amounts()).add(amounts)
 
 
-def of_cohort(state: SchedulerState, name: str) -> QueuesReply:
-    """Returns the whole tree to which the cohort belongs, the root first."""
+class QueueCounts(NamedTuple):
+    """How many workloads of a ClusterQueue wait, hold quota and are admitted, and the quota of
+    those that are admitted."""
+
+    pending: int
+    reserving: int
+    running: int
+    admitted: Mapping[FlavorResource, int]
+
+
+def counts_of(queue: Queue) -> QueueCounts:
+    """Returns the counts of a queue with all its workloads."""
+    return QueueCounts(queue.pending, reserving(queue), *admitted_of(queue))
+
+
+def of_cohort(
+    state: SchedulerState, name: str, counts: Callable[[Queue], QueueCounts] = counts_of
+) -> QueuesReply:
+    """Returns the whole tree to which the cohort belongs, the root first. ``counts``: of a queue;
+    a picture of the past has no workloads in its queues, and other counts."""
     node = state.catalog.tree.cohorts.get(name)
     if node is None:
         return QueuesReply(error=f"cohort {name} does not exist: no object names it")
@@ -68,7 +88,7 @@ def of_cohort(state: SchedulerState, name: str) -> QueuesReply:
         free = {cell: available(cell) for node in _nodes(root) for cell in node.cells.values()}
     with WithoutUsage(going):
         sums: dict[Node, _Sums] = {}
-        _sum_up(state, root, free, sums)
+        _sum_up(state, root, free, sums, counts)
         return QueuesReply(tree=tuple(_walk(state, root, 0, free, sums)))
 
 
@@ -80,23 +100,26 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 def _sum_up(
-    state: SchedulerState, node: Node, free: Mapping[Cell, int], sums: dict[Node, _Sums]
+    state: SchedulerState,
+    node: Node,
+    free: Mapping[Cell, int],
+    sums: dict[Node, _Sums],
+    counts: Callable[[Queue], QueueCounts],
 ) -> _Sums:
     """Adds the sums of the node and of all nodes below it to ``sums``. Returns those of the
     node."""
     total = sums[node] = _Sums()
     queue = None if node.is_cohort else state.queues.get(node.name)
-    admitted: dict[FlavorResource, int] = {}
+    admitted: Mapping[FlavorResource, int] = {}
     if queue is not None:
-        total.pending, total.reserving = queue.pending, reserving(queue)
-        total.running, admitted = admitted_of(queue)
+        total.pending, total.reserving, total.running, admitted = counts(queue)
     for fr, cell in node.cells.items():
         amounts = total.amounts[fr] = _Amounts(total=cell.nominal)
         if not node.is_cohort:
             amounts.used, amounts.admitted = cell.usage, admitted.get(fr, 0)
             amounts.lent = max(0, cell.nominal - cell.usage - _available(cell, free))
     for below in (*node.members.values(), *node.cohorts.values()):
-        total.add(_sum_up(state, below, free, sums))
+        total.add(_sum_up(state, below, free, sums, counts))
     return total
 
 

@@ -113,10 +113,10 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
         if PENDING in states:
             chosen = [row for row in apart if not wanted or row.reason in wanted]
             page.add(len(chosen), partial(_first_rows, chosen))
-    fitting = tuple(_fitting(page.rows))
+    listed = tuple(fitting(page.rows))
     holding, holding_total = _holding(queues, namespace, query) if query.holding > 0 else ((), 0)
     return PendingReply(
-        rows=fitting,
+        rows=listed,
         total=page.total,
         holding=holding,
         holding_total=holding_total,
@@ -283,7 +283,7 @@ def _held_since(workload: WorkloadInfo) -> tuple[datetime, Key]:
     return workload.reserved_at or NEVER, workload.key
 
 
-def _fitting(rows: list[PendingRow]) -> list[PendingRow]:
+def fitting(rows: list[PendingRow]) -> list[PendingRow]:
     """Returns the first rows of a list of pending workloads, as many as fit into one message. A
     client gets the following rows with a further query that skips the returned rows."""
     left = BYTES_MAX

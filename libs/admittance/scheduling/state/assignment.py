@@ -171,13 +171,21 @@ def charges_of(
     shape: RequestShape,
     reclaimable: Iterable[tuple[str, int]] = (),
 ) -> list[tuple[Cell, int]]:
-    """Returns the usage of a stored admission, per cell.
+    """Returns the usage of a stored admission as `amounts_of` does, per cell."""
+    amounts = amounts_of(admission, shape, reclaimable)
+    return [(node.cell(fr), much) for fr, much in amounts.items()]
+
+
+def amounts_of(
+    admission: Admission, shape: RequestShape, reclaimable: Iterable[tuple[str, int]] = ()
+) -> dict[FlavorResource, int]:
+    """Returns the usage of a stored admission, per flavor and resource.
 
     Reclaimable pods do not count: the usage of a pod set is scaled down to its remaining pods. A
     quantity that cannot be read counts as zero."""
     gone = dict(reclaimable)
     full = {ps.name: ps.count for ps in shape.pod_sets} if gone else {}
-    total: dict[Cell, int] = {}
+    total: dict[FlavorResource, int] = {}
     for place in admission.pod_set_assignments:
         count = place.count
         left = count
@@ -190,6 +198,5 @@ def charges_of(
                 continue
             if left != count:
                 much = much // count * left
-            cell = node.cell((flavor, resource))
-            total[cell] = total.get(cell, 0) + much
-    return list(total.items())
+            total[flavor, resource] = total.get((flavor, resource), 0) + much
+    return total
