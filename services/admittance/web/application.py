@@ -23,7 +23,17 @@ from admittance.web.codes import OneTimeCodes
 from admittance.web.guard import Guard
 from admittance.web.live import LISTENERS_MAX
 from admittance.web.origins import SIGN_IN_PATHS, Origins
-from admittance.web.pages import checks, find, logs, machines, pending, queues, replays, workload
+from admittance.web.pages import (
+    checks,
+    find,
+    logs,
+    machines,
+    past,
+    pending,
+    queues,
+    replays,
+    workload,
+)
 from admittance.web.pages.health import HealthPage
 from admittance.web.rendering import page, wants_json
 from admittance.web.sessions import Session, Sessions
@@ -71,6 +81,14 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
 
         return answer
 
+    def at_any_time(show: Shown, then: Shown) -> Callable[[Request], Awaitable[Response]]:
+        """``then`` shows a past moment, which the request names."""
+
+        async def either(request: Request, session: Session) -> Response:
+            return await (then if past.is_asked(request) else show)(request, session)
+
+        return shown(either)
+
     open_streams = 0
 
     async def live(request: Request) -> Response:
@@ -96,14 +114,17 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
     routes = [
         Route("/", shown(find.home)),
         Route("/find", shown(find.find)),
-        Route("/pending", shown(pending.show)),
-        Route("/queues", shown(queues.queues)),
-        Route("/queues/{name}", shown(pending.of_queue)),
+        Route("/pending", at_any_time(pending.show, past.pending)),
+        Route("/queues", at_any_time(queues.queues, past.queues)),
+        Route("/queues/{name}", at_any_time(pending.of_queue, past.of_queue)),
         Route("/checks", shown(checks.show)),
         Route("/checks/{namespace}/{name}/{act}", changed(checks.act), methods=["POST"]),
-        Route("/workloads/{namespace}/{name}", shown(workload.show)),
+        Route("/workloads/{namespace}/{name}", at_any_time(workload.show, past.workload)),
         Route("/workloads/{namespace}/{name}/logs", shown(logs.show)),
-        Route("/workloads/{namespace}/{name}/manifest", shown(workload.manifest)),
+        Route(
+            "/workloads/{namespace}/{name}/manifest",
+            at_any_time(workload.manifest, past.manifest),
+        ),
         Route(
             "/workloads/{namespace}/{name}/replay", changed(replays.decide_again), methods=["POST"]
         ),

@@ -238,6 +238,22 @@ async def test_a_workload_says_why_it_waits(page: Page, up: Up) -> None:
 
 
 @needs_chromium
+async def test_a_fact_on_the_log_leads_to_the_workload_as_it_was(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/workloads/default/waits")
+    await page.locator("#log summary").last.click()
+    await page.locator("#log li").last.get_by_text("As it was then").click()
+    bar = page.locator("#past")
+    await bar.get_by_text("This is the past").wait_for()
+    assert await page.locator("#acts").count() == 0
+    await bar.get_by_role("button", name="Show").click()
+    assert "step=1" in page.url
+    await bar.get_by_role("link", name="now").click()
+    assert page.url.endswith("/workloads/default/waits")
+    answer = await page.goto(f"{base(up)}/queues?at=yesterday")
+    assert answer is not None and answer.status == 400
+
+
+@needs_chromium
 async def test_queues_lead_to_their_pending_workloads(page: Page, up: Up) -> None:
     await page.goto(f"{base(up)}/queues")
     await expect(page.locator("#queue-vision .v")).to_have_text("2 / 2")
@@ -385,6 +401,7 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
         ("/workloads/default/waits/logs", "light"),
         ("/workloads/default/waits/manifest", "dark"),
         ("/workloads/default/nope", "dark"),
+        ("/workloads/default/waits?step=1", "light"),
     ],
 )
 async def test_pages_are_accessible_and_fit_a_narrow_screen(

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from admittance.web.views.past import PastBar
+
 
 class Place(NamedTuple):
     """A page of the menu. ``key``: the letter that opens it after ``g``; ``roles``: the roles that
@@ -37,11 +39,12 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """``title``: says the state, such as "w-17 Pending"; ``at``: the path of the page in the menu;
     ``trouble``: whether the favicon shows trouble; ``live``: whether the page changes with the log;
     ``every``: the seconds after which it asks again without a fact of the log, 0: never; ``as_of``:
-    the time of the answers."""
+    the time of the answers; ``past``: the bar of a page that shows a past moment."""
 
     title: str
     as_of: datetime
     at: str = ""
+    past: PastBar | None = None
     trouble: bool = False
     live: bool = True
     every: int = 0

@@ -1,0 +1,129 @@
+"""The bar of a page that shows a past moment, and the slider over the facts of a workload."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec.structs import replace
+
+from admittance.events.requests.history import LogEntry
+from admittance.events.requests.past import Moment
+from admittance.web.views.pending import PendingView
+from admittance.web.views.queues import QueuesView
+from admittance.web.views.words import Link, between
+
+LACKS: Final = (
+    "It has no machines, heartbeats, output or bookings of providers, and its actions are off."
+)
+STEPS: Final = (timedelta(minutes=-60), timedelta(minutes=-10), timedelta(minutes=10))
+"""How far the links of a page without a slider go from its moment."""
+
+
+class Slider(msgspec.Struct, frozen=True, kw_only=True):
+    """``at``: the fact that is shown, from 1 to ``count``; 0: the moment is before the first one.
+    ``path``: where the form of the slider leads."""
+
+    at: int
+    count: int
+    path: str
+
+
+class PastBar(msgspec.Struct, frozen=True, kw_only=True):
+    """``text``: which moment it is, with its ``sequence`` on the log; ``lacks``: what a picture of
+    the past does not have; ``links``: to other moments; ``more``: to what takes seconds."""
+
+    text: str
+    sequence: int
+    time: datetime
+    lacks: str
+    now: Link
+    links: tuple[Link, ...] = ()
+    slider: Slider | None = None
+    more: Link | None = None
+
+
+def at_path(path: str, at: int | datetime, **more: str) -> str:
+    """The address of a page at a moment."""
+    written = f"{at:%Y-%m-%dT%H:%M:%SZ}" if isinstance(at, datetime) else str(at)
+    return f"{path}?{urlencode({'at': written, **more})}"
+
+
+def also_at(link: Link, at: int) -> Link:
+    """The link at a past moment."""
+    return Link(link.text, f"{link.href}{'&' if '?' in link.href else '?'}at={at}")
+
+
+def pending_at(view: PendingView, at: int) -> PendingView:
+    """The view with links to other pages of the same moment."""
+    return replace(
+        view,
+        earlier=also_at(view.earlier, at) if view.earlier else None,
+        later=also_at(view.later, at) if view.later else None,
+    )
+
+
+def queues_at(view: QueuesView, at: int) -> QueuesView:
+    """The view with links to other resources of the same moment."""
+    return replace(
+        view,
+        resources=tuple(also_at(link, at) for link in view.resources),
+    )
+
+
+def bar(path: str, moment: Moment, now: datetime, **query: str) -> PastBar:
+    """The bar of a page of queues. ``query``: what the page shows, such as a queue."""
+    return PastBar(
+        text=_text(moment, now),
+        sequence=moment.sequence,
+        time=moment.time,
+        lacks=LACKS,
+        now=Link("now", path + (f"?{urlencode(query)}" if query else "")),
+        links=tuple(
+            Link(_step(step), at_path(path, moment.time + step, **query))
+            for step in STEPS
+            if moment.time + step < now
+        ),
+    )
+
+
+def workload_bar(
+    path: str, moment: Moment, entries: Sequence[LogEntry], now: datetime, *, whole: bool
+) -> PastBar:
+    """The bar of the page of a workload. ``entries``: all its facts by sequence; ``whole``: the
+    page has the whole explanation."""
+    sequences = [entry.sequence for entry in entries]
+    at = bisect_right(sequences, moment.sequence)
+    links = []
+    if at > 1:
+        links.append(Link("earlier fact", at_path(path, sequences[at - 2])))
+    if at < len(sequences):
+        links.append(Link("later fact", at_path(path, sequences[at])))
+    explained = at_path(path, moment.sequence, explain="1")
+    return PastBar(
+        text=_text(moment, now),
+        sequence=moment.sequence,
+        time=moment.time,
+        lacks=LACKS,
+        now=Link("now", path),
+        links=tuple(links),
+        slider=Slider(at=at, count=len(sequences), path=path) if sequences else None,
+        more=None if whole else Link("explain it as of then, in seconds", explained),
+    )
+
+
+def _text(moment: Moment, now: datetime) -> str:
+    ago = between(moment.time, now)
+    return (
+        f"This is the past: {moment.time:%Y-%m-%d %H:%M:%S} UTC, {ago} ago, after fact "
+        f"{moment.sequence:,} of the log."
+    )
+
+
+def _step(step: timedelta) -> str:
+    minutes = abs(int(step.total_seconds())) // 60
+    return f"{minutes} min {'earlier' if step < timedelta() else 'later'}"
