@@ -140,6 +140,12 @@ def queue_gauges(state: SchedulerState) -> Found:
     return gauges
 
 
+def pending_count(state: SchedulerState) -> int:
+    """Returns how many workloads wait in the domains that this scheduler owns."""
+    owned = [domain for domain in state.domains.values() if domain.owned]
+    return sum(queue.pending for domain in owned for queue in domain.queues)
+
+
 def _add_queue(gauges: Found, state: SchedulerState, queue: Queue) -> int:
     """Adds the gauges of the ClusterQueue to ``gauges``; returns how many workloads are admitted in
     the ClusterQueue."""

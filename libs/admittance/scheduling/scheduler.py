@@ -37,7 +37,7 @@ from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated_preemptions
-from admittance.scheduling.queue_gauges import queue_gauges
+from admittance.scheduling.queue_gauges import pending_count, queue_gauges
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.held import charging
@@ -375,6 +375,10 @@ class Scheduler:
         name and labels. Of the scheduler's methods only `gauges` may be called by another thread
         while the scheduler works."""
         return queue_gauges(self._state)
+
+    def pending_count(self) -> int:
+        """Returns how many workloads wait in the domains that the scheduler owns."""
+        return pending_count(self._state)
 
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
         """Returns counters, usage and activity of the queues and cohorts that the query selects."""

@@ -39,6 +39,7 @@ from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import BackgroundTasks, end_tasks
+from admittance.runtime.telemetry.last_hour import LastHour
 from admittance.runtime.telemetry.logger import LogThrottle, log_set_aside
 from admittance.runtime.telemetry.metrics import Counter, Gauges, Histogram, Metric, gauge
 from admittance.runtime.telemetry.object_faults import faults
@@ -200,6 +201,7 @@ class SchedulerService:
         self._usages = UsageKeys(bus)
         self.notices = ChangeNotices(bus, self._core)
         self.attempts = AttemptMetrics()
+        self._hour = LastHour(self._core.pending_count)
 
     # State. -------------------------------------------------------------------------
 
@@ -321,6 +323,7 @@ class SchedulerService:
                     decisions += decided
                     cycle_ended = clock.monotonic()
                     self.attempts.count(decided, cycle_ended - cycle_begun)
+                    self._hour.count(clock.now(), len(decided), cycle_ended - cycle_begun)
                     cycle_begun = cycle_ended
                     spent = cycle_ended - begun
                     if spent > LONG_WORK_SECONDS:
@@ -471,6 +474,7 @@ class SchedulerService:
             ready=ready or (self._loaded.is_set() and not domains),
             leads=leads,
             details=self._leading.standby_details(domains),
+            series=self._hour.series(clock.now()),
         )
 
 

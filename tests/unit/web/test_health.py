@@ -16,9 +16,9 @@ from admittance.client.health_report import (
 )
 from admittance.doctor.finding import note, ok, wrong
 from admittance.doctor.report import consumer_row, rows_of
-from admittance.events.requests.services import HealthReply
+from admittance.events.requests.services import HealthReply, Series
 from admittance.web.views.frame import menu_of
-from admittance.web.views.system.health import SHOWN_BYTES, HealthView, build, shown
+from admittance.web.views.system.health import SHOWN_BYTES, HealthView, build, charts, shown
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OK_ROW = HealthRow(severity="ok", about="services", what="scheduler", found="ready")
@@ -151,3 +151,24 @@ def test_a_consumer_has_the_time_of_its_last_delivery() -> None:
     row = ConsumerRow(name="c", unread=2, unacknowledged=1, active=NOW)
     assert consumer_row(info) == row
     assert consumer_row({"name": "c"}).active is None
+
+
+def test_charts_add_the_schedulers_up_minute_by_minute() -> None:
+    made = charts(
+        [
+            Series(decisions=(1, 2, 3), p99_ms=(1.0, 0.0, 4.6), waiting=(9, 9, 9)),
+            Series(decisions=(10,), p99_ms=(2.0,), waiting=(1,)),
+        ]
+    )
+    assert [(chart.now, chart.highest, chart.since) for chart in made] == [
+        ("13", "13", "2 min ago"),
+        ("4.6 ms", "4.6 ms", "2 min ago"),
+        ("10", "10", "2 min ago"),
+    ]
+    assert made[0].line == "M0 51.6 300 48.2 600 11.0"
+
+
+def test_charts_of_a_quiet_minute_are_flat_lines() -> None:
+    [decisions, times, _] = charts([Series(decisions=(0,), p99_ms=(0.0,), waiting=(0,))])
+    assert (decisions.line, decisions.now, times.now) == ("M0 55.0 600 55.0", "0", "none")
+    assert charts([]) == ()

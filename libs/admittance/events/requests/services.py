@@ -105,12 +105,23 @@ class Health(Request, frozen=True, kw_only=True):
     """``admit.api.health``: the state of each instance; every instance answers."""
 
 
+class Series(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an instance did in the last hour at most: a number for each minute, the oldest first,
+    the present minute last. ``p99_ms``: the 99th percentile of the time of a decision, in steps of
+    a tenth; 0: there was none. ``waiting``: how many workloads waited."""
+
+    decisions: tuple[int, ...] = ()
+    p99_ms: tuple[float, ...] = ()
+    waiting: tuple[int, ...] = ()
+
+
 class HealthReply(Reply, frozen=True, kw_only=True):
     """``leads``: the domains that this instance leads. ``lag``: number of facts that this instance
     has not read yet. ``denied``: ``publish SUBJECT`` and ``subscribe SUBJECT`` that the server
     refused lately, in lower case. ``user``: the user in the service's credentials file; "": none.
     ``time``: by the clock of the machine. ``replicas``: how many replicas the service asks for in
-    each stream; 0: it makes no streams. ``findings``: what the process found out about itself."""
+    each stream; 0: it makes no streams. ``findings``: what the process found out about itself.
+    ``series``: of an instance that makes decisions."""
 
     service: str = ""
     instance: str = ""
@@ -123,3 +134,4 @@ class HealthReply(Reply, frozen=True, kw_only=True):
     time: datetime | None = None
     replicas: int = 0
     findings: tuple[Finding, ...] = ()
+    series: Series | None = None

@@ -3,14 +3,15 @@ letters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
 
 from admittance.client.health_report import DeadLetterRow, HealthReport, HealthRow
-from admittance.events.requests.services import HealthReply
+from admittance.events.requests.services import HealthReply, Series
 from admittance.runtime.telemetry.findings import NOTE, OK, WRONG
 from admittance.web.views.words import Word, between, clock_time
 
@@ -21,6 +22,8 @@ WORDS: Final = {
 }
 SHOWN_BYTES: Final = 600
 """How much of a dead letter's message the page shows."""
+WIDTH: Final = 600
+HEIGHT: Final = 56
 PARTS: Final = (
     ("checks", "Checks", ("checks",)),
     ("services", "Services", ("services", "machines", "timers")),
@@ -55,6 +58,17 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     behind: str
 
 
+class Chart(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in the last hour. ``line``: the path of its line in 600 by 56 units; ``now``
+    and ``highest``: with their units; ``since``: what stands at its left end."""
+
+    title: str
+    line: str
+    now: str
+    highest: str
+    since: str
+
+
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter. ``text``: its message, as text if all of it can be printed, else as the dump
     of its bytes in hexadecimal digits."""
@@ -75,6 +89,7 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     word: Word
     say: str
+    charts: tuple[Chart, ...]
     look: tuple[Row, ...]
     parts: tuple[Table, ...]
     leaders: tuple[Row, ...]
@@ -93,6 +108,7 @@ def build(report: HealthReport, now: datetime) -> HealthView:
         title=f"Health: {len(wrong)} wrong" if wrong else "Health",
         word=_word(len(wrong), len(notes)),
         say=_say(wrong, notes, report.instances),
+        charts=charts([each.series for each in report.instances if each.series is not None]),
         look=tuple(_row(row, now) for row in [*wrong, *notes]),
         parts=tuple(_parts(report.rows, now)),
         leaders=tuple(
@@ -117,6 +133,55 @@ def build(report: HealthReport, now: datetime) -> HealthView:
         letters_more=max(0, known - len(report.dead_letters)),
         trouble=bool(wrong),
     )
+
+
+def charts(series: Sequence[Series]) -> tuple[Chart, ...]:
+    """The charts of all instances together; () if none makes decisions. Instances that began later
+    have fewer minutes."""
+    if not series:
+        return ()
+    decisions = _together((each.decisions for each in series), sum)
+    slowest = _together((each.p99_ms for each in series), max)
+    waiting = _together((each.waiting for each in series), sum)
+    return (
+        _chart("Decisions a minute", decisions, _count),
+        _chart("Time of a decision, 99th percentile", slowest, _milliseconds),
+        _chart("Workloads waiting", waiting, _count),
+    )
+
+
+def _together(
+    rows: Iterable[Sequence[float]], add: Callable[[Iterable[float]], float]
+) -> list[float]:
+    """The numbers of several instances by minute; all rows end now."""
+    columns = zip_longest(*(reversed(row) for row in rows), fillvalue=0)
+    return [add(column) for column in columns][::-1]
+
+
+def _chart(title: str, points: Sequence[float], text: Callable[[float], str]) -> Chart:
+    most = max(points, default=0)
+    step = WIDTH / max(1, len(points) - 1)
+    # A line at the edge of the picture would be cut.
+    at = [
+        f"{i * step:.0f} {HEIGHT - 1 - (HEIGHT - 12) * (point / most if most else 0):.1f}"
+        for i, point in enumerate([*points, *points] if len(points) == 1 else points)
+    ]
+    minutes = len(points) - 1
+    return Chart(
+        title=title,
+        line=f"M{' '.join(at)}",
+        now=text(points[-1]),
+        highest=text(most),
+        since="an hour ago" if minutes >= 59 else f"{minutes} min ago" if minutes else "now",
+    )
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _milliseconds(number: float) -> str:
+    return f"{number:.3g} ms" if number else "none"
 
 
 def _word(wrong: int, notes: int) -> Word:
