@@ -334,6 +334,7 @@ class SyncClient:
         queue: str | None = None,
         sort_by: str | None = None,
         limit: int | None = None,
+        name: str | None = None,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> Sequence[BucketObject]:
@@ -343,7 +344,8 @@ class SyncClient:
         ``labels``: selectors such as ``team=vision`` or ``!draft``; ``states``: phases, Succeeded
         or Failed; ``since``: created from this time on; ``queue``: a LocalQueue or a ClusterQueue;
         ``sort_by``: name, namespace, queue, priority, state, created, started or duration, with
-        ``-`` before it in reverse. Objects that cannot be read are left out.
+        ``-`` before it in reverse; ``name``: only objects of this name, which reads no others.
+        Objects that cannot be read are left out.
         """
         return self._thread.run(
             lambda: self._inner.list(
@@ -354,6 +356,7 @@ class SyncClient:
                 queue=queue,
                 sort_by=sort_by,
                 limit=limit,
+                name=name,
                 namespace=namespace,
                 all_namespaces=all_namespaces,
             )

@@ -100,6 +100,18 @@ async def test_a_job_is_submitted_and_followed_to_its_end(client: Client) -> Non
     assert [entry async for entry in job.events(after=last)] == []
 
 
+async def test_a_list_of_one_name_reads_no_others(client: Client) -> None:
+    job = await client.submit(["true"], queue="research", name="only.one")
+    await client.submit(["true"], queue="research", name="one")
+    for everywhere in (True, False):
+        found = await client.list("workloads", name="only.one", all_namespaces=everywhere)
+        assert [(each.namespace, each.name) for each in found] == [(job.namespace, "only.one")]
+    assert not await client.list("workloads", name="*")
+    assert [each.name for each in await client.list("clusterqueues", name="research")] == [
+        "research"
+    ]
+
+
 async def test_changes_of_quota_are_followed(client: Client) -> None:
     async with client.quota_changes() as changes:
         news = asyncio.ensure_future(anext(changes))

@@ -311,6 +311,11 @@ async def test_a_name_that_does_not_exist_has_near_names(page: Page, up: Up) -> 
     answer = await page.goto(f"{base(up)}/workloads/default/wait")
     assert answer is not None and answer.status == 404
     await expect(page.locator("main a.name").first).to_have_text("waits")
+    for text, status in (("waitz", 404), ("default/waitz", 404), ("", 400)):
+        answer = await page.goto(f"{base(up)}/find?q={text}")
+        assert answer is not None and answer.status == status
+    await page.goto(f"{base(up)}/find?q=waits")
+    await expect(page.locator("h1")).to_have_text("waits")
 
 
 @needs_chromium

@@ -58,6 +58,7 @@ class ObjectMethods:
         queue: str | None = None,
         sort_by: str | None = None,
         limit: int | None = None,
+        name: str | None = None,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> Sequence[BucketObject]:
@@ -67,7 +68,8 @@ class ObjectMethods:
         ``labels``: selectors such as ``team=vision`` or ``!draft``; ``states``: phases, Succeeded
         or Failed; ``since``: created from this time on; ``queue``: a LocalQueue or a ClusterQueue;
         ``sort_by``: name, namespace, queue, priority, state, created, started or duration, with
-        ``-`` before it in reverse. Objects that cannot be read are left out.
+        ``-`` before it in reverse; ``name``: only objects of this name, which reads no others.
+        Objects that cannot be read are left out.
         """
         async with self._calls.call() as link:
             wanted = kind_named(kind)
@@ -86,7 +88,7 @@ class ObjectMethods:
                     raise BadInput("queue goes with workloads only")
                 named = await questions.queues_named(link, queue, space)
                 chosen = chosen._replace(queues=named)
-            readable, _ = await objects.find_all(link, wanted, space)
+            readable, _ = await objects.find_all(link, wanted, space, name)
             selected, _ = selection.select(wanted, readable, chosen, clock.now())
             return await _with_live(link, wanted, selected)
 

@@ -231,7 +231,8 @@ class Link:
         return None if entry is None or entry.value is None else entry
 
     async def read_all(self, pattern: str, *, bucket: str = BUCKET) -> list[Entry]:
-        """All entries of the bucket under pattern (``<kind>.<ns>.*`` or ``<kind>.>``), by key."""
+        """All entries of the bucket under pattern (``<kind>.<ns>.*``, ``<kind>.*.<name>`` or
+        ``<kind>.>``), by key."""
         try:
             async with asyncio.timeout(READ_SECONDS):
                 if bucket != BUCKET:
@@ -248,7 +249,9 @@ class Link:
     async def _listed(self, pattern: str) -> list[Entry]:
         kind, *within = pattern.split(".")
         if within != [">"]:
-            return await self._listed_in(kind, pattern, plain(within[0]))
+            return await self._listed_in(
+                kind, pattern, None if within[0] == "*" else plain(within[0])
+            )
         if (namespaced := kinds.is_namespaced(kind)) is not None:
             return await self._listed_in(kind, pattern, None if namespaced else "")
         # Only the program of a foreign kind knows whether its objects have a namespace.
@@ -259,6 +262,8 @@ class Link:
 
     async def _listed_in(self, kind: str, pattern: str, namespace: str | None) -> list[Entry]:
         subject = objects_subject(namespace)
+        last = pattern.rpartition(".")[2]
+        name = "" if last in ("*", ">") else plain(last)
 
         async def ask(request: Objects, on_first: FirstPart) -> list[ObjectsReply]:
             data = _data(request)
@@ -278,9 +283,9 @@ class Link:
             try:
                 return await read_directly(self.bus, pattern)
             except bus_errors.AccessDenied:
-                return await list_objects(self.bus, ask, kind)
+                return await list_objects(self.bus, ask, kind, name)
         try:
-            return await list_objects(self.bus, ask, kind)
+            return await list_objects(self.bus, ask, kind, name)
         except NoResponder:
             # Without an answer of the workload-controller, a user that may read the whole bucket
             # still gets the objects.

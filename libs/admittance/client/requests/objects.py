@@ -156,13 +156,17 @@ async def find(link: Link, kind: ObjectKind, name: str, namespace: str = "") -> 
 
 
 async def find_all(
-    link: Link, kind: ObjectKind, namespace: str | None
+    link: Link, kind: ObjectKind, namespace: str | None, name: str | None = None
 ) -> tuple[list[BucketObject], list[str]]:
     """All readable objects of a kind, sorted by name, and the keys of the objects that cannot be
-    read. ``namespace``: None is all namespaces."""
-    stored = [
-        each for pattern in kind.patterns(namespace) for each in await lookup_all(link, pattern)
-    ]
+    read. ``namespace``: None is all namespaces; ``name``: only objects of this name."""
+    patterns = kind.patterns(namespace)
+    if name is not None and kind.namespaced:
+        where = "*" if namespace is None else token(namespace)
+        patterns = (f"{kind.key}.{where}.{token(name)}",)
+    stored = [each for pattern in patterns for each in await lookup_all(link, pattern)]
+    if name is not None:
+        stored = [each for each in stored if each.name == name]
     readable = [each for each in stored if each.is_readable()]
     kept = {each.key for each in readable}
     return (

@@ -13,7 +13,8 @@ from admittance.folders import SubmittedFrom
 class Objects(Request, frozen=True, kw_only=True):
     """``admit.api.objects[.<ns>]``: the stored objects of one kind, by revision. Objects with a
     namespace are those of the namespace in the subject, or of all namespaces if it is ``_``;
-    without a namespace in the subject, the objects that have none.
+    without a namespace in the subject, the objects that have none. ``name``: only objects of this
+    name; "": all.
 
     ``kind``: the first token of the keys in the bucket, such as ``workload``. ``after``: only
     objects with a later revision; the reply has at most ``limit`` objects. ``inParts``: the reply
@@ -24,6 +25,7 @@ class Objects(Request, frozen=True, kw_only=True):
     after: int = 0
     limit: int = 500
     in_parts: bool = False
+    name: str = ""
 
 
 class ObjectEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

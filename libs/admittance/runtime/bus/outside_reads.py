@@ -133,15 +133,15 @@ second argument gets the first part as soon as it comes.
 """
 
 
-async def list_objects(bus: Bus, ask: AskObjects, kind: str) -> list[Entry]:
-    """All objects of a kind that ``ask`` returns page by page, by key. Raises what ``ask`` raises,
-    BusUnavailable, and BusRefused.
+async def list_objects(bus: Bus, ask: AskObjects, kind: str, name: str = "") -> list[Entry]:
+    """All objects of a kind that ``ask`` returns page by page, by key; with ``name``, those of that
+    name. Raises what ``ask`` raises, BusUnavailable, and BusRefused.
     """
     entries: dict[str, Entry] = {}
     asked: deque[asyncio.Task[list[ObjectsReply]]] = deque()
 
     def begin(after: int) -> None:
-        request = Objects(kind=kind, after=after, limit=PAGE, in_parts=True)
+        request = Objects(kind=kind, after=after, limit=PAGE, in_parts=True, name=name)
         asked.append(asyncio.create_task(ask(request, go_on)))
 
     def go_on(first: ObjectsReply) -> None:
@@ -153,6 +153,8 @@ async def list_objects(bus: Bus, ask: AskObjects, kind: str) -> list[Entry]:
     try:
         while asked:
             for stored in (stored for reply in await asked[0] for stored in reply.objects):
+                if name and not stored.key.endswith(f".{token(name)}"):
+                    continue  # a workload-controller of an earlier version answers with all names
                 if stored.value is not msgspec.UNSET:
                     entries[stored.key] = Entry(stored.key, bytes(stored.value), stored.revision)
                 elif (entry := await get_directly(bus, stored.key)) is not None:

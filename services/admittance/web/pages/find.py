@@ -8,6 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from admittance.client.errors import BadInput, NotAllowed, NotFound
 from admittance.runtime import clock
 from admittance.web.paths import workload_path
 from admittance.web.rendering import page
@@ -15,7 +16,7 @@ from admittance.web.sessions import Session
 from admittance.web.views.frame import Frame
 from admittance.web.views.home import build
 from admittance.web.views.merging import merged_overviews
-from admittance.web.views.missing import Missing, near_names
+from admittance.web.views.missing import Missing, near_keys
 from admittance.web.views.words import Link
 
 ROWS_MAX: Final = 100
@@ -42,18 +43,21 @@ async def find(request: Request, session: Session) -> Response:
     """Leads to the workload that the text names: ``NAME`` or ``NAMESPACE/NAME``."""
     text = request.query_params.get("q", "").strip()
     namespace, _, name = text.rpartition("/")
+    if not name:
+        raise BadInput("enter the name of a workload, or NAMESPACE/NAME")
     spaces: list[str | None] = [namespace] if namespace else [*session.login.namespaces]
-    known = []
-    for space in spaces or [None]:
-        rows = await session.client.list(
-            "workloads", namespace=space, all_namespaces=space is None, limit=NAMES_MAX
+    found = await asyncio.gather(
+        *(
+            session.client.list(
+                "workloads", name=name, namespace=space, all_namespaces=space is None
+            )
+            for space in spaces or [None]
         )
-        known += [(row.namespace, row.name) for row in rows]
-    exact = [(space, other) for space, other in known if other == name]
+    )
+    exact = [(row.namespace, row.name) for rows in found for row in rows]
     if len(exact) == 1:
         return RedirectResponse(workload_path(*exact[0]), 303)
-    names = near_names(name, [other for _, other in known])
-    near = exact or [(space, other) for space, other in known if other in names]
+    near = exact or near_keys(name, await known_keys(session, namespace))
     view = Missing(
         title=f"{len(exact)} workloads" if exact else "Not found",
         text=f"{len(exact)} workloads have the name {name}."
@@ -66,5 +70,22 @@ async def find(request: Request, session: Session) -> Response:
     return page(request, "missing.html", frame, view, session=session, status=status)
 
 
-NAMES_MAX: Final = 20_000
-"""How many workloads are searched for a name."""
+async def known_keys(session: Session, namespace: str = "") -> list[tuple[str, str]]:
+    """Namespaces and names of some workloads: of the namespace, or of all that the person may see.
+    They are the first that hold quota, and the first that wait; () if the person may not ask."""
+    spaces = (namespace,) if namespace else session.login.namespaces or (None,)
+    try:
+        overviews = await asyncio.gather(
+            *(
+                session.client.queue(limit=NAMES_MAX, namespace=space, all_namespaces=space is None)
+                for space in spaces
+            )
+        )
+    except (NotAllowed, NotFound):
+        return []
+    running = [(row.namespace, row.name) for each in overviews for row in each.running]
+    return running + [(row.namespace, row.name) for each in overviews for row in each.waiting]
+
+
+NAMES_MAX: Final = 200
+"""How many workloads that hold quota, and that wait, are compared with a name."""

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from admittance.client import Client
-from admittance.client.errors import BadInput, NotAllowed, NotFound, RequestFailed
+from admittance.client.errors import BadInput, NotAllowed, NotFound
 from admittance.runtime import clock
 from admittance.web.pages.acting import acted
+from admittance.web.pages.find import known_keys
 from admittance.web.pages.reading import Chosen, facts_of, read
 from admittance.web.paths import workload_path
 from admittance.web.rendering import page, skipped, whole_number
@@ -21,11 +22,9 @@ from admittance.web.views.details.elements import KINDS, Wanted
 from admittance.web.views.details.manifest import manifest_of
 from admittance.web.views.frame import Frame
 from admittance.web.views.log import log_rows
-from admittance.web.views.missing import missing_workload, near_names
+from admittance.web.views.missing import missing_workload, near_keys
 from admittance.web.views.words import Link
 
-NAMES_MAX: Final = 20_000
-"""How many names are compared with one that does not exist."""
 OUTPUT_AGAIN_SECONDS: Final = 3
 """Output is no fact of the log, so the page of a job that prints asks again, while it is
 visible."""
@@ -129,12 +128,12 @@ async def _missing(request: Request, session: Session, namespace: str, name: str
     may not see looks like the latter."""
     now = clock.now()
     rows = log_rows(await facts_of(session.client, namespace, name), f"{namespace}/{name}", now)
-    near = [] if rows else await _near(session.client, namespace, name)
+    near = [] if rows else near_keys(name, await known_keys(session, namespace))
     view = missing_workload(
         namespace,
         name,
         rows,
-        near=tuple(Link(other, workload_path(namespace, other)) for other in near),
+        near=tuple(Link(key[1], workload_path(*key)) for key in near),
     )
     frame = Frame(title=f"{name} {view.title.lower()}", as_of=now)
     return page(
@@ -146,15 +145,6 @@ async def _missing(request: Request, session: Session, namespace: str, name: str
         status=404,
         request_path=workload_path(namespace, name),
     )
-
-
-async def _near(client: Client, namespace: str, name: str) -> list[str]:
-    """Names of the namespace that are like the name, as far as the user may see them."""
-    try:
-        known = await client.list("workloads", namespace=namespace, limit=NAMES_MAX)
-    except RequestFailed:
-        return []
-    return near_names(name, [stored.name for stored in known])
 
 
 async def manifest(request: Request, session: Session) -> Response:

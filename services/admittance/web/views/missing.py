@@ -45,3 +45,10 @@ def near_names(name: str, names: Iterable[str]) -> list[str]:
     near = get_close_matches(name, known, n=NEAR_MAX, cutoff=SIMILAR)
     within = [other for other in known if name and name in other and other not in near]
     return [*near, *within][:NEAR_MAX]
+
+
+def near_keys(name: str, keys: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The namespaces and names with the names that are most like the name, the nearest first."""
+    known = list(dict.fromkeys(keys))
+    near = near_names(name, [other for _, other in known])
+    return sorted((key for key in known if key[1] in near), key=lambda key: near.index(key[1]))

@@ -63,7 +63,7 @@ async def _objects(bus: Bus, data: bytes, subject: str) -> ObjectsReply | micro.
         raise ValueError(f"{request.kind} is not a kind of object")
     _, _, _, *within = subject.split(".")
     namespace = ["*" if ns == ALL_NAMESPACES else token(plain(ns)) for ns in within]
-    pattern = ".".join([kind, *namespace, "*"])
+    pattern = ".".join([kind, *namespace, token(request.name) if request.name else "*"])
     most = OBJECTS_IN_PARTS_MAX if request.in_parts else OBJECTS_MAX
     limit = max(1, min(request.limit, most))
     page, complete = await _current_page(bus, pattern, request.after, limit)
