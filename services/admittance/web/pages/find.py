@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from admittance.client.errors import BadInput, NotAllowed, NotFound
+from admittance.client.errors import BadInput, RequestFailed
 from admittance.runtime import clock
 from admittance.web.paths import workload_path
 from admittance.web.rendering import page
@@ -81,7 +81,7 @@ async def known_keys(session: Session, namespace: str = "") -> list[tuple[str, s
                 for space in spaces
             )
         )
-    except (NotAllowed, NotFound):
+    except RequestFailed:
         return []
     running = [(row.namespace, row.name) for each in overviews for row in each.running]
     return running + [(row.namespace, row.name) for each in overviews for row in each.waiting]
