@@ -171,3 +171,10 @@ def test_the_answer_stays_beneath_the_decision(reply: ReplayReply, word: str, te
     assert row.again is not None
     assert (row.again.word, row.again.text) == (word, text)
     assert row.again.differences == reply.differences
+
+
+def test_only_the_newest_facts_and_the_open_one_have_details() -> None:
+    facts = [entry(place, "admit.workload.confirmed.team.w", **DECIDED) for place in range(1, 6)]
+    rows = log_rows(facts, "team/w", NOW, open_fact=1, detailed=2)
+    assert [row.sequence for row in rows if row.details] == [5, 4, 1]
+    assert len(rows) == 5

@@ -5,9 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.api.workload import CheckState
-from admittance.events.requests.explanation import FlavorVerdict, Holder, Room
+from admittance.events.requests.explanation import (
+    ExplainReply,
+    FlavorVerdict,
+    Holder,
+    Room,
+    VariantVerdict,
+)
 from admittance.web.views.holders import HOLDERS_MAX, check_rows, held_by
 from admittance.web.views.missing import near_names
 from admittance.web.views.words import amount, clock_time, state, took
@@ -149,3 +156,25 @@ def test_near_names_are_like_the_name_or_contain_it() -> None:
     assert set(near_names("train-71", names)) >= {"train-17", "train-18"}
     assert near_names("train", names)[-1] == "big-train-1"
     assert near_names("zzz", names) == []
+
+
+def a_variant(name: str, phase: str, *, short: int = 0, active: bool = True) -> VariantVerdict:
+    flavor = replace(verdict(name, short), fits=not short)
+    explained = ExplainReply(phase=phase, flavors=(flavor,))
+    return VariantVerdict(name=f"w-{name}", variant=name, active=active, explained=explained)
+
+
+def test_the_sentence_of_a_family_has_its_variants_by_state() -> None:
+    variants = [
+        *(a_variant(name, "Pending", short=8) for name in "abcde"),
+        a_variant("f", "Backoff"),
+        a_variant("g", "QuotaReserved"),
+        a_variant("h", "QuotaReserved"),
+        a_variant("i", "Pending", short=8, active=False),
+    ]
+    verdicts = [each for variant in variants for each in variant.explained.flavors]
+    parts = say(Phase.PENDING, "Reason", "long", verdicts, variants)
+    assert text_of(parts) == (
+        "It waits: a, b, c and 2 more are short of quota; f waits for its next attempt; g and h "
+        "have their quota and wait for their checks; i is not tried now."
+    )

@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from admittance.client.errors import sentence
 from admittance.client.wording.facts import FactEffects, line_of
 from admittance.events import codec, facts
 from admittance.events.requests.history import LogEntry
 from admittance.events.requests.replays import ReplayReply
+from admittance.events.subjects import OUTPUTS
 from admittance.web.views.details.opened import opened
 from admittance.web.views.words import Detail, clock_time
 
@@ -63,36 +65,54 @@ def log_rows(
     role: str = "",
     open_fact: int = 0,
     replayed: Mapping[int, Replayed] = NONE_REPLAYED,
+    detailed: int | None = None,
 ) -> tuple[LogRow, ...]:
     """The rows of facts, which come in log order, the newest first. ``of``: the workload of the
     page as ``namespace/name``; facts about its variants are among them. ``open_fact``: the sequence
-    of the row that is open at first; ``replayed``: decisions that were decided again."""
+    of the row that is open at first; ``replayed``: decisions that were decided again;
+    ``detailed``: only the newest so many have details, None: all."""
     effects = FactEffects()
     causes: dict[str, tuple[int, str]] = {}
+    first = 0 if detailed is None else len(entries) - detailed
     rows = []
-    for entry in entries:
+    for place, entry in enumerate(entries):
         line = line_of(entry, effects=effects)
-        try:
-            fact = codec.decode(entry.subject, bytes(entry.data))
-        except codec.Undecodable:
-            fact = None
-        decides = isinstance(fact, facts.Decision)
-        again = replayed.get(entry.sequence)
         row = LogRow(
             sequence=entry.sequence,
             time=clock_time(entry.time, now),
             what=line.what,
             about="" if line.subject == of else line.subject.rpartition("/")[2],
             text=sentence(line.reason, line.message),
-            details=opened(entry, fact, causes.get(line.subject)),
             is_open=entry.sequence == open_fact,
-            decides=decides and role in REPLAYS,
-            again=again_of(again, now) if again is not None else None,
         )
-        if not isinstance(fact, facts.CommitFact):
+        if place >= first or row.is_open:
+            row = _in_full(row, entry, causes.get(line.subject), role, replayed, now)
+        if entry.subject.split(".")[2] not in OUTPUTS:
             causes[line.subject] = entry.sequence, line.what
         rows.append(row)
     return tuple(reversed(rows))
+
+
+def _in_full(
+    row: LogRow,
+    entry: LogEntry,
+    follows: tuple[int, str] | None,
+    role: str,
+    replayed: Mapping[int, Replayed],
+    now: datetime,
+) -> LogRow:
+    """The row with what it opens to. ``follows``: as for `opened`."""
+    try:
+        fact = codec.decode(entry.subject, bytes(entry.data))
+    except codec.Undecodable:
+        fact = None
+    again = replayed.get(entry.sequence)
+    return replace(
+        row,
+        details=opened(entry, fact, follows),
+        decides=isinstance(fact, facts.Decision) and role in REPLAYS,
+        again=again_of(again, now) if again is not None else None,
+    )
 
 
 def again_of(replayed: Replayed, now: datetime) -> Again:

@@ -10,7 +10,12 @@ import msgspec
 
 from admittance.client.calls import Login
 from admittance.client.requests.workloads.traces import newest_trace
-from admittance.events.requests.explanation import ExplainReply, FlavorVerdict, Holder
+from admittance.events.requests.explanation import (
+    ExplainReply,
+    FlavorVerdict,
+    Holder,
+    VariantVerdict,
+)
 from admittance.events.requests.history import LogEntry
 from admittance.web.paths import manifest_path, workload_path
 from admittance.web.views import timeline
@@ -19,6 +24,7 @@ from admittance.web.views.bars import Rooms, rooms_of
 from admittance.web.views.chances import chance
 from admittance.web.views.details import relations
 from admittance.web.views.details.elements import Elements
+from admittance.web.views.details.family import say_family
 from admittance.web.views.details.output import Output
 from admittance.web.views.details.relations import Relations
 from admittance.web.views.holders import CheckRow, Held, check_rows, held_by
@@ -109,6 +115,7 @@ def build(
         role=login.role,
         open_fact=open_fact,
         replayed=replayed,
+        detailed=LOG_ROWS,
     )
     verdicts, words = flavors_of(reply, where)
     due = reply.requeue_at
@@ -119,7 +126,7 @@ def build(
         word=state(where),
         say=(Part(elements.say),)
         if elements is not None
-        else say(where, reason, message, verdicts),
+        else say(where, reason, message, verdicts, reply.variants),
         then=_next(reply, now),
         crumbs=tuple(part for part in (reply.cohort, reply.cluster_queue, meta.namespace) if part),
         facts=tuple(_facts(stored, reply, where, now)),
@@ -171,9 +178,14 @@ NAMED_MAX: Final = 3
 
 
 def say(
-    where: Phase, reason: str, message: str, verdicts: Sequence[FlavorVerdict]
+    where: Phase,
+    reason: str,
+    message: str,
+    verdicts: Sequence[FlavorVerdict],
+    variants: Sequence[VariantVerdict] = (),
 ) -> tuple[Part, ...]:
-    """The sentence. For a workload that waits for quota it has the numbers of its flavors."""
+    """The sentence. For a workload that waits for quota it has the numbers of its flavors.
+    ``variants``: of a parent."""
     short = [
         (verdict.flavor, room)
         for verdict in verdicts
@@ -181,6 +193,8 @@ def say(
         if room.short and not verdict.fits
     ]
     if where is not Phase.PENDING or not short or any(verdict.fits for verdict in verdicts):
+        if variants and where in (Phase.PENDING, Phase.BACKOFF):
+            return (Part(say_family(variants)),)
         return (Part(sentence(where, reason, message)),)
     resource = short[0][1].resource
     of = [(flavor, room) for flavor, room in short if room.resource == resource]
