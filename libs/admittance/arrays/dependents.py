@@ -136,7 +136,7 @@ class DependentActs(ParentActs):
         name = workload_name(key)
         after = None if stored is None else dependent_of(stored, revision)
         self._put_dependent(name, after)
-        if stored is not None and after is not None:
+        if stored is not None:
             self._sent.through(stored.status.log.fact, now)
         if name in self._by_target:
             self.apply_target(name, stored, revision)

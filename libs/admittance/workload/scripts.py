@@ -71,7 +71,7 @@ def script_of(spec: bytes | msgspec.Raw) -> str:
         pod_sets = _decode(spec).pod_sets
     except BROKEN:
         return ""
-    for pod_set in pod_sets[:1]:
-        for container in pod_set.template.spec.containers[:1]:
+    for pod_set in pod_sets:
+        for container in pod_set.template.spec.containers:
             return script_of_command((*container.command, *container.args))
     return ""

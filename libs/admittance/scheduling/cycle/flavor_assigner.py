@@ -172,7 +172,7 @@ def _attempt(
         result.places.append(PodSetPlace(ps.name, ps.count, flavors, place))
         result.mode = min(result.mode, mode)
         stops.append(stopped)
-        pending = pending or max(stopped.values(), default=-1) != -1
+        pending = pending or any(stop != -1 for stop in stopped.values())
     if pending:
         result.cursor = tuple(stops)
     if overlap is not None:

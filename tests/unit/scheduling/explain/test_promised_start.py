@@ -68,6 +68,7 @@ def test_the_head_learns_its_start_or_why_there_is_none(
     assert reply.reason == "WaitingForQuota"
     assert reply.message.endswith(ending), reply.message
     assert reply.promise == start
+    assert "more free cpu" in reply.unblocked_by[0]
 
 
 def test_a_holder_that_waits_for_a_check_has_not_begun() -> None:
