@@ -48,7 +48,7 @@ class PastAnswers:
         namespace = namespace_of_request(subject)
         try:
             if what == "moment":
-                return ThenReply(moment=await moment_of(self._bus, then.at))
+                return ThenReply(moment=await self._moment(then.at))
             moment, state, picture = await self._picture(then.at)
             match what:
                 case "pending":
@@ -77,6 +77,13 @@ class PastAnswers:
         except BROKEN as error:
             return ThenReply(error=f"the question cannot be read: {error}")
         return ThenReply(moment=moment, reply=msgspec.Raw(_encode(reply)))
+
+    async def _moment(self, at: int | datetime) -> Moment:
+        """The moment, with what the history lacks before it, as far as it has the moment."""
+        try:
+            return (await self._picture(at))[0]
+        except NoHistory:
+            return await moment_of(self._bus, at)
 
     async def _picture(self, at: int | datetime) -> tuple[Moment, PastState, Picture]:
         moment = await moment_of(self._bus, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,6 +15,7 @@ from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.workload.phase import Phase, phase
 from support.builders import a_manifest
 from support.cluster import Cluster
+from support.processes.fork_server import run_admit
 from support.requests import apply, eventually, queues, submit
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real")]
@@ -68,6 +70,14 @@ async def test_queues_and_workloads_are_shown_as_they_were(
         assert [each.rooms[0].short for each in light.flavors] == [1000]
         assert [each.rooms[0].short for each in whole.flavors] == [1000]
         assert whole.unblocked_by and not light.unblocked_by
+
+        said = await asyncio.to_thread(
+            run_admit,
+            *("explain", "workload", "waits", "--at", str(refused.sequence), "-n", "ns"),
+            env={"ADMIT_NATS_URL": nats_server.url},
+        )
+        assert said.status == 0, said
+        assert "ns/waits is Pending (WaitingForQuota" in said.out
 
         moment = await client.moment(refused.sequence)
         assert (moment.sequence, moment.time) == (refused.sequence, refused.time)

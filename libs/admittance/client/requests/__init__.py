@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from admittance.client.requests import objects as objects
     from admittance.client.requests import past as past
     from admittance.client.requests import selection as selection
+    from admittance.client.requests import then as then
     from admittance.client.requests import usage as usage
     from admittance.client.requests.queues import capacity as capacity
     from admittance.client.requests.queues import overview as overview

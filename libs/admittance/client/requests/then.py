@@ -9,15 +9,16 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from admittance.client.errors import BadInput, NotFound, RequestFailed
-from admittance.client.kinds import ObjectKind
+from admittance.client.kinds import WORKLOAD, ObjectKind
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject
 from admittance.client.requests.queues.questions import OF_NAMESPACES
+from admittance.client.requests.workloads.explanation import Explanation, RunnerAnswer
 from admittance.events.requests.base import Reply, Request
 from admittance.events.requests.explanation import Explain, ExplainReply
 from admittance.events.requests.past import THEN, Moment, Then, ThenReply
 from admittance.events.requests.queues import PendingQuery, PendingReply, Queues, QueuesReply
-from admittance.events.requests.reading import Objects, ObjectsReply
+from admittance.events.requests.reading import Objects, ObjectsReply, RunnersReply
 
 At: TypeAlias = int | datetime
 """A moment: the sequence of a fact on the log, after which it is, or a time."""
@@ -138,3 +139,11 @@ async def explain_then(
     return await _then(
         *(link, "explain", at, Explain(name=name), ExplainReply), namespace=namespace, whole=whole
     )
+
+
+async def explanation_then(link: Link, name: str, namespace: str, at: At) -> Explanation:
+    """The whole explanation of a workload as of then, in the form of the present one. Nothing is
+    known of runners. Raises NotFound and RequestFailed."""
+    found = await find_then(link, WORKLOAD, name, namespace, at)
+    reply = await explain_then(link, name, namespace, at, whole=True)
+    return Explanation(found, reply, None, RunnerAnswer(), RunnersReply())

@@ -71,20 +71,22 @@ def value_of(call: Call, name: str, answer: Explanation, waits: Sequence[str]) -
     return value
 
 
-def show(answer: Explanation, waits: Sequence[str]) -> None:
-    """Prints the scheduler's answer and the admission checks of the stored workload."""
+def show(answer: Explanation, waits: Sequence[str], at: datetime | None = None) -> None:
+    """Prints the scheduler's answer and the admission checks of the stored workload. ``at``: the
+    time of the answer; None: now."""
     held_back, retries = answer.runner
-    _show(answer.found, answer.reply, answer.reply.phase, answer.family, answer.refused.why)
+    now = clock.now() if at is None else at
+    _show(answer.found, answer.reply, answer.family, answer.refused.why, now)
     if held_back and held_back != NO_RUNNER:
         output.say(f"its runner has not started it yet: {output.clean(held_back)}")
-    _list("Failed pods", sections.retry_lines(retries, clock.now()))
+    _list("Failed pods", sections.retry_lines(retries, now))
     _list("Waits for capacity", waits)
 
 
 def _show(
-    stored: BucketObject, reply: ExplainReply, shown_phase: str, family: Family | None, refused: str
+    stored: BucketObject, reply: ExplainReply, family: Family | None, refused: str, now: datetime
 ) -> None:
-    now = clock.now()
+    shown_phase = reply.phase
     reason, message = reply.reason, reply.message
     if not reason:
         reason, message = reason_of(stored.workload(), now)

@@ -57,6 +57,14 @@ def moment_of(text: str, option: str, now: datetime) -> datetime:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
+def past_moment(text: str, option: str, now: datetime) -> int | datetime:
+    """A moment of the past: a sequence of the log, or what `moment_of` takes. Raises BadInput."""
+    word = text.strip()
+    if word.isascii() and word.isdigit() and len(word) < 19:
+        return int(word)
+    return moment_of(text, option, now)
+
+
 def moment_after(text: str, option: str, now: datetime) -> datetime:
     """The moment after the duration that the text names. Raises BadInput."""
     try:

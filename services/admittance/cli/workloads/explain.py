@@ -3,20 +3,29 @@ workload."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from admittance.cli.commands.arguments import workload_command
-from admittance.cli.commands.declare import ALL
-from admittance.cli.support import output
+from admittance.cli.commands.declare import ALL, option
+from admittance.cli.support import output, times
 from admittance.cli.support.link import link
 from admittance.cli.support.options import Call, Output
 from admittance.client import requests
 
+if TYPE_CHECKING:
+    from admittance.client.requests.then import At
+
 
 @workload_command(ALL, without=[Output.NAME])
-async def explain(call: Call, name: str) -> None:
+@option("--at MOMENT", "As of then: a sequence of the log, 10m ago as 10m, or a time.")
+async def explain(call: Call, name: str, at: str | None) -> None:
     """Explain why a workload waits, for each flavor and check, and what would unblock it."""
     from admittance.cli.show import explanations
     from admittance.runtime import clock
 
+    if at is not None:
+        await _explain_then(call, name, times.past_moment(at, "--at", clock.now()))
+        return
     async with link(call) as bus:
         answer = await requests.explanation.explanation(bus, name)
         waits = await explanations.capacity_waits(bus, answer, clock.now())
@@ -25,3 +34,18 @@ async def explain(call: Call, name: str) -> None:
     if call.output is Output.WIDE:
         output.cut_nothing()
     explanations.show(answer, waits)
+
+
+async def _explain_then(call: Call, name: str, at: At) -> None:
+    """Explains why the workload waited at a moment of the past."""
+    from admittance.cli.show import explanations
+
+    async with link(call) as bus:
+        moment = await requests.then.moment(bus, at, call.namespace)
+        answer = await requests.then.explanation_then(bus, name, call.namespace, moment.sequence)
+    if output.show_value(explanations.value_of(call, name, answer, ()), call.output):
+        return
+    if call.output is Output.WIDE:
+        output.cut_nothing()
+    output.note(f"as of {moment.time:%Y-%m-%dT%H:%M:%SZ}, after fact {moment.sequence} of the log")
+    explanations.show(answer, (), moment.time)

@@ -118,10 +118,15 @@ def workload_bar(
 
 def _text(moment: Moment, now: datetime) -> str:
     ago = between(moment.time, now)
-    return (
+    text = (
         f"This is the past: {moment.time:%Y-%m-%d %H:%M:%S} UTC, {ago} ago, after fact "
         f"{moment.sequence:,} of the log."
     )
+    if moment.lacks:
+        text += (
+            f" {moment.lacks:,} writes just before it were not kept, so some of it may be older."
+        )
+    return text
 
 
 def _step(step: timedelta) -> str:
