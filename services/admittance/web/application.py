@@ -32,6 +32,7 @@ from admittance.web.pages import (
     pending,
     queues,
     replays,
+    whatif,
     workload,
 )
 from admittance.web.pages.health import HealthPage
@@ -130,6 +131,9 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
         ),
         Route("/workloads/{namespace}/{name}/{act}", changed(workload.act), methods=["POST"]),
         Route("/health", shown(HealthPage().show)),
+        Route("/whatif", shown(whatif.show)),
+        Route("/whatif", changed(whatif.attempt), methods=["POST"]),
+        Route("/whatif/apply", changed(whatif.apply), methods=["POST"]),
         Route("/machines", shown(machines.show)),
         Route("/machines/{name}/{act}", changed(machines.act), methods=["POST"]),
         *(Route(path, door.show) for path in SIGN_IN_PATHS),

@@ -48,6 +48,13 @@ def machines_path(skip: int = 0) -> str:
     return "/machines" + (f"?skip={skip}" if skip else "")
 
 
+def whatif_path(**given: str) -> str:
+    """The page that tries a change, with its form filled. ``edit``: an object as ``kind/name`` or
+    ``kind/namespace/name``; ``flavor``, ``resource`` and ``more``: how much its quota grows;
+    ``workload`` (``namespace/name``), ``priority`` and ``queue``: a change of a workload."""
+    return "/whatif" + (f"?{urlencode(given)}" if given else "")
+
+
 def queue_path(queue: str) -> str:
     """The page of a ClusterQueue."""
     return f"/queues/{quote(queue, safe='')}"

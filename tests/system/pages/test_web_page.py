@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import AsyncIterator
@@ -62,6 +64,8 @@ spec: {{clusterQueue: {name}}}
 """
 CHECK_OF = {"vision": "", "asked": "money"}
 """The check of each queue; "": none."""
+SIMULATED = LIMIT * 1000
+"""Milliseconds for a simulation: a process has to start."""
 HOSTILE = "<script>document.title='broken'</script>"
 
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
@@ -371,6 +375,49 @@ async def test_buttons_change_the_workload(page: Page, up: Up) -> None:
 
 
 @needs_chromium
+async def test_a_remedy_fills_the_form_that_tries_it(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/workloads/default/waits")
+    await page.click("#ways a")
+    await expect(page.locator("#yaml")).to_have_value(re.compile("nominalQuota: '4'"))
+    await page.focus("#yaml")
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator("#diff-starts a.name")).to_have_text("waits", timeout=SIMULATED)
+    await expect(page.locator(".changed td")).to_have_text("2 4")
+    await expect(page.locator("#apply button")).to_be_visible()
+
+
+@needs_chromium
+async def test_a_tried_change_is_applied_unless_the_object_has_changed(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/whatif?workload=default/waits&priority=4")
+    await page.click("#try button")
+    await expect(page.locator("#apply button")).to_be_visible(timeout=SIMULATED)
+    await up.out("priority", "workload", "waits", "5")
+    await page.click("#apply button")
+    await page.click("#confirm button[value=yes]")
+    await expect(page.locator("[role=alert]")).to_contain_text("changed since this was tried")
+    await page.click("#try button")
+    await page.click("#apply button")
+    await page.click("#confirm button[value=yes]")
+    await expect(page.locator(".note")).to_have_text("Workload default/waits has priority 4.")
+    stored = json.loads(await up.out("get", "workloads", "waits", "-o", "json"))
+    assert stored["spec"]["priority"] == 4
+
+
+@needs_chromium
+async def test_a_hostile_manifest_gets_one_line_and_stays_in_the_field(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/whatif")
+    bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+        f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n"
+        for before, name in itertools.pairwise("abcdefghi")
+    )
+    await page.fill("#yaml", bomb)
+    await page.click("#try button")
+    await expect(page.locator("[role=alert] p")).to_have_count(1)
+    await expect(page.locator("[role=alert]")).to_contain_text("more than 1000000 values")
+    assert await page.input_value("#yaml") == bomb
+
+
+@needs_chromium
 async def test_bad_input_is_refused_with_a_line_on_the_page(page: Page, up: Up) -> None:
     await page.goto(f"{base(up)}/workloads/default/waits")
     await page.fill("#field-priority", "high")
@@ -401,6 +448,7 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
         ("/checks", "light"),
         ("/machines", "light"),
         ("/health", "light"),
+        ("/whatif", "light"),
         ("/workloads/default/waits", "light"),
         ("/workloads/default/waits", "dark"),
         ("/workloads/default/waits/logs", "light"),

@@ -201,6 +201,7 @@ function askBeforeForms() {
 function listenToKeys() {
   let go = false;
   document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey && event.key === "Enter" && event.target.matches("[data-tries] *")) event.target.form?.requestSubmit();
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
     if (localStorage.getItem("keys") === "off") return;

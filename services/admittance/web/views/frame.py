@@ -26,6 +26,7 @@ MENU: Final = (
     Place("Pending", "/pending", "p"),
     Place("Checks", "/checks", "c"),
     Place("Machines", "/machines", "m", frozenset({"", "viewer", "admin"})),
+    Place("What if", "/whatif", "i", frozenset({"", "viewer", "admin", "user", "owner"})),
     Place("Health", "/health", "h", frozenset({"", "viewer", "admin"})),
 )
 

@@ -15,6 +15,7 @@ from admittance.events.requests.explanation import (
     FlavorVerdict,
     Holder,
     VariantVerdict,
+    remedies_of,
 )
 from admittance.events.requests.history import LogEntry
 from admittance.web.paths import manifest_path, workload_path
@@ -30,6 +31,7 @@ from admittance.web.views.details.relations import Relations
 from admittance.web.views.holders import CheckRow, Held, check_rows, held_by
 from admittance.web.views.log import NONE_REPLAYED, LogRow, Replayed, log_rows
 from admittance.web.views.timeline import Timeline
+from admittance.web.views.whatif.remedies import Way, ways
 from admittance.web.views.words import (
     Detail,
     Link,
@@ -69,7 +71,7 @@ class WorkloadView(msgspec.Struct, frozen=True, kw_only=True):
     crumbs: tuple[str, ...]
     facts: tuple[Detail, ...]
     rooms: Rooms | None
-    ways: tuple[str, ...]
+    ways: tuple[Way, ...]
     timeline: Timeline | None
     held: tuple[Held, ...]
     checks: tuple[CheckRow, ...]
@@ -131,7 +133,14 @@ def build(
         crumbs=tuple(part for part in (reply.cohort, reply.cluster_queue, meta.namespace) if part),
         facts=tuple(_facts(stored, reply, where, now)),
         rooms=rooms_of(verdicts, words),
-        ways=reply.unblocked_by,
+        ways=ways(
+            remedies_of(reply),
+            namespace=meta.namespace,
+            name=meta.name,
+            queue=reply.cluster_queue,
+            role=login.role,
+            now=now,
+        ),
         timeline=timeline.build(newest_trace(entries, meta.namespace, meta.name), now, due),
         held=held_by(_holders(reply), reply.priority),
         checks=check_rows(stored.status.admission_checks, now),
