@@ -16,12 +16,13 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from admittance.client.errors import BadInput, ClientError, NotAllowed, NotFound, Unavailable
 from admittance.runtime import clock
 from admittance.web.codes import OneTimeCodes
 from admittance.web.guard import Guard
-from admittance.web.live import LISTENERS_MAX
+from admittance.web.limits import StreamLimit
 from admittance.web.origins import SIGN_IN_PATHS, Origins
 from admittance.web.pages import (
     checks,
@@ -45,8 +46,6 @@ from admittance.web.views.missing import Missing
 GZIP_BYTES: Final = 1024
 PING_SECONDS: Final = 15
 """Time between two empty lines of a stream, by which a lost browser is noticed."""
-STREAMS_MAX: Final = 400
-"""The most open streams of this process."""
 NOTHING: Final = "There is nothing here, or you may not see it."
 
 Shown = Callable[[Request, Session], Awaitable[Response]]
@@ -90,27 +89,17 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
 
         return shown(either)
 
-    open_streams = 0
+    streams = StreamLimit()
 
     async def live(request: Request) -> Response:
-        nonlocal open_streams
         session = door.session(request)
         if session is None:
             return PlainTextResponse("sign in first\n", 401)
-        if session.follower.listeners >= LISTENERS_MAX or open_streams >= STREAMS_MAX:
+        if not streams.take(session):
             return PlainTextResponse("too many open streams\n", 503)
         last = request.headers.get("last-event-id", "")
-
-        async def events() -> AsyncIterator[dict[str, str]]:
-            nonlocal open_streams
-            open_streams += 1
-            try:
-                async for event in session.follower.events(int(last) if last.isdigit() else 0):
-                    yield event
-            finally:
-                open_streams -= 1
-
-        return EventSourceResponse(events(), ping=PING_SECONDS)
+        sequence = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else 0
+        return _Stream(session.follower.events(sequence), lambda: streams.give_back(session))
 
     routes = [
         Route("/", shown(find.home)),
@@ -152,6 +141,21 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
         ],
         exception_handlers={404: _no_page},
     )
+
+
+class _Stream(EventSourceResponse):
+    """A stream of events. ``at_end``: called once, also if the browser was gone before the first
+    event."""
+
+    def __init__(self, events: AsyncIterator[dict[str, str]], at_end: Callable[[], None]) -> None:
+        super().__init__(events, ping=PING_SECONDS)
+        self._at_end = at_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_end()
 
 
 def _to_sign_in(request: Request) -> Response:

@@ -25,8 +25,6 @@ PAUSE_SECONDS: Final = 0.1
 """Time between two readings of the log, and between two events of a stream."""
 AGAIN_SECONDS: Final = 2.0
 """Time between two attempts to follow the log, if it cannot be read."""
-LISTENERS_MAX: Final = 20
-"""The most open streams of one person: a browser has one for all its pages."""
 
 log = structlog.get_logger()
 

@@ -85,6 +85,8 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._opening = asyncio.Semaphore(OPENING_MAX)
+        self._waiting = 0
+        """How many sign-ins have begun and have no session yet."""
 
     def of(self, secret: str | None) -> Session | None:
         """The session of a cookie; None: there is none."""
@@ -102,11 +104,15 @@ class Sessions:
         """
         for secret in [secret for secret, other in self._sessions.items() if other.is_idle]:
             await self.end(secret)
-        if len(self._sessions) >= SESSIONS_MAX:
+        if len(self._sessions) + self._waiting >= SESSIONS_MAX:
             raise NotSignedIn("Too many people are signed in: try again later.")
         access = replace(self._target.access, creds_text=credentials or None)
-        async with self._opening:
-            client = await Client.connect(self._target.url, options=access, environ={})
+        self._waiting += 1
+        try:
+            async with self._opening:
+                client = await Client.connect(self._target.url, options=access, environ={})
+        finally:
+            self._waiting -= 1
         if not (client.login.demanded or by_code):
             await client.close()
             raise NotSignedIn(

@@ -68,6 +68,15 @@ SIMULATED = LIMIT * 1000
 """Milliseconds for a simulation: a process has to start."""
 HOSTILE = "<script>document.title='broken'</script>"
 
+KEEP_WHAT_WAS_SAID = """addEventListener("DOMContentLoaded", () => {
+  const place = document.querySelector("#live span");
+  const keep = () => {
+    if (place.textContent !== "Live") sessionStorage.setItem("said", place.textContent);
+  };
+  if (place) new MutationObserver(keep).observe(place, { childList: true });
+})"""
+"""A script that keeps what the page says while it is not live, also for the next page."""
+
 pytestmark = [pytest.mark.bus, pytest.mark.asyncio(loop_scope="module")]
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
@@ -161,6 +170,13 @@ async def page(signed_in: BrowserContext) -> AsyncIterator[Page]:
 def base(up: Up) -> str:
     parts = urlsplit(up.url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def web_processes(up: Up) -> list[int]:
+    """The process ids of the page since the start of `admit up`."""
+    lines = (up.root / "log").read_text().splitlines()
+    found = (json.loads(line) for line in lines if '"service_process_started"' in line)
+    return [line["pid"] for line in found if line["service"] == "web"]
 
 
 def asked(up: Up, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
@@ -556,14 +572,40 @@ async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) ->
     await context.close()
 
 
-async def test_the_process_of_the_page_is_started_again_after_a_crash(up: Up) -> None:
-    def pids() -> list[int]:
-        lines = (up.root / "log").read_text().splitlines()
-        found = (json.loads(line) for line in lines if '"service_process_started"' in line)
-        return [line["pid"] for line in found if line["service"] == "web"]
+@needs_chromium
+async def test_tabs_without_a_shared_worker_have_one_stream(
+    signed_in: BrowserContext, up: Up
+) -> None:
+    pages = [await signed_in.new_page() for _ in range(2)]
+    for page in pages:
+        await page.add_init_script("delete window.SharedWorker")
+        await page.goto(f"{base(up)}/workloads/default/waits")
+    await up.out("priority", "workload", "waits", "5")
+    for page in pages:
+        facts = page.locator("#fact-list")
+        await expect(facts).to_contain_text("Priority 5", use_inner_text=True)
+    held = await pages[0].evaluate("navigator.locks.query()")
+    assert (len(held["held"]), len(held["pending"])) == (1, 1)
+    for page in pages:
+        await page.close()
 
-    before = pids()
-    os.kill(before[-1], signal.SIGKILL)
-    await until(lambda: len(pids()) > len(before), LIMIT)
-    # The socket listens all the time, so the request waits for the new process.
-    assert (await asyncio.to_thread(asked, up, "GET", "/session"))[0] == 200
+
+@needs_chromium
+async def test_a_page_says_since_when_it_is_not_live_and_heals(
+    signed_in: BrowserContext, up: Up
+) -> None:
+    page = await signed_in.new_page()
+    await page.add_init_script(KEEP_WHAT_WAS_SAID)
+    await page.goto(f"{base(up)}/workloads/default/waits")
+    await expect(page.locator("#live")).to_have_text("Live")
+    started = web_processes(up)
+    os.kill(started[-1], signal.SIGKILL)
+    # The sessions were in the memory of the process, which `admit up` has started again.
+    await page.wait_for_url("**/signin?next=*")
+    assert len(web_processes(up)) > len(started)
+    said = await page.evaluate("sessionStorage.getItem('said')")
+    assert re.fullmatch(r"Not live, as of \d\d:\d\d:\d\d", said)
+    await page.goto(await up.link())
+    await expect(page.locator("h1")).to_have_text("Workloads")
+    await expect(page.locator("#live")).to_have_text("Live")
+    await page.close()

@@ -4,6 +4,7 @@
 
 const REPAINT_MS = 250;
 const GRACE_MS = 1500;
+const AGAIN_MS = 5000;
 
 if (typeof SharedWorkerGlobalScope !== "undefined" && self instanceof SharedWorkerGlobalScope) {
   shareStream();
@@ -52,20 +53,25 @@ function shareStream() {
 function streamOfLeader(receive) {
   const channel = new BroadcastChannel("admit-live");
   channel.onmessage = ({ data }) => receive(data);
-  const lead = () => new Promise(() => openStream((said) => { receive(said); channel.postMessage(said); }));
+  const open = () => openStream((said) => {
+    receive(said);
+    channel.postMessage(said);
+    if (said.kind === "refused") setTimeout(open, AGAIN_MS);
+  });
+  const lead = () => new Promise(open);
   if (navigator.locks) navigator.locks.request("admit-live", lead);
   else lead();
 }
 
 function followLive() {
-  let asked = 0, due = null, busy = false, again = false, lostAt = null, lostTimer = null;
+  let asked = 0, due = null, busy = false, more = false, lostAt = null, lostTimer = null, again = () => ask();
   const ask = () => {
-    if (busy) { again = true; return; }
+    if (busy) { more = true; return; }
     if (due) return;
     due = setTimeout(repaint, Math.max(0, asked + REPAINT_MS - performance.now()));
   };
   const repaint = async () => {
-    due = null; busy = true; again = false; asked = performance.now();
+    due = null; busy = true; more = false; asked = performance.now();
     try {
       const answer = await fetch(location.href, { headers: { "admit-part": "1" }, redirect: "error" });
       const text = await answer.text();
@@ -74,7 +80,7 @@ function followLive() {
       mark(answer.status >= 500 ? "no answer" : null);
     } catch { mark("no answer"); }
     busy = false;
-    if (again) ask();
+    if (more) ask();
   };
   const mark = (why) => {
     clearTimeout(lostTimer); lostTimer = null;
@@ -84,10 +90,19 @@ function followLive() {
     if (!why) lostAt = null;
     if (place) place.textContent = why ? `Not live, as of ${lostAt}` : "Live";
   };
+  const toSignIn = () => location.assign("/signin?next=" + encodeURIComponent(location.pathname + location.search));
+  // The session is over, or there are too many streams, or a server before the page has no page.
+  const refused = async () => {
+    const signedIn = await fetch("/session").then((answer) => answer.json()).then((is) => is.signedIn, () => true);
+    if (!signedIn) return toSignIn();
+    mark("no stream");
+    setTimeout(again, AGAIN_MS);
+  };
   const receive = (said) => {
     if (said.kind === "changed" && !document.hidden) ask();
     if (said.kind === "open" && lostAt) ask();
-    if (said.kind === "ended" || said.kind === "refused") location.assign("/signin?next=" + encodeURIComponent(location.pathname + location.search));
+    if (said.kind === "ended") toSignIn();
+    if (said.kind === "refused") refused();
     if (said.kind === "lost" && !lostTimer && !lostAt) lostTimer = setTimeout(() => mark("connection lost"), GRACE_MS);
     if (said.kind === "open") { clearTimeout(lostTimer); lostTimer = null; }
   };
@@ -104,6 +119,7 @@ function followLive() {
   document.addEventListener("visibilitychange", say);
   addEventListener("pagehide", () => worker.port.postMessage("gone"));
   addEventListener("pageshow", say);
+  again = say;
   say();
 }
 
