@@ -37,8 +37,9 @@ from admittance.web.pages import (
     workload,
 )
 from admittance.web.pages.health import HealthPage
+from admittance.web.people import People
 from admittance.web.rendering import page, wants_json
-from admittance.web.sessions import Session, Sessions
+from admittance.web.sessions import NotSignedIn, Session, Sessions
 from admittance.web.sign_in import SignIn, form_of
 from admittance.web.views.frame import Frame
 from admittance.web.views.missing import Missing
@@ -56,13 +57,15 @@ Changed = Callable[[Request, Session, dict[str, str]], Awaitable[Response]]
 log = structlog.get_logger()
 
 
-def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> Starlette:
+def application(
+    sessions: Sessions, codes: OneTimeCodes, origins: Origins, people: People | None = None
+) -> Starlette:
     """The page as an ASGI application."""
-    door = SignIn(sessions, codes, origins)
+    door = SignIn(sessions, codes, origins, people)
 
     def shown(show: Shown) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            session = door.session(request)
+            session = await door.session(request)
             if session is None:
                 return _to_sign_in(request)
             return await _answered(request, session, lambda: show(request, session))
@@ -71,7 +74,7 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
 
     def changed(change: Changed) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            session = door.session(request)
+            session = await door.session(request)
             if session is None:
                 return _to_sign_in(request)
             form = await form_of(request)
@@ -92,7 +95,7 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
     streams = StreamLimit()
 
     async def live(request: Request) -> Response:
-        session = door.session(request)
+        session = await door.session(request)
         if session is None:
             return PlainTextResponse("sign in first\n", 401)
         if not streams.take(session):
@@ -139,7 +142,7 @@ def application(sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> St
             Middleware(Guard, origins=origins),
             Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
         ],
-        exception_handlers={404: _no_page},
+        exception_handlers={404: _no_page, NotSignedIn: _no_person, Unavailable: _away},
     )
 
 
@@ -193,6 +196,15 @@ async def _answered(
         return instead(503, "No connection", str(error))
     except ClientError as error:
         return instead(502, "No answer", str(error))
+
+
+async def _no_person(_request: Request, error: Exception) -> Response:
+    """The answer to a name in a header that signs in no user."""
+    return PlainTextResponse(f"{error}\n", 403)
+
+
+async def _away(_request: Request, error: Exception) -> Response:
+    return PlainTextResponse(f"{error}\n", 503)
 
 
 async def _no_page(_request: Request, _error: Exception) -> Response:

@@ -10,9 +10,11 @@ import uvicorn
 
 from admittance.runtime import clock
 from admittance.runtime.nats.connection_options import ConnectionOptions
+from admittance.runtime.process.web_page import Trust
 from admittance.web.application import application
 from admittance.web.codes import OneTimeCodes
 from admittance.web.origins import Origins
+from admittance.web.people import People
 from admittance.web.sessions import Sessions, Target
 
 STREAMS_END_SECONDS: Final = 1
@@ -31,18 +33,19 @@ async def serve(
     key: str = "",
     code: str = "",
     credentials: str = "",
+    trust: Trust | None = None,
 ) -> None:
     """Serves the page at a listening socket. ``nats``, ``access``: the nats-server, and TLS of the
     connections to it. ``url``: the page as browsers reach it. ``key``: the
     secret of `admit web`; ``code``: the first one-time code, "": there is none. Codes sign in with
-    ``credentials``."""
+    ``credentials``. ``trust``: people that a proxy has signed in."""
     codes = OneTimeCodes(key, credentials)
     if code:
         codes.add(code, credentials, clock.monotonic())
     sessions = Sessions(Target(nats, access))
     server = uvicorn.Server(
         uvicorn.Config(
-            application(sessions, codes, Origins(url)),
+            application(sessions, codes, Origins(url), None if trust is None else People(trust)),
             http="h11",
             ws="none",
             lifespan="off",

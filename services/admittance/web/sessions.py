@@ -83,6 +83,9 @@ class Sessions:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._sessions: dict[str, Session] = {}
+        self._people: dict[str, str] = {}
+        """The secret of each person's session whom a proxy has signed in."""
+        self._joining: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._opening = asyncio.Semaphore(OPENING_MAX)
         self._waiting = 0
@@ -124,6 +127,20 @@ class Sessions:
         watch = asyncio.create_task(self._until_refused(secret, session), name="session")
         self._watches[secret] = watch
         return secret
+
+    def of_person(self, name: str) -> Session | None:
+        """The session of a person whom a proxy has signed in; None: there is none."""
+        return self.of(self._people.get(name))
+
+    async def open_person(self, name: str, credentials: str) -> Session:
+        """The session of a person whom a proxy has signed in, opened once for all requests. Raises
+        what `open` raises."""
+        async with self._joining.setdefault(name, asyncio.Lock()):
+            if (session := self.of_person(name)) is None:
+                secret = await self.open(credentials)
+                self._people[name] = secret
+                session = self._sessions[secret]
+        return session
 
     async def end(self, secret: str | None) -> None:
         """Ends the session of a cookie, if there is one."""

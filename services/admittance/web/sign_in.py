@@ -18,6 +18,7 @@ from admittance.runtime.process.web_page import KEY_HEADER
 from admittance.web.codes import OneTimeCodes
 from admittance.web.limits import SignInLimit
 from admittance.web.origins import SIGN_IN_PATHS, Origins
+from admittance.web.people import UNKNOWN, People
 from admittance.web.rendering import page
 from admittance.web.sessions import NotSignedIn, Session, Sessions
 from admittance.web.views.frame import Frame
@@ -47,11 +48,22 @@ def path_within(text: str) -> str:
     return text if is_own and text.isprintable() else "/"
 
 
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
 class SignIn:
     """The routes of signing in."""
 
-    def __init__(self, sessions: Sessions, codes: OneTimeCodes, origins: Origins) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        codes: OneTimeCodes,
+        origins: Origins,
+        people: People | None = None,
+    ) -> None:
         self._sessions = sessions
+        self._people = people
         self._codes = codes
         self._origins = origins
         self._limit = SignInLimit()
@@ -59,9 +71,26 @@ class SignIn:
         # A browser sends a cookie to all ports of a machine, so each page needs a name of its own.
         self._cookie = f"{prefix}-{origins.port}"
 
-    def session(self, request: Request) -> Session | None:
-        """The session of a request; None: the request has none."""
+    async def session(self, request: Request) -> Session | None:
+        """The session of a request; None: the request has none. Raises NotSignedIn and Unavailable
+        for a person that a header names, and that cannot be signed in."""
+        if self._people is not None:
+            name = self._people.name_in(_address(request), request.headers)
+            if name is not None:
+                return await self._session_of(self._people, name)
         return self._sessions.of(request.cookies.get(self._cookie))
+
+    async def _session_of(self, people: People, name: str) -> Session:
+        """The session of a person that the proxy has signed in."""
+        if (session := self._sessions.of_person(name)) is not None:
+            return session
+        if wait := self._limit.wait_seconds(name, clock.monotonic()):
+            raise NotSignedIn(f"Too many attempts: try again in {wait} s.")
+        try:
+            return await self._sessions.open_person(name, people.credentials_of(name))
+        except (NotSignedIn, NotAllowed) as error:
+            self._limit.failed(name, clock.monotonic())
+            raise NotSignedIn(UNKNOWN if isinstance(error, NotAllowed) else str(error)) from None
 
     async def show(self, request: Request) -> Response:
         """The page with the field for a code or token."""
@@ -69,7 +98,7 @@ class SignIn:
 
     async def sign_in(self, request: Request) -> Response:
         """Signs in with the code or token of the form."""
-        address = request.client.host if request.client else ""
+        address = _address(request)
         if wait := self._limit.wait_seconds(address, clock.monotonic()):
             why = f"Too many attempts: try again in {wait} s."
             return self._refused(request, why, 429, {"retry-after": str(wait)})
@@ -108,11 +137,11 @@ class SignIn:
     async def whether(self, request: Request) -> Response:
         """Whether the browser is signed in: a browser that follows a link from another web site
         sends the cookie only with the next request."""
-        return JSONResponse({"signedIn": self.session(request) is not None})
+        return JSONResponse({"signedIn": await self.session(request) is not None})
 
     async def further_code(self, request: Request) -> Response:
         """A further one-time code, for `admit web`."""
-        address = request.client.host if request.client else ""
+        address = _address(request)
         now = clock.monotonic()
         if self._limit.wait_seconds(address, now):
             return PlainTextResponse("too many attempts\n", 429)

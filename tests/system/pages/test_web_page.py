@@ -181,7 +181,11 @@ def web_processes(up: Up) -> list[int]:
 
 def asked(up: Up, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
     """The status and the text of an answer to a program."""
-    connection = http.client.HTTPConnection(urlsplit(up.url).netloc, timeout=LIMIT)
+    return asked_at(urlsplit(up.url).netloc, method, path, body, **headers)
+
+
+def asked_at(at: str, method: str, path: str, body: str, **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection(at, timeout=LIMIT)
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body, given)
     answer = connection.getresponse()
@@ -588,6 +592,32 @@ async def test_tabs_without_a_shared_worker_have_one_stream(
     assert (len(held["held"]), len(held["pending"])) == (1, 1)
     for page in pages:
         await page.close()
+
+
+async def test_a_proxy_names_the_person_that_it_has_signed_in(up: Up) -> None:
+    auth, people = str(up.root / "data" / "auth"), up.root / "people"
+    people.mkdir(mode=0o700)
+    creds = str(people / "eve.creds")
+    await up.out("auth", "add", "viewer", "eve", "--dir", auth, "-o", creds)
+    trust = ("--trust-header", "X-User", "--people", str(people))
+    arguments = ["serve", "web", "--nats", up.child.url, "--web", "127.0.0.1:0", *trust]
+    served = await start(arguments, up.root / "served", {})
+    printed = up.root / "served.out"
+    try:
+        await until(lambda: printed.read_text().endswith("\n"), LIMIT)
+        [_, url] = printed.read_text().split()
+        at = urlsplit(url).netloc
+
+        def status(**headers: str) -> tuple[int, str]:
+            return asked_at(at, "GET", "/?format=json", "", **headers)
+
+        assert (await asyncio.to_thread(status, x_user="eve"))[0] == 200
+        refused = (403, "This name signs in no user.\n")
+        for name in ("ada", "../people/eve", ""):
+            assert await asyncio.to_thread(status, x_user=name) == refused
+        assert (await asyncio.to_thread(status))[0] == 401
+    finally:
+        await served.stop()
 
 
 @needs_chromium

@@ -6,17 +6,20 @@ This module imports almost nothing: the libraries of the page are loaded in its 
 
 from __future__ import annotations
 
+import re
 import socket
+from collections.abc import Sequence
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from admittance.runtime import chance
 from admittance.runtime.errors import SetupError
-from admittance.runtime.nats_server.secret_files import read_own, write_secret_file
+from admittance.runtime.nats_server.secret_files import check_own, read_own, write_secret_file
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:4280"
 MODULE: Final = "admittance.web.child"
@@ -29,6 +32,22 @@ KEY_HEADER: Final = "admit-key"
 question that the page never answers."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 MISSING: Final = "the web page needs more packages: pip install 'admittance[web]'"
+
+
+CREDENTIALS: Final = ".creds"
+"""What the name of a person's file in the folder of ``--people`` ends with."""
+HEADER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,99}")
+NO_PERSON: Final = frozenset({"authorization", "cookie", "host", "origin"})
+"""Headers that browsers set, which can name no person."""
+
+
+class Trust(NamedTuple):
+    """People that a proxy has signed in. ``header``: the header with the name; ``folder``: has a
+    file ``NAME.creds`` for each of them; ``proxies``: the addresses of the proxy, (): loopback."""
+
+    header: str
+    folder: Path
+    proxies: tuple[str, ...] = ()
 
 
 class PageFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +118,41 @@ def checked_url(text: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def checked_trust(header: str, folder: Path | None, proxies: Sequence[str]) -> Trust | None:
+    """The people of ``--trust-header``; None: the option was not given. Raises SetupError for a
+    value, a folder or a file that cannot be used."""
+    if not header:
+        if folder is not None or proxies:
+            raise SetupError("--people and --proxy go with --trust-header NAME")
+        return None
+    if not HEADER_NAME.fullmatch(header) or header.lower() in NO_PERSON:
+        raise SetupError(f"--trust-header {header!r} is not the name of a header for people")
+    if folder is None:
+        raise SetupError("--trust-header goes with --people DIR, the folder with their credentials")
+    for proxy in proxies:
+        try:
+            ip_address(proxy)
+        except ValueError:
+            raise SetupError(f"--proxy {proxy!r} is not an IP address") from None
+    try:
+        check_own(folder, folder.stat(), "700")
+        files = sorted(folder.iterdir())
+    except OSError as error:
+        raise SetupError(f"cannot read the folder {folder} of --people: {error.strerror}") from None
+    for path in files:
+        if path.suffix == CREDENTIALS:
+            read_own(path)
+    return Trust(header, folder, tuple(proxies))
+
+
+def credentials_file(folder: Path, name: str) -> Path:
+    """The credentials file of a person. Raises SetupError for a name that leads out of the
+    folder."""
+    if not name or name.startswith(".") or "/" in name or not name.isprintable():
+        raise SetupError(f"{name!r} names no file of {folder}")
+    return folder / f"{name}{CREDENTIALS}"
+
+
 def listening(address: str, *, or_free: bool = False) -> socket.socket:
     """A socket that listens at ``HOST:PORT``. ``or_free``: at a free port if that one is used.
     Raises SetupError."""
@@ -141,8 +195,8 @@ def read_page_file(data_dir: Path) -> PageFile:
     path = data_dir / FILE
     if not path.exists():
         raise SetupError(
-            f"{data_dir} has no web page: start `admit up` there, or name its folder with "
-            "--data-dir"
+            f"{data_dir} has no web page of `admit up`: start that there, or name its folder with "
+            "--data-dir. To a page of `admit serve web` sign in with `admit auth token NAME`"
         )
     try:
         return msgspec.json.decode(read_own(path), type=PageFile)

@@ -246,6 +246,24 @@ web_options = stacked(
 )
 
 
+people_options = stacked(
+    option(
+        "--trust-header NAME",
+        "Header in which a proxy names the person that it has signed in. Of the web page only",
+    ),
+    option(
+        "--people DIR",
+        "Folder with a credentials file NAME.creds for each person of --trust-header",
+        kind=Path,
+    ),
+    option(
+        "--proxy IP",
+        "Address of the proxy of --trust-header; repeatable. Default: this machine",
+        many=True,
+    ),
+)
+
+
 def _options(
     *,
     data_dir: Path | None,
@@ -328,6 +346,7 @@ async def up(
 
 @command(PLACE, forever=True)
 @service_argument
+@people_options
 @web_options
 @service_options
 async def serve(call: Call, service: str, **given: Any) -> int:
@@ -335,6 +354,9 @@ async def serve(call: Call, service: str, **given: Any) -> int:
     from admittance.cli.up import page, up
     from admittance.services import PAGE
 
+    options = _options(**{**given, "proxy": tuple(given["proxy"])})
     if service.lower() == PAGE.name:
-        return await page.serve(call, _options(**given))
-    return await up.serve(call, service_named(service), _options(**given))
+        return await page.serve(call, options)
+    if options.trust_header or options.people or options.proxy:
+        raise BadInput("--trust-header, --people and --proxy are for `admit serve web`")
+    return await up.serve(call, service_named(service), options)

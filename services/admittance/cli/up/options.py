@@ -33,6 +33,9 @@ class Options(NamedTuple):
     web: str | None = None
     web_url: str | None = None
     no_web: bool = False
+    trust_header: str | None = None
+    people: Path | None = None
+    proxy: tuple[str, ...] = ()
     rules: RuleTexts = RuleTexts()
     machine: MachineTexts = MachineTexts()
 

@@ -115,6 +115,7 @@ async def serve(call: Call, options: Options) -> int:
         raise BadInput(web_page.MISSING)
     try:
         url = web_page.checked_url(options.web_url) if options.web_url else ""
+        trust = web_page.checked_trust(options.trust_header or "", options.people, options.proxy)
         listens = web_page.listening(options.web or web_page.DEFAULT_ADDRESS)
     except SetupError as error:
         raise BadInput(str(error)) from None
@@ -123,7 +124,7 @@ async def serve(call: Call, options: Options) -> int:
     output.say(f"web {web_page.link(url, code) if code else url}")
     output.flush()
     access = ConnectionOptions(**tls_of(call.connection))  # type: ignore[arg-type]
-    await PAGE.load()(listens, call.url, access, url=url, code=code)
+    await PAGE.load()(listens, call.url, access, url=url, code=code, trust=trust)
     return 0
 
 
