@@ -1,6 +1,7 @@
 """Scores the forecast of starts over generated days, which the scheduler's core plays.
 
-    .venv/bin/python -m benchmarks.forecast [--case N ...] [--floor] [--pending 10000] [--json FILE]
+    .venv/bin/python -m benchmarks.forecast [--case N ...] [--questions 3] [--floor]
+        [--pending 10000] [--json FILE]
 
 For each day: the share of starts between p10 and p90, the width of the intervals over the time that
 came true, the median error of p50, and the same of two naive guesses: the mean wait of the last 20
@@ -33,8 +34,6 @@ from .score import CPU, Score, score
 HEAD = (
     "seed load urgent | workloads asked unknown | inside width | error mean-wait limits ratio | ms"
 )
-QUESTIONS = 3
-"""How many workloads are asked about at each hour of a day."""
 
 
 def line(found: Score) -> str:
@@ -77,9 +76,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", type=int, action="append", choices=range(len(CASES)))
     parser.add_argument("--pending", type=int, help="CPU time with so many waiting workloads")
+    parser.add_argument(
+        "--questions",
+        type=int,
+        default=3,
+        metavar="N",
+        help="how many waiting workloads are asked about each hour (3); with many, the errors of "
+        "two versions can be compared",
+    )
     parser.add_argument("--floor", action="store_true", help="the errors that remain at best")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the figures as JSON, too")
     options = parser.parse_args()
+    if options.questions < 1:
+        parser.error(f"--questions {options.questions}: ask about at least one workload")
     collect_garbage_less_often()
     figures: dict[str, object] = {}
     if options.pending is not None:
@@ -90,14 +99,14 @@ def main() -> None:
         print(FLOOR_HEAD)  # noqa: T201
         figures["floors"] = floors = []
         for case in cases:
-            floor = floor_of(CASES[case], QUESTIONS)
+            floor = floor_of(CASES[case], options.questions)
             floors.append({"day": CASES[case]._asdict(), **floor})
             print(floor_line(CASES[case], floor), flush=True)  # noqa: T201
     elif options.pending is None or options.case:
         print(HEAD)  # noqa: T201
         scores = []
         for case in cases:
-            found = score(CASES[case], QUESTIONS)
+            found = score(CASES[case], options.questions)
             scores.append({**found._asdict(), "day": found.day._asdict(), "ratio": found.ratio})
             print(line(found), flush=True)  # noqa: T201
         figures["days"] = scores
