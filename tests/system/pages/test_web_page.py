@@ -553,6 +553,19 @@ async def signed_in_by_token(up: Up, context: BrowserContext, user: str) -> Page
 
 
 @needs_chromium
+async def test_the_first_page_of_an_approver_is_the_inbox(up: Up, browser: Browser) -> None:
+    auth, creds = str(up.root / "data" / "auth"), str(up.root / "ann.creds")
+    await up.out("auth", "add", "approver", "ann", "-n", "default", "--dir", auth, "-o", creds)
+    context = await browser.new_context()
+    page = await signed_in_by_token(up, context, "ann")
+    await expect(page).to_have_url(f"{base(up)}/checks")
+    await page.goto(f"{base(up)}/workloads/default/runs")
+    await expect(page.locator("h1")).to_have_text("runs")
+    await expect(page.locator("#acts, #output, .log button")).to_have_count(0)
+    await context.close()
+
+
+@needs_chromium
 async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) -> None:
     auth = str(up.root / "data" / "auth")
     creds = str(up.root / "ada.creds")

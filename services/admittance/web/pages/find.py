@@ -20,11 +20,15 @@ from admittance.web.views.missing import Missing, near_keys
 from admittance.web.views.words import Link
 
 ROWS_MAX: Final = 100
+APPROVER: Final = "approver"
+"""The role that may neither ask what waits nor list workloads."""
 
 
 async def home(request: Request, session: Session) -> Response:
-    """What runs, and what waits."""
+    """What runs, and what waits. An approver may not ask that, and gets the inbox."""
     login = session.login
+    if login.role == APPROVER:
+        return RedirectResponse("/checks", 303)
     overviews = await asyncio.gather(
         *(
             session.client.queue(limit=ROWS_MAX, namespace=space, all_namespaces=space is None)
