@@ -425,6 +425,11 @@ class SyncClient:
         what they miss. `list` of the kind ``runners`` has what each machine offers."""
         return self._thread.run(lambda: self._inner.machines(lacking=lacking))
 
+    def answering_providers(self, classes: Sequence[str]) -> frozenset[str]:
+        """The provisioning classes, of these, for which a provider answers within a second. Only
+        logins that may read all namespaces may ask."""
+        return self._thread.run(lambda: self._inner.answering_providers(classes))
+
     def cordon(self, runner: str) -> bool:
         """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was
         cordoned already. Raises NotFound and Refused."""

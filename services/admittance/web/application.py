@@ -25,6 +25,7 @@ from admittance.web.guard import Guard
 from admittance.web.limits import StreamLimit
 from admittance.web.origins import SIGN_IN_PATHS, Origins
 from admittance.web.pages import (
+    capacity,
     checks,
     find,
     logs,
@@ -36,6 +37,7 @@ from admittance.web.pages import (
     whatif,
     workload,
 )
+from admittance.web.pages.accounts import events, usage
 from admittance.web.pages.health import HealthPage
 from admittance.web.people import People
 from admittance.web.rendering import page, wants_json
@@ -128,6 +130,10 @@ def application(
         Route("/whatif/apply", changed(whatif.apply), methods=["POST"]),
         Route("/machines", shown(machines.show)),
         Route("/machines/{name}/{act}", changed(machines.act), methods=["POST"]),
+        Route("/events", shown(events.show)),
+        Route("/events/{sequence:int}", shown(events.show_one)),
+        Route("/usage", shown(usage.show)),
+        Route("/capacity", shown(capacity.show)),
         *(Route(path, door.show) for path in SIGN_IN_PATHS),
         *(Route(path, door.sign_in, methods=["POST"]) for path in SIGN_IN_PATHS),
         Route("/signout", changed(lambda request, *_: door.sign_out(request)), methods=["POST"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
 
@@ -28,9 +29,8 @@ def pending_path(
         "reason": reason,
         "skip": str(skip) if skip else "",
     }
-    chosen = {name: value for name, value in given.items() if value}
     path = queue_path(queue) if of_queue else "/pending"
-    return path + (f"?{urlencode(chosen)}" if chosen else "")
+    return path + _query(given)
 
 
 def verdict_path(namespace: str, name: str, verb: str) -> str:
@@ -68,8 +68,7 @@ def fact_path(namespace: str, name: str, sequence: int) -> str:
 def logs_path(namespace: str, name: str, **given: int) -> str:
     """The page with the output of a workload. ``given``: lines, and how many runs back; 0 is left
     out."""
-    chosen = {word: value for word, value in given.items() if value}
-    query = f"?{urlencode(chosen)}" if chosen else ""
+    query = _query({word: str(value) if value else "" for word, value in given.items()})
     return f"{workload_path(namespace, name)}/logs{query}"
 
 
@@ -81,11 +80,29 @@ def manifest_path(namespace: str, name: str) -> str:
 def elements_path(namespace: str, name: str, kind: str = "", skip: int = 0) -> str:
     """The page of an array with some of its elements: of a kind, after the first ``skip``."""
     given = {"elements": kind, "skip": str(skip) if skip else ""}
-    chosen = {word: value for word, value in given.items() if value}
-    query = f"?{urlencode(chosen)}" if chosen else ""
-    return f"{workload_path(namespace, name)}{query}#elements"
+    return f"{workload_path(namespace, name)}{_query(given)}#elements"
 
 
 def machine_path(name: str) -> str:
     """The row of a machine on the page of machines."""
     return f"/machines#machine-{quote(name, safe='')}"
+
+
+def events_path(**given: str) -> str:
+    """The page of events with these filters; "" leaves one out."""
+    return "/events" + _query(given)
+
+
+def usage_path(**given: str) -> str:
+    """The page of usage with these choices; "" leaves one out."""
+    return "/usage" + _query(given)
+
+
+def _query(given: Mapping[str, str]) -> str:
+    chosen = {name: value for name, value in given.items() if value}
+    return f"?{urlencode(chosen)}" if chosen else ""
+
+
+def event_path(sequence: int) -> str:
+    """The page of one fact of the log."""
+    return f"/events/{sequence}"

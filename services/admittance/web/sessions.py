@@ -19,7 +19,7 @@ from admittance.client.errors import ClientError, Closed
 from admittance.runtime import chance, clock
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
 from admittance.web.live import Follower
-from admittance.web.views.log import Replayed
+from admittance.web.views.accounts.log import Replayed
 
 SESSIONS_MAX: Final = 500
 IDLE_SECONDS: Final = 12 * 3600.0

@@ -323,6 +323,36 @@ async def test_a_machine_is_drained_and_undrained_with_buttons(page: Page, up: U
 
 
 @needs_chromium
+async def test_events_wait_for_the_pointer_and_lead_to_their_facts(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/events?namespace=default&type=reprioritized,submitted")
+    await expect(page.locator("#live")).to_have_text("Live")
+    await page.hover("#events li")
+    await up.out("priority", "workload", "waits", "5")
+    await expect(page.locator("#fresh")).to_have_text("1 new, show")
+    await expect(page.locator("#events .what").first).to_have_text("submitted")
+    await page.click("#fresh")
+    await expect(page.locator("#events .what").first).to_have_text("reprioritized")
+    await page.click("#events .what a")
+    await expect(page.locator("#data-part pre")).to_contain_text('"priority": 5')
+    answer = await page.goto(f"{base(up)}/events/999999999")
+    assert answer is not None and answer.status == 404
+
+
+@needs_chromium
+async def test_usage_has_the_rows_of_the_command(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/usage?by=user&unit=cpu-hours")
+    await expect(page.locator("#used [data-row] td").first).to_have_text("admin")
+    asked = "usage", "-A", "--by", "user", "--unit", "cpu-hours", "-o"
+    twin = await page.request.get(f"{base(up)}/usage?by=user&unit=cpu-hours&format=json")
+    fields = json.loads(await up.out(*asked, "json"))["rows"][0].keys()
+    assert (await twin.json())["rows"][0].keys() == fields
+    rows = await page.request.get(f"{base(up)}/usage?by=user&unit=cpu-hours&format=csv")
+    assert (await rows.text()).splitlines()[0] == (await up.out(*asked, "csv")).splitlines()[0]
+    answer = await page.goto(f"{base(up)}/usage?by=horse")
+    assert answer is not None and answer.status == 400
+
+
+@needs_chromium
 async def test_a_page_has_a_twin_in_json(page: Page, up: Up) -> None:
     answer = await page.request.get(f"{base(up)}/workloads/default/waits?format=json")
     view = await answer.json()
@@ -469,6 +499,9 @@ async def test_a_form_of_another_session_is_refused(page: Page, up: Up) -> None:
         ("/machines", "light"),
         ("/health", "light"),
         ("/whatif", "light"),
+        ("/events", "dark"),
+        ("/usage", "light"),
+        ("/capacity", "dark"),
         ("/workloads/default/waits", "light"),
         ("/workloads/default/waits", "dark"),
         ("/workloads/default/waits/logs", "light"),

@@ -24,6 +24,7 @@ VALID: dict[str, object] = {
     "sequence": 7,
     "manifests": JOB,
     "workloads": ["n"],
+    "classes": ["spot.example.com"],
 }
 """Arguments without a default."""
 

@@ -11,7 +11,7 @@ from admittance.client.wording.facts import line_of
 from admittance.events.names import token
 from admittance.events.requests.history import LogEntry
 from admittance.events.requests.replays import ReplayInputs, ReplayReply
-from admittance.web.views.log import Replayed, log_rows
+from admittance.web.views.accounts.log import Replayed, log_rows
 from admittance.web.views.words import Link
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

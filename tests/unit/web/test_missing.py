@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from admittance.web.views.accounts.log import LogRow
 from admittance.web.views.details.manifest import manifest_of
-from admittance.web.views.log import LogRow
 from admittance.web.views.missing import missing_workload
 from admittance.web.views.words import Link
 

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from admittance.api.runners import RunnerDrain
-from admittance.client.arguments.checked import at_least, checked_methods
+from admittance.client.arguments.checked import at_least, checked_methods, words
 from admittance.client.calls import Calls
 from admittance.client.requests import machines
+from admittance.client.requests.queues import capacity
 from admittance.events.requests.machines import Machines, MachinesReply
 
 
@@ -27,6 +29,12 @@ class MachineMethods:
         async with self._calls.call() as link:
             at_least(0, lacking=lacking)
             return await machines.all_machines(link, Machines(with_runs=True, lacking=lacking))
+
+    async def answering_providers(self, classes: Sequence[str]) -> frozenset[str]:
+        """The provisioning classes, of these, for which a provider answers within a second. Only
+        logins that may read all namespaces may ask."""
+        async with self._calls.call() as link:
+            return await capacity.answering(link, words(classes))
 
     async def cordon(self, runner: str) -> bool:
         """Gives the machine of a runner no new jobs; those that run stay. Returns False if it was

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from admittance.cli.accounting.usage_rows import hours
 from admittance.cli.support import output
 from admittance.cli.support.output import NOTHING, Table, columns_of
 from admittance.client.arguments.times import span, stamp
 from admittance.client.requests.past import History
 from admittance.usage.history import PastWorkload
+from admittance.usage.rows import hours
 
 _COLUMNS: Final = columns_of(
     *("NAMESPACE", "NAME", "QUEUE", "+CLUSTERQUEUE", "~USER", "SUBMITTED", "#WAITED", "#RAN"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
@@ -106,10 +107,11 @@ def _show(
     prices: Prices | None,
 ) -> None:
     from admittance.cli.accounting import usage_rows
+    from admittance.usage.rows import Asked, csv_of, plain_of
 
-    asked = usage_rows.Asked(tuple(by), unit, prices)
-    rows = [usage_rows.row_of(asked, total) for total in reply.sums]
-    whole = {"since": reply.since, "until": reply.until, **asked.names(), "rows": rows}
+    asked = Asked(tuple(by), unit, prices)
+    whole = plain_of(asked, reply)
+    rows = whole["rows"]
     if shape == "json":
         shown.show_json(whole)
         return
@@ -117,7 +119,7 @@ def _show(
         shown.show_yaml(shown.plain_of(whole))
         return
     if shape == "csv":
-        usage_rows.show_csv(asked, rows)
+        sys.stdout.write(csv_of(asked, rows))
         return
     late = reply.begins > reply.since[: len(reply.begins)]
     begins = f"; sums begin in {reply.begins}" if late else ""

@@ -14,7 +14,7 @@ from admittance.web.pages.acting import acted
 from admittance.web.paths import fact_path
 from admittance.web.rendering import whole_number
 from admittance.web.sessions import Session
-from admittance.web.views.log import Replayed
+from admittance.web.views.accounts.log import Replayed
 
 
 async def decide_again(request: Request, session: Session, form: dict[str, str]) -> Response:

@@ -18,10 +18,10 @@ from admittance.web.pages.reading import Chosen, facts_of, read
 from admittance.web.paths import workload_path
 from admittance.web.rendering import page, skipped, whole_number
 from admittance.web.sessions import Session
+from admittance.web.views.accounts.log import log_rows
 from admittance.web.views.details.elements import KINDS, Wanted
 from admittance.web.views.details.manifest import manifest_of
 from admittance.web.views.frame import Frame
-from admittance.web.views.log import log_rows
 from admittance.web.views.missing import missing_workload, near_keys
 from admittance.web.views.words import Link
 

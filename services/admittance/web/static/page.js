@@ -144,8 +144,20 @@ function morph(before, after) {
   for (const { name, value } of after.attributes) {
     if (before.getAttribute(name) !== value) before.setAttribute(name, value);
   }
-  if (before.matches("textarea")) return;
+  if (before.matches("textarea") || holds(before, after)) return;
   morphChildren(before, after);
+}
+
+// A list under the pointer or with the focus takes no new rows; a button says how many there are.
+function holds(before, after) {
+  if (!before.dataset.hold || !before.matches(":hover, :focus-within")) return false;
+  const button = document.getElementById(before.dataset.hold);
+  const known = new Set([...before.children].map((child) => child.id));
+  const fresh = [...after.children].filter((child) => !known.has(child.id)).length;
+  button.hidden = !fresh;
+  button.textContent = `${fresh} new, show`;
+  button.onclick = () => { button.hidden = true; morphChildren(before, after); };
+  return true;
 }
 
 function morphChildren(before, after) {

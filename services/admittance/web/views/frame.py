@@ -26,6 +26,9 @@ MENU: Final = (
     Place("Pending", "/pending", "p"),
     Place("Checks", "/checks", "c"),
     Place("Machines", "/machines", "m", frozenset({"", "viewer", "admin"})),
+    Place("Capacity", "/capacity", "a"),
+    Place("Usage", "/usage", "u", frozenset({"", "owner", "user", "viewer", "admin"})),
+    Place("Events", "/events", "e"),
     Place("What if", "/whatif", "i", frozenset({"", "viewer", "admin", "user", "owner"})),
     Place("Health", "/health", "h", frozenset({"", "viewer", "admin"})),
 )

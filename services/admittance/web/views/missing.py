@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from admittance.web.views.log import LogRow
+from admittance.web.views.accounts.log import LogRow
 from admittance.web.views.words import Link
 
 NEAR_MAX: Final = 5

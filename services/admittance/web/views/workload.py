@@ -20,6 +20,7 @@ from admittance.events.requests.explanation import (
 from admittance.events.requests.history import LogEntry
 from admittance.web.paths import manifest_path, workload_path
 from admittance.web.views import timeline
+from admittance.web.views.accounts.log import NONE_REPLAYED, LogRow, Replayed, log_rows
 from admittance.web.views.actions import Ask, actions
 from admittance.web.views.bars import Rooms, rooms_of
 from admittance.web.views.chances import chance
@@ -29,7 +30,6 @@ from admittance.web.views.details.family import say_family
 from admittance.web.views.details.output import Output
 from admittance.web.views.details.relations import Relations
 from admittance.web.views.holders import CheckRow, Held, check_rows, held_by
-from admittance.web.views.log import NONE_REPLAYED, LogRow, Replayed, log_rows
 from admittance.web.views.timeline import Timeline
 from admittance.web.views.whatif.remedies import Way, ways
 from admittance.web.views.words import (

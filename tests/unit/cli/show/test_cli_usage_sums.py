@@ -8,17 +8,10 @@ import msgspec
 import pytest
 
 from admittance.api.fields.usage_units import unit_named
-from admittance.cli.accounting.usage_rows import (
-    Asked,
-    check_lines,
-    percent,
-    remarks,
-    row_of,
-    show_csv,
-    table_of,
-)
+from admittance.cli.accounting.usage_rows import check_lines, remarks, table_of
 from admittance.events.requests.reading import UsageCheck, UsageSum
 from admittance.usage.costs import prices_of
+from admittance.usage.rows import Asked, csv_of, percent, row_of
 from support.builders import NOON
 from support.processes.in_process import Admit
 
@@ -83,7 +76,7 @@ def test_only_what_was_asked_for_has_a_column() -> None:
     assert costs[0]["COST"] == "4.12"
 
 
-def test_programs_get_exact_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_get_exact_numbers() -> None:
     rows = [row_of(EVERYTHING, each) for each in (TEAM, IDLE)]
     assert msgspec.json.decode(msgspec.json.encode(rows))[0] == {
         "clusterQueue": "a",
@@ -101,8 +94,7 @@ def test_programs_get_exact_numbers(capsys: pytest.CaptureFixture[str]) -> None:
         "entitled": 0.25,
         "cost": 4.125,
     }
-    show_csv(EVERYTHING, rows)
-    assert capsys.readouterr().out.splitlines() == [
+    assert csv_of(EVERYTHING, rows).splitlines() == [
         "clusterQueue,runs,finished,failed,evicted,running,waitSeconds,cpuSeconds,gpuSeconds,"
         "used,share,entitled,cost,memory seconds,nvidia.com/gpu seconds",
         "a,2,1,1,0,0,10,3600.5,7200,2,0.31,0.25,4.125,3865470566400,7200",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -73,3 +74,10 @@ async def silent_classes(link: Link, records: Sequence[Record]) -> frozenset[str
     return frozenset(
         [name for name in sorted(waiting) if not await is_provider_answering(link, name)]
     )
+
+
+async def answering(link: Link, classes: Sequence[str]) -> frozenset[str]:
+    """The classes for which a provider answers. All are asked at once."""
+    names = [*dict.fromkeys(classes)]
+    answers = await asyncio.gather(*(is_provider_answering(link, name) for name in names))
+    return frozenset(name for name, there in zip(names, answers, strict=True) if there)

@@ -1,0 +1,1 @@
+"""The pages about what happened and what was used."""

@@ -1,0 +1,1 @@
+"""The views of what happened and what was used."""
